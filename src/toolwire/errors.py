@@ -1,0 +1,168 @@
+"""Every exception that toolwire raises on its own account.
+
+    ClaudeSDKError
+    ├── CLIConnectionError            the CLI could not be started or reached
+    │   ├── CLINotFoundError          there is no CLI where we looked
+    │   └── CLITimeoutError           it was started and never answered (also a TimeoutError)
+    ├── ProcessError                  the CLI ended badly: exit code, last lines of stderr
+    │   └── ResultError               it ended after reporting a failed run; carries that report
+    ├── ControlRequestError           the CLI refused a control request
+    │   └── UnsupportedRequestError   this CLI does not know that control request
+    ├── OptionsError                  options that contradict each other or are not of the right kind
+    ├── NotSupportedError             an official feature that toolwire does not have yet
+    ├── OutputValidationError         the structured output does not fit `output_type`
+    ├── CLIJSONDecodeError            kept for code that catches it; toolwire skips bad lines instead
+    └── MessageParseError             kept for code that catches it; toolwire keeps odd messages instead
+
+The first seven names, their arguments and attributes are those of `claude_agent_sdk`. This module imports
+nothing of toolwire.
+"""
+
+from typing import Any
+
+
+class ClaudeSDKError(Exception):
+    """The root of the tree."""
+
+
+class CLIConnectionError(ClaudeSDKError):
+    """The CLI could not be started, or is not connected."""
+
+
+class CLINotFoundError(CLIConnectionError):
+    """There is no Claude Code CLI in any of the places that were searched."""
+
+    def __init__(self, message: str = "Claude Code not found", cli_path: str | None = None) -> None:
+        super().__init__(f"{message}: {cli_path}" if cli_path else message)
+
+
+class CLITimeoutError(CLIConnectionError, TimeoutError):
+    """The CLI runs but did not answer within the time allowed."""
+
+
+class ProcessError(ClaudeSDKError):
+    """The CLI process failed.
+
+    `stderr` holds the last lines that it wrote there, or None if there were none.
+    """
+
+    def __init__(self, message: str, exit_code: int | None = None, stderr: str | None = None) -> None:
+        self.exit_code = exit_code
+        self.stderr = stderr
+        text = message if exit_code is None else f"{message} (exit code: {exit_code})"
+        super().__init__(f"{text}\nError output: {stderr}" if stderr else text)
+
+
+class ResultError(ProcessError):
+    """The run ended with a result that says it failed.
+
+    `data` is that result as the CLI sent it; the attributes are its fields, None where it has none.
+    `reply` is what `run()` had collected by then, None outside `run()`.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        data: dict[str, Any] | None = None,
+        exit_code: int | None = None,
+        stderr: str | None = None,
+    ) -> None:
+        # One positional argument is enough, so that copy and pickle can rebuild it from `args`.
+        self.data: dict[str, Any] = data if isinstance(data, dict) else {}
+        self.subtype: str | None = self._field("subtype", str)
+        self.errors: list[str] = result_errors(self.data)
+        self.result: str | None = self._field("result", str)
+        self.api_error_status: int | None = self._field("api_error_status", int)
+        self.terminal_reason: str | None = self._field("terminal_reason", str)
+        self.session_id: str | None = self._field("session_id", str)
+        self.reply: Any = None
+        super().__init__(message, exit_code=exit_code, stderr=stderr)
+
+    def _field(self, name: str, kind: type) -> Any:
+        value = self.data.get(name)
+        return value if isinstance(value, kind) else None
+
+
+class ControlRequestError(ClaudeSDKError):
+    """The CLI answered a control request with an error."""
+
+    def __init__(self, message: str, subtype: str | None = None, error_code: str | None = None) -> None:
+        self.subtype = subtype
+        self.error_code = error_code
+        super().__init__(message)
+
+
+class UnsupportedRequestError(ControlRequestError):
+    """This version of the CLI does not know the control request."""
+
+
+class OptionsError(ClaudeSDKError, ValueError, TypeError):
+    """`ClaudeAgentOptions` that cannot work. `option` names the field at fault.
+
+    It is a ValueError and a TypeError, because the official SDK raises one or the other for the same mistakes.
+    """
+
+    def __init__(self, message: str, option: str | None = None) -> None:
+        self.option = option
+        super().__init__(message)
+
+
+class NotSupportedError(ClaudeSDKError, NotImplementedError):
+    """A feature of the official SDK that toolwire does not have yet."""
+
+
+class OutputValidationError(ClaudeSDKError):
+    """The structured output of a run does not fit the `output_type` asked for.
+
+    `output` is what came, `reply` the whole reply, `__cause__` the validator's own error.
+    """
+
+    def __init__(self, message: str, output: Any = None, reply: Any = None) -> None:
+        self.output = output
+        self.reply = reply
+        super().__init__(message)
+
+
+class CLIJSONDecodeError(ClaudeSDKError):
+    """A line of the CLI that is not JSON. toolwire never raises it: such lines are counted and skipped."""
+
+    def __init__(self, line: str, original_error: Exception) -> None:
+        self.line = line
+        self.original_error = original_error
+        super().__init__(f"Failed to decode JSON: {line[:100]}...")
+
+
+class MessageParseError(ClaudeSDKError):
+    """A message without a needed field. toolwire never raises it: such messages keep what they have."""
+
+    def __init__(self, message: str, data: dict[str, Any] | None = None) -> None:
+        self.data = data
+        super().__init__(message)
+
+
+class CanUseToolShadowedWarning(UserWarning):
+    """`can_use_tool` is set, and other options approve some or all tools before it is asked."""
+
+
+def result_errors(data: dict[str, Any]) -> list[str]:
+    """The error texts of a result frame, blank and non-text ones left out."""
+    raw = data.get("errors")
+    listed = [raw] if isinstance(raw, str) else raw if isinstance(raw, list) else []
+    return [text.strip() for text in listed if isinstance(text, str) and text.strip()]
+
+
+def result_error_text(data: dict[str, Any]) -> str:
+    """The most telling sentence in a failed result frame.
+
+    The CLI's own errors are in `errors`; an API failure arrives as subtype "success" with the text in `result`.
+    """
+    if errors := result_errors(data):
+        return "; ".join(errors)
+    result = data.get("result")
+    if isinstance(result, str) and result.strip():
+        return result.strip()
+    subtype = data.get("subtype")
+    if isinstance(subtype, str) and subtype not in ("", "success"):
+        return subtype
+    status = data.get("api_error_status")
+    return "no reason given" if status is None else f"API error (HTTP {status})"
