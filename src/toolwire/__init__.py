@@ -1,1 +1,107 @@
-"""toolwire."""
+"""toolwire: give Claude the functions in your own process.
+
+The public names, and where they live. Each module is loaded when one of its names is first used, so that
+`import toolwire` itself costs next to nothing. `__init__.pyi` is the same list for type checkers.
+"""
+
+from importlib import import_module
+from typing import Any
+
+_NAMES: dict[str, str] = {
+    "_status": """
+        ContextUsageCategory ContextUsageResponse McpClaudeAIProxyServerConfig McpSdkServerConfigStatus
+        McpServerConnectionStatus McpServerInfo McpServerStatus McpServerStatusConfig McpStatusResponse
+        McpToolAnnotations McpToolInfo
+    """,
+    "_transport": """
+        Transport
+    """,
+    "_version": """
+        __version__
+    """,
+    "blocks": """
+        ContainerUploadBlock ContentBlock DocumentBlock ImageBlock McpToolResultBlock McpToolUseBlock
+        RedactedThinkingBlock SearchResultBlock ServerToolName ServerToolResultBlock ServerToolUseBlock
+        TextBlock ThinkingBlock ToolResultBlock ToolUseBlock UnknownBlock
+    """,
+    "client": """
+        ClaudeSDKClient query
+    """,
+    "errors": """
+        CLIConnectionError CLIJSONDecodeError CLINotFoundError CLITimeoutError CanUseToolShadowedWarning
+        ClaudeSDKError ControlRequestError MessageParseError NotSupportedError OptionsError
+        OutputValidationError ProcessError ResultError UnsupportedRequestError
+    """,
+    "hooks": """
+        AsyncHookJSONOutput BackgroundTaskSummary BaseHookInput ConfigChangeHookInput CwdChangedHookInput
+        CwdChangedHookSpecificOutput DirectoryAddedHookInput ElicitationHookInput
+        ElicitationHookSpecificOutput ElicitationResultHookInput ElicitationResultHookSpecificOutput
+        FileChangedHookInput FileChangedHookSpecificOutput HookCallback HookContext HookEffort HookEvent
+        HookInput HookJSONOutput HookMatcher HookSpecificOutput InstructionsLoadedHookInput
+        MessageDisplayHookInput MessageDisplayHookSpecificOutput NotificationHookInput
+        NotificationHookSpecificOutput PermissionDeniedHookInput PermissionDeniedHookSpecificOutput
+        PermissionRequestHookInput PermissionRequestHookSpecificOutput PostCompactHookInput
+        PostModelSwitchHookInput PostModelSwitchHookSpecificOutput PostToolBatchHookInput
+        PostToolBatchHookSpecificOutput PostToolBatchToolCall PostToolUseFailureHookInput
+        PostToolUseFailureHookSpecificOutput PostToolUseHookInput PostToolUseHookSpecificOutput
+        PreCompactHookInput PreModelSwitchHookInput PreModelSwitchHookSpecificOutput PreToolUseHookInput
+        PreToolUseHookSpecificOutput SessionCronSummary SessionEndHookInput SessionStartHookInput
+        SessionStartHookSpecificOutput SetupHookInput StopFailureHookInput StopHookInput
+        StopHookSpecificOutput SubagentStartHookInput SubagentStartHookSpecificOutput SubagentStopHookInput
+        SubagentStopHookSpecificOutput SyncHookJSONOutput TaskCompletedHookInput TaskCreatedHookInput
+        TeammateIdleHookInput UserPromptExpansionHookInput UserPromptExpansionHookSpecificOutput
+        UserPromptSubmitHookInput UserPromptSubmitHookSpecificOutput WorktreeCreateHookInput
+        WorktreeCreateHookSpecificOutput WorktreeRemoveHookInput
+    """,
+    "messages": """
+        AnyMessage ApiRetryMessage AssistantMessage AssistantMessageError AuthStatusMessage
+        BackgroundTasksChangedMessage CommandsChangedMessage CompactBoundaryMessage
+        ControlRequestProgressMessage ConversationResetMessage DeferredToolUse ElicitationCompleteMessage
+        FastModeDisabledReason FastModeState FilesPersistedMessage HookEventMessage HookProgressMessage
+        InformationalMessage InitMessage LineDroppedMessage LocalCommandOutputMessage McpLogMessage
+        McpProgressMessage MemoryRecallMessage Message MessageOrigin MessageOriginKind MirrorErrorMessage
+        ModelRefusalFallbackMessage ModelRefusalNoFallbackMessage ModelUsage NotificationMessage
+        PermissionDeniedMessage PluginInstallMessage PromptSuggestionMessage RateLimitEvent RateLimitInfo
+        RateLimitStatus RateLimitType ResultMessage SessionKey SessionStateChangedMessage
+        SessionTitleChangedMessage SessionWritesLostMessage StatusMessage StreamEvent SystemInitData
+        SystemInitMcpServer SystemInitPlugin SystemInitPluginError SystemMessage TERMINAL_TASK_STATUSES
+        TaskNotificationMessage TaskNotificationOriginSubkind TaskNotificationStatus TaskProgressMessage
+        TaskStartedMessage TaskUpdatedMessage TaskUpdatedStatus TaskUsage ThinkingTokensMessage
+        ToolProgressMessage ToolUseSummaryMessage UnknownMessage UserMessage WorkerShuttingDownMessage
+    """,
+    "options": """
+        AgentDefinition AskUserQuestionConfig ClaudeAgentOptions EffortLevel McpHttpServerConfig
+        McpSSEServerConfig McpSdkServerConfig McpServerConfig McpStdioServerConfig McpToolPolicy
+        OnElicitation OnUserDialog PermissionPrompts PluginDelivery SYSTEM_PROMPT_DYNAMIC_BOUNDARY
+        SandboxFilesystemConfig SandboxIgnoreViolations SandboxNetworkConfig SandboxSettings SdkBeta
+        SdkPluginConfig SessionStoreFlushMode SettingSource SystemPromptCustom SystemPromptFile
+        SystemPromptPreset TaskBudget ThinkingConfig ThinkingConfigAdaptive ThinkingConfigDisabled
+        ThinkingConfigEnabled ThinkingDisplay ToolConfig ToolsPreset
+    """,
+    "permissions": """
+        CanUseTool PermissionBehavior PermissionMode PermissionResult PermissionResultAllow
+        PermissionResultDeny PermissionRuleValue PermissionUpdate PermissionUpdateDestination
+        ToolPermissionContext
+    """,
+    "reply": """
+        Reply ToolCall run run_sync
+    """,
+    "warm": """
+        WarmPool startup
+    """,
+}
+_WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+__all__ = sorted(_WHERE)  # noqa: PLE0605 - the list for type checkers is in the stub
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

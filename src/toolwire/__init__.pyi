@@ -1,0 +1,687 @@
+from toolwire._status import (
+    ContextUsageCategory as ContextUsageCategory,
+)
+from toolwire._status import (
+    ContextUsageResponse as ContextUsageResponse,
+)
+from toolwire._status import (
+    McpClaudeAIProxyServerConfig as McpClaudeAIProxyServerConfig,
+)
+from toolwire._status import (
+    McpSdkServerConfigStatus as McpSdkServerConfigStatus,
+)
+from toolwire._status import (
+    McpServerConnectionStatus as McpServerConnectionStatus,
+)
+from toolwire._status import (
+    McpServerInfo as McpServerInfo,
+)
+from toolwire._status import (
+    McpServerStatus as McpServerStatus,
+)
+from toolwire._status import (
+    McpServerStatusConfig as McpServerStatusConfig,
+)
+from toolwire._status import (
+    McpStatusResponse as McpStatusResponse,
+)
+from toolwire._status import (
+    McpToolAnnotations as McpToolAnnotations,
+)
+from toolwire._status import (
+    McpToolInfo as McpToolInfo,
+)
+from toolwire._transport import (
+    Transport as Transport,
+)
+from toolwire._version import (
+    __version__ as __version__,
+)
+from toolwire.blocks import (
+    ContainerUploadBlock as ContainerUploadBlock,
+)
+from toolwire.blocks import (
+    ContentBlock as ContentBlock,
+)
+from toolwire.blocks import (
+    DocumentBlock as DocumentBlock,
+)
+from toolwire.blocks import (
+    ImageBlock as ImageBlock,
+)
+from toolwire.blocks import (
+    McpToolResultBlock as McpToolResultBlock,
+)
+from toolwire.blocks import (
+    McpToolUseBlock as McpToolUseBlock,
+)
+from toolwire.blocks import (
+    RedactedThinkingBlock as RedactedThinkingBlock,
+)
+from toolwire.blocks import (
+    SearchResultBlock as SearchResultBlock,
+)
+from toolwire.blocks import (
+    ServerToolName as ServerToolName,
+)
+from toolwire.blocks import (
+    ServerToolResultBlock as ServerToolResultBlock,
+)
+from toolwire.blocks import (
+    ServerToolUseBlock as ServerToolUseBlock,
+)
+from toolwire.blocks import (
+    TextBlock as TextBlock,
+)
+from toolwire.blocks import (
+    ThinkingBlock as ThinkingBlock,
+)
+from toolwire.blocks import (
+    ToolResultBlock as ToolResultBlock,
+)
+from toolwire.blocks import (
+    ToolUseBlock as ToolUseBlock,
+)
+from toolwire.blocks import (
+    UnknownBlock as UnknownBlock,
+)
+from toolwire.client import (
+    ClaudeSDKClient as ClaudeSDKClient,
+)
+from toolwire.client import (
+    query as query,
+)
+from toolwire.errors import (
+    CanUseToolShadowedWarning as CanUseToolShadowedWarning,
+)
+from toolwire.errors import (
+    ClaudeSDKError as ClaudeSDKError,
+)
+from toolwire.errors import (
+    CLIConnectionError as CLIConnectionError,
+)
+from toolwire.errors import (
+    CLIJSONDecodeError as CLIJSONDecodeError,
+)
+from toolwire.errors import (
+    CLINotFoundError as CLINotFoundError,
+)
+from toolwire.errors import (
+    CLITimeoutError as CLITimeoutError,
+)
+from toolwire.errors import (
+    ControlRequestError as ControlRequestError,
+)
+from toolwire.errors import (
+    MessageParseError as MessageParseError,
+)
+from toolwire.errors import (
+    NotSupportedError as NotSupportedError,
+)
+from toolwire.errors import (
+    OptionsError as OptionsError,
+)
+from toolwire.errors import (
+    OutputValidationError as OutputValidationError,
+)
+from toolwire.errors import (
+    ProcessError as ProcessError,
+)
+from toolwire.errors import (
+    ResultError as ResultError,
+)
+from toolwire.errors import (
+    UnsupportedRequestError as UnsupportedRequestError,
+)
+from toolwire.hooks import (
+    AsyncHookJSONOutput as AsyncHookJSONOutput,
+)
+from toolwire.hooks import (
+    BackgroundTaskSummary as BackgroundTaskSummary,
+)
+from toolwire.hooks import (
+    BaseHookInput as BaseHookInput,
+)
+from toolwire.hooks import (
+    ConfigChangeHookInput as ConfigChangeHookInput,
+)
+from toolwire.hooks import (
+    CwdChangedHookInput as CwdChangedHookInput,
+)
+from toolwire.hooks import (
+    CwdChangedHookSpecificOutput as CwdChangedHookSpecificOutput,
+)
+from toolwire.hooks import (
+    DirectoryAddedHookInput as DirectoryAddedHookInput,
+)
+from toolwire.hooks import (
+    ElicitationHookInput as ElicitationHookInput,
+)
+from toolwire.hooks import (
+    ElicitationHookSpecificOutput as ElicitationHookSpecificOutput,
+)
+from toolwire.hooks import (
+    ElicitationResultHookInput as ElicitationResultHookInput,
+)
+from toolwire.hooks import (
+    ElicitationResultHookSpecificOutput as ElicitationResultHookSpecificOutput,
+)
+from toolwire.hooks import (
+    FileChangedHookInput as FileChangedHookInput,
+)
+from toolwire.hooks import (
+    FileChangedHookSpecificOutput as FileChangedHookSpecificOutput,
+)
+from toolwire.hooks import (
+    HookCallback as HookCallback,
+)
+from toolwire.hooks import (
+    HookContext as HookContext,
+)
+from toolwire.hooks import (
+    HookEffort as HookEffort,
+)
+from toolwire.hooks import (
+    HookEvent as HookEvent,
+)
+from toolwire.hooks import (
+    HookInput as HookInput,
+)
+from toolwire.hooks import (
+    HookJSONOutput as HookJSONOutput,
+)
+from toolwire.hooks import (
+    HookMatcher as HookMatcher,
+)
+from toolwire.hooks import (
+    HookSpecificOutput as HookSpecificOutput,
+)
+from toolwire.hooks import (
+    InstructionsLoadedHookInput as InstructionsLoadedHookInput,
+)
+from toolwire.hooks import (
+    MessageDisplayHookInput as MessageDisplayHookInput,
+)
+from toolwire.hooks import (
+    MessageDisplayHookSpecificOutput as MessageDisplayHookSpecificOutput,
+)
+from toolwire.hooks import (
+    NotificationHookInput as NotificationHookInput,
+)
+from toolwire.hooks import (
+    NotificationHookSpecificOutput as NotificationHookSpecificOutput,
+)
+from toolwire.hooks import (
+    PermissionDeniedHookInput as PermissionDeniedHookInput,
+)
+from toolwire.hooks import (
+    PermissionDeniedHookSpecificOutput as PermissionDeniedHookSpecificOutput,
+)
+from toolwire.hooks import (
+    PermissionRequestHookInput as PermissionRequestHookInput,
+)
+from toolwire.hooks import (
+    PermissionRequestHookSpecificOutput as PermissionRequestHookSpecificOutput,
+)
+from toolwire.hooks import (
+    PostCompactHookInput as PostCompactHookInput,
+)
+from toolwire.hooks import (
+    PostModelSwitchHookInput as PostModelSwitchHookInput,
+)
+from toolwire.hooks import (
+    PostModelSwitchHookSpecificOutput as PostModelSwitchHookSpecificOutput,
+)
+from toolwire.hooks import (
+    PostToolBatchHookInput as PostToolBatchHookInput,
+)
+from toolwire.hooks import (
+    PostToolBatchHookSpecificOutput as PostToolBatchHookSpecificOutput,
+)
+from toolwire.hooks import (
+    PostToolBatchToolCall as PostToolBatchToolCall,
+)
+from toolwire.hooks import (
+    PostToolUseFailureHookInput as PostToolUseFailureHookInput,
+)
+from toolwire.hooks import (
+    PostToolUseFailureHookSpecificOutput as PostToolUseFailureHookSpecificOutput,
+)
+from toolwire.hooks import (
+    PostToolUseHookInput as PostToolUseHookInput,
+)
+from toolwire.hooks import (
+    PostToolUseHookSpecificOutput as PostToolUseHookSpecificOutput,
+)
+from toolwire.hooks import (
+    PreCompactHookInput as PreCompactHookInput,
+)
+from toolwire.hooks import (
+    PreModelSwitchHookInput as PreModelSwitchHookInput,
+)
+from toolwire.hooks import (
+    PreModelSwitchHookSpecificOutput as PreModelSwitchHookSpecificOutput,
+)
+from toolwire.hooks import (
+    PreToolUseHookInput as PreToolUseHookInput,
+)
+from toolwire.hooks import (
+    PreToolUseHookSpecificOutput as PreToolUseHookSpecificOutput,
+)
+from toolwire.hooks import (
+    SessionCronSummary as SessionCronSummary,
+)
+from toolwire.hooks import (
+    SessionEndHookInput as SessionEndHookInput,
+)
+from toolwire.hooks import (
+    SessionStartHookInput as SessionStartHookInput,
+)
+from toolwire.hooks import (
+    SessionStartHookSpecificOutput as SessionStartHookSpecificOutput,
+)
+from toolwire.hooks import (
+    SetupHookInput as SetupHookInput,
+)
+from toolwire.hooks import (
+    StopFailureHookInput as StopFailureHookInput,
+)
+from toolwire.hooks import (
+    StopHookInput as StopHookInput,
+)
+from toolwire.hooks import (
+    StopHookSpecificOutput as StopHookSpecificOutput,
+)
+from toolwire.hooks import (
+    SubagentStartHookInput as SubagentStartHookInput,
+)
+from toolwire.hooks import (
+    SubagentStartHookSpecificOutput as SubagentStartHookSpecificOutput,
+)
+from toolwire.hooks import (
+    SubagentStopHookInput as SubagentStopHookInput,
+)
+from toolwire.hooks import (
+    SubagentStopHookSpecificOutput as SubagentStopHookSpecificOutput,
+)
+from toolwire.hooks import (
+    SyncHookJSONOutput as SyncHookJSONOutput,
+)
+from toolwire.hooks import (
+    TaskCompletedHookInput as TaskCompletedHookInput,
+)
+from toolwire.hooks import (
+    TaskCreatedHookInput as TaskCreatedHookInput,
+)
+from toolwire.hooks import (
+    TeammateIdleHookInput as TeammateIdleHookInput,
+)
+from toolwire.hooks import (
+    UserPromptExpansionHookInput as UserPromptExpansionHookInput,
+)
+from toolwire.hooks import (
+    UserPromptExpansionHookSpecificOutput as UserPromptExpansionHookSpecificOutput,
+)
+from toolwire.hooks import (
+    UserPromptSubmitHookInput as UserPromptSubmitHookInput,
+)
+from toolwire.hooks import (
+    UserPromptSubmitHookSpecificOutput as UserPromptSubmitHookSpecificOutput,
+)
+from toolwire.hooks import (
+    WorktreeCreateHookInput as WorktreeCreateHookInput,
+)
+from toolwire.hooks import (
+    WorktreeCreateHookSpecificOutput as WorktreeCreateHookSpecificOutput,
+)
+from toolwire.hooks import (
+    WorktreeRemoveHookInput as WorktreeRemoveHookInput,
+)
+from toolwire.messages import (
+    TERMINAL_TASK_STATUSES as TERMINAL_TASK_STATUSES,
+)
+from toolwire.messages import (
+    AnyMessage as AnyMessage,
+)
+from toolwire.messages import (
+    ApiRetryMessage as ApiRetryMessage,
+)
+from toolwire.messages import (
+    AssistantMessage as AssistantMessage,
+)
+from toolwire.messages import (
+    AssistantMessageError as AssistantMessageError,
+)
+from toolwire.messages import (
+    AuthStatusMessage as AuthStatusMessage,
+)
+from toolwire.messages import (
+    BackgroundTasksChangedMessage as BackgroundTasksChangedMessage,
+)
+from toolwire.messages import (
+    CommandsChangedMessage as CommandsChangedMessage,
+)
+from toolwire.messages import (
+    CompactBoundaryMessage as CompactBoundaryMessage,
+)
+from toolwire.messages import (
+    ControlRequestProgressMessage as ControlRequestProgressMessage,
+)
+from toolwire.messages import (
+    ConversationResetMessage as ConversationResetMessage,
+)
+from toolwire.messages import (
+    DeferredToolUse as DeferredToolUse,
+)
+from toolwire.messages import (
+    ElicitationCompleteMessage as ElicitationCompleteMessage,
+)
+from toolwire.messages import (
+    FastModeDisabledReason as FastModeDisabledReason,
+)
+from toolwire.messages import (
+    FastModeState as FastModeState,
+)
+from toolwire.messages import (
+    FilesPersistedMessage as FilesPersistedMessage,
+)
+from toolwire.messages import (
+    HookEventMessage as HookEventMessage,
+)
+from toolwire.messages import (
+    HookProgressMessage as HookProgressMessage,
+)
+from toolwire.messages import (
+    InformationalMessage as InformationalMessage,
+)
+from toolwire.messages import (
+    InitMessage as InitMessage,
+)
+from toolwire.messages import (
+    LineDroppedMessage as LineDroppedMessage,
+)
+from toolwire.messages import (
+    LocalCommandOutputMessage as LocalCommandOutputMessage,
+)
+from toolwire.messages import (
+    McpLogMessage as McpLogMessage,
+)
+from toolwire.messages import (
+    McpProgressMessage as McpProgressMessage,
+)
+from toolwire.messages import (
+    MemoryRecallMessage as MemoryRecallMessage,
+)
+from toolwire.messages import (
+    Message as Message,
+)
+from toolwire.messages import (
+    MessageOrigin as MessageOrigin,
+)
+from toolwire.messages import (
+    MessageOriginKind as MessageOriginKind,
+)
+from toolwire.messages import (
+    MirrorErrorMessage as MirrorErrorMessage,
+)
+from toolwire.messages import (
+    ModelRefusalFallbackMessage as ModelRefusalFallbackMessage,
+)
+from toolwire.messages import (
+    ModelRefusalNoFallbackMessage as ModelRefusalNoFallbackMessage,
+)
+from toolwire.messages import (
+    ModelUsage as ModelUsage,
+)
+from toolwire.messages import (
+    NotificationMessage as NotificationMessage,
+)
+from toolwire.messages import (
+    PermissionDeniedMessage as PermissionDeniedMessage,
+)
+from toolwire.messages import (
+    PluginInstallMessage as PluginInstallMessage,
+)
+from toolwire.messages import (
+    PromptSuggestionMessage as PromptSuggestionMessage,
+)
+from toolwire.messages import (
+    RateLimitEvent as RateLimitEvent,
+)
+from toolwire.messages import (
+    RateLimitInfo as RateLimitInfo,
+)
+from toolwire.messages import (
+    RateLimitStatus as RateLimitStatus,
+)
+from toolwire.messages import (
+    RateLimitType as RateLimitType,
+)
+from toolwire.messages import (
+    ResultMessage as ResultMessage,
+)
+from toolwire.messages import (
+    SessionKey as SessionKey,
+)
+from toolwire.messages import (
+    SessionStateChangedMessage as SessionStateChangedMessage,
+)
+from toolwire.messages import (
+    SessionTitleChangedMessage as SessionTitleChangedMessage,
+)
+from toolwire.messages import (
+    SessionWritesLostMessage as SessionWritesLostMessage,
+)
+from toolwire.messages import (
+    StatusMessage as StatusMessage,
+)
+from toolwire.messages import (
+    StreamEvent as StreamEvent,
+)
+from toolwire.messages import (
+    SystemInitData as SystemInitData,
+)
+from toolwire.messages import (
+    SystemInitMcpServer as SystemInitMcpServer,
+)
+from toolwire.messages import (
+    SystemInitPlugin as SystemInitPlugin,
+)
+from toolwire.messages import (
+    SystemInitPluginError as SystemInitPluginError,
+)
+from toolwire.messages import (
+    SystemMessage as SystemMessage,
+)
+from toolwire.messages import (
+    TaskNotificationMessage as TaskNotificationMessage,
+)
+from toolwire.messages import (
+    TaskNotificationOriginSubkind as TaskNotificationOriginSubkind,
+)
+from toolwire.messages import (
+    TaskNotificationStatus as TaskNotificationStatus,
+)
+from toolwire.messages import (
+    TaskProgressMessage as TaskProgressMessage,
+)
+from toolwire.messages import (
+    TaskStartedMessage as TaskStartedMessage,
+)
+from toolwire.messages import (
+    TaskUpdatedMessage as TaskUpdatedMessage,
+)
+from toolwire.messages import (
+    TaskUpdatedStatus as TaskUpdatedStatus,
+)
+from toolwire.messages import (
+    TaskUsage as TaskUsage,
+)
+from toolwire.messages import (
+    ThinkingTokensMessage as ThinkingTokensMessage,
+)
+from toolwire.messages import (
+    ToolProgressMessage as ToolProgressMessage,
+)
+from toolwire.messages import (
+    ToolUseSummaryMessage as ToolUseSummaryMessage,
+)
+from toolwire.messages import (
+    UnknownMessage as UnknownMessage,
+)
+from toolwire.messages import (
+    UserMessage as UserMessage,
+)
+from toolwire.messages import (
+    WorkerShuttingDownMessage as WorkerShuttingDownMessage,
+)
+from toolwire.options import (
+    SYSTEM_PROMPT_DYNAMIC_BOUNDARY as SYSTEM_PROMPT_DYNAMIC_BOUNDARY,
+)
+from toolwire.options import (
+    AgentDefinition as AgentDefinition,
+)
+from toolwire.options import (
+    AskUserQuestionConfig as AskUserQuestionConfig,
+)
+from toolwire.options import (
+    ClaudeAgentOptions as ClaudeAgentOptions,
+)
+from toolwire.options import (
+    EffortLevel as EffortLevel,
+)
+from toolwire.options import (
+    McpHttpServerConfig as McpHttpServerConfig,
+)
+from toolwire.options import (
+    McpSdkServerConfig as McpSdkServerConfig,
+)
+from toolwire.options import (
+    McpServerConfig as McpServerConfig,
+)
+from toolwire.options import (
+    McpSSEServerConfig as McpSSEServerConfig,
+)
+from toolwire.options import (
+    McpStdioServerConfig as McpStdioServerConfig,
+)
+from toolwire.options import (
+    McpToolPolicy as McpToolPolicy,
+)
+from toolwire.options import (
+    OnElicitation as OnElicitation,
+)
+from toolwire.options import (
+    OnUserDialog as OnUserDialog,
+)
+from toolwire.options import (
+    PermissionPrompts as PermissionPrompts,
+)
+from toolwire.options import (
+    PluginDelivery as PluginDelivery,
+)
+from toolwire.options import (
+    SandboxFilesystemConfig as SandboxFilesystemConfig,
+)
+from toolwire.options import (
+    SandboxIgnoreViolations as SandboxIgnoreViolations,
+)
+from toolwire.options import (
+    SandboxNetworkConfig as SandboxNetworkConfig,
+)
+from toolwire.options import (
+    SandboxSettings as SandboxSettings,
+)
+from toolwire.options import (
+    SdkBeta as SdkBeta,
+)
+from toolwire.options import (
+    SdkPluginConfig as SdkPluginConfig,
+)
+from toolwire.options import (
+    SessionStoreFlushMode as SessionStoreFlushMode,
+)
+from toolwire.options import (
+    SettingSource as SettingSource,
+)
+from toolwire.options import (
+    SystemPromptCustom as SystemPromptCustom,
+)
+from toolwire.options import (
+    SystemPromptFile as SystemPromptFile,
+)
+from toolwire.options import (
+    SystemPromptPreset as SystemPromptPreset,
+)
+from toolwire.options import (
+    TaskBudget as TaskBudget,
+)
+from toolwire.options import (
+    ThinkingConfig as ThinkingConfig,
+)
+from toolwire.options import (
+    ThinkingConfigAdaptive as ThinkingConfigAdaptive,
+)
+from toolwire.options import (
+    ThinkingConfigDisabled as ThinkingConfigDisabled,
+)
+from toolwire.options import (
+    ThinkingConfigEnabled as ThinkingConfigEnabled,
+)
+from toolwire.options import (
+    ThinkingDisplay as ThinkingDisplay,
+)
+from toolwire.options import (
+    ToolConfig as ToolConfig,
+)
+from toolwire.options import (
+    ToolsPreset as ToolsPreset,
+)
+from toolwire.permissions import (
+    CanUseTool as CanUseTool,
+)
+from toolwire.permissions import (
+    PermissionBehavior as PermissionBehavior,
+)
+from toolwire.permissions import (
+    PermissionMode as PermissionMode,
+)
+from toolwire.permissions import (
+    PermissionResult as PermissionResult,
+)
+from toolwire.permissions import (
+    PermissionResultAllow as PermissionResultAllow,
+)
+from toolwire.permissions import (
+    PermissionResultDeny as PermissionResultDeny,
+)
+from toolwire.permissions import (
+    PermissionRuleValue as PermissionRuleValue,
+)
+from toolwire.permissions import (
+    PermissionUpdate as PermissionUpdate,
+)
+from toolwire.permissions import (
+    PermissionUpdateDestination as PermissionUpdateDestination,
+)
+from toolwire.permissions import (
+    ToolPermissionContext as ToolPermissionContext,
+)
+from toolwire.reply import (
+    Reply as Reply,
+)
+from toolwire.reply import (
+    ToolCall as ToolCall,
+)
+from toolwire.reply import (
+    run as run,
+)
+from toolwire.reply import (
+    run_sync as run_sync,
+)
+from toolwire.warm import (
+    WarmPool as WarmPool,
+)
+from toolwire.warm import (
+    startup as startup,
+)

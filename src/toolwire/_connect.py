@@ -1,0 +1,290 @@
+"""Options made live: the one place that wires a session together.
+
+Turns options into a command or takes the user's transport, fills the table of handlers, starts, initializes, and
+cleans up after a start that failed. `client`, `reply` and `warm` stand on it.
+"""
+
+import inspect
+import logging
+import os
+import re
+import shutil
+import tempfile
+import warnings
+from collections.abc import AsyncIterable, Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+from toolwire import _argv
+from toolwire._find import find_cli
+from toolwire._mcp_servers import split_servers
+from toolwire._option_checks import check_paths
+from toolwire._pipe import Pipe
+from toolwire._process import Command, process_pipe
+from toolwire._session import Handler, Session
+from toolwire._tasks import Task, spawn
+from toolwire._transport import Transport, TransportPipe
+from toolwire._version import __version__
+from toolwire._wire.lines import DEFAULT_LIMIT
+from toolwire._wire.parse import parse
+from toolwire._wire.run import DEFAULT_CEILING
+from toolwire.errors import CanUseToolShadowedWarning, CLIConnectionError, NotSupportedError
+from toolwire.hooks.registry import blocks_on_failure, output_to_wire, register
+from toolwire.messages import EXTRA_MESSAGES, AnyMessage
+from toolwire.options import ClaudeAgentOptions
+from toolwire.permissions.answer import context_from_wire, result_to_wire
+
+logger = logging.getLogger("toolwire.client")
+
+Prompt = str | AsyncIterable[dict[str, Any]]
+
+_MIN_INITIALIZE: Final = 60.0
+_INITIALIZE_VARIABLE: Final = "CLAUDE_CODE_STREAM_CLOSE_TIMEOUT"
+_CEILING_VARIABLE: Final = "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS"
+_VERBATIM_SINCE: Final = (2, 1, 248)
+
+
+class Conversation:
+    """One session with a CLI, from start to end."""
+
+    def __init__(self, options: ClaudeAgentOptions, transport: Transport | None = None) -> None:
+        self.options = options
+        self.info: dict[str, Any] | None = None
+        """What the CLI answered to `initialize`; None before that."""
+        self._transport = transport
+        self._files = PrivateFiles()
+        self._session: Session | None = None
+        self._feeder: Task | None = None
+        self._input_error: Exception | None = None
+
+    @property
+    def session(self) -> Session:
+        """The live session."""
+        if self._session is None:
+            raise CLIConnectionError("Not connected. Call connect() first.")
+        return self._session
+
+    async def open(self) -> None:
+        """Start the CLI and initialize it. After an exception nothing is left behind."""
+        options = self.options
+        options.check()
+        if (warning := _argv.shadow_warning(options)) is not None:
+            warnings.warn(warning, CanUseToolShadowedWarning, stacklevel=3)
+        hooks_config, callbacks = register(options.hooks or {})
+        handlers = _handlers(options, callbacks)
+        try:
+            self._session = Session(
+                self._pipe(),
+                handlers,
+                limit=options.max_buffer_size or DEFAULT_LIMIT,
+                ceiling=_ceiling(options.env),
+                on_stderr=options.stderr,
+            )
+            await self._session.open()
+            request = _argv.initialize_request(options, hooks_config)
+            self.info = await self._session.ask(request, _initialize_timeout(options))
+            _check_answer(options, hooks_config, self.info)
+        except BaseException:
+            await self.aclose()
+            raise
+
+    def say(self, prompt: str, session_id: str) -> None:
+        """Send one prompt."""
+        self.session.prompt(_argv.user_message(prompt, session_id, self.options.verbatim_prompts))
+
+    async def say_all(self, prompts: AsyncIterable[dict[str, Any]], session_id: str | None = None) -> None:
+        """Send prompts as they come. `session_id` fills in where a message has none."""
+        async for message in prompts:
+            if not isinstance(message, dict):
+                raise TypeError(f"a streamed prompt must yield message dicts, got {type(message).__name__}")
+            frame = message if session_id is None else {"session_id": session_id, **message}
+            self.session.prompt(
+                {**frame, "client_composed": True} if self.options.verbatim_prompts else frame
+            )
+            await self.session.drain()
+
+    def feed(self, prompt: Prompt | None, session_id: str, *, end: bool) -> None:
+        """Send a prompt beside the caller; with `end`, or after a stream, end the input once the run is over."""
+        if isinstance(prompt, str):
+            self.say(prompt, session_id)
+        if end or not (prompt is None or isinstance(prompt, str)):
+            self._feeder = spawn(self._feed, None if isinstance(prompt, str) else prompt)
+
+    async def _feed(self, prompts: AsyncIterable[dict[str, Any]] | None) -> None:
+        try:
+            if prompts is not None:
+                await self.say_all(prompts)
+        except Exception as error:  # the user's own generator: raised again where the messages are read
+            self._input_error = error
+        await self.session.end_input_when_over()
+
+    async def next_message(self) -> AnyMessage | None:
+        """The next message that the user wants to see, None at the end."""
+        while (frame := await self.session.next_frame()) is not None:
+            message = parse(frame)
+            if self.options.include_all_messages or not isinstance(message, EXTRA_MESSAGES):
+                return message
+        if self._input_error is not None:
+            error, self._input_error = self._input_error, None
+            raise error
+        return None
+
+    async def aclose(self) -> None:
+        """End it all, in bounded time."""
+        if self._feeder is not None:
+            self._feeder.cancel()
+        try:
+            if self._session is not None:
+                await self._session.aclose()
+        finally:
+            self._files.remove()
+
+    def _pipe(self) -> Pipe:
+        if self._transport is not None:
+            return TransportPipe(self._transport)
+        options = self.options
+        check_paths(options)
+        env = _argv.environment(options, os.environ, __version__)
+        _add_trace_context(env, options.env)
+        argv = _argv.command(options, find_cli(options.cli_path), self._files.add)
+        cwd = None if options.cwd is None else os.fspath(options.cwd)
+        return process_pipe(Command(argv, env, cwd, options.user))
+
+
+class PrivateFiles:
+    """Texts too long for a command line, in files that only this user can read."""
+
+    def __init__(self) -> None:
+        self._folder: str | None = None
+
+    def add(self, name: str, text: str) -> str:
+        """Write `text` and return the path."""
+        if self._folder is None:
+            self._folder = tempfile.mkdtemp(prefix="toolwire-")
+        path = Path(self._folder) / name
+        path.touch(mode=0o600)
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    def remove(self) -> None:
+        """Remove them all."""
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_prompt(prompt: object) -> None:
+    """A prompt is text or an async iterable of messages; say so before anything is started."""
+    if not isinstance(prompt, str) and not isinstance(prompt, AsyncIterable):
+        raise TypeError(
+            f"prompt must be a string or an async iterable of message dicts, got {type(prompt).__name__}"
+        )
+
+
+def _handlers(options: ClaudeAgentOptions, callbacks: Mapping[str, Any]) -> dict[str, Handler]:
+    """Who answers which question of the CLI."""
+    table: dict[str, Handler] = {}
+    if options.can_use_tool is not None:
+        table["can_use_tool"] = _permission_handler(options)
+    if callbacks:
+        table["hook_callback"] = _hook_handler(callbacks)
+    for subtype, callback in (
+        ("elicitation", options.on_elicitation),
+        ("request_user_dialog", options.on_user_dialog),
+    ):
+        if callback is not None:
+            table[subtype] = _plain_handler(callback)
+    instances, _configs = split_servers(options.mcp_servers)
+    if instances:
+        raise NotSupportedError(
+            f"in-process MCP servers are not supported yet (given: {', '.join(sorted(instances))})"
+        )
+    return table
+
+
+def _permission_handler(options: ClaudeAgentOptions) -> Handler:
+    async def answer(body: dict[str, Any]) -> dict[str, Any]:
+        given = body.get("input")
+        tool_input: dict[str, Any] = given if isinstance(given, dict) else {}
+        decide = cast("Any", options.can_use_tool)
+        result = await _awaited(decide(str(body.get("tool_name", "")), tool_input, context_from_wire(body)))
+        return result_to_wire(result, tool_input)
+
+    return answer
+
+
+def _hook_handler(callbacks: Mapping[str, Any]) -> Handler:
+    async def answer(body: dict[str, Any]) -> dict[str, Any]:
+        callback = callbacks.get(str(body.get("callback_id")))
+        if callback is None:
+            raise LookupError(f"No hook callback found for ID: {body.get('callback_id')}")
+        output = await _awaited(callback(body.get("input"), body.get("tool_use_id"), {"signal": None}))
+        return output_to_wire(output)
+
+    return answer
+
+
+def _plain_handler(callback: Any) -> Handler:
+    async def answer(body: dict[str, Any]) -> dict[str, Any]:
+        return cast("dict[str, Any]", await _awaited(callback(body)))
+
+    return answer
+
+
+async def _awaited(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
+def _check_answer(options: ClaudeAgentOptions, hooks: dict[str, Any] | None, info: dict[str, Any]) -> None:
+    """Refuse a CLI that would silently not do what was asked of it; warn where it would merely do less."""
+    guards = blocks_on_failure(hooks)
+    if guards and not info.get("hook_on_failure_supported"):
+        raise CLIConnectionError(
+            'This Claude Code does not know on_failure for hooks, so a hook with on_failure="block" that fails '
+            "would block nothing. Update Claude Code, or remove on_failure."
+        )
+    if guards and info.get("hooks_applied") is False:
+        raise CLIConnectionError(
+            'This session was already running and did not take the hooks, so one with on_failure="block" would '
+            "never run. Start a new session, or remove on_failure."
+        )
+    version = info.get("claude_code_version")
+    numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", version) if isinstance(version, str) else None
+    if options.verbatim_prompts and (numbers is None or tuple(map(int, numbers.groups())) < _VERBATIM_SINCE):
+        logger.warning(
+            "verbatim_prompts has no effect with Claude Code %s: it needs %s",
+            version or "of unknown version",
+            ".".join(map(str, _VERBATIM_SINCE)),
+        )
+
+
+def _add_trace_context(env: dict[str, str], own: Mapping[str, str]) -> None:
+    """Hand an active OpenTelemetry span on to the CLI, if the application uses OpenTelemetry at all."""
+    import sys  # noqa: PLC0415 - beside its only use
+
+    if "opentelemetry.trace" not in sys.modules:  # nobody has made a span, then
+        return
+    from opentelemetry import propagate  # noqa: PLC0415 - optional, and only when already in use
+
+    carrier: dict[str, str] = {}
+    propagate.inject(carrier)
+    if "traceparent" in carrier:
+        fresh = {name: carrier.get(name.lower()) for name in ("TRACEPARENT", "TRACESTATE")}
+        for name, value in fresh.items():
+            if name not in own:
+                env.pop(name, None)
+                if value is not None:
+                    env[name] = value
+
+
+def _initialize_timeout(options: ClaudeAgentOptions) -> float:
+    if options.initialize_timeout is not None:
+        return options.initialize_timeout
+    milliseconds = os.environ.get(_INITIALIZE_VARIABLE, "")
+    return max(_MIN_INITIALIZE, int(milliseconds) / 1000) if milliseconds.isdigit() else _MIN_INITIALIZE
+
+
+def _ceiling(own: Mapping[str, str]) -> float | None:
+    """How long a finished turn may wait for background work; 0 in the variable means for ever."""
+    text = own.get(_CEILING_VARIABLE, os.environ.get(_CEILING_VARIABLE, ""))
+    return (int(text) / 1000 or None) if text.isdigit() else DEFAULT_CEILING

@@ -1,0 +1,90 @@
+"""Messages of kinds that the official SDK throws away or cannot know.
+
+Imported through `toolwire.messages`, which says when they are yielded. Every field that comes from the
+CLI has a default, because the CLI promises none of them.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolwire._record import Record
+
+
+@dataclass(repr=False, eq=False)
+class ToolProgressMessage(Record):
+    """A tool has been running for a while. In a heartbeat the call's own id is `parent_tool_use_id`."""
+
+    tool_use_id: str = ""
+    tool_name: str = ""
+    parent_tool_use_id: str | None = None
+    elapsed_time_seconds: float = 0
+    heartbeat: bool = False
+    task_id: str | None = None
+    uuid: str | None = None
+    session_id: str | None = None
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(repr=False, eq=False)
+class AuthStatusMessage(Record):
+    """How logging in goes."""
+
+    is_authenticating: bool = False
+    output: list[str] = field(default_factory=list)
+    error: str | None = None
+    uuid: str | None = None
+    session_id: str | None = None
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(repr=False, eq=False)
+class ToolUseSummaryMessage(Record):
+    """A sentence about a group of tool calls, for a user interface that folds them."""
+
+    summary: str = ""
+    preceding_tool_use_ids: list[str] = field(default_factory=list)
+    uuid: str | None = None
+    session_id: str | None = None
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(repr=False, eq=False)
+class PromptSuggestionMessage(Record):
+    """What the user might ask next."""
+
+    suggestion: str = ""
+    uuid: str | None = None
+    session_id: str | None = None
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(repr=False, eq=False)
+class McpProgressMessage(Record):
+    """A tool of an in-process server reports how far it is. The CLI drops such reports; toolwire does not."""
+
+    server: str
+    tool_use_id: str | None = None
+    progress: float = 0
+    total: float | None = None
+    message: str | None = None
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(repr=False, eq=False)
+class McpLogMessage(Record):
+    """A log record of an in-process server or of one of its tools."""
+
+    server: str
+    level: str = "info"
+    data: Any = None
+    logger: str | None = None
+    tool_use_id: str | None = None
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(repr=False, eq=False)
+class UnknownMessage(Record):
+    """A frame of a type that no class here knows. `raw` is all there is, so it counts for `==` and `repr`."""
+
+    type: str
+    raw: dict[str, Any] | None = None

@@ -1,0 +1,136 @@
+"""`ClaudeAgentOptions.mcp_servers`: which entries are legal, and which of them live in this process.
+
+An in-process server is recognised by what it can do, not by its class, so nothing of `mcp` or of
+`toolwire.tools` is imported here. The CLI never sees the object: `split_servers` leaves it `{"type": "sdk",
+"name": ...}`.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from toolwire._option_kinds import ORDERED_TEXTS, TEXT_BY_NAME, Kind, is_json, refuse
+
+# Names that JavaScript objects already have; the CLI skips servers called so.
+_RESERVED = frozenset(
+    {"__proto__", "__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__"}
+)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_NOT_IN_PREFIX = re.compile(r"[^a-zA-Z0-9_-]")
+
+_SERVER_SIGNS: tuple[Callable[[object], bool], ...] = (
+    lambda it: callable(getattr(it, "connect", None)),  # toolwire's ToolServer
+    lambda it: callable(getattr(it, "run", None)) and hasattr(it, "create_initialization_options"),
+    lambda it: hasattr(it, "_mcp_server") or hasattr(it, "_lowlevel_server"),  # high-level servers
+)
+
+
+def is_server(value: object) -> bool:
+    """Whether this object looks like an MCP server that can be served from this process."""
+    plain = isinstance(value, type | Mapping | str | os.PathLike)
+    return not plain and any(sign(value) for sign in _SERVER_SIGNS)
+
+
+def tool_prefix(name: str) -> str:
+    """What the CLI puts before the names of this server's tools."""
+    return f"mcp__{_NOT_IN_PREFIX.sub('_', name)}__"
+
+
+def split_servers(mcp_servers: object) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """In-process servers by key, and what to tell the CLI about all servers.
+
+    Both are empty if `mcp_servers` is a path or JSON text, which goes to the CLI as it is.
+    """
+    instances: dict[str, Any] = {}
+    configs: dict[str, dict[str, Any]] = {}
+    for key, entry in mcp_servers.items() if isinstance(mcp_servers, Mapping) else ():
+        if not isinstance(entry, Mapping):
+            instances[key] = entry
+            configs[key] = {"type": "sdk", "name": key}
+        elif entry.get("type") == "sdk":
+            instances[key] = entry["instance"]
+            told = {name: value for name, value in entry.items() if name != "instance"}
+            configs[key] = told if told.get("name") else {**told, "name": key}
+        else:
+            configs[key] = dict(entry)
+    return instances, configs
+
+
+def check_servers(mcp_servers: object) -> None:
+    """Raise `OptionsError` for the first entry that cannot work."""
+    if not isinstance(mcp_servers, Mapping):
+        return
+    prefixes: dict[str, str] = {}
+    for name, entry in mcp_servers.items():
+        _check_name(name)
+        other = prefixes.setdefault(tool_prefix(name), name)
+        if other != name:
+            _refuse(
+                f"has two servers, {other!r} and {name!r}, whose tools would both be called "
+                f"{tool_prefix(name)}...; rename one"
+            )
+        if isinstance(entry, Mapping):
+            _check_config(f"mcp_servers[{name!r}]", entry)
+        else:
+            _check_object(f"mcp_servers[{name!r}]", entry)
+
+
+def _refuse(problem: str) -> NoReturn:
+    refuse("mcp_servers", problem)
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str):
+        _refuse(f"has a key that is not a string: {name!r} ({type(name).__name__}); keys are server names")
+    if not name.strip():
+        _refuse(f"has an empty server name {name!r}; give the server a name")
+    if _CONTROL.search(name):
+        _refuse(f"has a server name with control characters: {name!r}; remove them")
+    if name in _RESERVED:
+        _refuse(f"has a server called {name!r}, which the CLI does not allow; rename it")
+
+
+def _check_object(where: str, entry: object) -> None:
+    if entry is None:
+        refuse(where, "is None; give a config dict or a server object, or leave the entry out")
+    if not is_server(entry):
+        refuse(
+            where,
+            f"is a {_kind_name(entry)}, which is neither a config dict nor an MCP server object; "
+            'give {"command": ...}, {"type": "http", "url": ...} or a ToolServer',
+        )
+
+
+def _check_config(where: str, config: Mapping[str, Any]) -> None:
+    if "url" in config and not config.keys() & {"type", "command"}:
+        refuse(where, 'has a "url" but no "type"; add "type": "http" or "type": "sse"')
+    kind = config.get("type", "stdio")
+    fields = _FIELDS.get(kind) if isinstance(kind, str) else None
+    if fields is None:
+        refuse(where, f'has "type": {kind!r}; allowed are {", ".join(map(repr, _FIELDS))}')
+    for field, (wanted, needed) in fields.items():
+        if field in config:
+            if not wanted.fits(config[field]):
+                # The value itself is not shown: headers and environments hold secrets.
+                refuse(f"{where}[{field!r}]", f"must be {wanted.wanted}, got a {_kind_name(config[field])}")
+        elif needed:
+            refuse(where, f"is of type {kind!r} and needs {field!r}, {wanted.wanted}")
+    if not is_json({key: value for key, value in config.items() if key != "instance"}):
+        refuse(where, "holds a value that cannot be written as JSON, so the CLI cannot be told about it")
+
+
+def _kind_name(value: object) -> str:
+    return f"class ({value.__name__})" if isinstance(value, type) else type(value).__name__
+
+
+_SOME_TEXT = Kind("a string that is not empty", lambda value: isinstance(value, str) and bool(value.strip()))
+_REMOTE = {"url": (_SOME_TEXT, True), "headers": (TEXT_BY_NAME, False)}
+_FIELDS: dict[str, dict[str, tuple[Kind, bool]]] = {
+    "stdio": {"command": (_SOME_TEXT, True), "args": (ORDERED_TEXTS, False), "env": (TEXT_BY_NAME, False)},
+    "sse": _REMOTE,
+    "http": _REMOTE,
+    "streamable-http": _REMOTE,
+    "ws": _REMOTE,
+    "sdk": {"instance": (Kind("an MCP server object", is_server), True), "name": (_SOME_TEXT, False)},
+}

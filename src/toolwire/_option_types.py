@@ -1,0 +1,259 @@
+"""The shapes that options are made of: literals, typed dicts and `AgentDefinition`.
+
+Names, keys and order are those of `claude_agent_sdk`; what only the TypeScript SDK has comes after them.
+Keys in camelCase travel to the CLI as they are written here. Nothing is checked in this module.
+"""
+# ruff: noqa: N815 - camelCase names are the CLI's own spelling
+
+from dataclasses import dataclass
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+
+from toolwire.permissions import PermissionMode
+
+SettingSource: TypeAlias = Literal["user", "project", "local"]
+EffortLevel: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
+SdkBeta: TypeAlias = Literal["context-1m-2025-08-07"]
+ThinkingDisplay: TypeAlias = Literal["summarized", "omitted"]
+SessionStoreFlushMode: TypeAlias = Literal["batched", "eager"]
+PermissionPrompts: TypeAlias = Literal["host", "none"]
+PluginDelivery: TypeAlias = Literal["argv", "initialize"]
+
+SYSTEM_PROMPT_DYNAMIC_BOUNDARY = "__SYSTEM_PROMPT_DYNAMIC_BOUNDARY__"
+"""In a system prompt given as a list: what stands before it may be cached across sessions, the rest not."""
+
+
+class SystemPromptPreset(TypedDict):
+    """Claude Code's own system prompt, with an addition if you like."""
+
+    type: Literal["preset"]
+    preset: Literal["claude_code"]
+    append: NotRequired[str]
+    """Text put after the preset."""
+    exclude_dynamic_sections: NotRequired[bool]
+    """Move what differs by user (directory, git status, memory) to the first message: the prompt caches."""
+    snapshot: NotRequired[bool]
+    """False: build the prompt anew for each request. Otherwise the session keeps the one it began with."""
+
+
+class SystemPromptCustom(TypedDict):
+    """A prompt of your own, in the form that can say `snapshot`."""
+
+    type: Literal["custom"]
+    prompt: str | list[str]
+    snapshot: NotRequired[bool]
+    """As in `SystemPromptPreset`."""
+
+
+class SystemPromptFile(TypedDict):
+    """A prompt that the CLI reads from a file."""
+
+    type: Literal["file"]
+    path: str
+
+
+class ToolsPreset(TypedDict):
+    """All the built-in tools that Claude Code has by default."""
+
+    type: Literal["preset"]
+    preset: Literal["claude_code"]
+
+
+class TaskBudget(TypedDict):
+    """Tokens for the whole task; the model is told how many are left."""
+
+    total: int
+
+
+class ThinkingConfigAdaptive(TypedDict):
+    """The model decides when and how long to think."""
+
+    type: Literal["adaptive"]
+    display: NotRequired[ThinkingDisplay]
+
+
+class ThinkingConfigEnabled(TypedDict):
+    """A fixed budget of thinking tokens, for older models."""
+
+    type: Literal["enabled"]
+    budget_tokens: int
+    display: NotRequired[ThinkingDisplay]
+
+
+class ThinkingConfigDisabled(TypedDict):
+    """No extended thinking."""
+
+    type: Literal["disabled"]
+
+
+ThinkingConfig: TypeAlias = ThinkingConfigAdaptive | ThinkingConfigEnabled | ThinkingConfigDisabled
+
+
+class SdkPluginConfig(TypedDict):
+    """A plugin in a local directory."""
+
+    type: Literal["local"]
+    path: str
+    skipMcpDiscovery: NotRequired[bool]
+    """True: load the plugin without its MCP servers."""
+
+
+class AskUserQuestionConfig(TypedDict, total=False):
+    """How the built-in question tool behaves."""
+
+    previewFormat: Literal["markdown", "html"]
+
+
+class ToolConfig(TypedDict, total=False):
+    """Settings of single built-in tools."""
+
+    askUserQuestion: AskUserQuestionConfig
+
+
+class SandboxNetworkConfig(TypedDict, total=False):
+    """What sandboxed commands may reach over the network."""
+
+    allowedDomains: list[str]
+    deniedDomains: list[str]
+    """Wins over `allowedDomains`."""
+    allowManagedDomainsOnly: bool
+    allowUnixSockets: list[str]
+    allowAllUnixSockets: bool
+    allowLocalBinding: bool
+    allowMachLookup: list[str]
+    httpProxyPort: int
+    socksProxyPort: int
+    strictAllowlist: bool
+    tlsTerminate: dict[str, str]
+
+
+class SandboxFilesystemConfig(TypedDict, total=False):
+    """What sandboxed commands may read and write."""
+
+    allowWrite: list[str]
+    denyWrite: list[str]
+    denyRead: list[str]
+    allowRead: list[str]
+    allowManagedReadPathsOnly: bool
+    disabled: bool
+
+
+SandboxIgnoreViolations: TypeAlias = dict[str, list[str]]
+"""Violations not to report: part of a command (`"*"` for any) -> parts of the violation's text."""
+
+
+class SandboxSettings(TypedDict, total=False):
+    """The sandbox in which the CLI runs shell commands (macOS and Linux)."""
+
+    enabled: bool
+    autoAllowBashIfSandboxed: bool
+    """Sandboxed commands need no permission. True unless set."""
+    excludedCommands: list[str]
+    """Commands that run outside the sandbox."""
+    allowUnsandboxedCommands: bool
+    """Whether the model may ask for a command to run outside. True unless set."""
+    network: SandboxNetworkConfig
+    ignoreViolations: SandboxIgnoreViolations
+    enableWeakerNestedSandbox: bool
+    failIfUnavailable: bool
+    """True: refuse to run where there is no sandbox."""
+    filesystem: SandboxFilesystemConfig
+    credentials: dict[str, Any]
+
+
+class McpToolPolicy(TypedDict):
+    """Whether one tool of a server is asked about, denied, or allowed."""
+
+    name: str
+    permission_policy: NotRequired[Literal["always_allow", "always_ask", "always_deny"]]
+
+
+class McpStdioServerConfig(TypedDict):
+    """A server that the CLI starts as a program."""
+
+    type: NotRequired[Literal["stdio"]]
+    command: str
+    args: NotRequired[list[str]]
+    env: NotRequired[dict[str, str]]
+    timeout: NotRequired[int]
+    """Milliseconds that one tool call may take (at least 1000)."""
+    alwaysLoad: NotRequired[bool]
+    """True: its tools are never hidden behind tool search."""
+
+
+class McpSSEServerConfig(TypedDict):
+    """A server reached over server-sent events."""
+
+    type: Literal["sse"]
+    url: str
+    headers: NotRequired[dict[str, str]]
+    timeout: NotRequired[int]
+    alwaysLoad: NotRequired[bool]
+    tools: NotRequired[list[McpToolPolicy]]
+
+
+class McpHttpServerConfig(TypedDict):
+    """A server reached over streamable HTTP."""
+
+    type: Literal["http"]
+    url: str
+    headers: NotRequired[dict[str, str]]
+    timeout: NotRequired[int]
+    alwaysLoad: NotRequired[bool]
+    tools: NotRequired[list[McpToolPolicy]]
+
+
+class McpSdkServerConfig(TypedDict):
+    """A server in this process. `instance` stays here; the CLI learns only the name and the other keys."""
+
+    type: Literal["sdk"]
+    name: str
+    instance: Any
+    timeout: NotRequired[int]
+    alwaysLoad: NotRequired[bool]
+
+
+McpServerConfig: TypeAlias = (
+    McpStdioServerConfig | McpSSEServerConfig | McpHttpServerConfig | McpSdkServerConfig
+)
+
+
+@dataclass
+class AgentDefinition:
+    """A subagent that the model may call, or that leads the session (`ClaudeAgentOptions.agent`)."""
+
+    description: str
+    """When to use this agent, in words for the model."""
+    prompt: str
+    """Its system prompt."""
+    tools: list[str] | None = None
+    """Tools that it has. None: those of its parent."""
+    disallowedTools: list[str] | None = None
+    """Tools that it may not use; `mcp__server` stands for all of a server's."""
+    model: str | None = None
+    """An alias such as `haiku`, a full model name, or `inherit`."""
+    skills: list[str] | None = None
+    """Skills loaded into its context from the start."""
+    memory: Literal["user", "project", "local"] | None = None
+    """Where its memory files live."""
+    mcpServers: list[str | dict[str, Any]] | None = None
+    """Names of the session's servers, or `{name: config}` of its own."""
+    initialPrompt: str | None = None
+    """Sent first when the agent leads the session."""
+    maxTurns: int | None = None
+    """It stops after so many requests to the model."""
+    background: bool | None = None
+    """True: it runs beside the conversation, which does not wait for it."""
+    effort: EffortLevel | int | None = None
+    """How hard it thinks."""
+    permissionMode: PermissionMode | None = None
+    """Its own permission mode."""
+    criticalSystemReminder_EXPERIMENTAL: str | None = None
+    """A reminder added to its system prompt. Experimental in the CLI."""
+    autoCompactWindow: int | None = None
+    """Tokens after which it compacts its conversation, if that is less than it would inherit."""
+    omitClaudeMd: bool | None = None
+    """True: as a subagent it does not read the CLAUDE.md files, except managed ones."""
+    observer: str | None = None
+    """Agents (up to four, comma between) that watch it run and report."""
+    observerMessage: str | None = None
+    """Text added to each digest that the observers get."""

@@ -1,0 +1,101 @@
+"""A Python type as the shape of Claude's answer.
+
+Owns the way from type to schema and from JSON to an instance. The CLI wants an object at the top; any other type
+travels in an object with one key.
+"""
+
+import sys
+import typing
+from typing import Any, Final
+
+from toolwire.errors import OptionsError, OutputValidationError
+
+_KEY: Final = "value"
+
+
+class Output:
+    """What the answer must look like. Pydantic is loaded when the first one is made."""
+
+    def __init__(self, output_type: Any) -> None:
+        from pydantic import TypeAdapter  # noqa: PLC0415 - heavy
+        from pydantic.errors import PydanticUserError  # noqa: PLC0415
+
+        self._name = getattr(output_type, "__name__", str(output_type))
+        try:
+            self._adapter: TypeAdapter[Any] = TypeAdapter(_modern(output_type, {}))
+            schema = self._adapter.json_schema()
+        except (PydanticUserError, TypeError, NameError) as error:
+            raise OptionsError(
+                f"output_type {self._name} has no JSON schema: {error}", "output_type"
+            ) from error
+        self._wrapped = schema.get("type") != "object"
+        self.format: dict[str, Any] = {
+            "type": "json_schema",
+            "schema": _wrap(schema) if self._wrapped else schema,
+        }
+
+    def validate(self, value: Any, reply: Any) -> Any:
+        """An instance of the type, or `OutputValidationError`."""
+        import orjson  # noqa: PLC0415 - beside its only use
+        from pydantic import ValidationError  # noqa: PLC0415
+
+        if value is None:
+            raise OutputValidationError(
+                f"Claude gave no structured output, {self._name} was asked for. Its text was: {reply.text[:500]}",
+                reply=reply,
+            )
+        inner = value.get(_KEY) if self._wrapped and isinstance(value, dict) else value
+        try:
+            # As JSON, not as Python values: dates, enums and tuples are text and lists there.
+            return self._adapter.validate_json(orjson.dumps(inner))
+        except ValidationError as error:
+            raise OutputValidationError(
+                f"The structured output is not a valid {self._name}: {error}", output=inner, reply=reply
+            ) from error
+
+
+def _wrap(schema: dict[str, Any]) -> dict[str, Any]:
+    inner = {key: value for key, value in schema.items() if key != "$defs"}
+    wrapped: dict[str, Any] = {
+        "type": "object",
+        "properties": {_KEY: inner},
+        "required": [_KEY],
+        "additionalProperties": False,
+    }
+    if "$defs" in schema:
+        wrapped["$defs"] = schema["$defs"]
+    return wrapped
+
+
+def _modern(given: Any, seen: dict[Any, Any]) -> Any:
+    """Before Python 3.12 Pydantic takes only typing_extensions' TypedDict: remake the standard one as that."""
+    if sys.version_info >= (3, 12):
+        return given
+    if given in seen:
+        return seen[given]
+    if typing.is_typeddict(given) and type(given).__module__ == "typing":
+        import typing_extensions  # noqa: PLC0415 - comes with Pydantic, needed only here
+
+        hints = typing.get_type_hints(given, include_extras=True)
+        wrap = {
+            name: typing_extensions.Required
+            if name in given.__required_keys__
+            else typing_extensions.NotRequired
+            for name in hints
+        }
+        fields = {name: wrap[name][_modern(_bare(hint), seen)] for name, hint in hints.items()}
+        seen[given] = typing_extensions.TypedDict(given.__name__, fields)  # type: ignore[operator]
+        return seen[given]
+    arguments = typing.get_args(given)
+    if arguments and hasattr(given, "copy_with"):
+        return given.copy_with(tuple(_modern(argument, seen) for argument in arguments))
+    if arguments and (origin := typing.get_origin(given)) in (list, set, frozenset, tuple, dict):
+        return origin[tuple(_modern(argument, seen) for argument in arguments)]
+    return given
+
+
+def _bare(hint: Any) -> Any:
+    """A hint without the Required and NotRequired around it."""
+    while typing.get_origin(hint) in (typing.Required, typing.NotRequired):
+        hint = typing.get_args(hint)[0]
+    return hint

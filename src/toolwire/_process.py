@@ -1,0 +1,295 @@
+"""Start, read, write and stop the CLI process.
+
+Two carriers behind one interface (`_pipe.Pipe`): callbacks on asyncio, system tasks on trio. Both pass one
+contract suite. This module knows signals and file descriptors; it must not know what the bytes mean.
+"""
+
+import asyncio
+import atexit
+import errno
+import os
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import anyio
+
+from toolwire._lifeline import Lifeline
+from toolwire._pipe import Listener, Pipe
+from toolwire._tasks import on_trio, spawn
+from toolwire.errors import CLIConnectionError, CLINotFoundError
+
+GENTLE: Final = 5.0  # after its input ended the CLI writes its session file: do not cut it short
+FIRM: Final = 2.0
+LINGER: Final = 1.0  # a grandchild may hold stdout open after the CLI is gone
+_READ: Final = 256 * 1024
+
+
+@dataclass(frozen=True)
+class Command:
+    """All that is needed to start a CLI."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str | None = None
+    user: str | None = None
+
+    def popen_arguments(self, inherit: Sequence[int]) -> dict[str, Any]:
+        """For subprocess.Popen and everything that imitates it."""
+        given: dict[str, Any] = {"env": dict(self.env), "cwd": self.cwd}
+        if inherit:
+            given["pass_fds"] = inherit
+        if self.user is not None:
+            given["user"] = self.user
+        return given
+
+
+def process_pipe(command: Command) -> Pipe:
+    """The carrier for the event loop that runs now."""
+    return _TrioPipe(command) if on_trio() else _AsyncioPipe(command)
+
+
+_alive: set["_ProcessPipe"] = set()
+
+
+@atexit.register
+def _end_the_rest() -> None:
+    """Python is going away and nobody closed these. Their input ends with us; SIGTERM makes it quick."""
+    for pipe in list(_alive):
+        pipe.terminate()
+
+
+class _ProcessPipe:
+    """What both carriers share: the way a process is ended."""
+
+    def __init__(self, command: Command) -> None:
+        self._command = command
+        self._gone = anyio.Event()
+        self._popen: subprocess.Popen[bytes] | None = None
+        self._lifeline = Lifeline()
+
+    async def stop(self) -> None:
+        """Input ended, then SIGTERM, then SIGKILL, each with its own time.
+
+        Cancelled, the event loop is going down: then SIGKILL comes at once.
+        """
+        try:
+            for push, seconds in ((self.end_input, GENTLE), (self.terminate, FIRM)):
+                push()
+                with anyio.move_on_after(seconds):
+                    await self._gone.wait()
+                    return
+        finally:
+            if not self._gone.is_set():
+                self.kill()
+                with anyio.move_on_after(FIRM, shield=True):
+                    await self._gone.wait()
+
+    def end_input(self) -> None:
+        raise NotImplementedError  # pragma: no cover - both carriers have their own
+
+    def kill(self) -> None:
+        # Popen asks whether the process still lives before it signals: a reused pid is never hit.
+        if self._popen is not None:
+            with suppress(ProcessLookupError):
+                self._popen.kill()
+
+    def terminate(self) -> None:
+        if self._popen is not None:
+            with suppress(ProcessLookupError):
+                self._popen.terminate()
+
+    def _started(self, popen: "subprocess.Popen[bytes]") -> None:
+        self._popen = popen
+        self._lifeline.hold(popen.pid)
+        _alive.add(self)
+
+    def _over(self) -> None:
+        _alive.discard(self)
+        self._lifeline.close()
+        self._gone.set()
+
+
+class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
+    """Bytes come in by callback and go out by a plain write: no stream, no task."""
+
+    _transport: asyncio.SubprocessTransport
+    _stdin: asyncio.WriteTransport
+
+    async def open(self, listener: Listener) -> None:
+        self._listener = listener
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._ended = False
+        loop = asyncio.get_running_loop()
+        arguments = self._command.popen_arguments(self._lifeline.inherit)
+        start = loop.subprocess_exec(lambda: self, *self._command.argv, **arguments)
+        # Cancelled while it starts, asyncio itself reaps the child; once it has started, it is ours.
+        try:
+            await start
+        except (OSError, ValueError, NotImplementedError) as error:
+            self._over()
+            raise _start_error(self._command, error) from error
+        except BaseException:
+            self.kill()
+            self._over()
+            raise
+
+    def write(self, line: bytes) -> None:
+        if not self._ended and not self._stdin.is_closing():
+            self._stdin.write(line)
+
+    async def drain(self) -> None:
+        await self._writable.wait()
+
+    def end_input(self) -> None:
+        if not self._stdin.is_closing():
+            self._stdin.close()
+
+    # asyncio calls these.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.SubprocessTransport", transport)
+        self._stdin = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
+        self._started(self._transport.get_extra_info("subprocess"))
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if not self._ended:
+            (self._listener.received if fd == 1 else self._listener.complained)(data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 0:
+            self._writable.set()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def process_exited(self) -> None:
+        self._writable.set()
+        asyncio.get_running_loop().call_later(LINGER, self._finish)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._finish()
+
+    def _finish(self) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        self._transport.close()
+        self._over()
+        self._listener.ended(self._transport.get_returncode())
+
+
+class _TrioPipe(_ProcessPipe):
+    """One system task that reads, writes and waits."""
+
+    async def open(self, listener: Listener) -> None:
+        import trio  # noqa: PLC0415 - only where it already runs
+
+        self._listener = listener
+        self._outgoing: deque[bytes] = deque()
+        self._something = trio.Event()
+        self._drained = trio.Event()
+        self._input_ended = False
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        try:
+            with trio.CancelScope(shield=True):  # a process that has started must have an owner
+                self._process = await trio.lowlevel.open_process(
+                    list(self._command.argv), **pipes, **self._command.popen_arguments(self._lifeline.inherit)
+                )
+        except (OSError, ValueError, NotImplementedError) as error:
+            self._over()
+            raise _start_error(self._command, error) from error
+        self._started(self._process._proc)  # type: ignore[attr-defined] # noqa: SLF001 - see kill()
+        spawn(self._carry)
+
+    def write(self, line: bytes) -> None:
+        if not self._input_ended:
+            self._outgoing.append(line)
+            self._something.set()
+
+    async def drain(self) -> None:
+        while self._outgoing and not self._gone.is_set():
+            await self._drained.wait()
+
+    def end_input(self) -> None:
+        self._input_ended = True
+        self._something.set()
+
+    async def _carry(self) -> None:
+        import trio  # noqa: PLC0415
+
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._write_all)
+                nursery.start_soon(self._read_until_exit, nursery.cancel_scope)
+        finally:
+            if self._process.returncode is None:  # cancelled: the loop is going down
+                self.kill()
+                with trio.move_on_after(FIRM, shield=True):
+                    await self._process.wait()
+            self._drained.set()
+            self._over()
+            self._listener.ended(self._process.returncode)
+
+    async def _read_until_exit(self, everything: Any) -> None:
+        import trio  # noqa: PLC0415
+
+        async with trio.open_nursery() as readers:
+            readers.start_soon(self._read, self._process.stdout, self._listener.received)
+            readers.start_soon(self._read, self._process.stderr, self._listener.complained)
+            await self._process.wait()
+            readers.cancel_scope.deadline = trio.current_time() + LINGER
+        everything.cancel()
+
+    async def _read(self, stream: Any, take: Any) -> None:
+        async with stream:
+            while data := await stream.receive_some(_READ):
+                take(data)
+
+    async def _write_all(self) -> None:
+        import trio  # noqa: PLC0415
+
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            async with self._process.stdin as stdin:
+                while self._outgoing or not self._input_ended:
+                    if self._outgoing:
+                        await stdin.send_all(self._outgoing.popleft())
+                    else:
+                        self._drained.set()
+                        self._something = trio.Event()
+                        self._drained = trio.Event()
+                        await self._something.wait()
+        self._outgoing.clear()
+        self._input_ended = True
+        self._drained.set()
+
+
+def _start_error(command: Command, error: Exception) -> CLIConnectionError:
+    """Why the process did not start, in words that say what to do."""
+    cli = command.argv[0]
+    if isinstance(error, NotImplementedError):
+        return CLIConnectionError(
+            "This asyncio event loop cannot start processes. On Windows use the default ProactorEventLoop, "
+            "and leave the `user` option unset."
+        )
+    if isinstance(error, FileNotFoundError):
+        if command.cwd is not None and not os.path.isdir(command.cwd):  # noqa: PTH112 - sync, one stat
+            return CLIConnectionError(f"Working directory does not exist: {command.cwd}")
+        return CLINotFoundError("Claude Code not found at", cli)
+    if isinstance(error, PermissionError):
+        return CLIConnectionError(f"Claude Code at {cli} may not be executed: {error.strerror or error}")
+    if isinstance(error, OSError) and error.errno == errno.E2BIG:
+        size = sum(len(os.fsencode(part)) for part in command.argv)
+        return CLIConnectionError(
+            f"The command line and environment are too large for this system ({size} bytes of arguments): "
+            "shorten the lists in the options (allowed_tools, add_dirs, extra_args, ...)."
+        )
+    return CLIConnectionError(f"Failed to start Claude Code at {cli}: {error} ({sys.platform})")

@@ -1,0 +1,365 @@
+"""One live connection: drives the protocol over a pipe.
+
+Owns the queue of unread messages, the questions in both directions, and the end. One rule above all: nothing here
+waits for a consumer, so a control answer gets through however many messages lie unread. What a question means is
+in the table of handlers; this module must not know of hooks, permissions or MCP.
+"""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import anyio
+
+from toolwire._pipe import Pipe
+from toolwire._tasks import Task, spawn
+from toolwire._wire.control import Answered, Asked, Control, Malformed, Said, Stray, Withdrawn
+from toolwire._wire.lines import DEFAULT_LIMIT, Lines, encode
+from toolwire._wire.run import DEFAULT_CEILING, Run
+from toolwire.errors import (
+    ClaudeSDKError,
+    CLIConnectionError,
+    CLITimeoutError,
+    ControlRequestError,
+    ProcessError,
+    ResultError,
+    UnsupportedRequestError,
+    result_error_text,
+)
+
+logger = logging.getLogger("toolwire.session")
+stderr_logger = logging.getLogger("toolwire.cli.stderr")
+
+Handler = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+"""Answers one kind of question. What it raises goes to the CLI as an error."""
+
+_TAIL: Final = 8_192  # bytes of stderr kept for an error message, and how much of them is shown
+_TAIL_LINES: Final = 20
+_TAIL_WIDTH: Final = 300
+_WIND_DOWN: Final = 2.0  # seconds that cancelled handlers get
+
+
+class Session:
+    """Reads, routes and writes until it is closed or the CLI ends."""
+
+    def __init__(
+        self,
+        pipe: Pipe,
+        handlers: Mapping[str, Handler],
+        *,
+        limit: int = DEFAULT_LIMIT,
+        ceiling: float | None = DEFAULT_CEILING,
+        on_stderr: Callable[[str], None] | None = None,
+    ) -> None:
+        self._pipe = pipe
+        self._handlers = handlers
+        self._control = Control()
+        self._lines = Lines(limit)
+        self._run = Run(ceiling)
+        self._stderr = _Stderr(on_stderr)
+        self._inbox: deque[dict[str, Any]] = deque()
+        self._questions: dict[str, _Question] = {}
+        self._answering: dict[str, Task] = {}
+        self._moved: anyio.Event | None = None  # set at every message and at the end, when somebody waits
+        self._idle_handlers: anyio.Event | None = None
+        self._failed_result: dict[str, Any] | None = None
+        self._closer: Task | None = None
+        self._closed = anyio.Event()
+        self._over = False
+        self._error: Exception | None = None
+
+    # What a client does.
+
+    async def open(self) -> None:
+        """Start the pipe."""
+        await self._pipe.open(self)
+
+    @property
+    def unread(self) -> int:
+        """How many messages wait for a consumer."""
+        return len(self._inbox)
+
+    @property
+    def skipped_lines(self) -> int:
+        """How many lines of the CLI were no JSON objects."""
+        return self._lines.skipped
+
+    @property
+    def alive(self) -> bool:
+        """Whether questions and prompts can still be sent."""
+        return not self._over and self._closer is None
+
+    def prompt(self, frame: dict[str, Any]) -> None:
+        """Write one user message."""
+        line = encode(frame)
+        self._must_be_alive()
+        self._run.prompted(time.monotonic())
+        self._pipe.write(line)
+
+    async def drain(self) -> None:
+        """Wait until the CLI has taken what was written."""
+        await self._pipe.drain()
+
+    async def ask(self, body: dict[str, Any], timeout: float) -> dict[str, Any]:  # noqa: ASYNC109 - it has an error of its own
+        """Send a control request and wait for its answer."""
+        self._must_be_alive()
+        request_id, line = self._control.ask(body)
+        question = self._questions[request_id] = _Question()
+        self._pipe.write(line)
+        try:
+            with anyio.move_on_after(timeout):
+                await question.settled.wait()
+        finally:
+            del self._questions[request_id]
+            self._control.forget(request_id)
+        return self._answer_to(body["subtype"], question, timeout)
+
+    async def next_frame(self) -> dict[str, Any] | None:
+        """The next message; None when the conversation has ended well, an exception when it has not."""
+        while not self._inbox:
+            if self._over or self._closer is not None:
+                if self._error is not None:
+                    raise self._error
+                return None
+            await self._movement()
+        return self._inbox.popleft()
+
+    async def end_input_when_over(self) -> None:
+        """Wait until nothing more is owed, then end the input: the CLI leaves by itself."""
+        while not self._over:
+            until = self._run.until()
+            now = time.monotonic()
+            if until is not None and until <= now:
+                break
+            with anyio.move_on_after(None if until is None else until - now):
+                await self._movement()
+        self._pipe.end_input()
+
+    def end_input(self) -> None:
+        """End the input now."""
+        self._pipe.end_input()
+
+    async def aclose(self) -> None:
+        """End everything in bounded time. Any task may call it, any number of times, cancelled or not."""
+        if self._closer is None:
+            self._closer = spawn(self._close)
+            self._wake()
+        with anyio.CancelScope(shield=True):
+            await self._closed.wait()
+
+    # What the pipe tells us. Synchronous, on the event loop.
+
+    def received(self, data: bytes) -> None:
+        for frame in self._lines.feed(data):
+            self.received_frame(frame)
+
+    def received_frame(self, frame: dict[str, Any]) -> None:
+        event = self._control.receive(frame)
+        _ROUTES[type(event)](self, event)
+
+    def complained(self, data: bytes) -> None:
+        self._stderr.feed(data)
+
+    def ended(self, exit_code: int | None, error: Exception | None = None) -> None:
+        if self._over:
+            return
+        for frame in self._lines.finish():
+            self.received_frame(frame)
+        self._stderr.finish()
+        self._over = True
+        if self._closer is None:
+            self._error = self._why(exit_code, error)
+        for question in self._questions.values():
+            question.settle(None)
+        for task in self._answering.values():
+            task.cancel()
+        self._wake()
+
+    # Events, by table.
+
+    def _on_said(self, event: Said) -> None:
+        frame = event.frame
+        self._run.feed(frame, time.monotonic())
+        kind = frame.get("type")
+        if kind == "result":
+            self._failed_result = frame if frame.get("is_error") else None
+        elif kind == "system" and frame.get("subtype") == "session_state_changed":
+            if frame.get("sdk_host_only") is True:  # sent because we asked for it, not for the user
+                self._wake()
+                return
+        else:
+            self._failed_result = None
+        self._inbox.append(frame)
+        self._wake()
+
+    def _on_asked(self, event: Asked) -> None:
+        handler = self._handlers.get(event.subtype)
+        if handler is None:
+            logger.warning("the CLI asked %r, which nothing here answers: refused", event.subtype)
+            refusal = f"Unsupported control request subtype: {event.subtype}"
+            self._pipe.write(self._control.refuse(event.request_id, refusal))
+        elif event.request_id in self._answering:
+            logger.warning("the CLI asked twice with the id %s: the second is ignored", event.request_id)
+        elif self._closer is None:
+            self._answering[event.request_id] = spawn(self._answer, handler, event)
+
+    def _on_withdrawn(self, event: Withdrawn) -> None:
+        task = self._answering.get(event.request_id)
+        if task is not None:
+            task.cancel()
+
+    def _on_answered(self, event: Answered) -> None:
+        question = self._questions.get(event.request_id)
+        if question is not None:
+            question.settle(event)
+
+    def _on_malformed(self, event: Malformed) -> None:
+        logger.warning("%s: refused", event.reason)
+        self._pipe.write(event.reply)
+
+    def _on_stray(self, event: Stray) -> None:
+        logger.debug("an answer to nothing that was asked: %s", event.request_id)
+
+    async def _answer(self, handler: Handler, asked: Asked) -> None:
+        try:
+            line = self._control.accept(asked.request_id, await handler(asked.body))
+        except Exception as error:  # the boundary of the handler: the CLI must hear of every failure
+            logger.warning("answering %r failed: %s", asked.subtype, error, exc_info=True)
+            line = self._control.refuse(asked.request_id, str(error) or type(error).__name__)
+        finally:
+            self._answering.pop(asked.request_id, None)
+            if not self._answering and self._idle_handlers is not None:
+                self._idle_handlers.set()
+        self._pipe.write(line)
+
+    # The end.
+
+    async def _close(self) -> None:
+        try:
+            await self._stop_handlers()
+            if self._run.busy and not self._over:
+                # Without it the CLI would finish the turn before it heeds the end of its input.
+                self._pipe.write(self._control.ask({"subtype": "interrupt"})[1])
+            await self._pipe.stop()
+        finally:
+            self.ended(None)
+            self._closed.set()
+
+    async def _stop_handlers(self) -> None:
+        if not self._answering:
+            return
+        self._idle_handlers = anyio.Event()
+        for task in list(self._answering.values()):
+            task.cancel()
+        with anyio.move_on_after(_WIND_DOWN):
+            await self._idle_handlers.wait()
+        if self._answering:
+            logger.warning("%d handlers did not stop within %g s", len(self._answering), _WIND_DOWN)
+
+    def _why(self, exit_code: int | None, error: Exception | None) -> Exception | None:
+        """The exception for an end that we did not ask for, None for a good one."""
+        failed = isinstance(error, ProcessError) or exit_code not in (0, None)
+        stderr = self._stderr.tail()
+        if failed and self._failed_result is not None:
+            code = error.exit_code if isinstance(error, ProcessError) else exit_code
+            text = f"Claude Code returned an error result: {result_error_text(self._failed_result)}"
+            return ResultError(text, data=self._failed_result, exit_code=code, stderr=stderr)
+        if error is not None:
+            return error
+        if failed:
+            return ProcessError("Claude Code failed", exit_code=exit_code, stderr=stderr)
+        if self._run.unanswered:
+            return ProcessError("Claude Code ended before it answered", exit_code=exit_code, stderr=stderr)
+        return None
+
+    # Small things.
+
+    def _answer_to(self, subtype: str, question: "_Question", seconds: float) -> dict[str, Any]:
+        if not question.settled.is_set():
+            text = f"Claude Code did not answer the control request {subtype!r} within {seconds:g} s"
+            tail = self._stderr.tail()
+            raise CLITimeoutError(f"{text}\nError output: {tail}" if tail else text)
+        answer = question.answer
+        if answer is None:
+            raise self._error or CLIConnectionError(f"The connection ended before {subtype!r} was answered")
+        if answer.error is None:
+            return answer.response
+        kind = UnsupportedRequestError if answer.error_code == "unsupported_request" else ControlRequestError
+        raise kind(answer.error, subtype=subtype, error_code=answer.error_code)
+
+    def _must_be_alive(self) -> None:
+        if self._over and isinstance(self._error, ClaudeSDKError):
+            raise self._error
+        if not self.alive:
+            raise CLIConnectionError("The connection to Claude Code has ended; connect again.")
+
+    async def _movement(self) -> None:
+        if self._moved is None:
+            self._moved = anyio.Event()
+        await self._moved.wait()
+
+    def _wake(self) -> None:
+        moved, self._moved = self._moved, None
+        if moved is not None:
+            moved.set()
+
+
+_ROUTES: dict[type, Callable[[Session, Any], None]] = {
+    Said: Session._on_said,  # noqa: SLF001 - the table of this class
+    Asked: Session._on_asked,  # noqa: SLF001
+    Withdrawn: Session._on_withdrawn,  # noqa: SLF001
+    Answered: Session._on_answered,  # noqa: SLF001
+    Malformed: Session._on_malformed,  # noqa: SLF001
+    Stray: Session._on_stray,  # noqa: SLF001
+}
+
+
+class _Question:
+    """One of our own questions, waiting."""
+
+    def __init__(self) -> None:
+        self.settled = anyio.Event()
+        self.answer: Answered | None = None
+
+    def settle(self, answer: Answered | None) -> None:
+        self.answer = answer
+        self.settled.set()
+
+
+class _Stderr:
+    """Cuts stderr into lines for the user's callback and keeps the last of it for errors."""
+
+    def __init__(self, callback: Callable[[str], None] | None) -> None:
+        self._callback = callback
+        self._tail = b""
+        self._line = b""
+
+    def feed(self, data: bytes) -> None:
+        self._tail = (self._tail + data)[-_TAIL:]
+        *lines, self._line = (self._line + data).split(b"\n")
+        for line in lines:
+            self._emit(line)
+        if len(self._line) > _TAIL:
+            self.finish()
+
+    def finish(self) -> None:
+        line, self._line = self._line, b""
+        self._emit(line)
+
+    def tail(self) -> str | None:
+        """The last lines, long ones cut; None if there are none."""
+        lines = self._tail.decode(errors="replace").strip().splitlines()[-_TAIL_LINES:]
+        return "\n".join(line if len(line) <= _TAIL_WIDTH else line[:_TAIL_WIDTH] + "…" for line in lines) or None
+
+    def _emit(self, line: bytes) -> None:
+        text = line.decode(errors="replace").rstrip()
+        if not text:
+            return
+        stderr_logger.debug("%s", text)
+        if self._callback is not None:
+            try:
+                self._callback(text)
+            except Exception:  # the user's own code: it must not end the session
+                logger.exception("the stderr callback failed")

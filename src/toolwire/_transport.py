@@ -1,0 +1,126 @@
+"""A user's own way to reach a CLI.
+
+`Transport` is the official abstract class; `TransportPipe` makes one look like any other pipe. Its frames are
+decoded already, so they enter behind the framing.
+"""
+
+import logging
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import anyio
+
+from toolwire._pipe import Listener
+from toolwire._tasks import Task, spawn
+
+logger = logging.getLogger("toolwire.transport")
+
+_STOP: Final = 20.0  # seconds that a user's close() may take
+
+
+class Transport(ABC):
+    """Carries lines of JSON to a CLI and frames back."""
+
+    @abstractmethod
+    async def connect(self) -> None:
+        """Get ready to read and write."""
+
+    @abstractmethod
+    async def write(self, data: str) -> None:
+        """Send one line, newline included."""
+
+    @abstractmethod
+    def read_messages(self) -> AsyncIterator[dict[str, Any]]:
+        """The frames that come in, until the end. An exception ends the conversation with it."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Let go of everything. Must end in bounded time."""
+
+    @abstractmethod
+    def is_ready(self) -> bool:
+        """Whether it can be written to."""
+
+    @abstractmethod
+    async def end_input(self) -> None:
+        """Nothing more will be written."""
+
+
+class TransportPipe:
+    """One task reads the transport, one writes to it."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._outgoing: deque[bytes | None] = deque()  # None ends the input
+        self._something = anyio.Event()
+        self._drained = anyio.Event()
+        self._ended = False
+        self._tasks: list[Task] = []
+
+    async def open(self, listener: Listener) -> None:
+        self._listener = listener
+        await self._transport.connect()
+        self._tasks = [spawn(self._read), spawn(self._write)]
+
+    def write(self, line: bytes) -> None:
+        if not self._ended:
+            self._outgoing.append(line)
+            self._something.set()
+
+    async def drain(self) -> None:
+        while self._outgoing and not self._ended:
+            await self._drained.wait()
+
+    def end_input(self) -> None:
+        if not self._ended:
+            self._outgoing.append(None)
+            self._something.set()
+
+    async def stop(self) -> None:
+        self.kill()
+        with anyio.move_on_after(_STOP, shield=True) as scope:
+            try:
+                await self._transport.close()
+            except Exception:  # the user's own code, at the end: nothing is left to do but say so
+                logger.exception("closing the transport failed")
+        if scope.cancelled_caught:
+            logger.error("the transport did not close within %g s: given up", _STOP)
+
+    def kill(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._finish(None)
+
+    async def _read(self) -> None:
+        try:
+            async for frame in self._transport.read_messages():
+                self._listener.received_frame(frame)
+        except Exception as error:  # the boundary of the user's transport: it becomes the end of the session
+            self._finish(error)
+        else:
+            self._finish(None)
+
+    async def _write(self) -> None:
+        try:
+            while not self._ended:
+                while self._outgoing:
+                    line = self._outgoing.popleft()
+                    if line is None:
+                        await self._transport.end_input()
+                    else:
+                        await self._transport.write(line.decode())
+                drained, self._drained = self._drained, anyio.Event()
+                drained.set()
+                self._something = anyio.Event()
+                await self._something.wait()
+        except Exception as error:  # as in _read
+            self._finish(error)
+
+    def _finish(self, error: Exception | None) -> None:
+        if not self._ended:
+            self._ended = True
+            self._drained.set()
+            self._something.set()
+            self._listener.ended(None if error else 0, error)

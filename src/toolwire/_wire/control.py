@@ -1,0 +1,139 @@
+"""The control protocol: who asked what, and which answer belongs to which question.
+
+Owns request ids and the envelopes, both ways. Takes frames, gives one event for each. It must not know what
+any question means, nor how bytes travel.
+"""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from toolwire._wire.lines import encode
+
+
+@dataclass(slots=True)
+class Said:
+    """A message of the conversation."""
+
+    frame: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Asked:
+    """The CLI wants an answer, which goes out by `accept` or `refuse`."""
+
+    request_id: str
+    subtype: str
+    body: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Malformed:
+    """A question too broken to be handled; `reply` says so to the CLI."""
+
+    reply: bytes
+    reason: str
+
+
+@dataclass(slots=True)
+class Withdrawn:
+    """The CLI no longer wants the answer to its question."""
+
+    request_id: str
+
+
+@dataclass(slots=True)
+class Answered:
+    """Our question was answered: `error` is None on success."""
+
+    request_id: str
+    response: dict[str, Any]
+    error: str | None = None
+    error_code: str | None = None
+
+
+@dataclass(slots=True)
+class Stray:
+    """An answer to nothing we asked: late, repeated, or an echo of our own (`--replay-user-messages`)."""
+
+    request_id: Any
+
+
+Event = Said | Asked | Malformed | Withdrawn | Answered | Stray
+
+
+class Control:
+    """Correlates questions and answers of one connection."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._pending: set[str] = set()
+        self._nonce = os.urandom(4).hex()  # ids stay apart from those of an earlier connection in a log
+
+    def ask(self, body: dict[str, Any]) -> tuple[str, bytes]:
+        """The id of a new question and the line that asks it."""
+        self._count += 1
+        request_id = f"req_{self._count}_{self._nonce}"
+        line = encode({"type": "control_request", "request_id": request_id, "request": body})
+        self._pending.add(request_id)
+        return request_id, line
+
+    def forget(self, request_id: str) -> None:
+        """Stop waiting; an answer that still comes is stray."""
+        self._pending.discard(request_id)
+
+    def receive(self, frame: dict[str, Any]) -> Event:
+        """What one frame from the CLI means."""
+        kind = frame.get("type")
+        route = _ROUTES.get(kind) if isinstance(kind, str) else None
+        return Said(frame) if route is None else route(self, frame)
+
+    def accept(self, request_id: str, response: dict[str, Any]) -> bytes:
+        """The line that answers a question. TypeError if the answer is not JSON."""
+        body = {"subtype": "success", "request_id": request_id, "response": response}
+        return encode({"type": "control_response", "response": body})
+
+    def refuse(self, request_id: str | None, error: str) -> bytes:
+        """The line that answers a question with an error."""
+        body = {"subtype": "error", "request_id": request_id, "error": error}
+        return encode({"type": "control_response", "response": body})
+
+    def _asked(self, frame: dict[str, Any]) -> Event:
+        request_id, body = frame.get("request_id"), frame.get("request")
+        if not isinstance(request_id, str) or not request_id:
+            return self._malformed(None, "control request without a request_id")
+        if not isinstance(body, dict):
+            return self._malformed(request_id, "control request without a request object")
+        subtype = body.get("subtype")
+        if not isinstance(subtype, str):
+            return self._malformed(request_id, "control request without a subtype")
+        return Asked(request_id, subtype, body)
+
+    def _malformed(self, request_id: str | None, reason: str) -> Malformed:
+        return Malformed(self.refuse(request_id, reason), reason)
+
+    def _withdrawn(self, frame: dict[str, Any]) -> Event:
+        request_id = frame.get("request_id")
+        return Withdrawn(request_id) if isinstance(request_id, str) else Stray(request_id)
+
+    def _answered(self, frame: dict[str, Any]) -> Event:
+        body = frame.get("response")
+        body = body if isinstance(body, dict) else {}
+        request_id = body.get("request_id")
+        if not isinstance(request_id, str) or request_id not in self._pending:
+            return Stray(request_id)
+        self._pending.discard(request_id)
+        if body.get("subtype") == "error":
+            text, code = body.get("error"), body.get("error_code")
+            return Answered(
+                request_id, {}, str(text) if text else "no reason given", str(code) if code else None
+            )
+        response = body.get("response")
+        return Answered(request_id, response if isinstance(response, dict) else {})
+
+
+_ROUTES = {
+    "control_request": Control._asked,  # noqa: SLF001 - the table of this class
+    "control_response": Control._answered,  # noqa: SLF001
+    "control_cancel_request": Control._withdrawn,  # noqa: SLF001
+}

@@ -1,0 +1,125 @@
+"""Bytes to JSON objects and back: one object a line.
+
+Owns the framing. Its rule: no line is ever fatal. What is not a JSON object is skipped, counted and logged; a
+line over the ceiling is dropped and a `line_dropped` frame takes its place, so that the conversation shows it.
+It must not know what the objects mean.
+"""
+
+import json
+import logging
+from typing import Any, Final
+
+import orjson
+
+logger = logging.getLogger("toolwire.wire")
+
+DEFAULT_LIMIT: Final = 256 * 1024 * 1024
+_SHOWN: Final = 200
+
+
+def encode(frame: dict[str, Any]) -> bytes:
+    """One frame as a line. A value that JSON cannot carry is a TypeError for whoever made the frame."""
+    try:
+        return orjson.dumps(frame, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError as reason:
+        return _encode_slowly(frame, reason)
+
+
+def _encode_slowly(frame: dict[str, Any], reason: TypeError) -> bytes:
+    """What orjson refuses and JSON allows: lone surrogates, integers over 64 bits, keys that are numbers.
+
+    Never NaN: the CLI ends itself on a line that is not JSON.
+    """
+    try:
+        return json.dumps(frame, allow_nan=False).encode() + b"\n"
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"cannot be written as JSON: {error}") from reason
+
+
+def decode(line: bytes) -> Any:
+    """The value on a line; ValueError if it is not JSON in UTF-8."""
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        # JavaScript writes half of a cut emoji as a lone surrogate escape, which orjson refuses.
+        if b"\\ud" not in line and b"\\uD" not in line:
+            raise
+        try:
+            return json.loads(line.decode())
+        except RecursionError:
+            raise error from None
+
+
+class Lines:
+    """Takes chunks cut anywhere, gives whole frames. Work grows with the bytes, not with their square."""
+
+    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
+        self.limit = limit
+        self.skipped = 0
+        """Lines that were not JSON objects."""
+        self._parts: list[bytes] = []
+        self._held = 0
+        self._overflow = 0  # bytes of the line being thrown away, 0 when none is
+
+    def feed(self, chunk: bytes) -> list[dict[str, Any]]:
+        """The frames that this chunk completes."""
+        if b"\n" not in chunk:
+            self._hold(chunk)
+            return []
+        first, *whole, tail = chunk.split(b"\n")
+        frames: list[dict[str, Any]] = []
+        self._hold(first)
+        self._complete(self._take(), frames)
+        for line in whole:
+            self._complete(line, frames)
+        self._hold(tail)
+        return frames
+
+    def finish(self) -> list[dict[str, Any]]:
+        """What is left when the bytes end: a last line may lack its newline."""
+        frames: list[dict[str, Any]] = []
+        self._complete(self._take(), frames)
+        return frames
+
+    def _hold(self, part: bytes) -> None:
+        if not part:
+            return
+        self._held += len(part)
+        if self._held > self.limit:
+            self._overflow = self._held
+            self._parts.clear()
+        else:
+            self._parts.append(part)
+
+    def _take(self) -> bytes:
+        line = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self._parts.clear()
+        self._held = 0
+        return line
+
+    def _complete(self, line: bytes, frames: list[dict[str, Any]]) -> None:
+        dropped, self._overflow = self._overflow or (len(line) if len(line) > self.limit else 0), 0
+        if dropped:
+            logger.error(
+                "a line of %d bytes from the CLI is over the limit of %d: dropped", dropped, self.limit
+            )
+            frames.append(
+                {"type": "system", "subtype": "line_dropped", "bytes": dropped, "limit": self.limit}
+            )
+            return
+        if not line or line.isspace():
+            return
+        try:
+            value = decode(line)
+        except ValueError as error:
+            self._skip(line, str(error))
+            return
+        if isinstance(value, dict):
+            frames.append(value)
+        else:
+            self._skip(line, f"a JSON {type(value).__name__}, not an object")
+
+    def _skip(self, line: bytes, why: str) -> None:
+        self.skipped += 1
+        shown = line[:_SHOWN].decode(errors="replace")
+        logger.warning("skipped a line from the CLI that is not a JSON object (%s): %s", why, shown)

@@ -1,0 +1,112 @@
+"""When a run is over.
+
+A `result` ends a turn, not always the run: background agents wake the session for another turn, and prompts may
+be queued. Owns that judgement, from frames and times alone; time is always an argument. It must not know who
+waits, nor what is closed when the run is over.
+
+    prompt written ─▶ turn ─▶ result ─▶ idle ─▶ over
+                       ▲        │
+                       └────────┴─ running: another turn is owed, or background work goes on (a ceiling ends it)
+
+A CLI that reports no state (older ones) is over at its result, if no background agent is known to run.
+"""
+
+from typing import Any, Final
+
+from toolwire.messages import TERMINAL_TASK_STATUSES
+
+DEFAULT_CEILING: Final = 600.0
+GRACE: Final = 5.0
+"""Seconds that a prompt sent into a running turn may take to start its own before it counts as merged into it."""
+
+_AGENT_TASKS: Final = frozenset({"local_agent", "local_workflow"})
+"""Tasks whose end wakes the session. Shells, monitors and teammates may live for ever, so nobody waits for them."""
+
+
+class Run:
+    """Follows one session: what it still owes, and until when to wait for it."""
+
+    def __init__(self, ceiling: float | None = DEFAULT_CEILING) -> None:
+        self._ceiling = ceiling
+        self._since = 0.0
+        self._open = 0  # prompts whose result has not come
+        self._prompted = False
+        self._result_seen = False
+        self._in_turn = False
+        self._state: str | None = None
+        self._tasks: set[str] = set()
+
+    @property
+    def busy(self) -> bool:
+        """Whether the CLI is at work or has been asked to be."""
+        return self._in_turn or bool(self._tasks) or self._open > 0
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether a prompt was written and no result has come since."""
+        return self._prompted and not self._result_seen
+
+    def prompted(self, now: float) -> None:
+        """A prompt was written: the run owes a result again."""
+        self._prompted = True
+        self._open += 1
+        self._result_seen = False
+        self._since = now
+
+    def feed(self, frame: dict[str, Any], now: float) -> None:
+        """Take note of one message frame."""
+        kind = frame.get("type")
+        if kind == "result":
+            origin = frame.get("origin")
+            if not isinstance(origin, dict) or origin.get("kind") == "human":
+                self._open = max(0, self._open - 1)
+            self._in_turn = False
+            self._result_seen = True
+            self._since = now
+        elif kind in ("assistant", "stream_event"):
+            if frame.get("parent_tool_use_id") is None:
+                self._in_turn = True
+        elif kind == "system":
+            self._system(frame, now)
+
+    def until(self) -> float | None:
+        """When the run is over if nothing more comes; a time in the past means now, None means no end in sight."""
+        if not self._prompted:
+            return self._since
+        if not self._result_seen or self._in_turn or self._tasks or self._state == "requires_action":
+            return None
+        if self._state in (None, "idle"):
+            return self._since + (GRACE if self._open else 0.0)
+        return None if self._ceiling is None else self._since + self._ceiling
+
+    def _system(self, frame: dict[str, Any], now: float) -> None:
+        subtype = frame.get("subtype")
+        if subtype == "init":
+            self._in_turn = True
+        elif subtype == "session_state_changed":
+            self._state = _text(frame.get("state"))
+            self._since = now
+            if self._state == "idle":
+                self._in_turn = False
+        elif subtype in ("task_started", "task_notification", "task_updated"):
+            self._task(subtype, frame, now)
+
+    def _task(self, subtype: str, frame: dict[str, Any], now: float) -> None:
+        task_id = _text(frame.get("task_id"))
+        if task_id is None:
+            return
+        if subtype == "task_started":
+            if _text(frame.get("task_type")) in _AGENT_TASKS:
+                self._tasks.add(task_id)
+            return
+        patch = frame.get("patch")
+        ended = subtype == "task_notification" or (
+            isinstance(patch, dict) and _text(patch.get("status")) in TERMINAL_TASK_STATUSES
+        )
+        if ended and task_id in self._tasks:
+            self._tasks.discard(task_id)
+            self._since = now
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,178 @@
+"""`query()` and `ClaudeSDKClient`: the two ways into a conversation, as the official SDK has them."""
+
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Any, Self, cast
+
+from toolwire._connect import Conversation, Prompt, check_prompt
+from toolwire._status import ContextUsageResponse, McpStatusResponse
+from toolwire._transport import Transport
+from toolwire.errors import CLIConnectionError
+from toolwire.messages import Message, ResultMessage
+from toolwire.options import ClaudeAgentOptions
+from toolwire.permissions import PermissionMode
+
+
+async def query(
+    *, prompt: Prompt, options: ClaudeAgentOptions | None = None, transport: Transport | None = None
+) -> AsyncIterator[Message]:
+    """Ask once and read what comes.
+
+    `prompt` is a string, or an async iterable of user-message dicts that are sent as they come. Every message is
+    yielded as it arrives, the `ResultMessage` last. Leaving the loop in any way ends the CLI process.
+
+    With a `transport` of your own nothing is started: options that become command-line flags have no effect then.
+
+    Raises `CLINotFoundError`, `CLIConnectionError`, `ProcessError`, and `ResultError` after a failed result.
+    """
+    check_prompt(prompt)
+    conversation = Conversation(options if options is not None else ClaudeAgentOptions(), transport)
+    try:
+        await conversation.open()
+        conversation.feed(prompt, "", end=True)
+        while (message := await conversation.next_message()) is not None:
+            yield cast("Message", message)
+    finally:
+        await conversation.aclose()
+
+
+class ClaudeSDKClient:
+    """A conversation that stays open: prompts, interrupts and settings whenever you like.
+
+        async with ClaudeSDKClient(options) as client:
+            await client.query("What is 15 + 27?")
+            async for message in client.receive_response():
+                print(message)
+
+    It may be used from any task of the event loop that it was connected in. Messages that nobody reads wait in
+    memory (`unread` counts them) and never hold up an answer.
+    """
+
+    def __init__(self, options: ClaudeAgentOptions | None = None, transport: Transport | None = None) -> None:
+        self.options = options if options is not None else ClaudeAgentOptions()
+        self._transport = transport
+        self._conversation: Conversation | None = None
+
+    # The connection.
+
+    async def connect(self, prompt: Prompt | None = None) -> None:
+        """Start the CLI; with a prompt, send it. After a streamed prompt has ended, so does the input."""
+        if prompt is not None:
+            check_prompt(prompt)
+        if self._conversation is not None:
+            raise CLIConnectionError("Already connected. Call disconnect() first.")
+        conversation = Conversation(self.options, self._transport)
+        await conversation.open()
+        self._conversation = conversation
+        conversation.feed(prompt, "default", end=False)
+
+    async def disconnect(self) -> None:
+        """End the CLI, in bounded time. Does nothing when not connected."""
+        conversation, self._conversation = self._conversation, None
+        if conversation is not None:
+            await conversation.aclose()
+
+    async def __aenter__(self) -> Self:
+        if self._conversation is None:
+            await self.connect()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> bool:
+        await self.disconnect()
+        return False
+
+    @property
+    def connected(self) -> bool:
+        """Whether prompts and requests can be sent."""
+        return self._conversation is not None and self._conversation.session.alive
+
+    @property
+    def unread(self) -> int:
+        """How many messages have come and were not read yet."""
+        return self._live.session.unread
+
+    @property
+    def skipped_lines(self) -> int:
+        """How many lines of the CLI's output were no JSON objects."""
+        return self._live.session.skipped_lines
+
+    # Talking.
+
+    async def query(self, prompt: Prompt, session_id: str = "default") -> None:
+        """Send a prompt, or each message of an async iterable."""
+        check_prompt(prompt)
+        if isinstance(prompt, str):
+            self._live.say(prompt, session_id)
+            await self._live.session.drain()
+        else:
+            await self._live.say_all(prompt, session_id)
+
+    async def receive_messages(self) -> AsyncIterator[Message]:
+        """All messages, until the CLI ends."""
+        conversation = self._live
+        while (message := await conversation.next_message()) is not None:
+            yield cast("Message", message)
+
+    async def receive_response(self) -> AsyncIterator[Message]:
+        """The messages up to and including the next `ResultMessage`."""
+        conversation = self._live
+        while (message := await conversation.next_message()) is not None:
+            yield cast("Message", message)
+            if isinstance(message, ResultMessage):
+                return
+
+    # Control requests.
+
+    async def interrupt(self) -> None:
+        """Stop the turn that runs. Its result still comes."""
+        await self._ask("interrupt")
+
+    async def set_permission_mode(self, mode: PermissionMode) -> None:
+        """Change the permission mode from now on."""
+        await self._ask("set_permission_mode", mode=mode)
+
+    async def set_model(self, model: str | None = None) -> None:
+        """Change the model from now on; None is the default one."""
+        await self._ask("set_model", model=model)
+
+    async def rewind_files(self, user_message_id: str) -> None:
+        """Put tracked files back as they were at a user message (needs `enable_file_checkpointing`)."""
+        await self._ask("rewind_files", user_message_id=user_message_id)
+
+    async def reconnect_mcp_server(self, server_name: str) -> None:
+        """Try again to reach an MCP server."""
+        await self._ask("mcp_reconnect", serverName=server_name)
+
+    async def toggle_mcp_server(self, server_name: str, enabled: bool) -> None:
+        """Switch an MCP server on or off."""
+        await self._ask("mcp_toggle", serverName=server_name, enabled=enabled)
+
+    async def stop_task(self, task_id: str) -> None:
+        """Stop a background task; its end comes as a task message."""
+        await self._ask("stop_task", task_id=task_id)
+
+    async def get_mcp_status(self) -> McpStatusResponse:
+        """How each MCP server is doing."""
+        return cast("McpStatusResponse", await self._ask("mcp_status"))
+
+    async def get_context_usage(self) -> ContextUsageResponse:
+        """What fills the context window."""
+        return cast("ContextUsageResponse", await self._ask("get_context_usage"))
+
+    async def get_server_info(self) -> dict[str, Any] | None:
+        """What the CLI said of itself when it was initialized: commands, models, account, version."""
+        return self._live.info
+
+    @property
+    def _live(self) -> Conversation:
+        if self._conversation is None:
+            raise CLIConnectionError("Not connected. Call connect() first.")
+        return self._conversation
+
+    async def _ask(self, subtype: str, **body: Any) -> dict[str, Any]:
+        return await self._live.session.ask({"subtype": subtype, **body}, self.options.control_timeout)

@@ -1,0 +1,52 @@
+"""A stand-in CLI for faults that the real one cannot be made to show, and a watch for what is left behind."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from toolwire import ClaudeAgentOptions
+
+PLAYER = Path(__file__).with_name("player.py")
+
+
+@pytest.fixture
+def play(tmp_path):
+    """Options that start `player.py` in place of the CLI, with the named scene."""
+    program = tmp_path / "claude"
+    program.write_text(f"#!{sys.executable} -SE\n" + PLAYER.read_text())
+    program.chmod(0o755)
+
+    def options(scene, **more):
+        env = {"SCENE": scene, "PATH": os.defpath, **more.pop("env", {})}
+        return ClaudeAgentOptions(cli_path=program, env=env, inherit_env=False, **more)
+
+    return options
+
+
+def children():
+    """The processes that this one has started and that still run."""
+    own = str(os.getpid())
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if stat[1] == own and stat[0] != "Z":
+                found.append((int(entry.name), (entry / "cmdline").read_bytes().split(b"\0")[:2]))
+    return found
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    """No test may leave a process behind."""
+    before = children()
+    yield
+    deadline = time.monotonic() + 5
+    while (left := [child for child in children() if child not in before]) and time.monotonic() < deadline:
+        os.sched_yield()
+    assert not left

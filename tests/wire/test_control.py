@@ -1,0 +1,138 @@
+"""Questions and answers find each other, whatever arrives."""
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolwire._wire.control import Answered, Asked, Control, Malformed, Said, Stray, Withdrawn
+
+
+def answer(request_id, **body):
+    return {"type": "control_response", "response": {"request_id": request_id, **body}}
+
+
+def test_a_question_and_its_answer():
+    """The answer to a question is matched by id."""
+    control = Control()
+    request_id, line = control.ask({"subtype": "interrupt"})
+    assert orjson.loads(line) == {
+        "type": "control_request",
+        "request_id": request_id,
+        "request": {"subtype": "interrupt"},
+    }
+    event = control.receive(answer(request_id, subtype="success", response={"still_queued": []}))
+    assert event == Answered(request_id, {"still_queued": []})
+
+
+def test_ids_are_never_used_twice():
+    """Each question has an id of its own, across connections too."""
+    ids = [Control().ask({"subtype": "x"})[0] for _ in range(5)]
+    control = Control()
+    ids += [control.ask({"subtype": "x"})[0] for _ in range(5)]
+    assert len(set(ids)) == 10
+
+
+def test_answers_in_any_order():
+    """Two open questions are answered the other way round."""
+    control = Control()
+    first, second = control.ask({"subtype": "a"})[0], control.ask({"subtype": "b"})[0]
+    assert control.receive(answer(second, subtype="success", response={"n": 2})) == Answered(second, {"n": 2})
+    assert control.receive(answer(first, subtype="success", response={"n": 1})) == Answered(first, {"n": 1})
+
+
+def test_an_error_answer_carries_text_and_code():
+    """A refusal keeps the CLI's words and code."""
+    control = Control()
+    request_id, _ = control.ask({"subtype": "x"})
+    event = control.receive(answer(request_id, subtype="error", error="no", error_code="unsupported_request"))
+    assert event == Answered(request_id, {}, "no", "unsupported_request")
+
+
+@pytest.mark.parametrize("response", [None, 5, [], "text"])
+def test_a_success_without_a_body_is_an_empty_answer(response):
+    """Many answers have no body."""
+    control = Control()
+    request_id, _ = control.ask({"subtype": "x"})
+    assert control.receive(answer(request_id, subtype="success", response=response)) == Answered(request_id, {})
+
+
+def test_stray_answers_are_told_apart():
+    """Echoes, repeats and answers that come after we stopped waiting wake nobody."""
+    control = Control()
+    request_id, _ = control.ask({"subtype": "x"})
+    control.receive(answer(request_id, subtype="success"))
+    assert control.receive(answer(request_id, subtype="success")) == Stray(request_id)
+    assert control.receive(answer("their-own-id", subtype="success")) == Stray("their-own-id")
+    late, _ = control.ask({"subtype": "x"})
+    control.forget(late)
+    assert control.receive(answer(late, subtype="success")) == Stray(late)
+
+
+def test_a_question_of_the_cli():
+    """A control request of the CLI comes as a question with its body."""
+    body = {"subtype": "can_use_tool", "tool_name": "Bash"}
+    event = Control().receive({"type": "control_request", "request_id": "r1", "request": body})
+    assert event == Asked("r1", "can_use_tool", body)
+
+
+def test_a_withdrawn_question():
+    """The CLI takes a question back."""
+    event = Control().receive({"type": "control_cancel_request", "request_id": "r1"})
+    assert event == Withdrawn("r1")
+
+
+@pytest.mark.parametrize(
+    ("frame", "request_id", "reason"),
+    [
+        ({"request": {"subtype": "x"}}, None, "without a request_id"),
+        ({"request_id": 7, "request": {"subtype": "x"}}, None, "without a request_id"),
+        ({"request_id": "r"}, "r", "without a request object"),
+        ({"request_id": "r", "request": []}, "r", "without a request object"),
+        ({"request_id": "r", "request": {}}, "r", "without a subtype"),
+        ({"request_id": "r", "request": {"subtype": None}}, "r", "without a subtype"),
+    ],
+)
+def test_a_broken_question_gets_an_error_reply(frame, request_id, reason):
+    """A control request that lacks a part is refused with a reason, and the run goes on."""
+    event = Control().receive({"type": "control_request", **frame})
+    assert isinstance(event, Malformed)
+    reply = orjson.loads(event.reply)["response"]
+    assert reply["subtype"] == "error"
+    assert reply["request_id"] == request_id
+    assert reason in reply["error"]
+
+
+def test_everything_else_is_conversation():
+    """Frames of other types, known or not, are messages."""
+    for frame in ({"type": "assistant"}, {"type": "new_thing"}, {}, {"type": None}, {"type": ["odd"]}):
+        assert Control().receive(frame) == Said(frame)
+
+
+def test_replies_have_the_wire_shape():
+    """Accepting and refusing use the envelopes of the protocol."""
+    control = Control()
+    assert orjson.loads(control.accept("r", {"a": 1})) == {
+        "type": "control_response",
+        "response": {"subtype": "success", "request_id": "r", "response": {"a": 1}},
+    }
+    assert orjson.loads(control.refuse("r", "boom")) == {
+        "type": "control_response",
+        "response": {"subtype": "error", "request_id": "r", "error": "boom"},
+    }
+
+
+odd = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(
+    st.sampled_from(["control_request", "control_response", "control_cancel_request"]),
+    st.dictionaries(st.sampled_from(["request_id", "request", "response"]), odd),
+)
+def test_no_control_frame_is_fatal(kind, rest):
+    """Whatever a control frame holds, there is an event for it."""
+    Control().receive({"type": kind, **rest})
