@@ -97,7 +97,7 @@ def _check_object(where: str, entry: object) -> None:
     if not is_server(entry):
         refuse(
             where,
-            f"is a {_kind_name(entry)}, which is neither a config dict nor an MCP server object; "
+            f"is {_kind_name(entry)}, which is neither a config dict nor an MCP server object; "
             'give {"command": ...}, {"type": "http", "url": ...} or a ToolServer',
         )
 
@@ -113,7 +113,7 @@ def _check_config(where: str, config: Mapping[str, Any]) -> None:
         if field in config:
             if not wanted.fits(config[field]):
                 # The value itself is not shown: headers and environments hold secrets.
-                refuse(f"{where}[{field!r}]", f"must be {wanted.wanted}, got a {_kind_name(config[field])}")
+                refuse(f"{where}[{field!r}]", f"must be {wanted.wanted}, is {_kind_name(config[field])}")
         elif needed:
             refuse(where, f"is of type {kind!r} and needs {field!r}, {wanted.wanted}")
     if not is_json({key: value for key, value in config.items() if key != "instance"}):
@@ -121,7 +121,7 @@ def _check_config(where: str, config: Mapping[str, Any]) -> None:
 
 
 def _kind_name(value: object) -> str:
-    return f"class ({value.__name__})" if isinstance(value, type) else type(value).__name__
+    return f"the class {value.__name__}" if isinstance(value, type) else f"of type {type(value).__name__}"
 
 
 _SOME_TEXT = Kind("a string that is not empty", lambda value: isinstance(value, str) and bool(value.strip()))

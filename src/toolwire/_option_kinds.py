@@ -225,7 +225,7 @@ def shown(option: str, value: object) -> str:
     """What was given, cut short; of options that may hold secrets only the type."""
     kind = type(value).__name__
     if option.partition("[")[0] in _HIDDEN and not isinstance(value, bool | int | float | None):
-        return f"a {kind}"
+        return f"a value of type {kind}"
     text = repr(value)
     return f"{text if len(text) <= _SHOWN else text[: _SHOWN - 3] + '...'} ({kind})"
 
@@ -245,7 +245,7 @@ def _culprit(value: object, kind: Kind) -> str:
 
 def _suggestion(option: str, value: object, kind: Kind) -> str:
     """The fix, where it can be guessed."""
-    if isinstance(value, str) and kind.fits([value]):
+    if isinstance(value, str) and len(value) < _SHOWN and kind.fits([value]):
         return f". Did you mean [{value!r}]?"
     if option == "mcp_servers" and hasattr(value, "connect"):
         return '. Did you mean {"name": server}?'

@@ -1,0 +1,397 @@
+"""What `ClaudeAgentOptions` takes, and what it refuses, each with its own words."""
+
+import dataclasses
+import inspect
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolwire import options as options_module
+from toolwire._option_kinds import AGENT_KINDS, KINDS
+from toolwire.errors import CLIConnectionError, NotSupportedError, OptionsError
+from toolwire.hooks import HookMatcher
+from toolwire.options import AgentDefinition, ClaudeAgentOptions, check_paths, split_servers
+
+UUID = "0b7fbc8e-2d2b-4a55-9d0a-0e6c2c8a5f11"
+
+
+class FakeServer:
+    """Has what toolwire's own servers have."""
+
+    def connect(self, outlet: Any) -> None: ...
+
+
+class FakeLowLevel:
+    """Has what a low-level MCP server has."""
+
+    def run(self) -> None: ...
+    def create_initialization_options(self) -> None: ...
+
+
+class FakeHighLevel:
+    """Has what a high-level MCP server has."""
+
+    _lowlevel_server = FakeLowLevel()
+
+
+async def callback(*args: Any) -> dict[str, Any]:
+    return {}
+
+
+def test_every_field_has_a_kind():
+    """Each field of the options and of an agent is in the table of kinds, in order."""
+    assert list(KINDS) == [field.name for field in dataclasses.fields(ClaudeAgentOptions)]
+    assert list(AGENT_KINDS) == [field.name for field in dataclasses.fields(AgentDefinition)]
+
+
+@pytest.mark.parametrize("cls", [ClaudeAgentOptions, AgentDefinition])
+def test_every_field_is_explained(cls: type):
+    """Each field has a docstring of its own below it, for editors."""
+    lines = inspect.getsource(cls).splitlines()
+    for field in dataclasses.fields(cls):
+        at = next(i for i, line in enumerate(lines) if line.startswith(f"    {field.name}: "))
+        assert lines[at + 1].lstrip().startswith('"""'), field.name
+
+
+# One value of a wrong kind for each option; ANYTHING kinds have none.
+WRONG: dict[str, Any] = {
+    **{name: "yes" for name, kind in KINDS.items() if kind.wanted == "True or False"},
+    **{name: 7 for name, kind in KINDS.items() if kind.wanted in ("a string or None", "a function or None")},
+    **{name: True for name, kind in KINDS.items() if kind.wanted.startswith(("a whole number", "a number"))},
+    **dict.fromkeys(
+        ("tools", "allowed_tools", "disallowed_tools", "betas", "supported_dialog_kinds"), "Read"
+    ),
+    **dict.fromkeys(("permission_mode", "effort", "session_store_flush", "permission_prompts"), "nonsense"),
+    **dict.fromkeys(("cwd", "cli_path", "debug_file", "project_config_root", "system_prompt"), 3),
+    **{
+        name: ["a"]
+        for name in ("env", "hooks", "agents", "output_format", "thinking", "sandbox", "tool_config")
+    },
+    "mcp_servers": ["a"],
+    "settings": {"a": object()},
+    "managed_settings": '{"a": 1}',
+    "tool_aliases": {"Bash": 1},
+    "extra_args": {"verbose": True},
+    "add_dirs": "src",
+    "user": 1.5,
+    "setting_sources": ["project", "projct"],
+    "skills": ("pdf",),
+    "plugins": ["./plugin"],
+    "task_budget": 1000,
+    "plugin_delivery": "stdin",
+    "debug": 1,
+}
+
+
+def test_the_table_of_wrong_values_is_complete():
+    """There is a wrong value to try for each option that does not take anything."""
+    assert set(KINDS) - set(WRONG) == {"debug_stderr", "session_store"}
+
+
+@pytest.mark.parametrize("option", sorted(WRONG))
+def test_a_wrong_kind_is_refused_by_name(option: str):
+    """A value of the wrong type is refused with the option's name and what it should have been."""
+    with pytest.raises(OptionsError) as caught:
+        ClaudeAgentOptions(**{option: WRONG[option]})
+    assert caught.value.option == option
+    assert str(caught.value).startswith(f"ClaudeAgentOptions.{option} must be {KINDS[option].wanted}, got ")
+
+
+def test_errors_are_also_the_official_ones():
+    """Code that catches ValueError or TypeError, as the official SDK raises, still does."""
+    for kind in (ValueError, TypeError):
+        with pytest.raises(kind):
+            ClaudeAgentOptions(skills="pdf")
+
+
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    # options, option at fault, part of the text
+    ({"allowed_tools": "Read"}, "allowed_tools", "Did you mean ['Read']?"),
+    ({"skills": "pdf"}, "skills", "Did you mean ['pdf']?"),
+    ({"setting_sources": "user"}, "setting_sources", "Did you mean ['user']?"),
+    ({"permission_mode": "acceptedits"}, "permission_mode", "Did you mean 'acceptEdits'?"),
+    ({"setting_sources": ["projct"]}, "setting_sources", "Did you mean 'project'?"),
+    ({"betas": ["x", 2]}, "betas", "whose item 1 is <class 'int'>"),
+    ({"env": {"PORT": 80}}, "env", "whose item 'PORT' is <class 'int'>"),
+    ({"env": {1: "x"}}, "env", "whose key 1 is no string"),
+    ({"extra_args": {"verbose": True}}, "extra_args", "give None"),
+    ({"mcp_servers": FakeServer()}, "mcp_servers", 'Did you mean {"name": server}?'),
+    ({"max_budget_usd": float("nan")}, "max_budget_usd", "must be a number"),
+    ({"max_budget_usd": 0}, "max_budget_usd", "more than 0"),
+    ({"max_budget_usd": -1}, "max_budget_usd", "more than 0"),
+    ({"max_budget_usd": float("inf")}, "max_budget_usd", "finite"),
+    ({"max_turns": -1}, "max_turns", "at least 0"),
+    ({"max_buffer_size": 0}, "max_buffer_size", "more than 0"),
+    ({"max_thinking_tokens": -1}, "max_thinking_tokens", "at least 0"),
+    ({"load_timeout_ms": -1}, "load_timeout_ms", "at least 0"),
+    ({"initialize_timeout": 0}, "initialize_timeout", "more than 0"),
+    ({"control_timeout": -0.1}, "control_timeout", "more than 0"),
+    ({"system_prompt": {"prompt": "x"}}, "system_prompt", "needs 'type'"),
+    ({"system_prompt": {"type": "text"}}, "system_prompt", "'preset' or 'custom' or 'file'"),
+    ({"system_prompt": {"type": "preset", "preset": "x"}}, "system_prompt", "must be 'claude_code'"),
+    ({"system_prompt": {"type": "preset", "append": None}}, "system_prompt", "must be a string"),
+    ({"system_prompt": {"type": "preset", "snapshot": "on"}}, "system_prompt", "True or False"),
+    ({"system_prompt": {"type": "custom"}}, "system_prompt", "needs 'prompt'"),
+    ({"system_prompt": {"type": "file"}}, "system_prompt", "needs 'path'"),
+    ({"tools": {"preset": "claude_code"}}, "tools", "needs 'type'"),
+    ({"tools": {"type": "preset", "preset": "none"}}, "tools", "must be 'claude_code'"),
+    ({"thinking": {"type": "on"}}, "thinking", "'adaptive' or 'enabled' or 'disabled'"),
+    ({"thinking": {"type": "enabled"}}, "thinking", "needs 'budget_tokens'"),
+    ({"thinking": {"type": "enabled", "budget_tokens": -1}}, "thinking", "at least 0"),
+    ({"thinking": {"type": "adaptive", "display": "full"}}, "thinking", "'summarized' or 'omitted'"),
+    ({"task_budget": {}}, "task_budget", "needs 'total'"),
+    ({"task_budget": {"total": 0}}, "task_budget", "more than 0"),
+    ({"output_format": {"type": "text"}}, "output_format", '"type": "json_schema"'),
+    (
+        {"output_format": {"type": "object", "properties": {}}},
+        "output_format",
+        "looks like the schema itself",
+    ),
+    ({"output_format": {"type": "json_schema"}}, "output_format", '"schema" is a NoneType'),
+    ({"output_format": {"type": "json_schema", "schema": {"a": {1}}}}, "output_format", "JSON values"),
+    ({"plugins": [{"path": "p"}]}, "plugins", "plugins[0] needs 'type'"),
+    ({"plugins": [{"type": "git", "path": "p"}]}, "plugins", "must be 'local'"),
+    ({"plugins": [{"type": "local"}]}, "plugins", "needs 'path'"),
+    ({"skills": ["pdf", "docx,xlsx"]}, "skills", "has 'docx,xlsx': parentheses, commas"),
+    ({"session_id": "mine"}, "session_id", "must be a UUID"),
+    ({"session_id": UUID.replace("-", "")}, "session_id", "must be a UUID"),
+    ({"env": {"A=B": "x"}}, "env", "no '='"),
+    ({"env": {"": "x"}}, "env", "not empty"),
+    ({"env": {"A": "x\0"}}, "env", "NUL"),
+    ({"model": "a\0b"}, "model", "NUL"),
+    ({"system_prompt": {"type": "custom", "prompt": "a\0b"}}, "system_prompt", "NUL"),
+    ({"add_dirs": [Path("a\0b")]}, "add_dirs", "NUL"),
+    ({"extra_args": {"--debug": None}}, "extra_args", "without --, so write 'debug'"),
+    ({"extra_args": {"--": None}}, "extra_args", "give its name"),
+    ({"client_app": "größer-\u4e2d"}, "client_app", "HTTP header"),
+    ({"client_app": "a\nb"}, "client_app", "HTTP header"),
+    ({"tool_config": {"askUserQuestion": {"previewFormat": "pdf"}}}, "tool_config", "'markdown' or 'html'"),
+    ({"project_config_root": "checkout"}, "project_config_root", "absolute"),
+    ({"hooks": {"PreToolUse": callback}}, "hooks", "a list of HookMatcher"),
+    ({"hooks": {"PreToolUse": [callback]}}, "hooks", "HookMatcher(hooks=[function])"),
+    ({"hooks": {"PreToolUse": [{"hooks": [callback]}]}}, "hooks", "HookMatcher(hooks=[function])"),
+    ({"hooks": {"PreToolUse": [HookMatcher(hooks=["x"])]}}, "hooks", "a list of functions"),
+    ({"hooks": {"PreToolUse": [HookMatcher(on_failure="Block")]}}, "hooks", "'continue' or 'block'"),
+    ({"hooks": {1: []}}, "hooks", "not a string"),
+    ({"agents": {"a": {"description": "d", "prompt": "p"}}}, "agents", "AgentDefinition(**...)"),
+    ({"agents": {"": AgentDefinition("d", "p")}}, "agents", "not empty"),
+    ({"agents": {"a": AgentDefinition("d", None)}}, "agents", "agents['a'].prompt must be a string"),
+    ({"agents": {"a": AgentDefinition("d", "p", tools="Read")}}, "agents", "Did you mean ['Read']?"),
+    ({"agents": {"a": AgentDefinition("d", "p", effort="huge")}}, "agents", ".effort must be 'low'"),
+    ({"agents": {"a": AgentDefinition("d", "p", mcpServers=[{"x": FakeServer()}])}}, "agents", ".mcpServers"),
+    # options that contradict each other
+    (
+        {"can_use_tool": callback, "permission_prompt_tool_name": "mcp__a__b"},
+        "can_use_tool",
+        "permission_prompt_tool_name",
+    ),
+    ({"continue_conversation": True, "resume": "x"}, "continue_conversation", "and resume"),
+    ({"session_id": UUID, "resume": "x"}, "session_id", "fork_session=True"),
+    ({"session_id": UUID, "continue_conversation": True}, "session_id", "fork_session=True"),
+    ({"resume_session_at": UUID}, "resume_session_at", "with resume"),
+    ({"resume_session_at": UUID, "continue_conversation": True}, "resume_session_at", "with resume"),
+    ({"resume": "x", "resume_drops_turn": UUID}, "resume_drops_turn", "resume_session_at"),
+    ({"resume": "x", "resume_session_at": UUID, "resume_drops_turn": ""}, "resume_drops_turn", "is empty"),
+    ({"supported_dialog_kinds": ["x"]}, "supported_dialog_kinds", "on_user_dialog"),
+]
+
+
+@pytest.mark.parametrize(("given", "option", "text"), REFUSED)
+def test_options_that_cannot_work_are_refused(given: dict[str, Any], option: str, text: str):
+    """Each mistake has its own error, which names the option and says what to do."""
+    with pytest.raises(OptionsError) as caught:
+        ClaudeAgentOptions(**given)
+    assert caught.value.option == option
+    assert text in str(caught.value)
+
+
+SERVERS_REFUSED: list[tuple[dict[Any, Any], str]] = [
+    ({"a": None}, "mcp_servers['a'] is None"),
+    ({"a": 3}, "is of type int, which is neither a config dict nor an MCP server"),
+    ({"a": FakeServer}, "is the class FakeServer"),
+    ({"a": "./server.py"}, "is of type str"),
+    ({"": {"command": "x"}}, "empty server name"),
+    ({" ": {"command": "x"}}, "empty server name"),
+    ({3: {"command": "x"}}, "not a string"),
+    ({"a\nb": {"command": "x"}}, "control characters"),
+    ({"__proto__": {"command": "x"}}, "does not allow"),
+    ({"my server": {"command": "x"}, "my.server": FakeServer()}, "mcp__my_server__"),
+    ({"a": {}}, "needs 'command'"),
+    ({"a": {"command": ""}}, "mcp_servers['a']['command'] must be a string that is not empty"),
+    ({"a": {"command": ["x"]}}, "is of type list"),
+    ({"a": {"command": "x", "args": "y"}}, "a list of strings"),
+    ({"a": {"command": "x", "env": {"K": 1}}}, "a dict of strings"),
+    ({"a": {"url": "http://x"}}, 'add "type": "http"'),
+    ({"a": {"type": "http"}}, "needs 'url'"),
+    ({"a": {"type": "sse", "url": 3}}, "is of type int"),
+    ({"a": {"type": "http", "url": "http://x", "headers": ["A: b"]}}, "a dict of strings"),
+    ({"a": {"type": "carrier-pigeon"}}, "allowed are 'stdio', 'sse', 'http'"),
+    ({"a": {"type": None, "command": "x"}}, '"type": None'),
+    ({"a": {"type": "sdk", "name": "a"}}, "needs 'instance'"),
+    ({"a": {"type": "sdk", "instance": "x"}}, "an MCP server object"),
+    ({"a": {"type": "sdk", "instance": FakeServer(), "name": ""}}, "not empty"),
+    ({"a": {"command": "x", "timeout": {1, 2}}}, "JSON"),
+]
+
+
+@pytest.mark.parametrize(("servers", "text"), SERVERS_REFUSED)
+def test_a_bad_server_is_refused_when_options_are_built(servers: dict[Any, Any], text: str):
+    """None, wrong types, illegal and clashing names, and incomplete configs each have their own error."""
+    with pytest.raises(OptionsError) as caught:
+        ClaudeAgentOptions(mcp_servers=servers)
+    assert caught.value.option == "mcp_servers"
+    assert text in str(caught.value)
+
+
+def test_servers_of_all_kinds_are_accepted_together():
+    """stdio, sse, http, ws, in-process objects and SDK dicts may be mixed; one object may serve twice."""
+    server = FakeServer()
+    ClaudeAgentOptions(
+        mcp_servers={
+            "a": {"command": "x", "args": ["y"], "env": {"K": "v"}, "alwaysLoad": True},
+            "b": {"type": "sse", "url": "https://x", "headers": {"A": "b"}},
+            "c": {"type": "http", "url": "https://x", "timeout": 5000},
+            "d": {"type": "ws", "url": "wss://x"},
+            "my server.v2": server,
+            "again": server,
+            "low": FakeLowLevel(),
+            "high": FakeHighLevel(),
+            "dict": {"type": "sdk", "name": "dict", "instance": server},
+        }
+    )
+
+
+def test_servers_are_split_into_objects_and_what_the_cli_is_told():
+    """The CLI is told name and settings of an in-process server, and never sees the object."""
+    one, two, three = FakeServer(), FakeHighLevel(), FakeLowLevel()
+    stdio = {"command": "x"}
+    instances, configs = split_servers(
+        {
+            "one": one,
+            "two": {"type": "sdk", "name": "other", "instance": two, "timeout": 2000},
+            "three": {"type": "sdk", "instance": three},
+            "four": stdio,
+        }
+    )
+    assert instances == {"one": one, "two": two, "three": three}
+    assert configs == {
+        "one": {"type": "sdk", "name": "one"},
+        "two": {"type": "sdk", "name": "other", "timeout": 2000},
+        "three": {"type": "sdk", "name": "three"},
+        "four": {"command": "x"},
+    }
+    assert configs["four"] is not stdio
+
+
+@pytest.mark.parametrize("servers", ["servers.json", Path("servers.json"), {}, None])
+def test_a_path_has_no_servers_to_split(servers: Any):
+    """A path or JSON text goes to the CLI as it is; nothing of it lives here."""
+    assert ClaudeAgentOptions(mcp_servers=servers).mcp_servers == servers
+    assert split_servers(servers) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"max_turns": 0},
+        {"resume": "", "session_id": ""},
+        {"fork_session": True},
+        {"session_id": UUID, "resume": "x", "fork_session": True},
+        {"resume": "x", "resume_session_at": UUID, "resume_drops_turn": UUID},
+        {"disallowed_tools": None, "betas": None, "add_dirs": None, "plugins": None, "mcp_servers": None},
+        {"allowed_tools": ("Read",), "disallowed_tools": {"Bash"}},
+        {"betas": ["a-beta-of-tomorrow"]},
+        {"extra_args": {"replay-user-messages": None, "max-turns": 3}},
+        {"system_prompt": {"type": "preset", "append": "x", "exclude_dynamic_sections": None}},
+        {"system_prompt": ["static", options_module.SYSTEM_PROMPT_DYNAMIC_BOUNDARY, "dynamic"]},
+        {"thinking": {"type": "disabled"}},
+        {"initialize_timeout": 0.5, "control_timeout": float("inf")},
+        {"settings": {"model": "x"}, "sandbox": {"enabled": True}},
+        {"supported_dialog_kinds": ["x"], "on_user_dialog": callback},
+        {"supported_dialog_kinds": []},
+        {"permission_mode": "bypassPermissions"},
+        {"hooks": {"SomeEventOfTomorrow": [HookMatcher(hooks=[callback])]}},
+        {"debug": "mcp,hooks", "debug_file": Path("log.txt")},
+        {"user": 1000},
+        {"project_config_root": Path(sys.prefix).absolute()},
+    ],
+)
+def test_options_that_the_cli_tolerates_are_accepted(given: dict[str, Any]):
+    """What works with the official SDK, or with the CLI, is not refused."""
+    options = ClaudeAgentOptions(**given)
+    assert {name: getattr(options, name) for name in given} == given
+
+
+def test_a_session_store_is_not_supported_yet():
+    """A session store raises an error that says so, not one about its type."""
+    with pytest.raises(NotSupportedError, match="session_store is not supported"):
+        ClaudeAgentOptions(session_store=object())
+
+
+def test_replace_checks_again():
+    """`dataclasses.replace` builds new options, so what cannot work is refused there too."""
+    options = ClaudeAgentOptions(resume="x")
+    with pytest.raises(OptionsError, match="continue_conversation"):
+        dataclasses.replace(options, continue_conversation=True)
+
+
+def test_fields_that_were_changed_can_be_checked_again():
+    """Options are plain data; `check()` finds what was broken after they were built."""
+    options = ClaudeAgentOptions()
+    options.check()
+    options.mcp_servers = {"a": None}
+    with pytest.raises(OptionsError, match="is None"):
+        options.check()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"env": {"TOKEN": b"hunter2"}},
+        {"env": ["TOKEN=hunter2"]},
+        {"extra_args": ["hunter2"]},
+        {"settings": b"hunter2"},
+        {"mcp_servers": ["hunter2"]},
+        {"mcp_servers": {"a": {"type": "http", "url": "http://x", "headers": {"Authorization": b"hunter2"}}}},
+        {"managed_settings": "hunter2"},
+    ],
+)
+def test_secrets_do_not_get_into_errors(given: dict[str, Any]):
+    """Where credentials are usual, an error tells the type of what was given, never the value."""
+    with pytest.raises(OptionsError) as caught:
+        ClaudeAgentOptions(**given)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_long_values_are_cut_in_errors():
+    """An error stays readable when the value is not."""
+    for given in ({"allowed_tools": "x" * 100_000}, {"agents": ["x" * 100_000]}):
+        with pytest.raises(OptionsError) as caught:
+            ClaudeAgentOptions(**given)
+        assert len(str(caught.value)) < 300
+
+
+def test_the_working_directory_is_checked_on_its_own(tmp_path: Path):
+    """Building options does not look at the disk; `check_paths` does, and says which path is wrong."""
+    missing, file = tmp_path / "missing", tmp_path / "file"
+    file.write_text("")
+    for bad, text in ((missing, "does not exist"), (file, "not a directory")):
+        options = ClaudeAgentOptions(cwd=bad)
+        with pytest.raises(CLIConnectionError, match=text) as caught:
+            check_paths(options)
+        assert str(bad) in str(caught.value)
+    for good in (tmp_path, str(tmp_path), "", None):
+        check_paths(ClaudeAgentOptions(cwd=good))
+
+
+def test_importing_options_is_light():
+    """Options need no validation library and no MCP package."""
+    import subprocess  # noqa: PLC0415 - only this test starts a process
+
+    code = "import toolwire.options, toolwire._argv, sys; print(*{m.split('.')[0] for m in sys.modules})"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not {"pydantic", "mcp", "anyio", "httpx", "claude_agent_sdk"} & set(loaded)
