@@ -147,7 +147,7 @@ class Conversation:
         env = _argv.environment(options, os.environ, __version__)
         _add_trace_context(env, options.env)
         argv = _argv.command(options, find_cli(options.cli_path), self._files.add)
-        cwd = None if options.cwd is None else os.fspath(options.cwd)
+        cwd = os.fspath(options.cwd) if options.cwd else None
         return process_pipe(Command(argv, env, cwd, options.user))
 
 

@@ -112,19 +112,13 @@ class ClaudeSDKClient:
         else:
             await self._live.say_all(prompt, session_id)
 
-    async def receive_messages(self) -> AsyncIterator[Message]:
+    def receive_messages(self) -> "Messages":
         """All messages, until the CLI ends."""
-        conversation = self._live
-        while (message := await conversation.next_message()) is not None:
-            yield cast("Message", message)
+        return Messages(self._live, until_result=False)
 
-    async def receive_response(self) -> AsyncIterator[Message]:
+    def receive_response(self) -> "Messages":
         """The messages up to and including the next `ResultMessage`."""
-        conversation = self._live
-        while (message := await conversation.next_message()) is not None:
-            yield cast("Message", message)
-            if isinstance(message, ResultMessage):
-                return
+        return Messages(self._live, until_result=True)
 
     # Control requests.
 
@@ -176,3 +170,27 @@ class ClaudeSDKClient:
 
     async def _ask(self, subtype: str, **body: Any) -> dict[str, Any]:
         return await self._live.session.ask({"subtype": subtype, **body}, self.options.control_timeout)
+
+
+class Messages(AsyncIterator[Message]):
+    """The messages of a client, as they come. Leaving the loop early costs nothing: the rest stays unread.
+
+    Not an async generator, because there is nothing to clean up: trio warns of every generator left unfinished.
+    """
+
+    def __init__(self, conversation: Conversation, *, until_result: bool) -> None:
+        self._conversation = conversation
+        self._until_result = until_result
+        self._finished = False
+
+    async def __anext__(self) -> Message:
+        message = None if self._finished else await self._conversation.next_message()
+        if message is None:
+            self._finished = True
+            raise StopAsyncIteration
+        self._finished = self._until_result and isinstance(message, ResultMessage)
+        return cast("Message", message)
+
+    async def aclose(self) -> None:
+        """Stop iterating; for code that treats it as a generator."""
+        self._finished = True
