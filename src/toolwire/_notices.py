@@ -34,7 +34,7 @@ class Notice(SystemMessage):
         if fields:
             raise TypeError(f"{self.__class__.__name__} has no field {', '.join(map(repr, fields))}")
 
-    __hash__ = None  # type: ignore[assignment]  # as in Record: defining == takes it away
+    __hash__ = None  # type: ignore[assignment]  # as in Record: what has == and can change has no hash
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SystemMessage) or other.__class__ not in (self.__class__, SystemMessage):

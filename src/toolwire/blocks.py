@@ -1,0 +1,197 @@
+"""Content blocks: the pieces that a message is made of.
+
+The first six classes and their fields are those of `claude_agent_sdk`. The others are blocks that the CLI
+also sends and the official SDK drops. What no class here knows becomes an `UnknownBlock`, so that nothing
+is lost.
+
+`raw` is the block as the CLI sent it (the same dict, not a copy), or None for a block made by hand. It
+takes no part in `==` and `repr`, and neither does `citations`: the official class lacks it, and
+comparisons written for that one should hold.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from toolwire._record import Record
+
+__all__ = [
+    "ContainerUploadBlock",
+    "ContentBlock",
+    "DocumentBlock",
+    "ImageBlock",
+    "McpToolResultBlock",
+    "McpToolUseBlock",
+    "RedactedThinkingBlock",
+    "SearchResultBlock",
+    "ServerToolName",
+    "ServerToolResultBlock",
+    "ServerToolUseBlock",
+    "TextBlock",
+    "ThinkingBlock",
+    "ToolResultBlock",
+    "ToolUseBlock",
+    "UnknownBlock",
+]
+
+
+@dataclass(repr=False, eq=False)
+class TextBlock(Record):
+    """Text that the model or the user wrote."""
+
+    text: str
+    citations: list[dict[str, Any]] | None = field(default=None, compare=False, repr=False)
+    """The sources of this piece of text, when the model was given some to cite."""
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(repr=False, eq=False)
+class ThinkingBlock(Record):
+    """What the model thought before it answered; the signature proves it to the API in later turns."""
+
+    thinking: str
+    signature: str
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(repr=False, eq=False)
+class ToolUseBlock(Record):
+    """The model asks for a tool to be run, by Claude Code or by one of our servers."""
+
+    id: str
+    name: str
+    input: dict[str, Any]
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(repr=False, eq=False)
+class ToolResultBlock(Record):
+    """What a tool gave back. Content given as a list stays a list of plain dicts."""
+
+    tool_use_id: str
+    content: str | list[dict[str, Any]] | None = None
+    is_error: bool | None = None
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+ServerToolName = Literal[
+    "advisor",
+    "web_search",
+    "web_fetch",
+    "code_execution",
+    "bash_code_execution",
+    "text_editor_code_execution",
+    "tool_search_tool_regex",
+    "tool_search_tool_bm25",
+]
+"""The tools that the API runs by itself. Newer ones may come: the field is not checked."""
+
+
+@dataclass(repr=False, eq=False)
+class ServerToolUseBlock(Record):
+    """The model used a tool that the API runs by itself; nobody here has to answer."""
+
+    id: str
+    name: ServerToolName
+    input: dict[str, Any]
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(repr=False, eq=False)
+class ServerToolResultBlock(Record):
+    """What a tool of the API gave back; `type` says which. A dict for most, a list for a web search."""
+
+    tool_use_id: str
+    content: Any
+    type: str = "advisor_tool_result"
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(repr=False, eq=False)
+class ImageBlock(Record):
+    """A picture; `source` holds it as base64, or names a URL or an uploaded file."""
+
+    source: dict[str, Any] = field(default_factory=dict)
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(repr=False, eq=False)
+class DocumentBlock(Record):
+    """A PDF or text document, mostly one that was attached to a prompt or read by a tool."""
+
+    source: dict[str, Any] = field(default_factory=dict)
+    title: str | None = None
+    context: str | None = None
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(repr=False, eq=False)
+class RedactedThinkingBlock(Record):
+    """Thinking that the API gives out encrypted only."""
+
+    data: str = ""
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(repr=False, eq=False)
+class SearchResultBlock(Record):
+    """A passage that the model may cite, with where it is from."""
+
+    source: str = ""
+    title: str = ""
+    content: list[dict[str, Any]] = field(default_factory=list)
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(repr=False, eq=False)
+class ContainerUploadBlock(Record):
+    """A file that was put into the API's code container."""
+
+    file_id: str = ""
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(repr=False, eq=False)
+class McpToolUseBlock(Record):
+    """A tool of an MCP server that the API itself is connected to (not one of Claude Code's servers)."""
+
+    id: str = ""
+    name: str = ""
+    server_name: str = ""
+    input: dict[str, Any] = field(default_factory=dict)
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(repr=False, eq=False)
+class McpToolResultBlock(Record):
+    """The answer to an `McpToolUseBlock`."""
+
+    tool_use_id: str = ""
+    content: str | list[dict[str, Any]] | None = None
+    is_error: bool | None = None
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(repr=False, eq=False)
+class UnknownBlock(Record):
+    """A block that no class here knows. `raw` is all there is of it, so it does count for `==` and `repr`."""
+
+    type: str
+    raw: Any = None
+
+
+ContentBlock = (
+    TextBlock
+    | ThinkingBlock
+    | ToolUseBlock
+    | ToolResultBlock
+    | ServerToolUseBlock
+    | ServerToolResultBlock
+    | ImageBlock
+    | DocumentBlock
+    | RedactedThinkingBlock
+    | SearchResultBlock
+    | ContainerUploadBlock
+    | McpToolUseBlock
+    | McpToolResultBlock
+    | UnknownBlock
+)

@@ -1,0 +1,382 @@
+"""Messages: what a conversation yields.
+
+The classes that `claude_agent_sdk` has are the same here: names, fields, order, defaults. Fields of ours
+come after them, have defaults, and take no part in `==` and `repr`. `raw` is the frame as the CLI sent it
+(the same dict, not a copy), or None for a message made by hand; a `SystemMessage` has the frame in
+`data`.
+
+`Message` is what users of the official SDK expect to meet. `AnyMessage` has also the kinds that the
+official SDK throws away (`EXTRA_MESSAGES`); they are yielded with `include_all_messages=True` only.
+
+This module knows nothing of how a frame is read: that is `toolwire._wire.parse`.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, NotRequired, Required, TypedDict
+
+from toolwire._extras import (
+    AuthStatusMessage,
+    McpLogMessage,
+    McpProgressMessage,
+    PromptSuggestionMessage,
+    ToolProgressMessage,
+    ToolUseSummaryMessage,
+    UnknownMessage,
+)
+from toolwire._notices import (
+    ApiRetryMessage,
+    BackgroundTasksChangedMessage,
+    CommandsChangedMessage,
+    CompactBoundaryMessage,
+    ControlRequestProgressMessage,
+    ElicitationCompleteMessage,
+    FilesPersistedMessage,
+    HookProgressMessage,
+    InformationalMessage,
+    InitMessage,
+    LineDroppedMessage,
+    LocalCommandOutputMessage,
+    MemoryRecallMessage,
+    ModelRefusalFallbackMessage,
+    ModelRefusalNoFallbackMessage,
+    NotificationMessage,
+    PermissionDeniedMessage,
+    PluginInstallMessage,
+    SessionStateChangedMessage,
+    SessionTitleChangedMessage,
+    SessionWritesLostMessage,
+    StatusMessage,
+    ThinkingTokensMessage,
+    WorkerShuttingDownMessage,
+)
+from toolwire._record import Record
+from toolwire._system import (
+    TERMINAL_TASK_STATUSES,
+    FastModeDisabledReason,
+    FastModeState,
+    HookEventMessage,
+    MirrorErrorMessage,
+    PermissionMode,
+    SessionKey,
+    SystemInitData,
+    SystemInitMcpServer,
+    SystemInitPlugin,
+    SystemInitPluginError,
+    SystemMessage,
+    TaskNotificationMessage,
+    TaskNotificationStatus,
+    TaskProgressMessage,
+    TaskStartedMessage,
+    TaskUpdatedMessage,
+    TaskUpdatedStatus,
+    TaskUsage,
+)
+from toolwire.blocks import ContentBlock, TextBlock
+
+__all__ = [
+    "EXTRA_MESSAGES",
+    "TERMINAL_TASK_STATUSES",
+    "AnyMessage",
+    "ApiRetryMessage",
+    "AssistantMessage",
+    "AssistantMessageError",
+    "AuthStatusMessage",
+    "BackgroundTasksChangedMessage",
+    "CommandsChangedMessage",
+    "CompactBoundaryMessage",
+    "ControlRequestProgressMessage",
+    "ConversationResetMessage",
+    "DeferredToolUse",
+    "ElicitationCompleteMessage",
+    "FastModeDisabledReason",
+    "FastModeState",
+    "FilesPersistedMessage",
+    "HookEventMessage",
+    "HookProgressMessage",
+    "InformationalMessage",
+    "InitMessage",
+    "LineDroppedMessage",
+    "LocalCommandOutputMessage",
+    "McpLogMessage",
+    "McpProgressMessage",
+    "MemoryRecallMessage",
+    "Message",
+    "MessageOrigin",
+    "MessageOriginKind",
+    "MirrorErrorMessage",
+    "ModelRefusalFallbackMessage",
+    "ModelRefusalNoFallbackMessage",
+    "ModelUsage",
+    "NotificationMessage",
+    "PermissionDeniedMessage",
+    "PermissionMode",
+    "PluginInstallMessage",
+    "PromptSuggestionMessage",
+    "RateLimitEvent",
+    "RateLimitInfo",
+    "RateLimitStatus",
+    "RateLimitType",
+    "ResultMessage",
+    "SessionKey",
+    "SessionStateChangedMessage",
+    "SessionTitleChangedMessage",
+    "SessionWritesLostMessage",
+    "StatusMessage",
+    "StreamEvent",
+    "SystemInitData",
+    "SystemInitMcpServer",
+    "SystemInitPlugin",
+    "SystemInitPluginError",
+    "SystemMessage",
+    "TaskNotificationMessage",
+    "TaskNotificationOriginSubkind",
+    "TaskNotificationStatus",
+    "TaskProgressMessage",
+    "TaskStartedMessage",
+    "TaskUpdatedMessage",
+    "TaskUpdatedStatus",
+    "TaskUsage",
+    "ThinkingTokensMessage",
+    "ToolProgressMessage",
+    "ToolUseSummaryMessage",
+    "UnknownMessage",
+    "UserMessage",
+    "WorkerShuttingDownMessage",
+]
+
+AssistantMessageError = Literal[
+    "authentication_failed",
+    "billing_error",
+    "rate_limit",
+    "invalid_request",
+    "server_error",
+    "unknown",
+]
+
+MessageOriginKind = Literal[
+    "human",
+    "channel",
+    "peer",
+    "task-notification",
+    "coordinator",
+    "unclassified",
+    "observer",
+    "auto-continuation",
+    "observer-activity",
+]
+"""Where a message may come from. A kind that is not listed is a newer one, and not a human."""
+
+TaskNotificationOriginSubkind = Literal["scheduled-trigger", "peer-send-message"]
+
+# Written as a call because one key is the keyword `from`.
+MessageOrigin = TypedDict(
+    "MessageOrigin",
+    {
+        "kind": Required[MessageOriginKind],
+        "server": str,  # channel: the MCP server
+        "from": str,  # peer, observer: what the sender calls itself; no proof of who it is
+        "name": str,  # peer: a name to show
+        "fromSession": str,  # peer: a session to open
+        "senderTaskId": str,  # peer, observer: the background subagent that wrote
+        "body": str,  # peer: the text without its envelope
+        "verifiedPeerPid": int,  # peer: the process that connected, as the system knows it
+        "subkind": TaskNotificationOriginSubkind,  # task-notification
+    },
+    total=False,
+)
+"""Who caused a user message, or the turn that a result ends. Our own prompts have none, or kind `human`."""
+
+
+class ModelUsage(TypedDict):
+    """Tokens and cost of one model in a run, with the CLI's own keys."""
+
+    inputTokens: int
+    outputTokens: int
+    cacheReadInputTokens: int
+    cacheCreationInputTokens: int
+    webSearchRequests: int
+    costUSD: float
+    contextWindow: int
+    maxOutputTokens: int
+    canonicalModel: NotRequired[str]
+    provider: NotRequired[str]
+
+
+def _joined(content: list[ContentBlock]) -> str:
+    return "".join([block.text for block in content if isinstance(block, TextBlock)])
+
+
+@dataclass(repr=False, eq=False)
+class UserMessage(Record):
+    """What went to the model in the user's name: tool results above all, and prompts that the CLI replays."""
+
+    content: str | list[ContentBlock]
+    uuid: str | None = None
+    parent_tool_use_id: str | None = None
+    tool_use_result: Any = None
+    """What the tool gave before it was made into text: a dict for most tools, a list or a string for some."""
+    origin: MessageOrigin | None = None
+    session_id: str | None = field(default=None, compare=False, repr=False)
+    is_replay: bool = field(default=False, compare=False, repr=False)
+    """The CLI says again what it was sent."""
+    is_synthetic: bool = field(default=False, compare=False, repr=False)
+    """The CLI wrote it, not a person."""
+    tool_result_meta: list[dict[str, Any]] | None = field(default=None, compare=False, repr=False)
+    """For each tool result: who allowed the call, or why it did not run."""
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def text(self) -> str:
+        """All text in it, joined."""
+        return self.content if isinstance(self.content, str) else _joined(self.content)
+
+
+@dataclass(repr=False, eq=False)
+class AssistantMessage(Record):
+    """What the model said, thought or asked for. One answer of the model may come as several of these."""
+
+    content: list[ContentBlock]
+    model: str
+    parent_tool_use_id: str | None = None
+    error: AssistantMessageError | None = None
+    usage: dict[str, Any] | None = None
+    message_id: str | None = None
+    stop_reason: str | None = None
+    session_id: str | None = None
+    uuid: str | None = None
+    request_id: str | None = field(default=None, compare=False, repr=False)
+    """The API's id of the request, for support."""
+    tool_use_meta: list[dict[str, Any]] | None = field(default=None, compare=False, repr=False)
+    """For each tool use: names of tool and server to show to people."""
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def text(self) -> str:
+        """All text in it, joined."""
+        return _joined(self.content)
+
+
+@dataclass(repr=False, eq=False)
+class DeferredToolUse(Record):
+    """The tool call at which a run stopped because a PreToolUse hook said `defer`."""
+
+    id: str
+    name: str
+    input: dict[str, Any]
+
+
+@dataclass(repr=False, eq=False)
+class ResultMessage(Record):
+    """A turn is over: how it went, what it cost, what came out; why it failed is in `errors`."""
+
+    subtype: str
+    duration_ms: int
+    duration_api_ms: int
+    is_error: bool
+    num_turns: int
+    session_id: str
+    stop_reason: str | None = None
+    total_cost_usd: float | None = None
+    usage: dict[str, Any] | None = None
+    result: str | None = None
+    structured_output: Any = None
+    model_usage: dict[str, ModelUsage] | None = None
+    permission_denials: list[Any] | None = None
+    deferred_tool_use: DeferredToolUse | None = None
+    errors: list[str] | None = None
+    api_error_status: int | None = None
+    uuid: str | None = None
+    terminal_reason: str | None = None
+    origin: MessageOrigin | None = None
+    user_message_uuid: str | None = field(default=None, compare=False, repr=False)
+    """The prompt that this result answers."""
+    ttft_ms: float | None = field(default=None, compare=False, repr=False)
+    """Milliseconds to the first token of the model."""
+    fast_mode_state: FastModeState | None = field(default=None, compare=False, repr=False)
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(repr=False, eq=False)
+class StreamEvent(Record):
+    """A piece of an answer as it is being written: one event of the API. With `include_partial_messages`."""
+
+    uuid: str
+    session_id: str
+    event: dict[str, Any]
+    parent_tool_use_id: str | None = None
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+RateLimitStatus = Literal["allowed", "allowed_warning", "rejected"]
+RateLimitType = Literal["five_hour", "seven_day", "seven_day_opus", "seven_day_sonnet", "overage"]
+
+
+@dataclass(repr=False, eq=False)
+class RateLimitInfo(Record):
+    """How near a usage limit is. Times are Unix seconds, `utilization` is a fraction, `raw` has it all."""
+
+    status: RateLimitStatus
+    resets_at: int | None = None
+    rate_limit_type: RateLimitType | None = None
+    utilization: float | None = None
+    overage_status: RateLimitStatus | None = None
+    overage_resets_at: int | None = None
+    overage_disabled_reason: str | None = None
+    raw: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(repr=False, eq=False)
+class RateLimitEvent(Record):
+    """A usage limit came near, was hit, or is far again."""
+
+    rate_limit_info: RateLimitInfo
+    uuid: str
+    session_id: str
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(repr=False, eq=False)
+class ConversationResetMessage(Record):
+    """The conversation was thrown away (`/clear`) while the connection lives on; costs count from zero again.
+
+    `session_id` is the session that ended; later messages carry another.
+    """
+
+    new_conversation_id: str
+    uuid: str
+    session_id: str
+    trigger: str | None = field(default=None, compare=False, repr=False)
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+Message = (
+    UserMessage
+    | AssistantMessage
+    | SystemMessage
+    | ResultMessage
+    | StreamEvent
+    | RateLimitEvent
+    | ConversationResetMessage
+)
+
+AnyMessage = (
+    Message
+    | ToolProgressMessage
+    | AuthStatusMessage
+    | ToolUseSummaryMessage
+    | PromptSuggestionMessage
+    | McpProgressMessage
+    | McpLogMessage
+    | UnknownMessage
+)
+
+EXTRA_MESSAGES = (
+    ToolProgressMessage,
+    AuthStatusMessage,
+    ToolUseSummaryMessage,
+    PromptSuggestionMessage,
+    McpProgressMessage,
+    McpLogMessage,
+    UnknownMessage,
+)
+"""The classes of `AnyMessage` that `Message` lacks, as a tuple for `isinstance`."""

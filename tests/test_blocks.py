@@ -1,0 +1,59 @@
+"""Blocks as values: what counts when they are compared and shown."""
+
+import dataclasses
+import pickle
+
+import pytest
+
+from toolwire import blocks
+from toolwire.blocks import ImageBlock, ServerToolResultBlock, TextBlock, ToolResultBlock, UnknownBlock
+
+
+def test_raw_and_citations_stay_out_of_comparison_and_repr():
+    """A block from the wire equals the same block made by hand, and shows as it would in the official SDK."""
+    parsed = TextBlock("hi", citations=[{"url": "x"}], raw={"type": "text", "text": "hi"})
+    assert parsed == TextBlock("hi")
+    assert repr(parsed) == "TextBlock(text='hi')"
+
+
+def test_different_values_or_classes_are_not_equal():
+    """Equality needs the same class and the same fields."""
+    assert TextBlock("hi") != TextBlock("ho")
+    assert TextBlock("hi") != "hi"
+    assert ImageBlock({"a": 1}) != UnknownBlock("image", {"a": 1})
+
+
+def test_unknown_blocks_are_told_apart_by_what_they_hold():
+    """`raw` is all that an unknown block has, so there it counts."""
+    assert UnknownBlock("new", {"a": 1}) != UnknownBlock("new", {"a": 2})
+    assert repr(UnknownBlock("new", {"a": 1})) == "UnknownBlock(type='new', raw={'a': 1})"
+
+
+def test_a_server_tool_result_says_which_tool_it_is_from():
+    """Without a type it is the advisor's, the only one that the official class stands for."""
+    assert ServerToolResultBlock("id", {}).type == "advisor_tool_result"
+    assert ServerToolResultBlock("id", []) != ServerToolResultBlock("id", [], "web_search_tool_result")
+
+
+def test_a_block_that_contains_itself_can_be_shown():
+    """A cycle made by hand does not end in a RecursionError."""
+    block = ImageBlock()
+    block.source["self"] = block
+    assert repr(block) == "ImageBlock(source={'self': ...})"
+
+
+def test_blocks_are_ordinary_dataclasses():
+    """They can be changed, replaced, made into dicts and pickled."""
+    block = ToolResultBlock("toolu_1", "42")
+    block.is_error = True
+    assert dataclasses.replace(block, content="43") == ToolResultBlock("toolu_1", "43", is_error=True)
+    assert dataclasses.asdict(block)["content"] == "42"
+    assert pickle.loads(pickle.dumps(block)) == block  # noqa: S301
+
+
+@pytest.mark.parametrize("name", [name for name in blocks.__all__ if name.endswith("Block")])
+def test_every_block_has_raw(name):
+    """What the CLI sent can be seen on any block that was parsed."""
+    kind = getattr(blocks, name)
+    if dataclasses.is_dataclass(kind):
+        assert dataclasses.fields(kind)[-1].name == "raw"

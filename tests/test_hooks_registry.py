@@ -1,0 +1,101 @@
+"""Hooks: what the CLI is told of them, and what goes back to it."""
+
+import typing
+
+import pytest
+
+from toolwire import hooks
+from toolwire.hooks import HookEvent, HookMatcher
+from toolwire.hooks.registry import blocks_on_failure, output_to_wire, register
+
+
+async def first(data, tool_use_id, context):
+    return {}
+
+
+async def second(data, tool_use_id, context):
+    return {}
+
+
+def test_ids_count_up_over_all_events():
+    """Each callback has its own id, in the order in which the hooks were given."""
+    config, callbacks = register(
+        {
+            "PreToolUse": [
+                HookMatcher("Bash", [first, second], timeout=5.0),
+                HookMatcher(None, [first], on_failure="block"),
+            ],
+            "SessionEnd": [HookMatcher(hooks=[second])],
+        }
+    )
+    assert config == {
+        "PreToolUse": [
+            {"matcher": "Bash", "hookCallbackIds": ["hook_0", "hook_1"], "timeout": 5.0},
+            {"matcher": None, "hookCallbackIds": ["hook_2"], "onFailure": "block"},
+        ],
+        "SessionEnd": [{"matcher": None, "hookCallbackIds": ["hook_3"]}],
+    }
+    assert callbacks == {"hook_0": first, "hook_1": second, "hook_2": first, "hook_3": second}
+
+
+def test_no_hooks_are_null():
+    """The CLI is sent null, not an empty object; an event without matchers is left out."""
+    assert register({}) == (None, {})
+    assert register({"Stop": []}) == (None, {})
+
+
+def test_a_matcher_without_callbacks_is_still_told():
+    """As in the official SDK; a time-out of zero is a time-out."""
+    assert register({"Stop": [HookMatcher(timeout=0)]})[0] == {
+        "Stop": [{"matcher": None, "hookCallbackIds": [], "timeout": 0}]
+    }
+
+
+@pytest.mark.parametrize(
+    ("on_failure", "blocks"), [(None, False), ("continue", False), ("block", True), ("odd", True)]
+)
+def test_whether_a_failure_blocks(on_failure, blocks):
+    """Anything but `continue` does, as the CLI sees it."""
+    config, _ = register({"Stop": [HookMatcher(), HookMatcher(on_failure=on_failure)]})
+    assert blocks_on_failure(config) is blocks
+    assert blocks_on_failure(None) is False
+
+
+def test_output_in_the_spelling_of_the_cli():
+    """Only the two names that are keywords in Python are changed, and only at the top."""
+    given = {"continue_": False, "async_": True, "decision": "block", "hookSpecificOutput": {"continue_": 1}}
+    assert output_to_wire(given) == {
+        "continue": False,
+        "async": True,
+        "decision": "block",
+        "hookSpecificOutput": {"continue_": 1},
+    }
+    assert "continue_" in given
+    assert output_to_wire({"continue": True}) == {"continue": True}
+
+
+@pytest.mark.parametrize(
+    ("returned", "name"),
+    [(None, r"builtins\.NoneType \(return \{\} for no opinion\)"), ("no", r"builtins\.str$")],
+)
+def test_an_output_that_is_no_dict_is_named(returned, name):
+    """A hook that returns something else is told what it returned."""
+    with pytest.raises(TypeError, match=f"a hook must return a dict, not {name}"):
+        output_to_wire(returned)
+
+
+@pytest.mark.parametrize("event", typing.get_args(HookEvent))
+def test_every_event_has_a_typed_input(event):
+    """The input of each event names it, and is a part of HookInput."""
+    kind = getattr(hooks, f"{event}HookInput")
+    assert typing.get_type_hints(kind)["hook_event_name"] == typing.Literal[event]
+    assert kind in typing.get_args(hooks.HookInput)
+    assert kind.__required_keys__ >= {"session_id", "transcript_path", "cwd", "hook_event_name"}
+
+
+def test_every_specific_output_names_its_event():
+    """The name in the dict is one of the CLI's events."""
+    for kind in typing.get_args(hooks.HookSpecificOutput):
+        [event] = typing.get_args(typing.get_type_hints(kind)["hookEventName"])
+        assert event in typing.get_args(HookEvent)
+        assert kind.__name__ == f"{event}HookSpecificOutput"
