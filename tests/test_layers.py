@@ -18,11 +18,13 @@ ROWS = [
     "types _control_types",
     "options _option_checks _option_kinds _option_shapes _option_types _mcp_servers _skill_names _status _output",
     "_session _process _transport _lifeline _pipe _tasks _find",
+    "mcp",
+    "tools",
     "hooks permissions",
     "_wire",
     "messages _system _notices _extras",
     "blocks _record",
-    "errors _version",
+    "errors _version _jsonrpc",
 ]
 RANK = {name: rank for rank, row in enumerate(reversed(ROWS)) for name in row.split()}
 NO_IO = {"asyncio", "anyio", "trio", "subprocess", "socket", "os", "threading", "time"}
@@ -55,7 +57,9 @@ def test_no_module_imports_from_above(path):
             assert RANK[rest.split(".")[0]] <= own, f"{path.name} imports {name} from a row above"
 
 
-@pytest.mark.parametrize("path", [*ROOT.glob("_wire/*.py"), ROOT / "blocks.py", ROOT / "messages.py"], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "path", [*ROOT.glob("_wire/*.py"), ROOT / "blocks.py", ROOT / "messages.py"], ids=lambda p: p.name
+)
 def test_the_protocol_does_no_io(path):
     """The protocol core imports nothing that could do I/O or tell the time."""
     allowed = {"os"} if path.name == "control.py" else set()  # a few random bytes for ids

@@ -114,7 +114,7 @@ class Conversation:
         try:
             if prompts is not None:
                 await self.say_all(prompts)
-        except Exception as error:  # the user's own generator: raised again where the messages are read
+        except Exception as error:  # noqa: BLE001 - the user's generator: raised again where the messages are read
             self._input_error = error
         await self.session.end_input_when_over()
 

@@ -36,7 +36,7 @@ class Command:
     argv: Sequence[str]
     env: Mapping[str, str]
     cwd: str | None = None
-    user: str | None = None
+    user: str | int | None = None
 
     def popen_arguments(self, inherit: Sequence[int]) -> dict[str, Any]:
         """For subprocess.Popen and everything that imitates it."""
@@ -161,7 +161,7 @@ class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
         if not self._ended:
             (self._listener.received if fd == 1 else self._listener.complained)(data)
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+    def pipe_connection_lost(self, fd: int, _exc: Exception | None) -> None:
         if fd == 0:
             self._writable.set()
 
@@ -175,7 +175,7 @@ class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
         self._writable.set()
         asyncio.get_running_loop().call_later(LINGER, self._finish)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, _exc: Exception | None) -> None:
         self._finish()
 
     def _finish(self) -> None:
@@ -198,16 +198,17 @@ class _TrioPipe(_ProcessPipe):
         self._something = trio.Event()
         self._drained = trio.Event()
         self._input_ended = False
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        pipe = subprocess.PIPE
+        arguments = self._command.popen_arguments(self._lifeline.inherit)
         try:
             with trio.CancelScope(shield=True):  # a process that has started must have an owner
                 self._process = await trio.lowlevel.open_process(
-                    list(self._command.argv), **pipes, **self._command.popen_arguments(self._lifeline.inherit)
+                    list(self._command.argv), stdin=pipe, stdout=pipe, stderr=pipe, **arguments
                 )
         except (OSError, ValueError, NotImplementedError) as error:
             self._over()
             raise _start_error(self._command, error) from error
-        self._started(self._process._proc)  # type: ignore[attr-defined] # noqa: SLF001 - see kill()
+        self._started(self._process._proc)  # noqa: SLF001 - see kill()
         spawn(self._carry)
 
     def write(self, line: bytes) -> None:
@@ -258,7 +259,7 @@ class _TrioPipe(_ProcessPipe):
         import trio  # noqa: PLC0415
 
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            async with self._process.stdin as stdin:
+            async with cast("trio.abc.SendStream", self._process.stdin) as stdin:
                 while self._outgoing or not self._input_ended:
                     if self._outgoing:
                         await stdin.send_all(self._outgoing.popleft())

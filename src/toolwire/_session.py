@@ -351,7 +351,10 @@ class _Stderr:
     def tail(self) -> str | None:
         """The last lines, long ones cut; None if there are none."""
         lines = self._tail.decode(errors="replace").strip().splitlines()[-_TAIL_LINES:]
-        return "\n".join(line if len(line) <= _TAIL_WIDTH else line[:_TAIL_WIDTH] + "…" for line in lines) or None
+        return (
+            "\n".join(line if len(line) <= _TAIL_WIDTH else line[:_TAIL_WIDTH] + "…" for line in lines)
+            or None
+        )
 
     def _emit(self, line: bytes) -> None:
         text = line.decode(errors="replace").rstrip()

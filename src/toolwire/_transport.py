@@ -97,7 +97,7 @@ class TransportPipe:
         try:
             async for frame in self._transport.read_messages():
                 self._listener.received_frame(frame)
-        except Exception as error:  # the boundary of the user's transport: it becomes the end of the session
+        except Exception as error:  # noqa: BLE001 - the user's transport: it becomes the end of the session
             self._finish(error)
         else:
             self._finish(None)
@@ -115,7 +115,7 @@ class TransportPipe:
                 drained.set()
                 self._something = anyio.Event()
                 await self._something.wait()
-        except Exception as error:  # as in _read
+        except Exception as error:  # noqa: BLE001 - as in _read
             self._finish(error)
 
     def _finish(self, error: Exception | None) -> None:

@@ -134,7 +134,7 @@ class WarmPool:
                 self._ready.append(client)
             else:
                 await client.disconnect()
-        except Exception as error:  # the next conversation starts cold and raises what is wrong
+        except Exception as error:  # noqa: BLE001 - the next conversation starts cold and raises what is wrong
             logger.warning("a CLI could not be started ahead of time: %s", error)
         finally:
             del self._tasks[number]

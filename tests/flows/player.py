@@ -17,11 +17,17 @@ def tell(**frame):
 
 
 def accept(request, **response):
-    tell(type="control_response", response={"subtype": "success", "request_id": request["request_id"], "response": response})
+    tell(
+        type="control_response",
+        response={"subtype": "success", "request_id": request["request_id"], "response": response},
+    )
 
 
 def assistant(text):
-    tell(type="assistant", message={"role": "assistant", "model": "m", "content": [{"type": "text", "text": text}]})
+    tell(
+        type="assistant",
+        message={"role": "assistant", "model": "m", "content": [{"type": "text", "text": text}]},
+    )
 
 
 def result(text="done", **more):
@@ -63,7 +69,7 @@ def on_start():
     if scene in ("deaf", "deaf and busy"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if scene == "garbage":
-        out.write(b"[SandboxDebug] hi\n\xff\xfe\n{\"cut\": \n\n42\n\r\n")
+        out.write(b'[SandboxDebug] hi\n\xff\xfe\n{"cut": \n\n42\n\r\n')
         out.flush()
 
 
@@ -134,7 +140,13 @@ def on_prompt(prompt):
         assistant("asked")
         return
     elif scene == "hook":
-        ask("h1", subtype="hook_callback", callback_id="hook_0", input={"hook_event_name": "Stop"}, tool_use_id=None)
+        ask(
+            "h1",
+            subtype="hook_callback",
+            callback_id="hook_0",
+            input={"hook_event_name": "Stop"},
+            tool_use_id=None,
+        )
         assistant(json.dumps(read()["response"], sort_keys=True))
     elif scene == "echo":
         assistant(json.dumps(prompt, sort_keys=True))
@@ -150,9 +162,18 @@ while (frame := read()) is not None:
     elif frame["type"] == "control_request":
         subtype = frame["request"]["subtype"]
         if subtype == "initialize":
-            accept(frame, claude_code_version="9.9.9", seen=frame["request"], argv=sys.argv[1:], env=dict(os.environ))
+            accept(
+                frame,
+                claude_code_version="9.9.9",
+                seen=frame["request"],
+                argv=sys.argv[1:],
+                env=dict(os.environ),
+            )
         elif subtype == "set_model" and frame["request"]["model"] == "bad":
-            tell(type="control_response", response={"subtype": "error", "request_id": frame["request_id"], "error": "no such model"})
+            tell(
+                type="control_response",
+                response={"subtype": "error", "request_id": frame["request_id"], "error": "no such model"},
+            )
         elif subtype == "rewind_files":
             tell(
                 type="control_response",
@@ -170,7 +191,12 @@ while (frame := read()) is not None:
                 tell(type="control_cancel_request", request_id="p1")
             accept(frame, subtype=subtype)
             if subtype == "interrupt":
-                result("interrupted", is_error=True, subtype="error_during_execution", terminal_reason="aborted_streaming")
+                result(
+                    "interrupted",
+                    is_error=True,
+                    subtype="error_during_execution",
+                    terminal_reason="aborted_streaming",
+                )
                 state("idle")
 if scene in ("deaf", "deaf and busy"):
     while True:

@@ -68,7 +68,11 @@ async def test_streamed_prompts_are_answered_in_order(play):
             yield user(f"number {number}")
 
     messages = await read_all(play("echo"), prompts())
-    assert [m.result for m in messages if isinstance(m, ResultMessage)] == ["number 0", "number 1", "number 2"]
+    assert [m.result for m in messages if isinstance(m, ResultMessage)] == [
+        "number 0",
+        "number 1",
+        "number 2",
+    ]
 
 
 async def test_an_empty_stream_of_prompts_ends_at_once(play):
@@ -153,7 +157,10 @@ async def test_a_client_sends_streams_with_its_session_id(play):
             await client.query(prompts(), session_id="s7")
             ids = []
             for _ in range(2):
-                ids += [json.loads(text)["session_id"] for text in said([m async for m in client.receive_response()])]
+                ids += [
+                    json.loads(text)["session_id"]
+                    for text in said([m async for m in client.receive_response()])
+                ]
     assert ids == ["s7", "mine"]
 
 

@@ -144,7 +144,11 @@ async def test_interrupt_answers_behind_10000_unread_messages(play):
             await client.query("go")
             await client.interrupt()
             assert client.unread >= 10_000
-            texts = [message.text async for message in client.receive_response() if isinstance(message, AssistantMessage)]
+            texts = [
+                message.text
+                async for message in client.receive_response()
+                if isinstance(message, AssistantMessage)
+            ]
     assert texts == [str(number) for number in range(10_000)]
 
 

@@ -173,7 +173,9 @@ async def test_the_end_of_this_process_is_the_end_of_the_cli(play, how, scene, a
     options = play(scene)
     env = {**os.environ, **options.env, VARIABLE: str(options.cli_path)}
     pipe = subprocess.PIPE
-    program = subprocess.Popen([sys.executable, "-c", PROGRAM, how], env=env, stdin=pipe, stdout=pipe, stderr=pipe)
+    program = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, how], env=env, stdin=pipe, stdout=pipe, stderr=pipe
+    )
     try:
         assert program.stdout.readline() == b"in mid-run\n"
         cli = int(Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()[0])

@@ -62,7 +62,9 @@ async def test_one_shot(scripted):
         assert model.requests[0].prompt == "What is 15 + 27?"
     assert isinstance(messages[0], InitMessage)
     assert messages[0].claude_code_version
-    blocks = [block for message in messages if isinstance(message, AssistantMessage) for block in message.content]
+    blocks = [
+        block for message in messages if isinstance(message, AssistantMessage) for block in message.content
+    ]
     assert [type(block) for block in blocks] == [ThinkingBlock, TextBlock]
     result = messages[-1]
     assert isinstance(result, ResultMessage)
@@ -188,7 +190,10 @@ async def test_an_answer_of_the_wrong_shape_is_corrected_by_the_model(scripted):
 async def test_no_structured_output_is_an_error_with_the_reply(scripted):
     """A model that only talks gives a clear error that carries what it said."""
     async with scripted([say("I would rather not."), say("No.")]) as (_, options):
-        with anyio.fail_after(LIMIT), pytest.raises(OutputValidationError, match="no structured output") as caught:
+        with (
+            anyio.fail_after(LIMIT),
+            pytest.raises(OutputValidationError, match="no structured output") as caught,
+        ):
             await run("go", options=options, output_type=City)
     assert caught.value.reply.text == "No."
 
@@ -210,8 +215,14 @@ async def test_a_bad_key_is_a_typed_error(scripted):
             async for message in query(prompt="go", options=options):
                 seen.append(message)
     assert seen[-1].is_error
-    assert (caught.value.api_error_status, caught.value.terminal_reason, caught.value.exit_code) == (401, "api_error", 1)
-    assert [message.error for message in seen if isinstance(message, AssistantMessage)] == ["authentication_failed"]
+    assert (caught.value.api_error_status, caught.value.terminal_reason, caught.value.exit_code) == (
+        401,
+        "api_error",
+        1,
+    )
+    assert [message.error for message in seen if isinstance(message, AssistantMessage)] == [
+        "authentication_failed"
+    ]
 
 
 async def test_max_turns(scripted):
@@ -348,7 +359,12 @@ async def test_a_killed_parent_takes_the_cli_along(scripted, how, anyio_backend)
         "asyncio.run(main())\n"
     )
     async with scripted([hang()]) as (model, options):
-        given = {"env": options.env, "inherit_env": False, "cwd": str(options.cwd), "cli_path": str(options.cli_path)}
+        given = {
+            "env": options.env,
+            "inherit_env": False,
+            "cwd": str(options.cwd),
+            "cli_path": str(options.cli_path),
+        }
         parent = subprocess.Popen([sys.executable, "-c", program, json.dumps(given)], stdout=subprocess.PIPE)
         try:
             assert parent.stdout.readline() == b"started\n"
@@ -369,8 +385,17 @@ async def test_a_killed_parent_takes_the_cli_along(scripted, how, anyio_backend)
 
 async def test_user_messages_keep_their_blocks(scripted):
     """Tool results come as blocks of a user message."""
-    async with scripted([call("Read", {"file_path": "/nonexistent.txt"}, id="toolu_g"), say("none")]) as (_, options):
+    async with scripted([call("Read", {"file_path": "/nonexistent.txt"}, id="toolu_g"), say("none")]) as (
+        _,
+        options,
+    ):
         messages = await read_all("go", options)
-    uses = [b for m in messages if isinstance(m, AssistantMessage) for b in m.content if isinstance(b, ToolUseBlock)]
+    uses = [
+        b
+        for m in messages
+        if isinstance(m, AssistantMessage)
+        for b in m.content
+        if isinstance(b, ToolUseBlock)
+    ]
     backs = [block for message in messages if isinstance(message, UserMessage) for block in message.content]
     assert [use.id for use in uses] == ["toolu_g"] == [back.tool_use_id for back in backs]

@@ -54,7 +54,9 @@ def test_a_success_without_a_body_is_an_empty_answer(response):
     """Many answers have no body."""
     control = Control()
     request_id, _ = control.ask({"subtype": "x"})
-    assert control.receive(answer(request_id, subtype="success", response=response)) == Answered(request_id, {})
+    assert control.receive(answer(request_id, subtype="success", response=response)) == Answered(
+        request_id, {}
+    )
 
 
 def test_stray_answers_are_told_apart():

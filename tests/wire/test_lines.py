@@ -2,6 +2,7 @@
 
 import json
 import logging
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -20,7 +21,7 @@ frames = st.dictionaries(st.text(), json_values, max_size=5)
 def feed_in_pieces(lines: Lines, data: bytes, cuts: list[int]) -> list[dict]:
     edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
     got = []
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in pairwise(edges):
         got += lines.feed(data[start:end])
     return got + lines.finish()
 
@@ -57,7 +58,17 @@ def test_last_line_without_newline_counts():
 
 @pytest.mark.parametrize(
     "garbage",
-    [b"[SandboxDebug] hello", b'{"cut":', b"\xff\xfe\x00", b'{"a":"\xff"}', b"42", b'["list"]', b"null", b"NaN", b"[" * 200_000],
+    [
+        b"[SandboxDebug] hello",
+        b'{"cut":',
+        b"\xff\xfe\x00",
+        b'{"a":"\xff"}',
+        b"42",
+        b'["list"]',
+        b"null",
+        b"NaN",
+        b"[" * 200_000,
+    ],
 )
 def test_garbage_is_skipped_counted_and_logged(garbage, caplog):
     """A line that is no JSON object in UTF-8 is passed over; its neighbours arrive."""

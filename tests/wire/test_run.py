@@ -94,7 +94,10 @@ def test_a_subagents_message_is_no_turn():
 
 def test_a_background_agent_holds_the_run_of_an_older_cli():
     """With no state reports, a running agent is what keeps the run open, until either of its ends."""
-    for ending in (task("task_notification", status="completed"), task("task_updated", patch={"status": "killed"})):
+    for ending in (
+        task("task_notification", status="completed"),
+        task("task_updated", patch={"status": "killed"}),
+    ):
         run = after(task("task_started", task_type="local_agent"), RESULT)
         assert run.until() is None
         run.feed(task("task_updated", patch={"status": "running"}), 3.0)
@@ -140,7 +143,8 @@ odd = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.lists
         st.fixed_dictionaries(
             {"type": st.sampled_from(["system", "result", "assistant", "x"]) | odd},
             optional={
-                "subtype": st.sampled_from(["init", "session_state_changed", "task_started", "task_updated"]) | odd,
+                "subtype": st.sampled_from(["init", "session_state_changed", "task_started", "task_updated"])
+                | odd,
                 "state": st.sampled_from(["idle", "running"]) | odd,
                 "task_id": odd,
                 "task_type": odd,

@@ -1,0 +1,142 @@
+"""JSON-RPC as MCP uses it: the codes, the envelopes, and what an incoming message is.
+
+Both ways to a server (direct and bridged) sort messages by the same rules here, so that they answer alike. It does
+no I/O and knows no method.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+CANCELLED: Final = -32800
+
+Id = int | float | str
+
+
+class RpcError(Exception):
+    """An error that goes out as a JSON-RPC error, or came in as one."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        self.code = code
+        self.message = message
+        self.data = data
+        super().__init__(message)
+
+
+class Unanswerable(Exception):  # noqa: N818 - it names the message, not a fault of ours
+    """A message that no JSON-RPC reply fits: its carrier must say no instead."""
+
+
+@dataclass(slots=True)
+class Request:
+    """Wants a reply with its id."""
+
+    id: Id
+    method: str
+    params: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Notification:
+    """Wants no reply, only to be heard."""
+
+    method: str
+    params: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Response:
+    """The answer to something that the server asked."""
+
+    id: Any
+    result: Any = None
+    error: Any = None
+
+
+def sort(message: Any) -> Request | Notification | Response:
+    """What a decoded message is.
+
+    In this order: not an object: `Unanswerable`. `result` or `error` and no `method`: a response. No `id`: a
+    notification. Then the request's own parts, each wrong one an `RpcError`; with an id that no reply can carry
+    (null would hang the CLI) it is `Unanswerable` again.
+    """
+    if not isinstance(message, dict):
+        raise Unanswerable(f"a JSON-RPC message must be an object, got {type(message).__name__}")
+    method = message.get("method")
+    if method is None and "method" not in message and ("result" in message or "error" in message):
+        return Response(message.get("id"), message.get("result"), message.get("error"))
+    params = message.get("params", {})
+    if "id" not in message:
+        return Notification(
+            method if isinstance(method, str) else "", params if isinstance(params, dict) else {}
+        )
+    request_id = message["id"]
+    if isinstance(request_id, bool) or not isinstance(request_id, int | float | str):
+        raise Unanswerable("Invalid Request: the id must be a string or a number")
+    if message.get("jsonrpc") != "2.0":
+        raise RpcError(INVALID_REQUEST, 'Invalid Request: jsonrpc must be "2.0"')
+    if not isinstance(method, str):
+        raise RpcError(INVALID_REQUEST, "Invalid Request: no method")
+    if not isinstance(params, dict):
+        raise RpcError(INVALID_PARAMS, f"Invalid params: an object is needed, got {type(params).__name__}")
+    return Request(request_id, method, params)
+
+
+def reply(request_id: Id, result: Any) -> dict[str, Any]:
+    """A good reply."""
+    return {"jsonrpc": "2.0", "id": request_id, "result": result}
+
+
+def refusal(request_id: Id | None, error: RpcError) -> dict[str, Any]:
+    """An error reply."""
+    body: dict[str, Any] = {"code": error.code, "message": error.message}
+    if error.data is not None:
+        body["data"] = error.data
+    return {"jsonrpc": "2.0", "id": request_id, "error": body}
+
+
+def notification(method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A message that wants no reply."""
+    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+    return message if params is None else {**message, "params": params}
+
+
+class Outlet(Protocol):
+    """What a connection has of its client: a way to tell it things and to ask it things."""
+
+    @property
+    def capabilities(self) -> dict[str, Any]:
+        """What the client can be asked, as MCP client capabilities (`sampling`, `elicitation`, `roots`)."""
+        ...
+
+    def notify(self, message: dict[str, Any]) -> None:
+        """Pass a notification on. Never waits."""
+        ...
+
+    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Send a request and wait for its result; `RpcError` if it is refused."""
+        ...
+
+
+class Connection(Protocol):
+    """One client of a server."""
+
+    async def answer(self, message: Any) -> dict[str, Any] | None:
+        """The reply to a request, None for anything else. `Unanswerable` when there can be no reply."""
+        ...
+
+    async def aclose(self) -> None:
+        """End it, in bounded time: what runs is cancelled, the server itself stays."""
+        ...
+
+
+class Server(Protocol):
+    """Anything that can be connected to in process."""
+
+    def connect(self, outlet: Outlet) -> Connection:
+        """A new connection; any number may be open at once."""
+        ...
