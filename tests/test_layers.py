@@ -14,17 +14,21 @@ ROWS = [
     "testing",
     "client reply warm",
     "_connect",
+    "_handlers _servers",
+    "wrap",
     "_argv _flags",
     "types _control_types",
     "options _option_checks _option_kinds _option_shapes _option_types _mcp_servers _skill_names _status _output",
-    "_session _process _transport _lifeline _pipe _tasks _find",
+    "_session _process _transport _lifeline _pipe _find",
     "mcp",
     "tools",
+    "elicitation",
     "hooks permissions",
     "_wire",
     "messages _system _notices _extras",
     "blocks _record",
-    "errors _version _jsonrpc",
+    "_jsonrpc _threads _tasks",
+    "errors _version _log",
 ]
 RANK = {name: rank for rank, row in enumerate(reversed(ROWS)) for name in row.split()}
 NO_IO = {"asyncio", "anyio", "trio", "subprocess", "socket", "os", "threading", "time"}

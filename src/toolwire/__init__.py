@@ -10,8 +10,8 @@ from typing import Any
 _NAMES: dict[str, str] = {
     "_status": """
         ContextUsageCategory ContextUsageResponse McpClaudeAIProxyServerConfig McpSdkServerConfigStatus
-        McpServerConnectionStatus McpServerInfo McpServerStatus McpServerStatusConfig McpStatusResponse
-        McpToolAnnotations McpToolInfo
+        McpServerConnectionStatus McpServerInfo McpServerStatus McpServerStatusConfig McpSetServersResult
+        McpStatusResponse McpToolAnnotations McpToolInfo
     """,
     "_transport": """
         Transport
@@ -27,10 +27,13 @@ _NAMES: dict[str, str] = {
     "client": """
         ClaudeSDKClient query
     """,
+    "elicitation": """
+        ElicitationRequest ElicitationResult SamplingRequest
+    """,
     "errors": """
         CLIConnectionError CLIJSONDecodeError CLINotFoundError CLITimeoutError CanUseToolShadowedWarning
-        ClaudeSDKError ControlRequestError MessageParseError NotSupportedError OptionsError
-        OutputValidationError ProcessError ResultError UnsupportedRequestError
+        ClaudeSDKError ControlRequestError McpError MessageParseError NotSupportedError OptionsError
+        OutputValidationError ProcessError ResultError ToolDefinitionError ToolError UnsupportedRequestError
     """,
     "hooks": """
         AsyncHookJSONOutput BackgroundTaskSummary BaseHookInput ConfigChangeHookInput CwdChangedHookInput
@@ -72,11 +75,11 @@ _NAMES: dict[str, str] = {
     "options": """
         AgentDefinition AskUserQuestionConfig ClaudeAgentOptions EffortLevel McpHttpServerConfig
         McpSSEServerConfig McpSdkServerConfig McpServerConfig McpStdioServerConfig McpToolPolicy
-        OnElicitation OnUserDialog PermissionPrompts PluginDelivery SYSTEM_PROMPT_DYNAMIC_BOUNDARY
-        SandboxFilesystemConfig SandboxIgnoreViolations SandboxNetworkConfig SandboxSettings SdkBeta
-        SdkPluginConfig SessionStoreFlushMode SettingSource SystemPromptCustom SystemPromptFile
-        SystemPromptPreset TaskBudget ThinkingConfig ThinkingConfigAdaptive ThinkingConfigDisabled
-        ThinkingConfigEnabled ThinkingDisplay ToolConfig ToolsPreset
+        OnElicitation OnSampling OnUserDialog PermissionPrompts PluginDelivery
+        SYSTEM_PROMPT_DYNAMIC_BOUNDARY SandboxFilesystemConfig SandboxIgnoreViolations SandboxNetworkConfig
+        SandboxSettings SdkBeta SdkPluginConfig SessionStoreFlushMode SettingSource SystemPromptCustom
+        SystemPromptFile SystemPromptPreset TaskBudget ThinkingConfig ThinkingConfigAdaptive
+        ThinkingConfigDisabled ThinkingConfigEnabled ThinkingDisplay ToolConfig ToolsPreset
     """,
     "permissions": """
         CanUseTool PermissionBehavior PermissionMode PermissionResult PermissionResultAllow
@@ -85,6 +88,21 @@ _NAMES: dict[str, str] = {
     """,
     "reply": """
         Reply ToolCall run run_sync
+    """,
+    "tools.annotations": """
+        ToolAnnotations
+    """,
+    "tools.content": """
+        Audio Image Resource ResourceLink
+    """,
+    "tools.context": """
+        Context Elicited Root Sampled ToolCancelled
+    """,
+    "tools.server": """
+        ToolServer create_sdk_mcp_server
+    """,
+    "tools.tool": """
+        SdkMcpTool Tool tool
     """,
     "warm": """
         WarmPool startup

@@ -23,6 +23,9 @@ from toolwire._status import (
     McpServerStatusConfig as McpServerStatusConfig,
 )
 from toolwire._status import (
+    McpSetServersResult as McpSetServersResult,
+)
+from toolwire._status import (
     McpStatusResponse as McpStatusResponse,
 )
 from toolwire._status import (
@@ -91,6 +94,15 @@ from toolwire.client import (
 from toolwire.client import (
     query as query,
 )
+from toolwire.elicitation import (
+    ElicitationRequest as ElicitationRequest,
+)
+from toolwire.elicitation import (
+    ElicitationResult as ElicitationResult,
+)
+from toolwire.elicitation import (
+    SamplingRequest as SamplingRequest,
+)
 from toolwire.errors import (
     CanUseToolShadowedWarning as CanUseToolShadowedWarning,
 )
@@ -113,6 +125,9 @@ from toolwire.errors import (
     ControlRequestError as ControlRequestError,
 )
 from toolwire.errors import (
+    McpError as McpError,
+)
+from toolwire.errors import (
     MessageParseError as MessageParseError,
 )
 from toolwire.errors import (
@@ -129,6 +144,12 @@ from toolwire.errors import (
 )
 from toolwire.errors import (
     ResultError as ResultError,
+)
+from toolwire.errors import (
+    ToolDefinitionError as ToolDefinitionError,
+)
+from toolwire.errors import (
+    ToolError as ToolError,
 )
 from toolwire.errors import (
     UnsupportedRequestError as UnsupportedRequestError,
@@ -572,6 +593,9 @@ from toolwire.options import (
     OnElicitation as OnElicitation,
 )
 from toolwire.options import (
+    OnSampling as OnSampling,
+)
+from toolwire.options import (
     OnUserDialog as OnUserDialog,
 )
 from toolwire.options import (
@@ -678,6 +702,51 @@ from toolwire.reply import (
 )
 from toolwire.reply import (
     run_sync as run_sync,
+)
+from toolwire.tools.annotations import (
+    ToolAnnotations as ToolAnnotations,
+)
+from toolwire.tools.content import (
+    Audio as Audio,
+)
+from toolwire.tools.content import (
+    Image as Image,
+)
+from toolwire.tools.content import (
+    Resource as Resource,
+)
+from toolwire.tools.content import (
+    ResourceLink as ResourceLink,
+)
+from toolwire.tools.context import (
+    Context as Context,
+)
+from toolwire.tools.context import (
+    Elicited as Elicited,
+)
+from toolwire.tools.context import (
+    Root as Root,
+)
+from toolwire.tools.context import (
+    Sampled as Sampled,
+)
+from toolwire.tools.context import (
+    ToolCancelled as ToolCancelled,
+)
+from toolwire.tools.server import (
+    ToolServer as ToolServer,
+)
+from toolwire.tools.server import (
+    create_sdk_mcp_server as create_sdk_mcp_server,
+)
+from toolwire.tools.tool import (
+    SdkMcpTool as SdkMcpTool,
+)
+from toolwire.tools.tool import (
+    Tool as Tool,
+)
+from toolwire.tools.tool import (
+    tool as tool,
 )
 from toolwire.warm import (
     WarmPool as WarmPool,

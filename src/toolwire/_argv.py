@@ -13,6 +13,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from toolwire._flags import FLAGS, HERE, Build, Limits, ToFile, allowed_tools, check_argument, is_long
+from toolwire._mcp_servers import split_servers
 from toolwire.options import ClaudeAgentOptions
 
 
@@ -141,6 +142,17 @@ def _long_managed(value: Any, _: ClaudeAgentOptions, limits: Limits) -> dict[str
     return {"managedSettings": value} if value and is_long(json.dumps(value), limits) else {}
 
 
+def _policies(value: Any, *_: Any) -> dict[str, Any]:
+    """Tools of in-process servers that must always be asked about, or never run."""
+    instances, told = split_servers(value)
+    rows = {
+        name: [*getattr(server, "cli_policies", list)(), *told[name].get("tools", [])]
+        for name, server in instances.items()
+    }
+    configs = {name: {"tools": tools} for name, tools in rows.items() if tools}
+    return {"sdkMcpServerConfigs": configs} if configs else {}
+
+
 def _sent_plugins(value: Any, options: ClaudeAgentOptions, _: Limits) -> dict[str, Any]:
     if not value or options.plugin_delivery != "initialize":
         return {}
@@ -149,6 +161,7 @@ def _sent_plugins(value: Any, options: ClaudeAgentOptions, _: Limits) -> dict[st
 
 _INITIALIZE: tuple[tuple[str, Fields], ...] = (
     ("agents", _agents),
+    ("mcp_servers", _policies),
     ("system_prompt", _prompt_fields),
     ("skills", lambda value, *_: {"skills": value} if isinstance(value, list) else {}),
     ("forward_subagent_text", _given("forwardSubagentText")),
@@ -183,6 +196,8 @@ HOST_ONLY: Final = frozenset(
             "initialize_timeout",
             "control_timeout",
             "on_elicitation",
+            "on_sampling",
+            "roots",
             "on_user_dialog",
         ),
     }

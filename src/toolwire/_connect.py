@@ -4,8 +4,6 @@ Turns options into a command or takes the user's transport, fills the table of h
 cleans up after a start that failed. `client`, `reply` and `warm` stand on it.
 """
 
-import inspect
-import logging
 import os
 import re
 import shutil
@@ -13,11 +11,13 @@ import tempfile
 import warnings
 from collections.abc import AsyncIterable, Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from toolwire import _argv
 from toolwire._find import find_cli
-from toolwire._mcp_servers import split_servers
+from toolwire._handlers import handlers
+from toolwire._log import logger_for
+from toolwire._mcp_servers import check_servers, split_servers
 from toolwire._option_checks import check_paths
 from toolwire._pipe import Pipe
 from toolwire._process import Command, process_pipe
@@ -28,13 +28,15 @@ from toolwire._version import __version__
 from toolwire._wire.lines import DEFAULT_LIMIT
 from toolwire._wire.parse import parse
 from toolwire._wire.run import DEFAULT_CEILING
-from toolwire.errors import CanUseToolShadowedWarning, CLIConnectionError, NotSupportedError
-from toolwire.hooks.registry import blocks_on_failure, output_to_wire, register
+from toolwire.errors import CanUseToolShadowedWarning, CLIConnectionError, OptionsError
+from toolwire.hooks.registry import blocks_on_failure, register
 from toolwire.messages import EXTRA_MESSAGES, AnyMessage
 from toolwire.options import ClaudeAgentOptions
-from toolwire.permissions.answer import context_from_wire, result_to_wire
 
-logger = logging.getLogger("toolwire.client")
+if TYPE_CHECKING:
+    from toolwire._servers import Servers
+
+logger = logger_for("client")
 
 Prompt = str | AsyncIterable[dict[str, Any]]
 
@@ -54,8 +56,11 @@ class Conversation:
         self._transport = transport
         self._files = PrivateFiles()
         self._session: Session | None = None
+        self._handlers: dict[str, Handler] = {}
+        self._servers: Servers | None = None
         self._feeder: Task | None = None
         self._input_error: Exception | None = None
+        self._mcp_servers: Any = options.mcp_servers
 
     @property
     def session(self) -> Session:
@@ -64,6 +69,19 @@ class Conversation:
             raise CLIConnectionError("Not connected. Call connect() first.")
         return self._session
 
+    @property
+    def servers(self) -> "Servers":
+        """The in-process servers. Tools are loaded when the first one is needed."""
+        if self._servers is None:
+            from toolwire._servers import Callbacks, Servers  # noqa: PLC0415 - not needed without tools
+
+            options = self.options
+            self._servers = Servers(Callbacks(options.on_elicitation, options.on_sampling, options.roots))
+            self._handlers["mcp_message"] = self._servers.handle
+            if self._session is not None:
+                self._servers.attach(self._session)
+        return self._servers
+
     async def open(self) -> None:
         """Start the CLI and initialize it. After an exception nothing is left behind."""
         options = self.options
@@ -71,15 +89,20 @@ class Conversation:
         if (warning := _argv.shadow_warning(options)) is not None:
             warnings.warn(warning, CanUseToolShadowedWarning, stacklevel=3)
         hooks_config, callbacks = register(options.hooks or {})
-        handlers = _handlers(options, callbacks)
+        self._handlers = handlers(options, callbacks)
+        instances, _configs = split_servers(options.mcp_servers)
         try:
+            for name, instance in instances.items():
+                self.servers.add(name, instance)
             self._session = Session(
                 self._pipe(),
-                handlers,
+                self._handlers,
                 limit=options.max_buffer_size or DEFAULT_LIMIT,
                 ceiling=_ceiling(options.env),
                 on_stderr=options.stderr,
             )
+            if self._servers is not None:
+                self._servers.attach(self._session)
             await self._session.open()
             request = _argv.initialize_request(options, hooks_config)
             self.info = await self._session.ask(request, _initialize_timeout(options))
@@ -118,10 +141,41 @@ class Conversation:
             self._input_error = error
         await self.session.end_input_when_over()
 
+    async def set_servers(self, servers: Mapping[str, Any]) -> dict[str, Any]:
+        """Replace the MCP servers of the running session. In-process ones that stay keep their connection."""
+        check_servers(servers)
+        old, _ = split_servers(self._mcp_servers)
+        new, configs = split_servers(servers)
+        for name in (name for name, server in old.items() if name in new and new[name] is not server):
+            self.servers.remove(name)
+        added = [name for name, server in new.items() if old.get(name) is not server]
+        for name in added:
+            self.servers.add(name, new[name])
+        try:
+            body = {"subtype": "mcp_set_servers", "servers": configs}
+            answer = await self.session.ask(body, self.options.control_timeout)
+        except BaseException:
+            for name in added:
+                self.servers.remove(name)
+            raise
+        for name in old.keys() - new.keys():
+            self.servers.remove(name)
+        self._mcp_servers = dict(servers)
+        return answer
+
+    @property
+    def mcp_servers(self) -> dict[str, Any]:
+        """The servers of now, by name; `OptionsError` when they came in a file."""
+        if not isinstance(self._mcp_servers, Mapping):
+            raise OptionsError(
+                "mcp_servers is a file or JSON text: use set_mcp_servers to replace it", "mcp_servers"
+            )
+        return dict(self._mcp_servers)
+
     async def next_message(self) -> AnyMessage | None:
         """The next message that the user wants to see, None at the end."""
         while (frame := await self.session.next_frame()) is not None:
-            message = parse(frame)
+            message: AnyMessage = parse(frame) if isinstance(frame, dict) else frame
             if self.options.include_all_messages or not isinstance(message, EXTRA_MESSAGES):
                 return message
         if self._input_error is not None:
@@ -138,6 +192,8 @@ class Conversation:
                 await self._session.aclose()
         finally:
             self._files.remove()
+            if self._servers is not None:
+                await self._servers.aclose()
 
     def _pipe(self) -> Pipe:
         if self._transport is not None:
@@ -179,60 +235,6 @@ def check_prompt(prompt: object) -> None:
         raise TypeError(
             f"prompt must be a string or an async iterable of message dicts, got {type(prompt).__name__}"
         )
-
-
-def _handlers(options: ClaudeAgentOptions, callbacks: Mapping[str, Any]) -> dict[str, Handler]:
-    """Who answers which question of the CLI."""
-    table: dict[str, Handler] = {}
-    if options.can_use_tool is not None:
-        table["can_use_tool"] = _permission_handler(options)
-    if callbacks:
-        table["hook_callback"] = _hook_handler(callbacks)
-    for subtype, callback in (
-        ("elicitation", options.on_elicitation),
-        ("request_user_dialog", options.on_user_dialog),
-    ):
-        if callback is not None:
-            table[subtype] = _plain_handler(callback)
-    instances, _configs = split_servers(options.mcp_servers)
-    if instances:
-        raise NotSupportedError(
-            f"in-process MCP servers are not supported yet (given: {', '.join(sorted(instances))})"
-        )
-    return table
-
-
-def _permission_handler(options: ClaudeAgentOptions) -> Handler:
-    async def answer(body: dict[str, Any]) -> dict[str, Any]:
-        given = body.get("input")
-        tool_input: dict[str, Any] = given if isinstance(given, dict) else {}
-        decide = cast("Any", options.can_use_tool)
-        result = await _awaited(decide(str(body.get("tool_name", "")), tool_input, context_from_wire(body)))
-        return result_to_wire(result, tool_input)
-
-    return answer
-
-
-def _hook_handler(callbacks: Mapping[str, Any]) -> Handler:
-    async def answer(body: dict[str, Any]) -> dict[str, Any]:
-        callback = callbacks.get(str(body.get("callback_id")))
-        if callback is None:
-            raise LookupError(f"No hook callback found for ID: {body.get('callback_id')}")
-        output = await _awaited(callback(body.get("input"), body.get("tool_use_id"), {"signal": None}))
-        return output_to_wire(output)
-
-    return answer
-
-
-def _plain_handler(callback: Any) -> Handler:
-    async def answer(body: dict[str, Any]) -> dict[str, Any]:
-        return cast("dict[str, Any]", await _awaited(callback(body)))
-
-    return answer
-
-
-async def _awaited(value: Any) -> Any:
-    return await value if inspect.isawaitable(value) else value
 
 
 def _check_answer(options: ClaudeAgentOptions, hooks: dict[str, Any] | None, info: dict[str, Any]) -> None:

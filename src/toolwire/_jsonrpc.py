@@ -7,6 +7,8 @@ no I/O and knows no method.
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from toolwire.errors import McpError
+
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
@@ -17,14 +19,8 @@ CANCELLED: Final = -32800
 Id = int | float | str
 
 
-class RpcError(Exception):
-    """An error that goes out as a JSON-RPC error, or came in as one."""
-
-    def __init__(self, code: int, message: str, data: Any = None) -> None:
-        self.code = code
-        self.message = message
-        self.data = data
-        super().__init__(message)
+RpcError = McpError
+"""An error that goes out as a JSON-RPC error, or came in as one."""
 
 
 class Unanswerable(Exception):  # noqa: N818 - it names the message, not a fault of ours

@@ -47,14 +47,21 @@ def split_servers(mcp_servers: object) -> tuple[dict[str, Any], dict[str, dict[s
     for key, entry in mcp_servers.items() if isinstance(mcp_servers, Mapping) else ():
         if not isinstance(entry, Mapping):
             instances[key] = entry
-            configs[key] = {"type": "sdk", "name": key}
+            configs[key] = {"type": "sdk", "name": key, **_own_config(entry)}
         elif entry.get("type") == "sdk":
             instances[key] = entry["instance"]
             told = {name: value for name, value in entry.items() if name != "instance"}
+            told = {**_own_config(entry["instance"]), **told}
             configs[key] = told if told.get("name") else {**told, "name": key}
         else:
             configs[key] = dict(entry)
     return instances, configs
+
+
+def _own_config(server: Any) -> dict[str, Any]:
+    """What a server of ours wants the CLI to know of it."""
+    config: dict[str, Any] = server.cli_config() if hasattr(server, "cli_config") else {}
+    return config
 
 
 def check_servers(mcp_servers: object) -> None:

@@ -165,6 +165,8 @@ KINDS: dict[str, Kind] = {
     "tool_aliases": TEXT_BY_NAME | NOTHING,
     "tool_config": JSON_DICT | NOTHING,
     "on_elicitation": FUNCTION | NOTHING,
+    "on_sampling": FUNCTION | NOTHING,
+    "roots": many(PATH | DICT, "a list of paths, URIs or dicts") | NOTHING,
     "on_user_dialog": FUNCTION | NOTHING,
     "supported_dialog_kinds": TEXTS | NOTHING,
     "per_task_stop_affordance": FLAG,

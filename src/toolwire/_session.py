@@ -5,7 +5,6 @@ waits for a consumer, so a control answer gets through however many messages lie
 in the table of handlers; this module must not know of hooks, permissions or MCP.
 """
 
-import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,6 +12,7 @@ from typing import Any, Final
 
 import anyio
 
+from toolwire._log import logger_for
 from toolwire._pipe import Pipe
 from toolwire._tasks import Task, spawn
 from toolwire._wire.control import Answered, Asked, Control, Malformed, Said, Stray, Withdrawn
@@ -29,11 +29,11 @@ from toolwire.errors import (
     result_error_text,
 )
 
-logger = logging.getLogger("toolwire.session")
-stderr_logger = logging.getLogger("toolwire.cli.stderr")
+logger = logger_for("session")
+stderr_logger = logger_for("cli.stderr")
 
-Handler = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
-"""Answers one kind of question. What it raises goes to the CLI as an error."""
+Handler = Callable[[dict[str, Any]], dict[str, Any] | Awaitable[dict[str, Any]]]
+"""Answers one kind of question, at once or later. What it raises goes to the CLI as an error."""
 
 _TAIL: Final = 8_192  # bytes of stderr kept for an error message, and how much of them is shown
 _TAIL_LINES: Final = 20
@@ -59,7 +59,7 @@ class Session:
         self._lines = Lines(limit)
         self._run = Run(ceiling)
         self._stderr = _Stderr(on_stderr)
-        self._inbox: deque[dict[str, Any]] = deque()
+        self._inbox: deque[Any] = deque()
         self._questions: dict[str, _Question] = {}
         self._answering: dict[str, Task] = {}
         self._moved: anyio.Event | None = None  # set at every message and at the end, when somebody waits
@@ -116,8 +116,20 @@ class Session:
             self._control.forget(request_id)
         return self._answer_to(body["subtype"], question, timeout)
 
-    async def next_frame(self) -> dict[str, Any] | None:
-        """The next message; None when the conversation has ended well, an exception when it has not."""
+    def tell(self, body: dict[str, Any]) -> None:
+        """Send a control request whose answer nobody waits for. Nothing happens once the connection has ended."""
+        if self.alive:
+            request_id, line = self._control.ask(body)
+            self._control.forget(request_id)
+            self._pipe.write(line)
+
+    def inject(self, message: Any) -> None:
+        """Put a message of our own into the conversation."""
+        self._inbox.append(message)
+        self._wake()
+
+    async def next_frame(self) -> Any:
+        """The next frame, or message of our own; None at a good end, an exception at a bad one."""
         while not self._inbox:
             if self._over or self._closer is not None:
                 if self._error is not None:
@@ -203,7 +215,7 @@ class Session:
         elif event.request_id in self._answering:
             logger.warning("the CLI asked twice with the id %s: the second is ignored", event.request_id)
         elif self._closer is None:
-            self._answering[event.request_id] = spawn(self._answer, handler, event)
+            self._handle(handler, event)
 
     def _on_withdrawn(self, event: Withdrawn) -> None:
         task = self._answering.get(event.request_id)
@@ -222,17 +234,31 @@ class Session:
     def _on_stray(self, event: Stray) -> None:
         logger.debug("an answer to nothing that was asked: %s", event.request_id)
 
-    async def _answer(self, handler: Handler, asked: Asked) -> None:
+    def _handle(self, handler: Handler, asked: Asked) -> None:
         try:
-            line = self._control.accept(asked.request_id, await handler(asked.body))
-        except Exception as error:  # the boundary of the handler: the CLI must hear of every failure
-            logger.warning("answering %r failed: %s", asked.subtype, error, exc_info=True)
-            line = self._control.refuse(asked.request_id, str(error) or type(error).__name__)
+            response = handler(asked.body)
+            if not isinstance(response, dict):
+                self._answering[asked.request_id] = spawn(self._answer, response, asked)
+                return
+            line = self._control.accept(asked.request_id, response)
+        except Exception as error:  # noqa: BLE001 - as in _answer
+            line = self._failure(asked, error)
+        self._pipe.write(line)
+
+    async def _answer(self, response: Awaitable[dict[str, Any]], asked: Asked) -> None:
+        try:
+            line = self._control.accept(asked.request_id, await response)
+        except Exception as error:  # noqa: BLE001 - the boundary of the handler: the CLI hears of every failure
+            line = self._failure(asked, error)
         finally:
             self._answering.pop(asked.request_id, None)
             if not self._answering and self._idle_handlers is not None:
                 self._idle_handlers.set()
         self._pipe.write(line)
+
+    def _failure(self, asked: Asked, error: Exception) -> bytes:
+        logger.warning("answering %r failed: %s", asked.subtype, error, exc_info=error)
+        return self._control.refuse(asked.request_id, str(error) or type(error).__name__)
 
     # The end.
 

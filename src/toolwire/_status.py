@@ -122,3 +122,11 @@ class ContextUsageResponse(TypedDict):
     skills: NotRequired[dict[str, Any]]
     messageBreakdown: NotRequired[dict[str, Any]]
     apiUsage: NotRequired[dict[str, Any] | None]
+
+
+class McpSetServersResult(TypedDict):
+    """What a change of servers in a running session did."""
+
+    added: list[str]
+    removed: list[str]
+    errors: dict[str, str]

@@ -6,12 +6,14 @@ lives here: an asyncio task, or a trio system task. Whoever spawns one keeps the
 
 import asyncio
 import contextvars
-import logging
+import inspect
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-logger = logging.getLogger("toolwire.tasks")
+from toolwire._log import logger_for
+
+logger = logger_for("tasks")
 
 
 class Task(Protocol):
@@ -44,6 +46,11 @@ def _spawn_asyncio(work: Callable[..., Awaitable[None]], *args: Any) -> Task:
     _running.add(task)
     task.add_done_callback(_running.discard)
     return task
+
+
+async def awaited(value: Any) -> Any:
+    """What a callback that may be sync or async gave."""
+    return await value if inspect.isawaitable(value) else value
 
 
 async def _logged(work: Callable[..., Awaitable[None]], *args: Any) -> None:

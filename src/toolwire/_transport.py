@@ -4,7 +4,6 @@
 decoded already, so they enter behind the framing.
 """
 
-import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator
@@ -12,10 +11,11 @@ from typing import Any, Final
 
 import anyio
 
+from toolwire._log import logger_for
 from toolwire._pipe import Listener
 from toolwire._tasks import Task, spawn
 
-logger = logging.getLogger("toolwire.transport")
+logger = logger_for("transport")
 
 _STOP: Final = 20.0  # seconds that a user's close() may take
 

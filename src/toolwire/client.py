@@ -1,11 +1,11 @@
 """`query()` and `ClaudeSDKClient`: the two ways into a conversation, as the official SDK has them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import Any, Self, cast
 
 from toolwire._connect import Conversation, Prompt, check_prompt
-from toolwire._status import ContextUsageResponse, McpStatusResponse
+from toolwire._status import ContextUsageResponse, McpSetServersResult, McpStatusResponse
 from toolwire._transport import Transport
 from toolwire.errors import CLIConnectionError
 from toolwire.messages import Message, ResultMessage
@@ -145,6 +145,23 @@ class ClaudeSDKClient:
     async def toggle_mcp_server(self, server_name: str, enabled: bool) -> None:
         """Switch an MCP server on or off."""
         await self._ask("mcp_toggle", serverName=server_name, enabled=enabled)
+
+    async def set_mcp_servers(self, servers: Mapping[str, Any]) -> McpSetServersResult:
+        """Replace all MCP servers of the session: those of `mcp_servers` and those set before.
+
+        In-process servers that stay keep their connection, and calls that run go on.
+        """
+        return cast("McpSetServersResult", await self._live.set_servers(servers))
+
+    async def add_mcp_server(self, name: str, server: Any) -> McpSetServersResult:
+        """Add a server, in-process or by its config; one of that name is replaced."""
+        return await self.set_mcp_servers({**self._live.mcp_servers, name: server})
+
+    async def remove_mcp_server(self, name: str) -> McpSetServersResult:
+        """Take a server away. KeyError if there is none of that name."""
+        servers = self._live.mcp_servers
+        del servers[name]
+        return await self.set_mcp_servers(servers)
 
     async def stop_task(self, task_id: str) -> None:
         """Stop a background task; its end comes as a task message."""

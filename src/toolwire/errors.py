@@ -9,6 +9,9 @@
     ├── ControlRequestError           the CLI refused a control request
     │   └── UnsupportedRequestError   this CLI does not know that control request
     ├── OptionsError                  options that contradict each other or are not of the right kind
+    ├── McpError                      a JSON-RPC error of MCP, with its code
+    ├── ToolError                     raised by a tool: its text goes to the model as it is
+    ├── ToolDefinitionError           a tool or server that cannot work, refused where it is defined
     ├── NotSupportedError             an official feature that toolwire does not have yet
     ├── OutputValidationError         the structured output does not fit `output_type`
     ├── CLIJSONDecodeError            kept for code that catches it; toolwire skips bad lines instead
@@ -105,6 +108,27 @@ class OptionsError(ClaudeSDKError, ValueError, TypeError):
     def __init__(self, message: str, option: str | None = None) -> None:
         self.option = option
         super().__init__(message)
+
+
+class McpError(ClaudeSDKError):
+    """An error as JSON-RPC has it: a server refuses a request with it, `Context` raises what a client refused."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        self.code = code
+        self.message = message
+        self.data = data
+        super().__init__(message)
+
+
+class ToolError(ClaudeSDKError):
+    """What the model shall read when a tool cannot do its work.
+
+    Any exception in a tool becomes an error result; this one's text goes out as it is, and no trace is logged.
+    """
+
+
+class ToolDefinitionError(ClaudeSDKError, TypeError, ValueError):
+    """A tool or server that could not work. Raised where it is defined."""
 
 
 class NotSupportedError(ClaudeSDKError, NotImplementedError):

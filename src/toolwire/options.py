@@ -52,6 +52,8 @@ from toolwire.permissions import CanUseTool, PermissionMode
 
 OnElicitation: TypeAlias = Callable[..., Awaitable[Any]]
 """Called with what an MCP server wants to know; see `ClaudeAgentOptions.on_elicitation`."""
+OnSampling: TypeAlias = Callable[..., Awaitable[Any]]
+"""Called when an in-process server wants a model's answer; see `ClaudeAgentOptions.on_sampling`."""
 OnUserDialog: TypeAlias = Callable[..., Awaitable[Any]]
 """Called with a dialog that the CLI wants shown; see `ClaudeAgentOptions.on_user_dialog`."""
 
@@ -188,6 +190,10 @@ class ClaudeAgentOptions:
     """Settings of built-in tools: `{"askUserQuestion": {"previewFormat": "html"}}`."""
     on_elicitation: OnElicitation | None = None
     """Asked when an MCP server wants input of the user. None: such requests are declined."""
+    on_sampling: OnSampling | None = None
+    """Asked when an in-process server wants a model's answer. None: such requests are refused."""
+    roots: list[str | Path | dict[str, Any]] | None = None
+    """Places that in-process servers may ask for: paths, URIs, or `{"uri": ..., "name": ...}`."""
     on_user_dialog: OnUserDialog | None = None
     """Asked to show the dialogs named in `supported_dialog_kinds`."""
     supported_dialog_kinds: list[str] | None = None
@@ -240,6 +246,7 @@ __all__ = [
     "McpStdioServerConfig",
     "McpToolPolicy",
     "OnElicitation",
+    "OnSampling",
     "OnUserDialog",
     "PermissionPrompts",
     "PluginDelivery",

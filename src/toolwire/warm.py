@@ -4,7 +4,6 @@ A cold CLI needs about a second before it can send its first request; one that h
 quarter of that. `startup()` starts one, `WarmPool` keeps a few.
 """
 
-import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -13,6 +12,7 @@ from typing import Any, Self
 
 import anyio
 
+from toolwire._log import logger_for
 from toolwire._tasks import Task, spawn
 from toolwire.client import ClaudeSDKClient
 from toolwire.errors import CLIConnectionError
@@ -20,7 +20,7 @@ from toolwire.messages import AnyMessage
 from toolwire.options import ClaudeAgentOptions
 from toolwire.reply import Reply, conclude
 
-logger = logging.getLogger("toolwire.warm")
+logger = logger_for("warm")
 
 
 async def startup(options: ClaudeAgentOptions | None = None) -> ClaudeSDKClient:

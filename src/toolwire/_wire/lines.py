@@ -6,12 +6,13 @@ It must not know what the objects mean.
 """
 
 import json
-import logging
 from typing import Any, Final
 
 import orjson
 
-logger = logging.getLogger("toolwire.wire")
+from toolwire._log import logger_for
+
+logger = logger_for("wire")
 
 DEFAULT_LIMIT: Final = 256 * 1024 * 1024
 _SHOWN: Final = 200

@@ -5,7 +5,6 @@ credentials, no proxies, no settings of the person who runs the tests.
 Must not know how the CLI is started, nor what the model says.
 """
 
-import logging
 import os
 import shutil
 import tempfile
@@ -16,9 +15,10 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from toolwire._log import logger_for
 from toolwire.testing.model import ScriptedModel
 
-_log = logging.getLogger("toolwire.testing")
+_log = logger_for("testing")
 
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 _SETTINGS = {

@@ -1,0 +1,76 @@
+"""Who answers which question of the CLI: the table of handlers, made from options.
+
+Each handler turns a request's body into what a user's callback wants, and its answer into what the CLI wants.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from toolwire._session import Handler
+from toolwire._tasks import awaited
+from toolwire.elicitation import ElicitationRequest, elicitation_to_wire
+from toolwire.hooks.registry import HookCallback, output_to_wire
+from toolwire.options import ClaudeAgentOptions, OnElicitation, OnUserDialog
+from toolwire.permissions import CanUseTool
+from toolwire.permissions.answer import context_from_wire, result_to_wire
+
+
+def handlers(options: ClaudeAgentOptions, hooks: Mapping[str, HookCallback]) -> dict[str, Handler]:
+    """The table for a session with these options and registered hooks."""
+    table: dict[str, Handler] = {"elicitation": _elicitation(options.on_elicitation)}
+    if options.can_use_tool is not None:
+        table["can_use_tool"] = _permission(options.can_use_tool)
+    if hooks:
+        table["hook_callback"] = _hook(hooks)
+    if options.on_user_dialog is not None:
+        table["request_user_dialog"] = _dialog(options.on_user_dialog)
+    return table
+
+
+def _permission(decide: CanUseTool) -> Handler:
+    async def answer(body: dict[str, Any]) -> dict[str, Any]:
+        given = body.get("input")
+        tool_input: dict[str, Any] = given if isinstance(given, dict) else {}
+        verdict = await awaited(decide(str(body.get("tool_name", "")), tool_input, context_from_wire(body)))
+        return result_to_wire(verdict, tool_input)
+
+    return answer
+
+
+def _hook(callbacks: Mapping[str, HookCallback]) -> Handler:
+    async def answer(body: dict[str, Any]) -> dict[str, Any]:
+        callback = callbacks.get(str(body.get("callback_id")))
+        if callback is None:
+            raise LookupError(f"No hook callback found for ID: {body.get('callback_id')}")
+        hook_input: Any = body.get("input")
+        return output_to_wire(await awaited(callback(hook_input, body.get("tool_use_id"), {"signal": None})))
+
+    return answer
+
+
+def _elicitation(ask: OnElicitation | None) -> Handler:
+    async def answer(body: dict[str, Any]) -> dict[str, Any]:
+        if ask is None:
+            return {"action": "decline"}
+        request = ElicitationRequest(
+            server=str(body.get("mcp_server_name", "")),
+            message=str(body.get("message", "")),
+            mode=body.get("mode", "form"),
+            schema=body.get("requested_schema"),
+            url=body.get("url"),
+            elicitation_id=body.get("elicitation_id"),
+            raw=body,
+        )
+        return elicitation_to_wire(await awaited(ask(request)))
+
+    return answer
+
+
+def _dialog(show: OnUserDialog) -> Handler:
+    async def answer(body: dict[str, Any]) -> dict[str, Any]:
+        shown = await awaited(show(body))
+        if not isinstance(shown, dict):
+            raise TypeError(f"on_user_dialog must return a dict, got {type(shown).__name__}")
+        return shown
+
+    return answer

@@ -1,0 +1,250 @@
+"""The in-process servers of a session: who answers `mcp_message`, and where servers' own messages go.
+
+Requests of the CLI go to the connection of the named server. Notifications of a server go to the CLI; progress and
+logs, which it drops, also into the message stream. What a server asks of its client (elicitation, sampling, roots)
+the CLI does not take: the application's callbacks answer it here.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import anyio
+
+from toolwire._jsonrpc import METHOD_NOT_FOUND, Connection, Request, RpcError, refusal, sort
+from toolwire._log import logger_for
+from toolwire._tasks import awaited, spawn
+from toolwire.elicitation import ElicitationRequest, SamplingRequest, elicitation_to_wire, sampling_to_wire
+from toolwire.messages import McpLogMessage, McpProgressMessage
+from toolwire.tools.connection import DirectConnection
+from toolwire.wrap import as_server
+
+logger = logger_for("servers")
+
+_ACKNOWLEDGED = {"mcp_response": {"jsonrpc": "2.0", "result": {}}}
+
+
+class Stream(Protocol):
+    """What is needed of the session."""
+
+    def tell(self, body: dict[str, Any]) -> None:
+        """Send a control request whose answer nobody waits for."""
+        ...
+
+    def inject(self, message: Any) -> None:
+        """Put a message into the conversation."""
+        ...
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """The application's answers to what servers ask of a client."""
+
+    on_elicitation: Callable[[ElicitationRequest], Any] | None = None
+    on_sampling: Callable[[SamplingRequest], Any] | None = None
+    roots: list[Any] | None = None
+
+
+class Servers:
+    """The table of connections, by the key that the CLI knows them under."""
+
+    def __init__(self, callbacks: Callbacks) -> None:
+        self._callbacks = callbacks
+        self._connections: dict[str, Connection] = {}
+        self._leaving: list[Connection] = []
+        self._running: Counter[int] = Counter()
+        self._open_calls: dict[tuple[str, Any], Any] = {}
+        self._stream: Stream | None = None
+
+    def attach(self, stream: Stream) -> None:
+        """From now on messages of servers go there."""
+        self._stream = stream
+
+    def add(self, name: str, instance: object) -> None:
+        """Connect a server. On an event loop."""
+        self._connections[name] = as_server(instance).connect(_HostOutlet(name, self._callbacks, self))
+
+    def remove(self, name: str) -> None:
+        """Take one off the table. Its calls that run go on, and it is disconnected after the last of them."""
+        connection = self._connections.pop(name, None)
+        if connection is not None:
+            self._leaving.append(connection)
+            self._let_go(connection)
+
+    def _let_go(self, connection: Connection) -> None:
+        if connection in self._leaving and not self._running[id(connection)]:
+            self._leaving.remove(connection)
+            spawn(connection.aclose)
+
+    def handle(self, body: dict[str, Any]) -> dict[str, Any] | Awaitable[dict[str, Any]]:
+        """Answer one `mcp_message`, at once where that is possible. What it raises is a control error."""
+        name, message = body.get("server_name"), body.get("message")
+        if not isinstance(name, str) or not name:
+            raise ValueError("mcp_message without a server_name")
+        if message is None:
+            raise ValueError("mcp_message without a message")
+        connection = self._connections.get(name)
+        if connection is None:
+            return self._no_server(name, message)
+        if isinstance(connection, DirectConnection):
+            begun = connection.begin(message, encoded=True)
+            if not isinstance(begun, Coroutine):
+                return _ACKNOWLEDGED if begun is None else {"mcp_response": begun}
+        else:
+            begun = connection.answer(message)
+        return self._counted(connection, self._awaited(name, message, begun))
+
+    async def _counted(self, connection: Connection, answer: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+        self._running[id(connection)] += 1
+        try:
+            return await answer
+        finally:
+            self._running[id(connection)] -= 1
+            self._let_go(connection)
+
+    async def _awaited(self, name: str, message: Any, begun: Awaitable[Any]) -> dict[str, Any]:
+        params = message.get("params") if isinstance(message, dict) else None
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        key = (name, meta.get("progressToken")) if isinstance(meta, dict) else None
+        if key is None or not isinstance(key[1], int | str):
+            answer = await begun
+        else:
+            self._open_calls[key] = meta.get("claudecode/toolUseId")  # type: ignore[union-attr] # meta is a dict here
+            try:
+                answer = await begun
+            finally:
+                self._open_calls.pop(key, None)
+        return _ACKNOWLEDGED if answer is None else {"mcp_response": answer}
+
+    def _no_server(self, name: str, message: Any) -> dict[str, Any]:
+        known = ", ".join(map(repr, self._connections)) or "none"
+        text = f"Server {name!r} not found (in-process servers: {known})"
+        try:
+            event = sort(message)
+        except RpcError:
+            event = None
+        if isinstance(event, Request):
+            return {"mcp_response": refusal(event.id, RpcError(METHOD_NOT_FOUND, text, {"server": name}))}
+        raise LookupError(text)
+
+    def emit(self, server: str, message: dict[str, Any]) -> None:
+        """A notification of a server: to the CLI, and what the CLI drops to the user as well."""
+        if self._stream is None:
+            return
+        self._stream.tell({"subtype": "mcp_message", "server_name": server, "message": message})
+        params = message.get("params")
+        params = params if isinstance(params, dict) else {}
+        method = message.get("method")
+        if method == "notifications/progress":
+            token = params.get("progressToken")
+            used = self._open_calls.get((server, token)) if isinstance(token, int | str) else None
+            progress, total, text = params.get("progress", 0), params.get("total"), params.get("message")
+            self._stream.inject(McpProgressMessage(server, used, progress, total, text))
+        elif method == "notifications/message":
+            meta = params.get("_meta")
+            used = meta.get("claudecode/toolUseId") if isinstance(meta, dict) else None
+            level, data, source = params.get("level", "info"), params.get("data"), params.get("logger")
+            self._stream.inject(McpLogMessage(server, level, data, source, used))
+
+    async def aclose(self) -> None:
+        """Disconnect all, side by side; an error of one does not keep the others open."""
+        connections = [*self._connections.values(), *self._leaving]
+        self._connections.clear()
+        self._leaving.clear()
+        pending = len(connections)
+        done = anyio.Event()
+
+        async def close(connection: Connection) -> None:
+            nonlocal pending
+            try:
+                await connection.aclose()
+            except Exception:
+                logger.exception("closing a server failed")
+            finally:
+                pending -= 1
+                if not pending:
+                    done.set()
+
+        for connection in connections:
+            spawn(close, connection)
+        if pending:
+            with anyio.CancelScope(shield=True):
+                await done.wait()
+
+
+class _HostOutlet:
+    """What a server has of its client: this application, with the CLI behind it."""
+
+    def __init__(self, name: str, callbacks: Callbacks, servers: Servers) -> None:
+        self._name = name
+        self._callbacks = callbacks
+        self._servers = servers
+
+    @property
+    def capabilities(self) -> dict[str, Any]:
+        have: dict[str, Any] = {}
+        if self._callbacks.on_elicitation is not None:
+            have["elicitation"] = {"form": {}, "url": {}}
+        if self._callbacks.on_sampling is not None:
+            have["sampling"] = {}
+        if self._callbacks.roots is not None:
+            have["roots"] = {}
+        return have
+
+    def notify(self, message: dict[str, Any]) -> None:
+        self._servers.emit(self._name, message)
+
+    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        route = _ASKS.get(method)
+        if route is None:
+            raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}", {"method": method})
+        return await route(self, params)
+
+    async def _elicit(self, params: dict[str, Any]) -> dict[str, Any]:
+        callback = self._callback("on_elicitation", self._callbacks.on_elicitation)
+        request = ElicitationRequest(
+            server=self._name,
+            message=str(params.get("message", "")),
+            mode=params.get("mode", "form"),
+            schema=params.get("requestedSchema"),
+            url=params.get("url"),
+            elicitation_id=params.get("elicitationId"),
+            raw=params,
+        )
+        return elicitation_to_wire(await awaited(callback(request)))
+
+    async def _sample(self, params: dict[str, Any]) -> dict[str, Any]:
+        callback = self._callback("on_sampling", self._callbacks.on_sampling)
+        return sampling_to_wire(await awaited(callback(SamplingRequest(self._name, params))))
+
+    async def _roots(self, _params: dict[str, Any]) -> dict[str, Any]:
+        if self._callbacks.roots is None:
+            raise RpcError(METHOD_NOT_FOUND, "roots/list: the application has set no roots option")
+        return {"roots": [_root(each) for each in self._callbacks.roots]}
+
+    async def _ping(self, _params: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
+    def _callback(self, option: str, callback: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+        if callback is None:
+            text = f"The application has set no {option} callback, so server {self._name!r} cannot ask"
+            raise RpcError(METHOD_NOT_FOUND, text, {"option": option, "server": self._name})
+        return callback
+
+
+_ASKS: Mapping[str, Callable[[_HostOutlet, dict[str, Any]], Awaitable[dict[str, Any]]]] = {
+    "elicitation/create": _HostOutlet._elicit,  # noqa: SLF001 - the table of this class
+    "sampling/createMessage": _HostOutlet._sample,  # noqa: SLF001
+    "roots/list": _HostOutlet._roots,  # noqa: SLF001
+    "ping": _HostOutlet._ping,  # noqa: SLF001
+}
+
+
+def _root(root: Any) -> dict[str, Any]:
+    if isinstance(root, Mapping):
+        return dict(root)
+    text = os.fspath(root)
+    return {"uri": text if "://" in text else Path(text).absolute().as_uri()}

@@ -1,0 +1,140 @@
+"""Worker threads for sync functions, with a policy of our own.
+
+- At most `limit` run at once; further calls wait for a free one.
+- They are daemon threads: one that hangs never keeps Python from exiting.
+- A call that is cancelled is given up at once: its thread finishes by itself (Python cannot stop it), its result is
+  thrown away, and its place is free again only then, so that hung calls cannot pile up threads without end.
+- Idle threads are kept for the next call.
+"""
+
+import asyncio
+import contextvars
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import anyio
+
+from toolwire._log import logger_for
+from toolwire._tasks import on_trio
+
+logger = logger_for("threads")
+
+T = TypeVar("T")
+
+DEFAULT_LIMIT = 40
+
+
+class Workers:
+    """A small pool. One may serve any number of event loops."""
+
+    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
+        self.limit = limit
+        self._lock = threading.Lock()
+        self._idle: list[_Worker] = []
+        self._busy = 0
+        self._queue: deque[_Job] = deque()
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Run `work` in a thread, with the caller's context variables; raises what it raises."""
+        job = _Job(contextvars.copy_context(), work, from_threads())
+        self._submit(job)
+        try:
+            await job.done.wait()
+        finally:
+            job.abandoned = not job.done.is_set()
+        if job.error is not None:
+            raise job.error
+        result: T = job.result
+        return result
+
+    def _submit(self, job: "_Job") -> None:
+        with self._lock:
+            if self._idle:
+                worker = self._idle.pop()
+            elif self._busy < self.limit:
+                worker = _Worker(self)
+            else:
+                self._queue.append(job)
+                return
+            self._busy += 1
+        worker.give(job)
+
+    def finished(self, worker: "_Worker") -> None:
+        """Called by a worker that has done its job: it gets the next one or rests."""
+        with self._lock:
+            while self._queue:
+                job = self._queue.popleft()
+                if not job.abandoned:  # its caller left while it waited
+                    break
+            else:
+                self._busy -= 1
+                self._idle.append(worker)
+                return
+        worker.give(job)
+
+
+def from_threads() -> Callable[[Callable[[], None]], None]:
+    """A function that any thread may call to have another called on this event loop, without waiting."""
+    if on_trio():
+        import trio  # noqa: PLC0415 - only where it already runs
+
+        token = trio.lowlevel.current_trio_token()
+        post: Callable[[Callable[[], None]], object] = token.run_sync_soon
+        over: type[Exception] = trio.RunFinishedError
+    else:
+        post, over = asyncio.get_running_loop().call_soon_threadsafe, RuntimeError
+
+    def call(function: Callable[[], None]) -> None:
+        try:
+            post(function)
+        except over:  # the event loop is gone, and so is whoever waited
+            logger.debug("a thread had something for an event loop that has ended")
+
+    return call
+
+
+class _Job:
+    def __init__(
+        self,
+        context: contextvars.Context,
+        work: Callable[[], Any],
+        call: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self.context = context
+        self.work = work
+        self.call = call
+        self.done = anyio.Event()
+        self.abandoned = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def perform(self) -> None:
+        if self.abandoned:
+            return
+        try:
+            self.result = self.context.run(self.work)
+        except BaseException as error:  # noqa: BLE001 - the boundary of the thread: raised again where it is awaited
+            self.error = error
+        self.call(self.done.set)
+
+
+class _Worker:
+    def __init__(self, pool: Workers) -> None:
+        self._pool = pool
+        self._job: _Job | None = None
+        self._work = threading.Semaphore(0)
+        threading.Thread(target=self._loop, name="toolwire worker", daemon=True).start()
+
+    def give(self, job: _Job) -> None:
+        self._job = job
+        self._work.release()
+
+    def _loop(self) -> None:
+        while True:
+            self._work.acquire()
+            job, self._job = self._job, None
+            if job is not None:
+                job.perform()
+            self._pool.finished(self)

@@ -1,0 +1,1 @@
+"""Tools: functions, values and results as MCP wants them, and the server that offers them."""

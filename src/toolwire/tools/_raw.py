@@ -1,0 +1,171 @@
+"""Raw JSON Schema as parameters, by way of `jsonschema_rs`.
+
+Owns the compilation, which is done once and never leaves the document (a `$ref` to anywhere else is refused, not
+followed), and the words for what the validator finds wrong. It knows nothing of Python types.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+from urllib.parse import urldefrag, urljoin
+
+import orjson
+
+from toolwire.tools.parameters import (
+    REQUIRED,
+    DefinitionError,
+    InvalidArguments,
+    Violation,
+    clipped,
+    got,
+    path_of,
+    shown,
+    unknown,
+)
+
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError, Validator
+
+# Where a schema holds other schemas: one, a list of them, or a table of them.
+_ONE: Final = {
+    *("items", "additionalItems", "additionalProperties", "unevaluatedItems", "unevaluatedProperties", "contains"),
+    *("propertyNames", "not", "if", "then", "else", "contentSchema"),
+}
+_LISTS: Final = {"allOf", "anyOf", "oneOf", "prefixItems", "items"}
+_TABLES: Final = {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_BRANCHES: Final = 5
+_MASK: Final = "Input"
+
+
+class RawParameters:
+    """Parameters by a JSON schema. The values are the arguments as they came."""
+
+    def __init__(self, json_schema: dict[str, Any]) -> None:
+        self.json_schema = json_schema
+        self._validator = _compiled(json_schema)
+        self._is_valid = self._validator.is_valid
+
+    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        try:
+            if self._is_valid(arguments):
+                return arguments
+            errors = list(self._validator.iter_errors(arguments))
+        except ValueError as error:  # a value that is none of JSON's, or text that is no Unicode
+            raise InvalidArguments([Violation("", f"The arguments cannot be read: {error}")]) from error
+        known = list(self.json_schema.get("properties", ()))
+        raise InvalidArguments(violation for error in errors for violation in _violations(error, known))
+
+
+def compiled(schema: Any) -> RawParameters:
+    """Parameters from a schema, of which a copy is kept. `DefinitionError` says why it cannot be used."""
+    if not isinstance(schema, dict):
+        raise DefinitionError(f"a JSON schema must be a dict, got {type(schema).__name__}")
+    try:
+        copy: dict[str, Any] = orjson.loads(orjson.dumps(schema))
+    except (TypeError, ValueError) as error:
+        raise DefinitionError(f"the JSON schema holds something that is not JSON: {error}") from error
+    kind = copy.get("type", "object")
+    if kind != "object":
+        raise DefinitionError(
+            f'the JSON schema must have "type": "object" at the top, got {shown(kind)}: arguments have names, '
+            "and the CLI drops all tools of a server for one that is no object"
+        )
+    if (away := _reference_away(copy)) is not None:
+        raise DefinitionError(
+            f"the JSON schema refers to {away!r}, which is not inside it: copy what it refers to into $defs"
+        )
+    return RawParameters({"type": "object", **copy})
+
+
+def _compiled(schema: dict[str, Any]) -> "Validator":
+    import jsonschema_rs  # noqa: PLC0415 - only where a schema is compiled
+
+    try:
+        # Formats are notes, as the official SDK has them; the mask keeps long values out of the messages.
+        return jsonschema_rs.validator_for(schema, validate_formats=False, retriever=_stay_here, mask=_MASK)
+    except jsonschema_rs.ValidationError as error:
+        where = path_of(error.instance_path)
+        raise DefinitionError(
+            f"the JSON schema is not valid{f' at {where}' if where else ''}: {clipped(error.message, 300)}"
+        ) from error
+    except (ValueError, TypeError) as error:
+        raise DefinitionError(f"the JSON schema is not valid: {error}") from error
+
+
+def _stay_here(uri: str) -> NoReturn:
+    raise ValueError(f"{uri} is not inside the schema, and nothing is fetched")
+
+
+def _reference_away(schema: dict[str, Any]) -> str | None:
+    """The first reference that leaves the document, in schema positions only: data may look like one."""
+    found = list(_walk(schema, ""))
+    inside = {urldefrag(base).url for base, _ in found} | {""}
+    for base, each in found:
+        for keyword in _REFERENCES:
+            target = each.get(keyword)
+            if isinstance(target, str) and urldefrag(urljoin(base, target)).url not in inside:
+                return target
+    return None
+
+
+def _walk(schema: Any, base: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every schema in the document, with the address that its own `$id` gives it."""
+    if not isinstance(schema, dict):
+        return
+    if isinstance(identity := schema.get("$id", schema.get("id")), str):
+        base = urljoin(base, identity)
+    yield base, schema
+    for keyword, value in schema.items():
+        if keyword in _TABLES and isinstance(value, dict):
+            inner = list(value.values())
+        elif keyword in _LISTS and isinstance(value, list):
+            inner = value
+        else:
+            inner = [value] if keyword in _ONE else []
+        for each in inner:
+            yield from _walk(each, base)
+
+
+def _violations(error: "ValidationError", known: list[str]) -> Iterator[Violation]:
+    """What one error says; a missing or unknown property is named in the path."""
+    path, kind = error.instance_path, error.kind
+    if kind.name == "required":
+        yield Violation(path_of([*path, kind.value]), REQUIRED)
+    elif kind.name in ("additionalProperties", "unevaluatedProperties"):
+        for each in kind.value:
+            yield Violation(path_of([*path, each]), unknown(() if path else known))
+    else:
+        yield Violation(path_of(path), got(_words(error), error.instance))
+
+
+def _words(error: "ValidationError") -> str:
+    """The message, in our words where the validator's are for authors of schemas."""
+    words = _WORDS.get(error.kind.name)
+    return error.message if words is None else words(error.kind.value)
+
+
+def _branches(context: list[list["ValidationError"]]) -> str:
+    """Why no branch of an `anyOf` or `oneOf` fits, or that more than one does."""
+    if not all(context):
+        return f"{_MASK} should fit exactly one of the allowed forms, and fits more"
+    reasons = ["; ".join(map(str, _violations_in(branch[0]))) for branch in context[:_BRANCHES]]
+    return f"{_MASK} fits none of the allowed forms ({' | '.join(reasons)})"
+
+
+def _violations_in(error: "ValidationError") -> Iterator[Violation]:
+    """As `_violations`, without the value: that of the whole is shown."""
+    if error.kind.name in _WORDS or error.kind.name not in _NAMED:
+        yield Violation("", _words(error))
+    else:
+        yield from _violations(error, [])
+
+
+_NAMED: Final = ("required", "additionalProperties", "unevaluatedProperties")
+_WORDS: Final[dict[str, Callable[[Any], str]]] = {
+    "type": lambda types: f"{_MASK} should be of type {' or '.join(types)}",
+    "enum": lambda options: f"{_MASK} should be one of {', '.join(map(shown, options))}",
+    "const": lambda value: f"{_MASK} should be {shown(value)}",
+    "falseSchema": lambda _: "Not allowed here",
+    "anyOf": _branches,
+    "oneOf": _branches,
+}

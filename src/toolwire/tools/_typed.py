@@ -1,0 +1,185 @@
+"""Python types as parameters, by way of Pydantic.
+
+Owns the build of a validator and a JSON schema from named annotations, and the words for what Pydantic finds wrong.
+Arguments are validated as JSON, not as Python values: then text is a date and a value an enum member in unions and in
+strict models too, and nothing that only Python knows gets through. It knows nothing of signatures.
+"""
+
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal, NotRequired
+
+import orjson
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+from pydantic_core import SchemaError
+from typing_extensions import TypedDict
+
+from toolwire.tools._generate import Generator
+from toolwire.tools._typeddict import teach
+from toolwire.tools.parameters import (
+    REQUIRED,
+    DefinitionError,
+    InvalidArguments,
+    Violation,
+    got,
+    path_of,
+    to_json,
+    unknown,
+)
+
+HINT: Final = (
+    "use JSON-like types: str, int, float, bool, None, list, dict, tuple, set, Literal, Enum, dates, UUID, "
+    "dataclasses, TypedDict, NamedTuple or Pydantic models"
+)
+# What a type that has no schema raises, be it from Pydantic or from the type's own hooks.
+BUILD_ERRORS: Final = (
+    PydanticUserError,
+    SchemaError,
+    TypeError,
+    ValueError,
+    NameError,
+    AttributeError,
+    RecursionError,
+)
+_UNKNOWN: Final = ("extra_forbidden", "unexpected_keyword_argument", "unexpected_positional_argument")
+
+
+class TypedParameters:
+    """Parameters by named types. The values are Python objects, one for each argument that came."""
+
+    def __init__(self, adapter: TypeAdapter[Any], json_schema: dict[str, Any], *, closed: bool = False) -> None:
+        self.json_schema = json_schema
+        self._validate_json = adapter.validator.validate_json
+        # Models that do not say what they think of extra fields are told to refuse them.
+        self._extra: Literal["forbid"] | None = "forbid" if closed else None
+
+    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        data = to_json(arguments)
+        try:
+            values: dict[str, Any] = (
+                self._validate_json(data) if self._extra is None else self._validate_json(data, extra=self._extra)
+            )
+        except ValidationError as error:
+            raise InvalidArguments(_violations(error, arguments, self.json_schema)) from None
+        return values
+
+
+def build(name: str, annotations: Mapping[str, Any], optional: Iterable[str] = ()) -> TypedParameters:
+    """Parameters that are all known by name: what is not named is refused, in nested classes too."""
+    left_out = set(optional)
+    fields = {
+        key: NotRequired[annotation] if key in left_out else annotation for key, annotation in annotations.items()
+    }
+    make: Any = TypedDict  # by a name and fields that no type checker can know
+    shape = make(name, fields)
+    shape.__pydantic_config__ = ConfigDict(extra="forbid")
+    adapter = adapter_of(shape)
+    json_schema, closed = input_schema(adapter, closed=True)
+    if len(json_schema["properties"]) != len(fields):
+        raise DefinitionError("two parameters have the same name on the wire: change an alias")
+    # Through JSON and back: what goes on the wire can go there, and no part of it is shared.
+    return TypedParameters(adapter, orjson.loads(orjson.dumps(json_schema)), closed=closed)
+
+
+def adapter_of(annotation: Any) -> TypeAdapter[Any]:
+    """Pydantic's view of a type. Raises one of `BUILD_ERRORS`."""
+    with warnings.catch_warnings():
+        # Advice to the author of a class (ReadOnly, shadowed names), repeated at each use of it.
+        warnings.simplefilter("ignore", UserWarning)
+        return TypeAdapter(annotation)
+
+
+def input_schema(adapter: TypeAdapter[Any], *, closed: bool) -> tuple[dict[str, Any], bool]:
+    """The schema of what goes in; `closed` asks for, and tells, whether classes refuse fields that they lack.
+
+    They keep their own rules when one of them allows extra fields by its own word: Pydantic can be told to refuse
+    them everywhere or nowhere.
+    """
+    generator = Generator(closed=closed)
+    schema = generator.object_schema(adapter.core_schema, "validation")
+    if closed and generator.lenient and generator.undecided:
+        return Generator(closed=False).object_schema(adapter.core_schema, "validation"), False
+    return schema, closed and generator.undecided
+
+
+def output_schema(annotation: Any) -> tuple[TypeAdapter[Any], dict[str, Any]]:
+    """Adapter and schema of what comes out. `DefinitionError` unless it is an object."""
+    try:
+        teach(annotation)
+        adapter = adapter_of(annotation)
+        schema = Generator(closed=False).object_schema(adapter.core_schema, "serialization")
+    except BUILD_ERRORS as error:
+        raise no_schema(annotation, error) from error
+    if schema.get("type") != "object":
+        raise DefinitionError(
+            f"{shown_type(annotation)} is no object: use a dataclass, TypedDict, Pydantic model or dict[str, ...]"
+        )
+    return adapter, schema
+
+
+def no_schema(annotation: Any, error: BaseException) -> DefinitionError:
+    """What to say of a type that has none."""
+    return DefinitionError(f"{shown_type(annotation)} has no JSON schema: {first_line(error)}; {HINT}")
+
+
+def shown_type(annotation: Any) -> str:
+    """An annotation as its author wrote it, more or less."""
+    if isinstance(annotation, type) and not hasattr(annotation, "__origin__"):
+        return annotation.__qualname__ if annotation.__module__ == "builtins" else _qualified(annotation)
+    return str(annotation).replace("typing.", "")
+
+
+def _qualified(given: type) -> str:
+    return f"{given.__module__}.{given.__qualname__}"
+
+
+def first_line(error: BaseException) -> str:
+    """The gist of an error of many lines."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+def _violations(error: ValidationError, arguments: Any, json_schema: dict[str, Any]) -> list[Violation]:
+    known = list(json_schema.get("properties", ()))
+    found = []
+    for each in error.errors(include_url=False, include_context=False):
+        missing = each["type"].startswith("missing")
+        path = _path(each["loc"], arguments, missing=missing)
+        if missing:
+            message = REQUIRED
+        elif each["type"] in _UNKNOWN:
+            message = unknown(known if len(each["loc"]) == 1 else ())
+        else:
+            message = _message(each["type"], each["msg"], each["input"])
+            if each["loc"] and each["loc"][-1] == "[key]":
+                message = f"key: {message}"
+        found.append(Violation(path, message))
+    return found
+
+
+def _message(kind: str, text: str, value: Any) -> str:
+    if kind.endswith("_parsing"):
+        text = text.partition(", unable to parse")[0]
+    elif kind == "json_invalid":  # it was JSON once: the value is too deep, or has half a surrogate pair
+        return f"The arguments cannot be read: {text.removeprefix('Invalid JSON: ')}"
+    elif kind in ("value_error", "assertion_error"):  # the author's own words
+        text = text.removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    return got(text, value)
+
+
+def _path(location: tuple[str | int, ...], arguments: Any, *, missing: bool) -> str:
+    """The location as a path in the arguments.
+
+    Pydantic also names the branch of a union, or a validator, that it was in. These are told from keys by walking
+    the arguments along: what is not there was no key, but for the last step of something that is missing.
+    """
+    steps: list[str | int] = []
+    here = arguments
+    for number, step in enumerate(location, start=1):
+        there = isinstance(here, dict) and step in here
+        if there or (isinstance(here, list) and isinstance(step, int) and step < len(here)):
+            here = here[step]
+        elif not (missing and number == len(location)):
+            continue
+        steps.append(step)
+    return path_of(steps)

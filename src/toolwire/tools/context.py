@@ -1,0 +1,203 @@
+"""What a tool may know and do while it runs.
+
+A tool that has a parameter annotated `Context` gets one for each call. Everything that goes out goes through the
+connection's outlet; this module does not know what is on the other side.
+"""
+
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, Literal, TypeVar
+
+from toolwire._jsonrpc import Outlet, notification
+from toolwire._tasks import spawn
+from toolwire.errors import ClaudeSDKError
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+
+class ToolCancelled(ClaudeSDKError):  # noqa: N818 - it says what happened
+    """Raised by `Context.check_cancelled()` in a sync tool whose call was cancelled."""
+
+
+@dataclass
+class Elicited(Generic[T]):
+    """What a user answered."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: T | None = None
+    """The answer, when accepted: of the type asked for, or a dict."""
+
+    @property
+    def accepted(self) -> bool:
+        """Whether there is an answer."""
+        return self.action == "accept"
+
+
+@dataclass
+class Sampled:
+    """What a model answered to `Context.sample()`."""
+
+    text: str
+    model: str = ""
+    stop_reason: str | None = None
+    raw: dict[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass
+class Root:
+    """A place that the client works in."""
+
+    uri: str
+    name: str | None = None
+
+
+class Context(Generic[S]):
+    """One call of one tool.
+
+    `progress()` and `log()` never wait, so they may be awaited or not, in async tools and in sync ones. The others
+    are coroutines; a sync tool runs them with `context.wait(context.elicit(...))`.
+    """
+
+    def __init__(
+        self,
+        *,
+        server: str,
+        tool: str,
+        outlet: Outlet,
+        state: S,
+        session: Any = None,
+        meta: Mapping[str, Any] | None = None,
+        log_level: Callable[[], str] = lambda: "debug",
+        post: Callable[[Callable[[], None]], None] | None = None,
+    ) -> None:
+        self.server = server
+        """Name of the server."""
+        self.tool = tool
+        """Name of the tool."""
+        self.state = state
+        """The application's own object: `ToolServer(state=...)`, or what its lifespan yields."""
+        self.session = session
+        """The connection that the call came by: the same object for all calls of one client."""
+        self.meta: Mapping[str, Any] = meta or {}
+        """The request's `_meta`."""
+        self.cancelled = False
+        """True once the call was cancelled. Async tools are cancelled anyway; sync ones look here."""
+        self._outlet = outlet
+        self._log_level = log_level
+        self._post = post
+
+    @property
+    def tool_use_id(self) -> str | None:
+        """The id of the model's tool use, where the client tells it."""
+        value = self.meta.get("claudecode/toolUseId")
+        return value if isinstance(value, str) else None
+
+    def check_cancelled(self) -> None:
+        """For sync tools: raise `ToolCancelled` if the call was cancelled."""
+        if self.cancelled:
+            raise ToolCancelled(f"the call of {self.tool} was cancelled")
+
+    def progress(self, progress: float, total: float | None = None, message: str | None = None) -> "Done":
+        """Say how far it is."""
+        token = self.meta.get("progressToken")
+        params: dict[str, Any] = {"progressToken": token, "progress": progress}
+        if total is not None:
+            params["total"] = total
+        if message is not None:
+            params["message"] = message
+        if token is not None:
+            self._notify("notifications/progress", params)
+        return Done()
+
+    def log(self, data: Any, level: LogLevel = "info", logger: str | None = None) -> "Done":
+        """Send a log message, if the client wants that level."""
+        if level not in LEVELS:
+            raise ValueError(f"unknown log level {level!r}: one of {', '.join(LEVELS)}")
+        if LEVELS.index(level) >= LEVELS.index(self._log_level()):
+            params = {"level": level, "logger": logger or self.server, "data": data}
+            if self.tool_use_id is not None:
+                params["_meta"] = {"claudecode/toolUseId": self.tool_use_id}
+            self._notify("notifications/message", params)
+        return Done()
+
+    async def elicit(self, message: str, schema: type[T] | dict[str, Any] | None = None) -> "Elicited[T]":
+        """Ask the user. `schema` is a type or a JSON schema; a type's answer is validated and an instance of it."""
+        adapter, wire = _answer_schema(schema)
+        answer = await self._outlet.ask("elicitation/create", {"message": message, "requestedSchema": wire})
+        content = answer.get("content")
+        if answer.get("action") == "accept" and adapter is not None:
+            content = adapter.validate_python(content)
+        return Elicited(answer.get("action", "cancel"), content)
+
+    async def elicit_url(self, message: str, url: str, elicitation_id: str) -> "Elicited[None]":
+        """Ask the user to open an address, to sign in for instance."""
+        params = {"mode": "url", "message": message, "url": url, "elicitationId": elicitation_id}
+        answer = await self._outlet.ask("elicitation/create", params)
+        return Elicited(answer.get("action", "cancel"))
+
+    async def sample(
+        self, messages: str | Sequence[Mapping[str, Any]], *, max_tokens: int = 1024, **params: Any
+    ) -> Sampled:
+        """Ask a model. `messages` is a prompt or MCP sampling messages; other parameters go out as they are."""
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": {"type": "text", "text": messages}}]
+        raw = await self._outlet.ask(
+            "sampling/createMessage", {"messages": list(messages), "maxTokens": max_tokens, **params}
+        )
+        content = raw.get("content")
+        blocks = content if isinstance(content, list) else [content]
+        text = "".join(block.get("text", "") for block in blocks if isinstance(block, dict))
+        return Sampled(text, raw.get("model", ""), raw.get("stopReason"), raw)
+
+    async def roots(self) -> list[Root]:
+        """The places that the client works in."""
+        answer = await self._outlet.ask("roots/list", {})
+        return [Root(root["uri"], root.get("name")) for root in answer.get("roots", [])]
+
+    def wait(self, awaitable: Awaitable[T]) -> T:
+        """In a sync tool: run something on the event loop and wait for it."""
+        if self._post is None:
+            raise RuntimeError("wait() is for sync tools: in an async one, await it")
+        outcome: Future[T] = Future()
+
+        async def work() -> None:
+            try:
+                outcome.set_result(await awaitable)
+            except BaseException as error:
+                outcome.set_exception(error)
+                if not isinstance(error, Exception):
+                    raise
+
+        self._post(lambda: spawn(work) and None)
+        return outcome.result()
+
+    def _notify(self, method: str, params: dict[str, Any]) -> None:
+        message = notification(method, params)
+        if self._post is None:
+            self._outlet.notify(message)
+        else:
+            self._post(lambda: self._outlet.notify(message))
+
+
+class Done:
+    """The result of something that is done already: may be awaited, need not be."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return
+        yield
+
+
+def _answer_schema(schema: Any) -> tuple[Any, dict[str, Any]]:
+    if schema is None:
+        return None, {"type": "object", "properties": {}}
+    if isinstance(schema, dict):
+        return None, schema
+    from pydantic import TypeAdapter  # noqa: PLC0415 - heavy
+
+    adapter: TypeAdapter[Any] = TypeAdapter(schema)
+    return adapter, adapter.json_schema()

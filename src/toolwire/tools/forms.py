@@ -1,0 +1,97 @@
+"""The forms in which a tool says what it takes without a typed function.
+
+Owns the telling apart of JSON schemas and Python types, by the rules in `from_official`. A handler of these forms
+gets one dict of plain JSON values, whatever the form: types are for the check and for the schema. Both kinds of
+schema are made elsewhere, and their libraries load only when one of their kind is made.
+"""
+
+import typing
+from typing import Any, Final
+
+from toolwire.tools._raw import RawParameters, compiled
+from toolwire.tools.parameters import DefinitionError, Parameters, shown
+
+# Any of these makes a dict without types a JSON schema.
+_KEYWORDS: Final = {
+    *("$schema", "$id", "$ref", "$defs", "definitions", "type", "properties", "patternProperties"),
+    *("additionalProperties", "required", "anyOf", "oneOf", "allOf", "not", "if", "minProperties", "maxProperties"),
+    *("dependentRequired", "dependentSchemas", "propertyNames", "unevaluatedProperties", "enum", "const"),
+}
+_ACCEPTED: Final = (
+    'accepted are a dict of names to types such as {"a": float}, a JSON schema such as {"type": "object", '
+    '"properties": {...}}, or a TypedDict, dataclass or Pydantic model'
+)
+_JSON: Final = (str, int, float, list, tuple, dict, type(None))
+
+
+def from_json_schema(schema: dict[str, Any]) -> Parameters:
+    """Parameters by a JSON schema, compiled now and checked offline.
+
+    Any draft by its `$schema`, 2020-12 without. A missing `type` is added, any but "object" is refused, and so is a
+    reference to another document. The schema is copied: later changes to the dict have no effect.
+    """
+    return compiled(schema)
+
+
+def from_official(schema: Any) -> Parameters:
+    """Parameters by what `claude_agent_sdk`'s `tool(name, description, input_schema)` takes.
+
+    1. `{}` takes anything.
+    2. A dict whose values are all types is `{parameter: type}`, whatever the keys: `{"type": str}` has one parameter
+       called type. All are required, `X | None` may be null; arguments that are not named are let through.
+    3. A dict without any type, with at least one keyword of JSON Schema, is a JSON schema: `{"type": "object"}`,
+       `{"properties": {...}}`, `{"$ref": "#/$defs/x", "$defs": {...}}`.
+    4. A class: TypedDict, dataclass, Pydantic model, or any other type that is an object in JSON.
+
+    Anything else is refused: type names (`{"a": "string"}`), values (`{"a": 5}`), bare properties
+    (`{"a": {"type": "string"}}`), a mixture.
+    """
+    if not isinstance(schema, dict):
+        return _TypedForm(schema)
+    if not schema:
+        return compiled({"type": "object", "properties": {}})
+    types = [name for name, value in schema.items() if not isinstance(value, _JSON)]
+    if len(types) == len(schema) and all(isinstance(name, str) for name in schema):
+        return _TypedForm(schema)
+    if not types and _KEYWORDS & schema.keys():
+        return compiled(schema)
+    raise DefinitionError(f"{_not_a_type(schema)}; {_ACCEPTED}")
+
+
+def output_type(given: Any) -> tuple[Any, dict[str, Any]]:
+    """The Pydantic adapter and the JSON schema of a type of results. `DefinitionError` unless it is an object."""
+    from toolwire.tools._typed import output_schema  # noqa: PLC0415 - loads Pydantic
+
+    return output_schema(given)
+
+
+class _TypedForm:
+    """Parameters by Python types, for a handler of a dict.
+
+    Arguments must fit the schema that was advertised, with no leniency: the handler gets them as they are, and a
+    number in quotes would be text there. Then the types have their say, on what no schema can tell (is it a date,
+    what do the model's own validators think).
+    """
+
+    def __init__(self, given: Any) -> None:
+        from toolwire.tools import _typed  # noqa: PLC0415 - loads Pydantic
+
+        try:
+            self._typed = _typed.open_form(given)
+        except _typed.BUILD_ERRORS as error:
+            ...
+        self._raw = RawParameters(self._typed.json_schema)
+        self.json_schema = self._raw.json_schema
+
+    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        self._raw.validate(arguments)
+        self._typed.validate(arguments)
+        return arguments
+
+
+def _not_a_type(schema: dict[Any, Any]) -> str:
+    """What to say of a dict that is neither."""
+    name, value = next((name, value) for name, value in schema.items() if isinstance(value, _JSON))
+    if isinstance(value, dict):
+        return f'{name!r} is described by a dict: put it under "properties" of a JSON schema'
+    return f"{name!r} is {shown(value)}, which is no type"

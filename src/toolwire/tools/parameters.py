@@ -1,0 +1,110 @@
+"""What a tool takes: the schema that goes on the wire, and the check of the arguments that come back.
+
+Owns the interface that both kinds of schema fill (typed functions, raw JSON Schema), the errors they raise and
+the words for a violation. It knows neither Pydantic nor a JSON Schema library.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import orjson
+
+from toolwire.errors import ClaudeSDKError, ToolDefinitionError
+
+_SHOWN_VIOLATIONS: Final = 20
+_VALUE_LENGTH: Final = 80
+_MESSAGE_LENGTH: Final = 400
+
+REQUIRED: Final = "Field required"
+
+
+# The name by which these modules call it: the text says which part of a tool cannot be, why, and what to do.
+DefinitionError = ToolDefinitionError
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One thing wrong with the arguments. `path` is like `items[2].price`, empty for the arguments as a whole."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+class InvalidArguments(ClaudeSDKError):  # noqa: N818 - it names the arguments, not a fault of ours
+    """Arguments that break the schema, with everything that is wrong with them."""
+
+    def __init__(self, violations: Iterable[Violation]) -> None:
+        self.violations = list(dict.fromkeys(violations))
+        shown = "; ".join(map(str, self.violations[:_SHOWN_VIOLATIONS]))
+        more = len(self.violations) - _SHOWN_VIOLATIONS
+        super().__init__(f"Validation failed: {shown}" + (f"; ... and {more} more" if more > 0 else ""))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.violations,)
+
+
+class Parameters(Protocol):
+    """The compiled parameters of a tool."""
+
+    @property
+    def json_schema(self) -> dict[str, Any]:
+        """An object schema, as it goes on the wire."""
+        ...
+
+    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The values for the handler, or `InvalidArguments`. Never changes what it is given."""
+        ...
+
+
+def path_of(steps: Iterable[str | int]) -> str:
+    """Keys and indexes as one path: `items[2].price`."""
+    text = ""
+    for step in steps:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            text += f".{clipped(step)}" if text else clipped(step)
+    return text
+
+
+def got(message: str, value: Any) -> str:
+    """A message that ends with the value that it is about."""
+    return f"{clipped(message, _MESSAGE_LENGTH)}, got {shown(value)}"
+
+
+def unknown(known: Sequence[str] = ()) -> str:
+    """The message for an argument that is not in the schema."""
+    names = clipped(", ".join(known), _MESSAGE_LENGTH)
+    return f"Unknown argument (known: {names})" if names else "Unknown argument"
+
+
+def shown(value: Any) -> str:
+    """A value as a model reads it: text in quotes, the rest as JSON, cut when long."""
+    if isinstance(value, str):
+        return clipped(repr(value[: _VALUE_LENGTH + 1]))
+    try:
+        return clipped(orjson.dumps(value).decode())
+    except TypeError:
+        return clipped(repr(value))
+
+
+def clipped(text: str, length: int = _VALUE_LENGTH) -> str:
+    """The text, or its beginning."""
+    return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
+def to_json(value: Any) -> bytes | str:
+    """The JSON of a value that came from JSON. `InvalidArguments` when it cannot have come from there."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        pass  # whole numbers past 64 bits and more than 254 levels are too much for orjson only
+    try:
+        return json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidArguments([Violation("", f"The arguments are not JSON: {error}")]) from error

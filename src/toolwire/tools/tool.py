@@ -1,0 +1,318 @@
+"""A tool: a name, what it takes, and the function that does it.
+
+`Tool` is the official `SdkMcpTool` with more fields. It is made from a typed function (`tool(fn)`), in the official
+way (`tool(name, description, schema)`), or by hand for a schema known only at run time. Everything that can be
+decided when it is made is decided then: the schema is compiled, the definition for `tools/list` is built.
+"""
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, Generic, Literal, TypeVar, overload
+
+from toolwire.errors import ToolDefinitionError
+from toolwire.tools.context import Context
+from toolwire.tools.names import problem_with
+from toolwire.tools.parameters import Parameters
+from toolwire.tools.values import BadResult
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+ToolPolicy = Literal["always_allow", "always_ask", "always_deny"]
+_POLICIES: Final = ("always_allow", "always_ask", "always_deny")
+_HINTS: Final = {
+    "read_only": "readOnlyHint",
+    "destructive": "destructiveHint",
+    "idempotent": "idempotentHint",
+    "open_world": "openWorldHint",
+}
+_META: Final = {
+    "always_load": "anthropic/alwaysLoad",
+    "search_hint": "anthropic/searchHint",
+    "max_result_size_chars": "anthropic/maxResultSizeChars",
+    "requires_user_interaction": "anthropic/requiresUserInteraction",
+}
+
+
+@dataclass
+class SdkMcpTool(Generic[T]):
+    """One tool. The first five fields are the official ones, as they were given.
+
+    A handler made with a schema gets one dict of arguments (and a `Context` if it has a second parameter); a typed
+    function gets its own parameters. Both may be sync (a worker thread runs them) or async.
+    """
+
+    name: str
+    description: str
+    input_schema: type[T] | dict[str, Any]
+    handler: Callable[..., Any]
+    annotations: Any = None
+    """MCP annotations: `ToolAnnotations`, or a dict such as `{"readOnlyHint": True}`."""
+    title: str | None = None
+    """A name for people."""
+    output_schema: Any = None
+    """A type or JSON schema: the result then is structured content of that shape."""
+    always_load: bool | None = None
+    """True: the model sees the tool at once, even where the CLI would let it search for tools first."""
+    search_hint: str | None = None
+    """Words by which the model finds the tool when it searches."""
+    max_result_size_chars: int | None = None
+    """Longest result that the CLI hands to the model whole (its default is 50,000, the most is 500,000)."""
+    requires_user_interaction: bool | None = None
+    """True: ask for permission even where a rule allows the tool."""
+    timeout: float | None = None
+    """Seconds that a call may take."""
+    inline: bool = False
+    """True: run a quick sync function on the event loop instead of in a thread."""
+    policy: ToolPolicy | None = None
+    """Permission by the server's word: `always_ask`, `always_deny`."""
+    meta: dict[str, Any] | None = None
+    """More `_meta` of the definition."""
+    typed: Any = field(default=None, repr=False, compare=False)
+    """The signature of a typed function; None for a handler that takes a dict."""
+
+    def __post_init__(self) -> None:
+        if (problem := problem_with(self.name)) is not None:
+            raise ToolDefinitionError(f"tool {self.name!r}: {problem}")
+        if not callable(self.handler):
+            raise ToolDefinitionError(
+                f"tool {self.name!r}: the handler must be callable, got {self.handler!r}"
+            )
+        if not isinstance(self.description, str):
+            raise ToolDefinitionError(f"tool {self.name!r}: the description must be a string")
+        if self.policy is not None and self.policy not in _POLICIES:
+            raise ToolDefinitionError(f"tool {self.name!r}: policy must be one of {', '.join(_POLICIES)}")
+        if self.timeout is not None and not self.timeout > 0:
+            raise ToolDefinitionError(
+                f"tool {self.name!r}: timeout must be over 0 seconds, got {self.timeout!r}"
+            )
+        if inspect.isasyncgenfunction(self.handler) or inspect.isgeneratorfunction(self.handler):
+            raise ToolDefinitionError(
+                f"tool {self.name!r}: a generator gives no one result; return a list instead"
+            )
+        self.parameters: Parameters = _parameters(self)
+        self.is_async = _is_async(self.handler)
+        self.output = _output(self)
+        self._pass_context = self.typed is None and _takes_two(self.handler)
+        self.definition: dict[str, Any] = self._define()
+        """What `tools/list` says of it. Built once; do not change it."""
+
+    @property
+    def json_schema(self) -> dict[str, Any]:
+        """The input schema as it goes out."""
+        return self.parameters.json_schema
+
+    def invoke(self, values: dict[str, Any], context: Context[Any]) -> Any:
+        """Call the handler with validated values. Gives its result, or an awaitable of it."""
+        if self.typed is not None:
+            args, kwargs = self.typed.arguments_for(values, context)
+            return self.handler(*args, **kwargs)
+        return self.handler(values, context) if self._pass_context else self.handler(values)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function as if it were no tool."""
+        return self.handler(*args, **kwargs)
+
+    def _define(self) -> dict[str, Any]:
+        definition: dict[str, Any] = {"name": self.name, "description": self.description}
+        if self.title is not None:
+            definition["title"] = self.title
+        definition["inputSchema"] = self.json_schema
+        if self.output is not None:
+            definition["outputSchema"] = self.output.json_schema
+        hints = _annotations(self.annotations)
+        meta = dict(self.meta or {})
+        if (size := hints.pop("maxResultSizeChars", None)) is not None:  # where the official SDK puts it
+            meta[_META["max_result_size_chars"]] = size
+        meta |= {key: value for name, key in _META.items() if (value := getattr(self, name)) is not None}
+        if hints:
+            definition["annotations"] = hints
+        if meta:
+            definition["_meta"] = meta
+        return definition
+
+
+Tool = SdkMcpTool
+
+
+def _parameters(tool: "Tool[Any]") -> Parameters:
+    if tool.typed is not None:
+        parameters: Parameters = tool.typed.parameters
+        return parameters
+    from toolwire.tools.forms import from_official  # noqa: PLC0415 - compiles schemas, needed only here
+
+    try:
+        return from_official(tool.input_schema)
+    except ToolDefinitionError as error:
+        raise ToolDefinitionError(f"tool {tool.name!r}: {error}") from error
+
+
+def _is_async(handler: Any) -> bool:
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    called = type(handler).__call__ if callable(handler) else None  # an object may have an async __call__
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(called)
+
+
+def _takes_two(handler: Any) -> bool:
+    """Whether a handler of a dict wants the context too."""
+    try:
+        parameters = list(inspect.signature(handler).parameters.values())
+    except (TypeError, ValueError):  # a builtin that does not tell
+        return False
+    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(places) > 1 and (
+        places[1].default is inspect.Parameter.empty or "Context" in str(places[1].annotation)
+    )
+
+
+def _annotations(given: Any) -> dict[str, Any]:
+    """MCP annotations with the wire's spelling, from a dict or any model of them."""
+    if given is None:
+        return {}
+    if hasattr(given, "model_dump"):
+        return dict(given.model_dump(by_alias=True, exclude_none=True, mode="json"))
+    if isinstance(given, Mapping):
+        return {_HINTS.get(key, key): value for key, value in given.items() if value is not None}
+    raise ToolDefinitionError(f"annotations must be ToolAnnotations or a dict, got {type(given).__name__}")
+
+
+def _output(tool: "Tool[Any]") -> "_TypedOutput | _SchemaOutput | None":
+    given = tool.output_schema
+    if given is None or given is False:
+        return None
+    if given is True:
+        if tool.typed is None or tool.typed.output_schema is None:
+            raise ToolDefinitionError(
+                f"tool {tool.name!r}: structured output needs a return annotation that is an object: a dataclass, "
+                "TypedDict, Pydantic model or dict[str, ...]"
+            )
+        return _TypedOutput(tool.typed.output_schema, tool.typed.output_adapter)
+    if isinstance(given, dict):
+        from toolwire.tools.forms import from_json_schema  # noqa: PLC0415 - compiles schemas, needed only here
+
+        return _SchemaOutput(from_json_schema(given))
+    from toolwire.tools._typed import output_schema  # noqa: PLC0415 - loads Pydantic
+
+    adapter, schema = output_schema(given)
+    return _TypedOutput(schema, adapter)
+
+
+class _TypedOutput:
+    """Structured output of a Python type."""
+
+    def __init__(self, json_schema: dict[str, Any], adapter: Any) -> None:
+        self.json_schema = json_schema
+        self._adapter = adapter
+
+    def dump(self, value: Any) -> dict[str, Any]:
+        try:
+            dumped = self._adapter.dump_python(
+                self._adapter.validate_python(value), mode="json", by_alias=True
+            )
+        except ValueError as error:
+            raise BadResult(f"the result does not fit the output schema: {error}", type(value)) from error
+        if not isinstance(dumped, dict):
+            raise BadResult("structured output must be an object", type(value))
+        return dumped
+
+
+class _SchemaOutput:
+    """Structured output by a JSON schema."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.json_schema = parameters.json_schema
+        self._parameters = parameters
+
+    def dump(self, value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise BadResult("structured output must be a dict", type(value))
+        try:
+            return self._parameters.validate(value)
+        except Exception as error:
+            raise BadResult(f"the result does not fit the output schema: {error}", type(value)) from error
+
+
+def from_function(function: Callable[..., Any], *, name: str | None = None, **settings: Any) -> "Tool[Any]":
+    """A tool from a typed function. `settings` are fields of `Tool`, or the hints `read_only`, `destructive`, ..."""
+    from toolwire.tools.schema import signature_of  # noqa: PLC0415 - loads Pydantic
+
+    if isinstance(function, SdkMcpTool):
+        return replace(
+            function, **({"name": name} if name else {}), **_settings(settings, function.annotations)
+        )
+    if not callable(function):
+        raise ToolDefinitionError(f"a tool must be a function, got {function!r}")
+    own = name or getattr(function, "__name__", None) or type(function).__name__
+    signature = signature_of(function, context_type=Context, name=own)
+    known = _settings(settings, None)
+    description = known.pop("description", None)
+    return Tool(
+        name=own,
+        description=signature.description if description is None else description,
+        input_schema=signature.parameters.json_schema,
+        handler=function,
+        typed=signature,
+        **known,
+    )
+
+
+def _settings(given: dict[str, Any], annotations: Any) -> dict[str, Any]:
+    """Hints gathered into annotations; a misspelt setting is named."""
+    settings = {key: value for key, value in given.items() if value is not None}
+    hints = {wire: settings.pop(key) for key, wire in _HINTS.items() if key in settings}
+    if settings.pop("structured", None):
+        settings.setdefault("output_schema", True)
+    if hints or annotations is not None:
+        settings["annotations"] = {
+            **_annotations(annotations),
+            **_annotations(settings.get("annotations")),
+            **hints,
+        }
+    unknown = settings.keys() - {each.name for each in fields(SdkMcpTool)}
+    if unknown:
+        raise ToolDefinitionError(f"a tool has no setting {', '.join(sorted(unknown))}")
+    return settings
+
+
+@overload
+def tool(function: F, /) -> "Tool[Any]": ...
+@overload
+def tool(
+    name: str,
+    description: str,
+    input_schema: type | dict[str, Any],
+    annotations: Any = None,
+    **settings: Any,
+) -> Callable[[Callable[..., Awaitable[Any] | Any]], "Tool[Any]"]: ...
+@overload
+def tool(name: str | None = None, /, **settings: Any) -> Callable[[Callable[..., Any]], "Tool[Any]"]: ...
+def tool(
+    name: Any = None,
+    description: Any = None,
+    input_schema: Any = None,
+    annotations: Any = None,
+    **settings: Any,
+) -> Any:
+    """Make a tool of a function.
+
+    - `@tool` on a typed function: schema and descriptions come from its signature and docstring.
+    - `@tool(name="...", read_only=True, ...)`: the same, with settings.
+    - `@tool("add", "Add two numbers", {"a": float, "b": float})`: the official form; the function gets one dict.
+
+    The result can still be called like the function.
+    """
+    if callable(name) and not isinstance(name, str):
+        return from_function(name)
+    if annotations is not None:
+        settings["annotations"] = annotations
+
+    def decorate(function: Callable[..., Any]) -> "Tool[Any]":
+        if input_schema is None:
+            return from_function(function, name=name, description=description, **settings)
+        about = inspect.getdoc(function) if description is None else description
+        return Tool(name, about or "", input_schema, function, **_settings(settings, None))
+
+    return decorate

@@ -1,0 +1,383 @@
+"""Whatever a server of another library can do, it can do behind the bridge."""
+
+import subprocess
+import sys
+
+import anyio
+import claude_agent_sdk
+import mcp_types as types
+import pytest
+from foreign import (
+    KINDS,
+    Calls,
+    RecordingOutlet,
+    Scene,
+    connected,
+    do,
+    fastmcp,
+    greet,
+    high_level,
+    initialize,
+    low_level,
+    note,
+    request,
+    text_of,
+)
+
+from toolwire._jsonrpc import RpcError, Unanswerable
+from toolwire.errors import NotSupportedError
+from toolwire.mcp.bridge import bridged
+
+pytestmark = [
+    pytest.mark.anyio,
+    # Logging, sampling and roots: deprecated in mcp for versions of the protocol that the CLI does not speak.
+    pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
+]
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@every_kind
+async def test_tools_are_listed_and_called(kind):
+    """The two requests that matter most."""
+    async with connected(KINDS[kind](Scene())) as connection:
+        listed = await connection.answer(request(1, "tools/list"))
+        called = await connection.answer(request(2, "tools/call", name="add", arguments={"a": 15, "b": 27}))
+    assert {tool["name"] for tool in listed["result"]["tools"]} == {"add", "do"}
+    assert (called["id"], text_of(called)) == (2, "42")
+
+
+@every_kind
+async def test_resources_and_templates_are_served(kind):
+    """Lists of both, and reading either."""
+    async with connected(KINDS[kind](Scene())) as connection:
+        listed = await connection.answer(request(1, "resources/list"))
+        templates = await connection.answer(request(2, "resources/templates/list"))
+        one = await connection.answer(request(3, "resources/read", uri="res://one"))
+        named = await connection.answer(request(4, "resources/read", uri="res://x/text"))
+    assert [each["uri"] for each in listed["result"]["resources"]] == ["res://one"]
+    assert [each["uriTemplate"] for each in templates["result"]["resourceTemplates"]] == ["res://{name}/text"]
+    assert one["result"]["contents"][0]["text"] == "first"
+    assert named["result"]["contents"][0]["text"] == "text of x"
+
+
+@every_kind
+async def test_prompts_and_completions_are_served(kind):
+    """A prompt is listed, filled in, and its argument completed."""
+    ask = {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "name", "value": "Bo"}}
+    async with connected(KINDS[kind](Scene())) as connection:
+        listed = await connection.answer(request(1, "prompts/list"))
+        filled = await connection.answer(request(2, "prompts/get", name="greet", arguments={"name": "Bob"}))
+        completed = await connection.answer(request(3, "completion/complete", **ask))
+    assert [each["name"] for each in listed["result"]["prompts"]] == ["greet"]
+    assert filled["result"]["messages"][0]["content"]["text"] == "Greet Bob"
+    assert completed["result"]["completion"]["values"] == ["Bob"]
+
+
+@every_kind
+async def test_a_log_line_reaches_the_client(kind):
+    """`notifications/message` is passed on as it is."""
+    outlet = RecordingOutlet()
+    async with connected(KINDS[kind](Scene()), outlet) as connection:
+        assert text_of(await connection.answer(do(2, "log", "careful"))) == "logged"
+    assert await outlet.noticed("notifications/message") == {"level": "warning", "data": "careful", "logger": "a"}
+
+
+async def test_the_log_level_is_set_where_the_server_knows_it():
+    """`logging/setLevel` reaches the handler; mcp's high-level server has none and says so."""
+    scene = Scene()
+    replies = {}
+    for kind, make in KINDS.items():
+        async with connected(make(scene)) as connection:
+            replies[kind] = await connection.answer(request(1, "logging/setLevel", level="error"))
+    assert replies["low"]["result"] == replies["fast"]["result"] == {}
+    assert replies["high"]["error"]["code"] == -32601
+    assert scene.finished == ["error"]
+
+
+@every_kind
+async def test_changes_reach_the_client(kind):
+    """Notifications that the bridge has no business with are passed on."""
+    outlet = RecordingOutlet()
+    async with connected(KINDS[kind](Scene()), outlet) as connection:
+        await connection.answer(do(2, "changed"))
+    assert [each["method"] for each in outlet.notices] == [
+        "notifications/tools/list_changed",
+        "notifications/resources/updated",
+    ]
+    assert outlet.notices[1]["params"] == {"uri": "res://one"}
+
+
+@every_kind
+async def test_a_server_asks_its_client(kind):
+    """Elicitation, sampling, roots and ping are answered by the outlet."""
+    said = {"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"}
+    answers = {
+        "elicitation/create": {"action": "accept", "content": {"name": "Bob"}},
+        "sampling/createMessage": said,
+        "roots/list": {"roots": [{"uri": "file:///src"}]},
+        "ping": {},
+    }
+    outlet = RecordingOutlet({"elicitation": {}, "sampling": {}, "roots": {}}, answers)
+    async with connected(KINDS[kind](Scene()), outlet) as connection:
+        heard = [
+            text_of(await connection.answer(do(2, what))) for what in ("elicit", "sample", "roots", "ping")
+        ]
+    assert heard == ["accept {'name': 'Bob'}", "hi", "file:///src", "alive"]
+    assert [method for method, _ in outlet.asked] == list(answers)
+    assert outlet.asked[0][1]["message"] == "Who are you?"
+    assert outlet.asked[1][1]["maxTokens"] == 5
+
+
+@every_kind
+async def test_a_refused_question_fails_in_the_tool(kind):
+    """The outlet's `RpcError` is what the tool gets, and the session goes on."""
+    async with connected(KINDS[kind](Scene())) as connection:
+        refused = await connection.answer(do(2, "elicit"))
+        alive = await connection.answer(request(3, "ping"))
+    assert "elicitation/create is not for me" in str(refused)
+    assert refused["id"] == 2
+    assert alive["result"] == {}
+
+
+@pytest.mark.parametrize("answer", [ValueError("broken callback"), ["no", "object"], RpcError("x", None)])
+async def test_a_failing_callback_fails_in_the_tool_only(answer):
+    """Whatever the host's callback raises or returns, the server hears of it and lives on."""
+    outlet = RecordingOutlet(answers={"elicitation/create": answer})
+    async with connected(low_level(Scene()), outlet) as connection:
+        refused = await connection.answer(do(2, "elicit"))
+        alive = await connection.answer(request(3, "ping"))
+    assert "error" in refused
+    assert alive["result"] == {}
+
+
+async def test_a_question_that_the_server_withdraws_is_cancelled():
+    """The callback does not go on asking a user for a tool that no longer waits."""
+    scene, cancelled = Scene(), []
+
+    async def never():
+        try:
+            await anyio.sleep_forever()
+        finally:
+            cancelled.append(True)
+
+    outlet = RecordingOutlet(answers={"elicitation/create": never})
+    async with connected(low_level(scene), outlet) as connection, anyio.create_task_group() as group:
+        calls = Calls(connection, group)
+        calls.start("call", do(2, "impatient", "it"))
+        await outlet.was_asked()
+        scene.gate["it"].set()
+        assert text_of(await calls.reply("call")) == "gave up"
+        assert cancelled == [True]
+
+
+@every_kind
+async def test_the_server_knows_what_it_may_ask(kind):
+    """The CLI declares nothing, so the outlet's capabilities are added; the rest of the request is the CLI's."""
+    outlet = RecordingOutlet({"elicitation": {"form": {}}, "roots": {}})
+    async with connected(KINDS[kind](Scene()), outlet) as connection:
+        assert text_of(await connection.answer(do(2, "able"))) == "elicitation,roots of claude-code"
+    async with connected(KINDS[kind](Scene())) as connection:
+        assert text_of(await connection.answer(do(2, "able"))) == " of claude-code"
+
+
+@every_kind
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [("2025-11-25", "2025-11-25"), ("2024-11-05", "2024-11-05"), ("2026-07-28", "2025-11-25"), ("x", "2025-11-25")],
+)
+async def test_the_handshake_settles_on_a_version_that_the_cli_takes(kind, asked, given):
+    """A version with a handshake is kept, any other becomes the newest of them."""
+    async with connected(KINDS[kind](Scene()), greeting=False) as connection:
+        result = (await connection.answer(initialize(version=asked)))["result"]
+    assert result["protocolVersion"] == given
+    assert result["serverInfo"]["name"] == kind
+    assert {"tools", "resources", "prompts", "completions"} <= set(result["capabilities"])
+
+
+@every_kind
+async def test_a_stateless_request_cannot_spoil_the_handshake(kind):
+    """A request of the 2026 form is refused, also as the first, and `initialize` works after it."""
+    meta = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
+    async with connected(KINDS[kind](Scene()), greeting=False) as connection:
+        refused = await connection.answer(request(1, "tools/list", **meta))
+        assert (await greet(connection))["protocolVersion"] == "2025-11-25"
+    assert refused["error"]["code"] == -32600
+
+
+@every_kind
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        ({"id": 7, "method": "ping"}, -32600),
+        ({"jsonrpc": "2.0", "id": 7}, -32600),
+        ({"jsonrpc": "2.0", "id": 7, "method": 1}, -32600),
+        ({"jsonrpc": "2.0", "id": 7, "method": "ping", "params": [1]}, -32602),
+        ({"jsonrpc": "2.0", "id": 7, "method": "no/such"}, -32601),
+        ({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {}}, -32602),
+    ],
+)
+async def test_a_bad_request_is_refused_with_its_id(kind, message, code):
+    """Malformed ones by our own rules, unknown or incomplete ones by the server's."""
+    async with connected(KINDS[kind](Scene())) as connection:
+        refused = await connection.answer(message)
+    assert (refused["id"], refused["error"]["code"]) == (7, code)
+    assert isinstance(refused["error"]["message"], str)
+
+
+async def test_what_no_reply_fits_is_left_to_the_carrier():
+    """No object, or an id that a reply cannot carry."""
+    async with connected(low_level(Scene()), greeting=False) as connection:
+        for message in (None, [], "x", {"id": None, "method": "ping"}, {"id": True}, {"id": {}}):
+            with pytest.raises(Unanswerable):
+                await connection.answer(message)
+
+
+async def test_responses_and_nameless_notifications_are_acknowledged():
+    """They want no reply, and answer nothing that a server has asked."""
+    async with connected(low_level(Scene())) as connection:
+        for message in ({"id": 1, "result": {}}, {"id": 1, "error": {}}, {"jsonrpc": "2.0"}, {"method": 5}):
+            assert await connection.answer(message) is None
+        assert (await connection.answer(request(1, "ping")))["result"] == {}
+
+
+@every_kind
+async def test_a_failing_tool_is_the_servers_own_business(kind):
+    """Each library says it in its own way; the call is answered and the session lives."""
+    async with connected(KINDS[kind](Scene())) as connection:
+        failed = await connection.answer(do(2, "fail", "luck"))
+        alive = await connection.answer(request(3, "ping"))
+    assert failed["id"] == 2
+    assert (failed["error"]["message"] == "no luck") if kind == "low" else failed["result"]["isError"]
+    assert alive["result"] == {}
+
+
+async def test_a_result_that_is_not_json_becomes_an_error():
+    """A handler of a method of its own may return anything; the reply is JSON all the same."""
+    server = low_level(Scene())
+
+    async def odd(ctx, params):
+        return {"when": object()}
+
+    async def even(ctx, params):
+        await ctx.session.send_notification(Odd())
+        return {"when": b"bytes"}
+
+    server.add_request_handler("odd", types.RequestParams, odd)
+    server.add_request_handler("even", types.RequestParams, even)
+    outlet = RecordingOutlet()
+    async with connected(server, outlet) as connection:
+        refused = await connection.answer(request(2, "odd"))
+        fine = await connection.answer(request(3, "even"))
+    assert refused["error"]["code"] == -32603
+    assert "not JSON" in refused["error"]["message"]
+    assert fine["result"] == {"when": "bytes"}
+    assert outlet.notices == []
+
+
+class Odd:
+    """A notification with a value that JSON has no form for."""
+
+    def model_dump(self, **_):
+        return {"method": "notifications/odd", "params": {"value": object()}}
+
+
+async def test_an_outlet_that_fails_does_not_fail_the_tool():
+    """A notification that cannot be shown is lost, not the call."""
+
+    class Broken(RecordingOutlet):
+        def notify(self, message):
+            raise OSError("gone")
+
+    async with connected(low_level(Scene()), Broken()) as connection:
+        assert text_of(await connection.answer(do(2, "changed"))) == "told"
+
+
+async def test_a_server_of_the_official_sdk_is_served():
+    """What `create_sdk_mcp_server` of claude_agent_sdk makes is an mcp server too."""
+
+    @claude_agent_sdk.tool("add", "Adds", {"a": int, "b": int})
+    async def add(args):
+        return {"content": [{"type": "text", "text": str(args["a"] + args["b"])}]}
+
+    server = claude_agent_sdk.create_sdk_mcp_server("calc", tools=[add])["instance"]
+    async with connected(server) as connection:
+        called = await connection.answer(request(2, "tools/call", name="add", arguments={"a": 15, "b": 27}))
+    assert text_of(called) == "42"
+
+
+async def test_the_core_of_a_fastmcp_server_is_served():
+    """Whoever reaches into the object gets the same."""
+    whole = fastmcp(Scene())
+    async with connected(whole._mcp_server) as connection:
+        called = await connection.answer(request(2, "tools/call", name="add", arguments={"a": 15, "b": 27}))
+    assert text_of(called) == "42"
+
+
+def one_x(module, inner=None):
+    """An object as mcp 1.x had them."""
+
+    class Server:
+        def __init__(self):
+            self.request_handlers = {}
+            self.notification_handlers = {}
+
+        def create_initialization_options(self): ...
+
+        async def run(self, read_stream, write_stream, options): ...
+
+        def list_tools(self): ...
+
+    class FastMCP:
+        def __init__(self):
+            self._mcp_server = Server()
+
+        def run(self): ...
+
+    Server.__module__ = "mcp.server.lowlevel.server"
+    FastMCP.__module__ = module
+    return Server() if inner is None else FastMCP()
+
+
+@pytest.mark.parametrize(
+    ("server", "advice"),
+    [
+        (one_x("mcp.server.lowlevel.server"), "pip install 'mcp>=2'"),
+        (one_x("mcp.server.fastmcp.server", "inner"), "pip install 'mcp>=2'"),
+        (one_x("fastmcp.server.server", "inner"), "pip install 'fastmcp>=4'"),
+    ],
+    ids=["low-level", "mcp's FastMCP", "FastMCP 2"],
+)
+def test_a_server_of_mcp_1_is_refused_with_what_to_upgrade(server, advice):
+    """It is recognised by its shape, and the message says what to do."""
+    with pytest.raises(NotSupportedError, match=r"mcp 1\.x") as refused:
+        bridged(server)
+    assert advice in str(refused.value)
+
+
+@pytest.mark.parametrize("thing", [None, 1, "server", {}, object(), type("Odd", (), {"run": print})()])
+def test_anything_else_is_refused_with_what_is_accepted(thing):
+    """The error names the three kinds."""
+    with pytest.raises(TypeError, match=r"mcp\.server\.Server.*MCPServer.*FastMCP"):
+        bridged(thing)
+
+
+def test_a_class_is_refused_as_one():
+    """The most likely slip gets its own words."""
+    with pytest.raises(TypeError, match="MCPServer is a class"):
+        bridged(type(high_level(Scene())))
+
+
+def test_the_bridge_loads_no_mcp():
+    """Importing it is light; `mcp` comes with the first session."""
+    code = "import sys, toolwire.mcp.bridge; print([name for name in sys.modules if name.startswith(('mcp', 'fastmcp'))])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+async def test_a_notification_is_not_waited_for():
+    """It is acknowledged before the server has even started."""
+    async with connected(low_level(Scene()), greeting=False) as connection:
+        coroutine = connection.answer(note("notifications/initialized"))
+        with pytest.raises(StopIteration) as ended:
+            coroutine.send(None)
+        assert ended.value.value is None

@@ -1,0 +1,68 @@
+"""Every Python example in the documents runs: each page is a program, the model's lines are in its comments."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolwire import testing
+from toolwire._find import VARIABLE, bundled_cli
+from toolwire.testing import ClaudeEnvironment, ScriptedModel
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.name != "offline.py")
+BLOCK = re.compile(r"(?:<!-- script: (?P<script>.*?) -->\n)?```python\n(?P<code>.*?)```", re.DOTALL)
+RUN = "\nimport asyncio as _asyncio\nif 'main' in globals():\n    _asyncio.run(globals().pop('main')())\n"
+
+pytestmark = pytest.mark.real
+
+
+def blocks(page):
+    return [(match["code"], match["script"]) for match in BLOCK.finditer(page.read_text())]
+
+
+def run_program(program, script, tmp_path):
+    """Run it in an environment that holds nothing but the way to the scripted model."""
+    with ScriptedModel(script) as model, ClaudeEnvironment(model) as env:
+        own = {VARIABLE: bundled_cli(), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(
+            program, env={**env.env, **own}, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        model.assert_finished()
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
+def test_the_examples_of_a_page_run(page, tmp_path):
+    """The blocks of a page, one after the other, each `main` run where it is defined."""
+    names = {name: getattr(testing, name) for name in testing.__all__}
+    script, program = [], []
+    for code, lines in blocks(page):
+        if page.name == "README.md":
+            lines = 'call("mcp__calc__add", a=15, b=27); say("42")'
+        script += [eval(line, names) for line in (lines or "").split("; ") if line]  # noqa: S307 - our own documents
+        program.append(code + RUN)
+    file = tmp_path / f"test_{page.stem}.py"
+    if page.name == "testing.md":
+        file.write_text(blocks(page)[0][0])
+        run_program([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)], script, tmp_path)
+    else:
+        file.write_text("\n".join(program))
+        run_program([sys.executable, str(file)], script, tmp_path)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_the_example_runs_offline(example, tmp_path):
+    """Each example runs as it is, with no key and no network, and Claude has the last word."""
+    env = {"PATH": os.defpath, "HOME": str(tmp_path), VARIABLE: bundled_cli()}
+    done = subprocess.run(
+        [sys.executable, str(example)], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Claude: " in done.stdout
+    assert "done in" in done.stdout

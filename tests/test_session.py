@@ -1,0 +1,808 @@
+"""A session over an in-memory pipe: who gets which answer, what a handler may do, and the end of it all."""
+
+import asyncio
+import contextvars
+import gc
+import json
+import logging
+import time
+from contextlib import asynccontextmanager, suppress
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+
+from toolwire import (
+    CLIConnectionError,
+    CLITimeoutError,
+    ControlRequestError,
+    ProcessError,
+    ResultError,
+    UnsupportedRequestError,
+)
+from toolwire._session import Session
+
+pytestmark = pytest.mark.anyio
+
+ASYNCIO_ONLY = pytest.mark.parametrize("anyio_backend", ["asyncio"])
+
+
+class FakePipe:
+    """Keeps what is written, and lets a test say what the CLI says."""
+
+    def __init__(self):
+        self.written = []
+        self.calls = []
+        self._wrote = anyio.Event()
+
+    async def open(self, listener):
+        self.listener = listener
+
+    def write(self, line):
+        assert line.endswith(b"\n")
+        self.written.append(json.loads(line))
+        wrote, self._wrote = self._wrote, anyio.Event()
+        wrote.set()
+
+    async def drain(self):
+        await checkpoint()
+
+    def end_input(self):
+        self.calls.append("end_input")
+
+    async def stop(self):
+        self.calls.append("stop")
+        await checkpoint()
+
+    def kill(self):
+        self.calls.append("kill")
+
+    # For the tests.
+
+    def say(self, *frames):
+        """All frames in one chunk."""
+        self.listener.received(b"".join(json.dumps(frame).encode() + b"\n" for frame in frames))
+
+    async def has_written(self, count):
+        """The lines written, once there are `count`."""
+        while len(self.written) < count:
+            await self._wrote.wait()
+        return self.written
+
+    @property
+    def replies(self):
+        """The answers that were written, by the id of their question."""
+        bodies = [frame["response"] for frame in self.written if frame["type"] == "control_response"]
+        assert len({body["request_id"] for body in bodies}) == len(bodies), "a question was answered twice"
+        return {body["request_id"]: body for body in bodies}
+
+
+@asynccontextmanager
+async def opened(handlers=None, **more):
+    """An open session and its pipe, closed at the end, all within bounded time."""
+    with anyio.fail_after(10):
+        pipe = FakePipe()
+        session = Session(pipe, handlers or {}, **more)
+        await session.open()
+        try:
+            yield session, pipe
+        finally:
+            await session.aclose()
+
+
+def asked(request_id="r1", subtype="ping", **body):
+    return {"type": "control_request", "request_id": request_id, "request": {"subtype": subtype, **body}}
+
+
+def withdrawn(request_id="r1"):
+    return {"type": "control_cancel_request", "request_id": request_id}
+
+
+def answered(request_id, **response):
+    return {
+        "type": "control_response",
+        "response": {"subtype": "success", "request_id": request_id, "response": response},
+    }
+
+
+def refused(request_id, error, **more):
+    return {
+        "type": "control_response",
+        "response": {"subtype": "error", "request_id": request_id, "error": error, **more},
+    }
+
+
+def said(text):
+    return {"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}}
+
+
+def result(text="done", **more):
+    return {"type": "result", "subtype": "success", "result": text, "is_error": False, **more}
+
+
+def state(name):
+    return {"type": "system", "subtype": "session_state_changed", "state": name, "sdk_host_only": True}
+
+
+def prompt(text="hi"):
+    return {"type": "user", "message": {"role": "user", "content": text}}
+
+
+async def collect(into, session, subtype, seconds=5.0, **body):
+    """Ask, and note the answer or the exception."""
+    try:
+        into[subtype] = await session.ask({"subtype": subtype, **body}, seconds)
+    except Exception as error:  # noqa: BLE001 - whatever it was is what the test looks at
+        into[subtype] = error
+
+
+class TestOurQuestions:
+    async def test_answers_out_of_order_find_their_askers(self):
+        """Every caller gets the answer to its own question, whatever the order."""
+        async with opened() as (session, pipe):
+            answers = {}
+            async with anyio.create_task_group() as group:
+                for number in range(5):
+                    group.start_soon(collect, answers, session, f"s{number}")
+                ids = [
+                    (frame["request_id"], frame["request"]["subtype"]) for frame in await pipe.has_written(5)
+                ]
+                for request_id, subtype in reversed(ids):
+                    pipe.say(answered(request_id, was=subtype))
+            assert answers == {f"s{number}": {"was": f"s{number}"} for number in range(5)}
+
+    async def test_a_second_answer_is_ignored(self):
+        """The first answer counts; a repeated one harms neither its asker nor the next."""
+        async with opened() as (session, pipe):
+            answers = {}
+            async with anyio.create_task_group() as group:
+                group.start_soon(collect, answers, session, "first")
+                first = (await pipe.has_written(1))[0]["request_id"]
+                pipe.say(answered(first, n=1), answered(first, n=2))
+            async with anyio.create_task_group() as group:
+                group.start_soon(collect, answers, session, "second")
+                second = (await pipe.has_written(2))[1]["request_id"]
+                pipe.say(answered(first, n=3), answered(second, n=4))
+            assert answers == {"first": {"n": 1}, "second": {"n": 4}}
+            assert session.unread == 0
+
+    async def test_a_cancelled_question_leaves_nothing_behind(self):
+        """An answer that comes after its asker was cancelled is dropped, and the next question works."""
+        async with opened() as (session, pipe):
+            answers = {}
+            async with anyio.create_task_group() as group:
+                group.start_soon(collect, answers, session, "given up")
+                late = (await pipe.has_written(1))[0]["request_id"]
+                group.cancel_scope.cancel()
+            pipe.say(answered(late, n=1))
+            async with anyio.create_task_group() as group:
+                group.start_soon(collect, answers, session, "next")
+                pipe.say(answered((await pipe.has_written(2))[1]["request_id"], n=2))
+            assert answers == {"next": {"n": 2}}
+
+    async def test_a_question_that_timed_out_may_be_answered_late(self):
+        """A time-out is an error of the question alone."""
+        async with opened() as (session, pipe):
+            answers = {}
+            await collect(answers, session, "slow", 0.01)
+            assert isinstance(answers["slow"], CLITimeoutError)
+            pipe.say(answered(pipe.written[0]["request_id"], n=1))
+            async with anyio.create_task_group() as group:
+                group.start_soon(collect, answers, session, "next")
+                pipe.say(answered((await pipe.has_written(2))[1]["request_id"], n=2))
+            assert answers["next"] == {"n": 2}
+
+    async def test_a_refusal_has_its_type_and_its_words(self):
+        """The CLI's error text, its code and the subtype are in the exception."""
+        async with opened() as (session, pipe):
+            answers = {}
+            async with anyio.create_task_group() as group:
+                for subtype in ("a", "b", "c"):
+                    group.start_soon(collect, answers, session, subtype)
+                for frame in await pipe.has_written(3):
+                    more = {"error_code": "unsupported_request"} if frame["request"]["subtype"] == "b" else {}
+                    text = "" if frame["request"]["subtype"] == "c" else "no"
+                    pipe.say(refused(frame["request_id"], text, **more))
+            assert [type(answers[name]) for name in "abc"] == [
+                ControlRequestError,
+                UnsupportedRequestError,
+                ControlRequestError,
+            ]
+            assert [str(answers[name]) for name in "abc"] == ["no", "no", "no reason given"]
+            assert answers["a"].subtype == "a"
+
+    @pytest.mark.parametrize("body", [None, 5, "text", [1]])
+    async def test_an_answer_without_an_object_is_an_empty_one(self, body):
+        """`response` may be missing or of another kind; the asker gets an empty dict."""
+        async with opened() as (session, pipe):
+            answers = {}
+            async with anyio.create_task_group() as group:
+                group.start_soon(collect, answers, session, "x")
+                request_id = (await pipe.has_written(1))[0]["request_id"]
+                frame = answered(request_id)
+                frame["response"]["response"] = body
+                pipe.say(frame)
+            assert answers == {"x": {}}
+
+    async def test_the_end_wakes_every_asker_with_the_reason(self):
+        """Questions open when the CLI dies raise what happened to it."""
+        async with opened() as (session, pipe):
+            answers = {}
+            async with anyio.create_task_group() as group:
+                for number in range(3):
+                    group.start_soon(collect, answers, session, str(number))
+                await pipe.has_written(3)
+                pipe.listener.complained(b"the reason\n")
+                pipe.listener.ended(9)
+            assert [type(error) for error in answers.values()] == [ProcessError] * 3
+            assert all(error.exit_code == 9 and error.stderr == "the reason" for error in answers.values())
+            with pytest.raises(ProcessError):
+                await session.ask({"subtype": "late"}, 5)
+
+    async def test_closing_wakes_every_asker(self):
+        """A question open when we close raises a connection error at once."""
+        async with opened() as (session, pipe):
+            answers = {}
+            async with anyio.create_task_group() as group:
+                group.start_soon(collect, answers, session, "x", 60)
+                await pipe.has_written(1)
+                await session.aclose()
+            assert isinstance(answers["x"], CLIConnectionError)
+
+    async def test_a_question_that_is_not_json_is_refused_to_its_maker(self):
+        """What JSON cannot carry is a TypeError, and nothing is written."""
+        async with opened() as (session, pipe):
+            with pytest.raises(TypeError):
+                await session.ask({"subtype": "x", "value": object()}, 5)
+            assert pipe.written == []
+
+
+class TestTheirQuestions:
+    async def test_slow_and_quick_answers_do_not_wait_for_each_other(self):
+        """Each question has a task of its own; answers go out as they are ready."""
+        release = anyio.Event()
+
+        async def ping(body):
+            if body["n"] == 0:
+                await release.wait()
+            return {"n": body["n"]}
+
+        async with opened({"ping": ping}) as (_, pipe):
+            pipe.say(*(asked(f"r{number}", n=number) for number in range(3)))
+            await pipe.has_written(2)
+            release.set()
+            await pipe.has_written(3)
+            assert [frame["response"]["request_id"] for frame in pipe.written][2] == "r0"
+            assert {name: body["response"]["n"] for name, body in pipe.replies.items()} == {
+                "r0": 0,
+                "r1": 1,
+                "r2": 2,
+            }
+
+    async def test_the_same_id_twice_is_one_question(self):
+        """A question repeated while it is open runs its handler once and gets one answer."""
+        runs = []
+        release = anyio.Event()
+
+        async def ping(body):
+            runs.append(body["n"])
+            await release.wait()
+            return {}
+
+        async with opened({"ping": ping}) as (_, pipe):
+            pipe.say(asked("same", n=1), asked("same", n=2))
+            await anyio.wait_all_tasks_blocked()
+            release.set()
+            await pipe.has_written(1)
+            await anyio.wait_all_tasks_blocked()
+            assert runs == [1]
+            assert list(pipe.replies) == ["same"]
+
+    async def test_an_id_may_be_used_again_once_it_was_answered(self):
+        """An id is taken only while its question is open."""
+
+        async def ping(body):
+            return {"n": body["n"]}
+
+        async with opened({"ping": ping}) as (_, pipe):
+            pipe.say(asked("same", n=1))
+            await pipe.has_written(1)
+            pipe.say(asked("same", n=2))
+            await pipe.has_written(2)
+            assert [frame["response"]["response"] for frame in pipe.written] == [{"n": 1}, {"n": 2}]
+
+    @pytest.mark.parametrize(
+        ("error", "text"),
+        [
+            (ValueError("broken"), "broken"),
+            (ValueError(), "ValueError"),
+            (ExceptionGroup("two", [OSError("a"), OSError("b")]), "two (2 sub-exceptions)"),
+            (StopAsyncIteration("odd"), "odd"),
+            (TimeoutError(), "TimeoutError"),
+        ],
+    )
+    async def test_an_exception_in_a_handler_is_a_refusal(self, error, text):
+        """The CLI hears of every failure, and the session goes on."""
+
+        async def ping(body):
+            if body.get("fail"):
+                raise error
+            return {"fine": True}
+
+        async with opened({"ping": ping}) as (_, pipe):
+            pipe.say(asked("bad", fail=True))
+            await pipe.has_written(1)
+            pipe.say(asked("good"))
+            await pipe.has_written(2)
+            assert pipe.replies["bad"] == {"subtype": "error", "request_id": "bad", "error": text}
+            assert pipe.replies["good"]["response"] == {"fine": True}
+
+    @pytest.mark.parametrize("answer", [{"x": object()}, {"x": {1, 2}}, {object(): 1}])
+    async def test_an_answer_that_is_not_json_is_a_refusal(self, answer):
+        """A handler that returns what JSON cannot carry does not leave the CLI waiting."""
+
+        async def ping(_):
+            return answer
+
+        async with opened({"ping": ping}) as (_, pipe):
+            pipe.say(asked())
+            await pipe.has_written(1)
+            assert pipe.replies["r1"]["subtype"] == "error"
+
+    @ASYNCIO_ONLY
+    async def test_a_cancellation_of_the_handlers_own_making_is_a_refusal(self, anyio_backend):
+        """A handler that awaits a task which somebody cancelled fails; the CLI must not wait for it for ever."""
+
+        async def ping(_):
+            inner = asyncio.ensure_future(asyncio.sleep(60))
+            inner.cancel()
+            await inner
+
+        async with opened({"ping": ping}) as (_, pipe):
+            pipe.say(asked())
+            with anyio.fail_after(2):
+                await pipe.has_written(1)
+            assert pipe.replies["r1"]["subtype"] == "error"
+
+    async def test_context_variables_of_the_opener_are_visible_in_handlers(self):
+        """A handler sees the context in which the session was opened."""
+        who = contextvars.ContextVar("who", default="nobody")
+        seen = []
+
+        async def ping(_):
+            seen.append(who.get())
+            who.set("the handler")
+            return {}
+
+        who.set("the opener")
+        async with opened({"ping": ping}) as (_, pipe):
+            pipe.say(asked("a"))
+            await pipe.has_written(1)
+            pipe.say(asked("b"))
+            await pipe.has_written(2)
+        assert seen == ["the opener", "the opener"]
+        assert who.get() == "the opener"
+
+    async def test_a_withdrawn_question_is_cancelled_and_not_answered(self):
+        """The handler is cancelled, its clean-up runs, nothing is written."""
+        started, cleaned = anyio.Event(), anyio.Event()
+
+        async def ping(_):
+            started.set()
+            try:
+                await anyio.sleep_forever()
+            finally:
+                cleaned.set()
+
+        async with opened({"ping": ping}) as (_, pipe):
+            pipe.say(asked())
+            await started.wait()
+            pipe.say(withdrawn())
+            await cleaned.wait()
+            await anyio.wait_all_tasks_blocked()
+            assert pipe.written == []
+
+    async def test_a_question_withdrawn_before_its_handler_started_is_forgotten(self):
+        """Asked and withdrawn in one chunk: the id is free again."""
+
+        async def ping(body):
+            await checkpoint()
+            return {"n": body["n"]}
+
+        async with opened({"ping": ping}) as (_, pipe):
+            pipe.say(asked("same", n=1), withdrawn("same"))
+            await anyio.wait_all_tasks_blocked()
+            pipe.say(asked("same", n=2))
+            with anyio.fail_after(2):
+                await pipe.has_written(1)
+            assert pipe.replies["same"]["response"] == {"n": 2}
+
+    async def test_a_question_withdrawn_before_its_handler_started_does_not_hold_up_the_end(self, caplog):
+        """Closing does not wait for a handler that never ran."""
+
+        async def ping(_):
+            await anyio.sleep_forever()
+
+        async with opened({"ping": ping}) as (session, pipe):
+            pipe.say(asked(), withdrawn())
+            await anyio.wait_all_tasks_blocked()
+            started = time.monotonic()
+            await session.aclose()
+            assert time.monotonic() - started < 1
+        assert "did not stop" not in caplog.text
+
+    async def test_a_question_in_the_last_bytes_does_not_hold_up_the_end(self, caplog):
+        """A question that arrives together with the end of the CLI is dropped with it."""
+
+        async def ping(_):
+            await anyio.sleep_forever()
+
+        async with opened({"ping": ping}) as (session, pipe):
+            pipe.listener.received(json.dumps(asked()).encode())  # no newline: the end completes it
+            pipe.listener.ended(0)
+            await anyio.wait_all_tasks_blocked()
+            started = time.monotonic()
+            await session.aclose()
+            assert time.monotonic() - started < 1
+        assert "did not stop" not in caplog.text
+
+    async def test_the_end_of_the_cli_cancels_its_questions(self):
+        """Nobody wants the answers any more."""
+        started, cleaned = anyio.Event(), anyio.Event()
+
+        async def ping(_):
+            started.set()
+            try:
+                await anyio.sleep_forever()
+            finally:
+                cleaned.set()
+
+        async with opened({"ping": ping}) as (_, pipe):
+            pipe.say(asked())
+            await started.wait()
+            pipe.listener.ended(0)
+            await cleaned.wait()
+
+    async def test_an_unknown_question_is_refused_and_handlers_go_on(self):
+        """A subtype without a handler gets an error reply."""
+        async with opened() as (_, pipe):
+            pipe.say(asked("a", "no_such"), {"type": "control_request", "request_id": "b"})
+            assert pipe.replies["a"]["error"] == "Unsupported control request subtype: no_such"
+            assert "without a request object" in pipe.replies["b"]["error"]
+
+    async def test_a_handler_may_ask_back(self):
+        """A handler can wait for an answer of the CLI: the reader does not wait for the handler."""
+
+        async def ping(_):
+            return await session.ask({"subtype": "back"}, 5)
+
+        async with opened({"ping": ping}) as (session, pipe):
+            pipe.say(asked())
+            back = (await pipe.has_written(1))[0]["request_id"]
+            pipe.say(answered(back, deep=True))
+            await pipe.has_written(2)
+            assert pipe.replies["r1"]["response"] == {"deep": True}
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_handler_that_raises_no_exception_but_a_base_exception_is_refused(backend, caplog):
+    """`pytest.fail()` and its like in a handler: the CLI gets an error, the event loop survives."""
+
+    class Odd(BaseException):
+        pass
+
+    async def ping(_):
+        raise Odd("not an Exception")
+
+    async def main():
+        async with opened({"ping": ping}) as (_, pipe):
+            pipe.say(asked())
+            with anyio.fail_after(2):
+                await pipe.has_written(1)
+            return pipe.replies["r1"]["subtype"]
+
+    with caplog.at_level(logging.ERROR, logger="asyncio"):
+        assert anyio.run(main, backend=backend) == "error"
+        gc.collect()
+    assert "never retrieved" not in caplog.text
+
+
+class TestReading:
+    async def test_several_consumers_share_the_messages(self):
+        """Each message reaches exactly one consumer, and the end reaches all."""
+        async with opened() as (session, pipe):
+            taken = {number: [] for number in range(4)}
+
+            async def consume(number):
+                while (frame := await session.next_frame()) is not None:
+                    taken[number].append(frame["n"])
+                    await checkpoint()
+
+            async with anyio.create_task_group() as group:
+                for number in taken:
+                    group.start_soon(consume, number)
+                await anyio.wait_all_tasks_blocked()
+                for start in range(0, 100, 10):
+                    pipe.say(*({"type": "note", "n": n} for n in range(start, start + 10)))
+                    await checkpoint()
+                pipe.listener.ended(0)
+            assert sorted(n for numbers in taken.values() for n in numbers) == list(range(100))
+            assert all(numbers == sorted(numbers) for numbers in taken.values())
+
+    async def test_a_cancelled_consumer_loses_no_message(self):
+        """A time-out around the wait takes nothing out of the queue."""
+        async with opened() as (session, pipe):
+            for number in range(3):
+                with anyio.move_on_after(0.01):
+                    await session.next_frame()
+                pipe.say({"type": "note", "n": number})
+                assert (await session.next_frame())["n"] == number
+            assert session.unread == 0
+
+    async def test_a_failed_end_comes_after_the_messages_and_to_every_consumer(self):
+        """What was said is read first; then each reader gets the error."""
+        async with opened() as (session, pipe):
+            pipe.say(said("one"), said("two"))
+            pipe.listener.ended(1)
+            assert [(await session.next_frame())["type"] for _ in range(2)] == ["assistant"] * 2
+            for _ in range(3):
+                with pytest.raises(ProcessError, match="exit code: 1"):
+                    await session.next_frame()
+
+    async def test_a_last_line_without_newline_is_a_message(self):
+        """The end of the bytes completes the last line."""
+        async with opened() as (session, pipe):
+            pipe.listener.received(json.dumps(result("cut")).encode())
+            pipe.listener.ended(0)
+            assert (await session.next_frame())["result"] == "cut"
+            assert await session.next_frame() is None
+
+    async def test_what_was_not_read_can_still_be_read_after_closing(self):
+        """Closing throws no message away."""
+        async with opened() as (session, pipe):
+            pipe.say(said("one"), said("two"))
+            await session.aclose()
+            assert session.unread == 2
+            assert (await session.next_frame())["message"]["content"][0]["text"] == "one"
+            assert session.unread == 1
+
+    async def test_a_failed_result_is_the_reason_of_a_failed_exit(self):
+        """Exit code and stderr join the result; anything said after it makes the exit a fresh failure."""
+        for frames, kind in (
+            ([result("bad", is_error=True)], ResultError),
+            ([result("bad", is_error=True), state("idle")], ResultError),
+            ([result("bad", is_error=True), said("more")], ProcessError),
+            ([result("bad", is_error=True), result("good")], ProcessError),
+        ):
+            async with opened() as (session, pipe):
+                session.prompt(prompt())
+                pipe.say(*frames)
+                pipe.listener.ended(1)
+                with pytest.raises(ProcessError) as caught:
+                    while await session.next_frame() is not None:
+                        pass
+                assert type(caught.value) is kind
+                assert caught.value.exit_code == 1
+
+
+class TestTheRun:
+    async def test_nothing_asked_is_over_at_once(self):
+        """Without a prompt the input ends without a wait."""
+        async with opened() as (session, pipe):
+            await session.end_input_when_over()
+            assert pipe.calls == ["end_input"]
+
+    async def test_the_input_ends_at_idle_and_not_at_the_result(self):
+        """The result alone does not end the input while the CLI says that it runs."""
+        async with opened() as (session, pipe):
+            session.prompt(prompt())
+            async with anyio.create_task_group() as group:
+                group.start_soon(session.end_input_when_over)
+                pipe.say(state("running"), said("x"), result())
+                await anyio.wait_all_tasks_blocked()
+                assert pipe.calls == []
+                pipe.say(state("idle"))
+            assert pipe.calls == ["end_input"]
+
+    async def test_the_end_of_the_cli_ends_the_wait(self):
+        """A CLI that dies does not leave the feeder waiting."""
+        async with opened() as (session, pipe):
+            session.prompt(prompt())
+            async with anyio.create_task_group() as group:
+                group.start_soon(session.end_input_when_over)
+                await anyio.wait_all_tasks_blocked()
+                pipe.listener.ended(1)
+
+    @pytest.mark.parametrize("frame", [{"type": "keep_alive"}, {"note": "no type at all"}])
+    async def test_a_frame_that_is_no_prompt_owes_no_result(self, frame):
+        """Streamed frames other than user messages get no result: waiting for one would never end."""
+        async with opened() as (session, pipe):
+            session.prompt(prompt())
+            pipe.say(state("running"), said("x"), result(), state("idle"))
+            session.prompt(frame)
+            with anyio.fail_after(8):  # over the grace that a merged prompt gets
+                await session.end_input_when_over()
+            assert "end_input" in pipe.calls
+
+
+class TestClosing:
+    async def test_several_tasks_close_at_once(self):
+        """All of them return, and the pipe is stopped once."""
+        async with opened() as (session, pipe):
+            async with anyio.create_task_group() as group:
+                for _ in range(5):
+                    group.start_soon(session.aclose)
+            await session.aclose()
+            assert pipe.calls.count("stop") == 1
+            assert not session.alive
+
+    async def test_closing_in_a_cancelled_scope_still_closes(self):
+        """Cancellation does not cut the closing short."""
+        async with opened() as (session, pipe):
+            with anyio.CancelScope() as scope:
+                scope.cancel()
+                await session.aclose()
+            assert pipe.calls == ["stop"]
+
+    @ASYNCIO_ONLY
+    async def test_a_cancelled_task_that_closes_still_closes(self, anyio_backend):
+        """`task.cancel()` twice, while closing: the pipe is stopped all the same."""
+        async with opened() as (session, pipe):
+            task = asyncio.create_task(session.aclose())
+            for _ in range(2):
+                await asyncio.sleep(0)
+                task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            await session.aclose()
+            assert pipe.calls == ["stop"]
+
+    async def test_handlers_are_cancelled_before_the_pipe_is_stopped(self):
+        """Clean-up in a handler runs while the pipe is still there, and no new handler starts."""
+        order = []
+        started = anyio.Event()
+
+        async def ping(_):
+            started.set()
+            try:
+                await anyio.sleep_forever()
+            finally:
+                order.append(list(pipe.calls))
+
+        async with opened({"ping": ping}) as (session, pipe):
+            pipe.say(asked("a"))
+            await started.wait()
+            await session.aclose()
+            pipe.say(asked("b"))
+            await anyio.wait_all_tasks_blocked()
+        assert order == [[]]
+        assert pipe.calls == ["stop"]
+        assert pipe.replies == {}
+
+    async def test_a_handler_that_ignores_cancellation_is_given_up(self, caplog):
+        """Closing waits a bounded time for it, says so, and stops the pipe."""
+        started, release, ended = anyio.Event(), anyio.Event(), anyio.Event()
+
+        async def ping(_):
+            started.set()
+            while not release.is_set():
+                with suppress(asyncio.CancelledError), anyio.CancelScope(shield=True):
+                    await release.wait()
+            ended.set()
+            return {}
+
+        async with opened({"ping": ping}) as (session, pipe):
+            pipe.say(asked())
+            await started.wait()
+            begun = time.monotonic()
+            await session.aclose()
+            assert time.monotonic() - begun < 5
+            assert pipe.calls == ["stop"]
+            release.set()
+            await ended.wait()
+            await anyio.wait_all_tasks_blocked()
+        assert "1 handlers did not stop" in caplog.text
+
+    async def test_a_handler_may_close_the_session(self):
+        """Closing from inside a handler ends in bounded time."""
+
+        async def ping(_):
+            await session.aclose()
+            return {}
+
+        async with opened({"ping": ping}) as (session, pipe):
+            pipe.say(asked())
+            with anyio.fail_after(5):
+                assert await session.next_frame() is None
+                await session.aclose()
+            assert pipe.calls == ["stop"]
+
+    @ASYNCIO_ONLY
+    async def test_the_pipe_is_stopped_even_if_the_loop_goes_down_while_handlers_wind_down(
+        self, anyio_backend
+    ):
+        """asyncio cancels every task at its end: that must not leave a CLI behind."""
+        started, winding, release = anyio.Event(), anyio.Event(), anyio.Event()
+
+        async def ping(_):
+            started.set()
+            try:
+                await anyio.sleep_forever()
+            finally:
+                winding.set()
+                with suppress(asyncio.CancelledError):
+                    await release.wait()
+
+        before = asyncio.all_tasks()
+        async with opened({"ping": ping}) as (session, pipe):
+            pipe.say(asked())
+            await started.wait()
+            closing = asyncio.create_task(session.aclose())
+            await winding.wait()
+            cancel_all_but(before)
+            await asyncio.wait([closing])
+            await anyio.wait_all_tasks_blocked()
+            assert pipe.calls, "neither stopped nor killed"
+
+    @ASYNCIO_ONLY
+    async def test_the_pipe_is_stopped_even_if_the_loop_goes_down_at_once(self, anyio_backend):
+        """asyncio cancels every task in the very moment in which closing begins: the CLI is ended all the same."""
+        before = asyncio.all_tasks()
+        pipe = FakePipe()
+        session = Session(pipe, {})
+        await session.open()
+        closing = asyncio.create_task(session.aclose())
+        while session.alive:  # until closing has begun
+            await asyncio.sleep(0)
+        cancel_all_but(before)
+        await asyncio.wait([closing])
+        await anyio.wait_all_tasks_blocked()
+        assert pipe.calls, "neither stopped nor killed"
+        with anyio.fail_after(2):
+            await asyncio.wait_for(session.aclose(), 1)
+
+    async def test_a_busy_cli_is_interrupted_first(self):
+        """Without an interrupt the CLI would finish its turn before it heeds the end of input."""
+        async with opened() as (session, pipe):
+            session.prompt(prompt())
+            pipe.say(state("running"), said("working"))
+            await session.aclose()
+            assert pipe.written[-1]["request"] == {"subtype": "interrupt"}
+
+    async def test_an_idle_cli_is_not_interrupted(self):
+        """After the end of a run there is nothing to interrupt."""
+        async with opened() as (session, pipe):
+            session.prompt(prompt())
+            pipe.say(state("running"), said("x"), result(), state("idle"))
+            await session.aclose()
+            assert [frame["type"] for frame in pipe.written] == ["user"]
+
+    async def test_after_closing_every_call_says_so(self):
+        """Prompts and questions raise; closing again does nothing."""
+        async with opened() as (session, pipe):
+            await session.aclose()
+            with pytest.raises(CLIConnectionError, match="has ended"):
+                session.prompt(prompt())
+            with pytest.raises(CLIConnectionError, match="has ended"):
+                await session.ask({"subtype": "x"}, 5)
+            assert await session.next_frame() is None
+            assert pipe.written == []
+
+    async def test_a_pipe_that_fails_to_stop_does_not_hold_us(self, caplog):
+        """An exception while stopping is logged, and closing is over."""
+
+        class Broken(FakePipe):
+            async def stop(self):
+                raise OSError("cannot stop")
+
+        with anyio.fail_after(5):
+            session = Session(Broken(), {})
+            await session.open()
+            await session.aclose()
+        assert "cannot stop" in caplog.text
+
+
+def cancel_all_but(before):
+    """What asyncio.run does at the end of its main task."""
+    for task in asyncio.all_tasks() - before - {asyncio.current_task()}:
+        task.cancel()
