@@ -13,7 +13,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from toolwire._flags import FLAGS, HERE, Build, Limits, ToFile, allowed_tools, check_argument, is_long
-from toolwire._mcp_servers import split_servers
+from toolwire._mcp_servers import policies, split_servers
 from toolwire.options import ClaudeAgentOptions
 
 
@@ -144,13 +144,10 @@ def _long_managed(value: Any, _: ClaudeAgentOptions, limits: Limits) -> dict[str
 
 def _policies(value: Any, *_: Any) -> dict[str, Any]:
     """Tools of in-process servers that must always be asked about, or never run."""
-    instances, told = split_servers(value)
-    rows = {
-        name: [*getattr(server, "cli_policies", list)(), *told[name].get("tools", [])]
-        for name, server in instances.items()
-    }
-    configs = {name: {"tools": tools} for name, tools in rows.items() if tools}
-    return {"sdkMcpServerConfigs": configs} if configs else {}
+    instances, _configs = split_servers(value)
+    configs = {name: {"tools": tools} for name, server in instances.items() if (tools := policies(server))}
+    # The CLI heeds the configs only of servers that this request names as well.
+    return {"sdkMcpServers": list(configs), "sdkMcpServerConfigs": configs} if configs else {}
 
 
 def _sent_plugins(value: Any, options: ClaudeAgentOptions, _: Limits) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from toolwire import _argv
 from toolwire._find import find_cli
 from toolwire._handlers import handlers
 from toolwire._log import logger_for
-from toolwire._mcp_servers import check_servers, split_servers
+from toolwire._mcp_servers import check_servers, policies, split_servers
 from toolwire._option_checks import check_paths
 from toolwire._pipe import Pipe
 from toolwire._process import Command, process_pipe
@@ -151,6 +151,9 @@ class Conversation:
         added = [name for name, server in new.items() if old.get(name) is not server]
         for name in added:
             self.servers.add(name, new[name])
+        for name, server in new.items():
+            if tools := policies(server):
+                configs[name]["tools"] = tools
         try:
             body = {"subtype": "mcp_set_servers", "servers": configs}
             answer = await self.session.ask(body, self.options.control_timeout)

@@ -64,6 +64,12 @@ def _own_config(server: Any) -> dict[str, Any]:
     return config
 
 
+def policies(server: Any) -> list[dict[str, Any]]:
+    """The tools of a server of ours that must always be asked about, or never run."""
+    tools: list[dict[str, Any]] = server.cli_policies() if hasattr(server, "cli_policies") else []
+    return tools
+
+
 def check_servers(mcp_servers: object) -> None:
     """Raise `OptionsError` for the first entry that cannot work."""
     if not isinstance(mcp_servers, Mapping):

@@ -26,6 +26,10 @@ Lifespan = Callable[[Any], AbstractAsyncContextManager[None]]
 
 _FORCE: Final = 1.0  # seconds of the grace that are kept for cancelling by force
 
+# A server that goes down says this to all that is open, before anybody knows why. A tool may also mean it: then the
+# server goes on, and answers a ping.
+_GOING_DOWN: Final = -32000
+
 
 @dataclass(slots=True)
 class _Call:
@@ -52,7 +56,8 @@ class Session:
         self._calls: dict[int, _Call] = {}
         self._ids = itertools.count(1)
         self._questions: dict[Id, anyio.CancelScope] = {}
-        self._group: anyio.abc.TaskGroup | None = None  # None until the task has begun
+        self._group: anyio.abc.TaskGroup | None = None
+        self._begun = False  # a task that is cancelled before its first step never gets to its end
         self._stopping = False
         self._reason = "it ended by itself"
         self._ended = anyio.Event()
@@ -105,7 +110,7 @@ class Session:
         self._outbox.close()
         if self._inbox.read_from:
             await self._wait(max(grace - _FORCE, grace / 2))
-        if self._group is not None and not self._ended.is_set():
+        if self._begun and not self._ended.is_set():
             self._task.cancel()
         await self._wait(min(_FORCE, grace / 2))
         if not self._ended.is_set():
@@ -118,9 +123,10 @@ class Session:
     # The server's task.
 
     async def _run(self) -> None:
+        self._begun = True
         try:
             if not self._stopping:
-                async with anyio.create_task_group() as self._group, self._lifespan(self._core):
+                async with self._lifespan(self._core), anyio.create_task_group() as self._group:
                     options = self._core.create_initialization_options()
                     await self._core.run(self._inbox, self._outbox, options)
                     self._group.cancel_scope.cancel()
@@ -167,10 +173,19 @@ class Session:
 
     def _on_reply(self, message: dict[str, Any]) -> None:
         error = message.get("error")
-        if error is not None:
-            self._settle(message["id"], RpcError(error["code"], error["message"], error.get("data")))
-        else:
+        if error is None:
             self._settle(message["id"], message["result"])
+            return
+        refused = RpcError(error["code"], error["message"], error.get("data"))
+        if error["code"] == _GOING_DOWN and self._group is not None:
+            self._group.start_soon(self._settle_if_alive, message["id"], refused)
+        else:
+            self._settle(message["id"], refused)
+
+    async def _settle_if_alive(self, inside: Any, refused: RpcError) -> None:
+        with contextlib.suppress(RpcError):
+            await self.call(Request(math.nan, "ping", {}))  # an id that no cancellation can mean
+        self._settle(inside, refused)
 
     def _settle(self, inside: Any, outcome: Any) -> None:
         call = self._calls.pop(inside, None)

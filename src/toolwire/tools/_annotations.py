@@ -6,7 +6,7 @@ are checked before a handler runs), and a default of None makes a type nullable.
 
 import collections.abc
 import typing
-from typing import Annotated, Any, Final, Literal, Optional, Union
+from typing import Annotated, Any, Final, Literal, Union
 
 import typing_extensions
 from pydantic import Field
@@ -26,11 +26,10 @@ def readable(annotation: Any) -> Any:
         return _annotated(readable(arguments[0]), annotation.__metadata__)
     inner = tuple(arguments if origin in _OPAQUE else map(readable, arguments))
     if annotation in _LAZY or origin in _LAZY:
-        return list[inner[0] if inner else Any]
+        return _made(list, inner or (Any,))
     if inner == arguments:
         return annotation
-    outer: Any = Union if origin in UNIONS else origin
-    return outer[inner if len(inner) > 1 else inner[0]]
+    return _made(Union if origin in UNIONS else origin, inner)
 
 
 def described(metadata: tuple[Any, ...]) -> str | None:
@@ -51,7 +50,7 @@ def nullable(annotation: Any) -> Any:
     """The annotation, None allowed. Metadata stays around the whole, where aliases and descriptions count."""
     if typing.get_origin(annotation) is Annotated:
         return with_metadata(nullable(typing.get_args(annotation)[0]), *annotation.__metadata__)
-    return annotation if _admits_none(annotation) else Optional[annotation]
+    return annotation if _admits_none(annotation) else _made(Union, (annotation, None))
 
 
 def metadata_of(annotation: Any) -> tuple[Any, ...]:
@@ -66,6 +65,11 @@ def metadata_of(annotation: Any) -> tuple[Any, ...]:
 def has_default(annotation: Any) -> bool:
     """Whether a `Field(...)` around the type has a default."""
     return any(isinstance(item, FieldInfo) and not item.is_required() for item in metadata_of(annotation))
+
+
+def _made(origin: Any, arguments: tuple[Any, ...]) -> Any:
+    """A generic type with arguments that are known at run time only."""
+    return origin[arguments if len(arguments) > 1 else arguments[0]]
 
 
 def _annotated(annotation: Any, metadata: tuple[Any, ...]) -> Any:

@@ -29,10 +29,14 @@ class Generator(GenerateJsonSchema):
         """There is a class with settings of its own that does not say what it thinks of extra fields."""
         self.lenient = False
         """There is a class that allows extra fields by its own word."""
+        self._enums: set[str] = set()
 
     def object_schema(self, schema: Any, mode: Literal["validation", "serialization"]) -> dict[str, Any]:
         """The schema of a type; a top that only refers to a definition is replaced by that definition."""
         result = self.generate(schema, mode=mode)
+        for definition in result.get("$defs", {}).values():
+            if "properties" not in definition and definition.get("title") in self._enums:
+                del definition["title"]
         while (reference := result.pop("$ref", None)) is not None:
             result = {**result["$defs"][reference.removeprefix("#/$defs/")], **result}
         return _ordered(result)
@@ -65,15 +69,20 @@ class Generator(GenerateJsonSchema):
         """A TypedDict."""
         result = super().typed_dict_schema(schema)
         cls = schema.get("cls")
-        return result if cls is None else self._of_class(result, cls, getattr(cls, "__pydantic_config__", None))
+        return (
+            result if cls is None else self._of_class(result, cls, getattr(cls, "__pydantic_config__", None))
+        )
 
     def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
-        """An enumeration, by value."""
-        return _untitled(super().enum_schema(schema), schema["cls"])
+        """An enumeration, by value. Its name comes back as a title later on, and is taken out at the end."""
+        self._enums.add(schema["cls"].__name__)
+        return super().enum_schema(schema)
 
     def is_subclass_schema(self, schema: core_schema.IsSubclassSchema) -> JsonSchemaValue:
         """Refuse `type[X]`, for which Pydantic would allow any value and then take none."""
-        raise PydanticInvalidForJsonSchema(f"the class {schema['cls'].__name__}, or a subclass, is no JSON value")
+        raise PydanticInvalidForJsonSchema(
+            f"the class {schema['cls'].__name__}, or a subclass, is no JSON value"
+        )
 
     def generator_schema(self, schema: core_schema.GeneratorSchema) -> JsonSchemaValue:
         """Refuse iterators, whose items Pydantic checks only when they are read."""
@@ -120,4 +129,6 @@ def _ordered(result: dict[str, Any]) -> dict[str, Any]:
     """The keys that a reader looks for, before the others; definitions last."""
     first = {key: result[key] for key in _FIRST if key in result}
     last = {key: result[key] for key in ("$defs",) if key in result}
-    return first | {key: value for key, value in result.items() if key not in first and key not in last} | last
+    return (
+        first | {key: value for key, value in result.items() if key not in first and key not in last} | last
+    )

@@ -27,11 +27,25 @@ if TYPE_CHECKING:
 
 # Where a schema holds other schemas: one, a list of them, or a table of them.
 _ONE: Final = {
-    *("items", "additionalItems", "additionalProperties", "unevaluatedItems", "unevaluatedProperties", "contains"),
+    *(
+        "items",
+        "additionalItems",
+        "additionalProperties",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+        "contains",
+    ),
     *("propertyNames", "not", "if", "then", "else", "contentSchema"),
 }
 _LISTS: Final = {"allOf", "anyOf", "oneOf", "prefixItems", "items"}
-_TABLES: Final = {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
+_TABLES: Final = {
+    "properties",
+    "patternProperties",
+    "$defs",
+    "definitions",
+    "dependentSchemas",
+    "dependencies",
+}
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _BRANCHES: Final = 5
 _MASK: Final = "Input"

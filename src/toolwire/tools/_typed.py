@@ -1,10 +1,12 @@
 """Python types as parameters, by way of Pydantic.
 
 Owns the build of a validator and a JSON schema from named annotations, and the words for what Pydantic finds wrong.
-Arguments are validated as JSON, not as Python values: then text is a date and a value an enum member in unions and in
-strict models too, and nothing that only Python knows gets through. It knows nothing of signatures.
+Arguments are validated as JSON, not as Python values: then text is a date and a value an enum member in unions and
+models that are strict, and nothing that only Python knows gets through. It knows nothing of signatures.
 """
 
+import re
+import typing
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NotRequired
@@ -15,6 +17,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import SchemaError
 from typing_extensions import TypedDict
 
+from toolwire.tools._annotations import readable
 from toolwire.tools._generate import Generator
 from toolwire.tools._typeddict import teach
 from toolwire.tools.parameters import (
@@ -42,13 +45,17 @@ BUILD_ERRORS: Final = (
     AttributeError,
     RecursionError,
 )
+# What Pydantic adds about a value that is shown anyway.
+_REASON: Final = re.compile(r", (unable to |got a ).*", re.DOTALL)
 _UNKNOWN: Final = ("extra_forbidden", "unexpected_keyword_argument", "unexpected_positional_argument")
 
 
 class TypedParameters:
     """Parameters by named types. The values are Python objects, one for each argument that came."""
 
-    def __init__(self, adapter: TypeAdapter[Any], json_schema: dict[str, Any], *, closed: bool = False) -> None:
+    def __init__(
+        self, adapter: TypeAdapter[Any], json_schema: dict[str, Any], *, closed: bool = False
+    ) -> None:
         self.json_schema = json_schema
         self._validate_json = adapter.validator.validate_json
         # Models that do not say what they think of extra fields are told to refuse them.
@@ -58,28 +65,75 @@ class TypedParameters:
         data = to_json(arguments)
         try:
             values: dict[str, Any] = (
-                self._validate_json(data) if self._extra is None else self._validate_json(data, extra=self._extra)
+                self._validate_json(data)
+                if self._extra is None
+                else self._validate_json(data, extra=self._extra)
             )
         except ValidationError as error:
             raise InvalidArguments(_violations(error, arguments, self.json_schema)) from None
         return values
 
 
-def build(name: str, annotations: Mapping[str, Any], optional: Iterable[str] = ()) -> TypedParameters:
-    """Parameters that are all known by name: what is not named is refused, in nested classes too."""
+def build(
+    name: str, annotations: Mapping[str, Any], optional: Iterable[str] = (), *, closed: bool = True
+) -> TypedParameters:
+    """Parameters by name. `closed` refuses what is not named, in nested classes too.
+
+    `DefinitionError` names the parameter whose type has no schema.
+    """
+    try:
+        return _build(name, annotations, optional, closed=closed)
+    except DefinitionError:
+        raise
+    except BUILD_ERRORS as error:
+        raise _culprit(annotations, error) from error
+
+
+def open_form(given: Any) -> TypedParameters:
+    """Parameters by a dict of names to types, or by a class. What is not named is let through."""
+    if isinstance(given, dict):
+        for annotation in given.values():
+            teach(annotation)
+        return build(
+            "arguments", {name: readable(annotation) for name, annotation in given.items()}, closed=False
+        )
+    try:
+        teach(given)
+        adapter = adapter_of(readable(given))
+        json_schema, _ = input_schema(adapter, closed=False)
+    except BUILD_ERRORS as error:
+        raise no_schema(given, error) from error
+    return TypedParameters(adapter, _must_be_object(given, json_schema))
+
+
+def _build(
+    name: str, annotations: Mapping[str, Any], optional: Iterable[str], *, closed: bool
+) -> TypedParameters:
     left_out = set(optional)
     fields = {
-        key: NotRequired[annotation] if key in left_out else annotation for key, annotation in annotations.items()
+        key: NotRequired[annotation] if key in left_out else annotation
+        for key, annotation in annotations.items()
     }
     make: Any = TypedDict  # by a name and fields that no type checker can know
     shape = make(name, fields)
-    shape.__pydantic_config__ = ConfigDict(extra="forbid")
+    if closed:
+        shape.__pydantic_config__ = ConfigDict(extra="forbid")
     adapter = adapter_of(shape)
-    json_schema, closed = input_schema(adapter, closed=True)
+    json_schema, closed = input_schema(adapter, closed=closed)
     if len(json_schema["properties"]) != len(fields):
         raise DefinitionError("two parameters have the same name on the wire: change an alias")
     # Through JSON and back: what goes on the wire can go there, and no part of it is shared.
     return TypedParameters(adapter, orjson.loads(orjson.dumps(json_schema)), closed=closed)
+
+
+def _culprit(annotations: Mapping[str, Any], error: Exception) -> DefinitionError:
+    """Name the parameter that cannot be built, found by building each alone."""
+    for name, annotation in annotations.items():
+        try:
+            _build(name, {name: annotation}, (), closed=True)
+        except BUILD_ERRORS as its_error:
+            return DefinitionError(f"parameter {name!r}: {no_schema(annotation, its_error)}")
+    return DefinitionError(f"the parameters have no JSON schema: {gist(error)}; {HINT}")
 
 
 def adapter_of(annotation: Any) -> TypeAdapter[Any]:
@@ -107,24 +161,30 @@ def output_schema(annotation: Any) -> tuple[TypeAdapter[Any], dict[str, Any]]:
     """Adapter and schema of what comes out. `DefinitionError` unless it is an object."""
     try:
         teach(annotation)
-        adapter = adapter_of(annotation)
+        adapter = adapter_of(readable(annotation))
         schema = Generator(closed=False).object_schema(adapter.core_schema, "serialization")
     except BUILD_ERRORS as error:
         raise no_schema(annotation, error) from error
+    return adapter, _must_be_object(annotation, schema)
+
+
+def _must_be_object(annotation: Any, schema: dict[str, Any]) -> dict[str, Any]:
     if schema.get("type") != "object":
         raise DefinitionError(
             f"{shown_type(annotation)} is no object: use a dataclass, TypedDict, Pydantic model or dict[str, ...]"
         )
-    return adapter, schema
+    return schema
 
 
 def no_schema(annotation: Any, error: BaseException) -> DefinitionError:
     """What to say of a type that has none."""
-    return DefinitionError(f"{shown_type(annotation)} has no JSON schema: {first_line(error)}; {HINT}")
+    return DefinitionError(f"{shown_type(annotation)} has no JSON schema: {gist(error)}; {HINT}")
 
 
 def shown_type(annotation: Any) -> str:
     """An annotation as its author wrote it, more or less."""
+    if typing.get_origin(annotation) is typing.Annotated:
+        return shown_type(typing.get_args(annotation)[0])
     if isinstance(annotation, type) and not hasattr(annotation, "__origin__"):
         return annotation.__qualname__ if annotation.__module__ == "builtins" else _qualified(annotation)
     return str(annotation).replace("typing.", "")
@@ -134,9 +194,14 @@ def _qualified(given: type) -> str:
     return f"{given.__module__}.{given.__qualname__}"
 
 
-def first_line(error: BaseException) -> str:
-    """The gist of an error of many lines."""
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+def gist(error: BaseException) -> str:
+    """The line of an error that says the most, without Pydantic's advice to authors of models."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return (
+        lines[-1 if isinstance(error, SchemaError) else 0]
+        .partition(". Set `arbitrary_types_allowed")[0]
+        .strip()
+    )
 
 
 def _violations(error: ValidationError, arguments: Any, json_schema: dict[str, Any]) -> list[Violation]:
@@ -158,13 +223,11 @@ def _violations(error: ValidationError, arguments: Any, json_schema: dict[str, A
 
 
 def _message(kind: str, text: str, value: Any) -> str:
-    if kind.endswith("_parsing"):
-        text = text.partition(", unable to parse")[0]
-    elif kind == "json_invalid":  # it was JSON once: the value is too deep, or has half a surrogate pair
+    if kind == "json_invalid":  # it was JSON once: the value is too deep, or has half a surrogate pair
         return f"The arguments cannot be read: {text.removeprefix('Invalid JSON: ')}"
-    elif kind in ("value_error", "assertion_error"):  # the author's own words
-        text = text.removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    return got(text, value)
+    if kind in ("value_error", "assertion_error"):  # the author's own words
+        return got(text.removeprefix("Value error, ").removeprefix("Assertion failed, "), value)
+    return got(_REASON.sub("", text), value)
 
 
 def _path(location: tuple[str | int, ...], arguments: Any, *, missing: bool) -> str:

@@ -57,7 +57,11 @@ def _parts(annotation: Any) -> Iterator[Any]:
     for argument in typing.get_args(annotation):
         # The arguments of a Callable are a list; the rest of an Annotated is no type and has no parts.
         yield from argument if isinstance(argument, list) else (argument,)
-    for attribute in ("__origin__", "__supertype__", "__value__"):  # a generic class, a NewType, a named alias
+    for attribute in (
+        "__origin__",
+        "__supertype__",
+        "__value__",
+    ):  # a generic class, a NewType, a named alias
         if (inner := getattr(annotation, attribute, None)) is not None:
             yield inner
 

@@ -18,6 +18,7 @@ from toolwire._jsonrpc import (
     CANCELLED,
     INTERNAL_ERROR,
     INVALID_PARAMS,
+    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     PARSE_ERROR,
     Id,
@@ -34,6 +35,7 @@ from toolwire._jsonrpc import (
 from toolwire._log import logger_for
 from toolwire._tasks import on_trio
 from toolwire._threads import from_threads
+from toolwire._wire.lines import decode, encode
 from toolwire.errors import ToolError
 from toolwire.tools.context import LEVELS, Context
 from toolwire.tools.parameters import InvalidArguments
@@ -78,18 +80,16 @@ class DirectConnection:
         return await begun if inspect.iscoroutine(begun) else begun
 
     async def answer_bytes(self, data: bytes | str) -> bytes | None:
-        """The same for text off a wire. What is no JSON is answered with a parse error."""
-        import orjson  # noqa: PLC0415 - beside its only use
-
+        """The same for text off a wire, a line for a line. What is no JSON is answered with a parse error."""
         try:
-            message = orjson.loads(data)
-        except orjson.JSONDecodeError as error:
-            return orjson.dumps(refusal(None, RpcError(PARSE_ERROR, "Parse error", {"details": str(error)})))
+            message = decode(data.encode() if isinstance(data, str) else data)
+        except ValueError as error:
+            return encode(refusal(None, RpcError(PARSE_ERROR, "Parse error", {"details": str(error)})))
         try:
             answer = await self.answer(message)
         except Unanswerable as error:
-            return orjson.dumps(refusal(None, RpcError(-32600, str(error))))
-        return None if answer is None else orjson.dumps(answer)
+            return encode(refusal(None, RpcError(INVALID_REQUEST, str(error))))
+        return None if answer is None else encode(answer)
 
     def begin(self, message: Any, *, encoded: bool = False) -> Any:
         """Answer at once what needs no waiting; a coroutine of the reply for what does.

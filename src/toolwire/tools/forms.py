@@ -5,7 +5,6 @@ gets one dict of plain JSON values, whatever the form: types are for the check a
 schema are made elsewhere, and their libraries load only when one of their kind is made.
 """
 
-import typing
 from typing import Any, Final
 
 from toolwire.tools._raw import RawParameters, compiled
@@ -14,7 +13,17 @@ from toolwire.tools.parameters import DefinitionError, Parameters, shown
 # Any of these makes a dict without types a JSON schema.
 _KEYWORDS: Final = {
     *("$schema", "$id", "$ref", "$defs", "definitions", "type", "properties", "patternProperties"),
-    *("additionalProperties", "required", "anyOf", "oneOf", "allOf", "not", "if", "minProperties", "maxProperties"),
+    *(
+        "additionalProperties",
+        "required",
+        "anyOf",
+        "oneOf",
+        "allOf",
+        "not",
+        "if",
+        "minProperties",
+        "maxProperties",
+    ),
     *("dependentRequired", "dependentSchemas", "propertyNames", "unevaluatedProperties", "enum", "const"),
 }
 _ACCEPTED: Final = (
@@ -37,7 +46,7 @@ def from_official(schema: Any) -> Parameters:
     """Parameters by what `claude_agent_sdk`'s `tool(name, description, input_schema)` takes.
 
     1. `{}` takes anything.
-    2. A dict whose values are all types is `{parameter: type}`, whatever the keys: `{"type": str}` has one parameter
+    2. A dict whose values are all types is `{parameter: type}`, whatever the keys: `{"type": str}` has a parameter
        called type. All are required, `X | None` may be null; arguments that are not named are let through.
     3. A dict without any type, with at least one keyword of JSON Schema, is a JSON schema: `{"type": "object"}`,
        `{"properties": {...}}`, `{"$ref": "#/$defs/x", "$defs": {...}}`.
@@ -46,16 +55,18 @@ def from_official(schema: Any) -> Parameters:
     Anything else is refused: type names (`{"a": "string"}`), values (`{"a": 5}`), bare properties
     (`{"a": {"type": "string"}}`), a mixture.
     """
-    if not isinstance(schema, dict):
-        return _TypedForm(schema)
-    if not schema:
+    if schema == {}:
         return compiled({"type": "object", "properties": {}})
-    types = [name for name, value in schema.items() if not isinstance(value, _JSON)]
-    if len(types) == len(schema) and all(isinstance(name, str) for name in schema):
+    if not isinstance(schema, _JSON):
         return _TypedForm(schema)
-    if not types and _KEYWORDS & schema.keys():
+    if not isinstance(schema, dict) or not all(isinstance(name, str) for name in schema):
+        raise DefinitionError(f"{shown(schema)} does not say what the tool takes; {_ACCEPTED}")
+    values = {name: value for name, value in schema.items() if isinstance(value, _JSON)}
+    if not values:
+        return _TypedForm(schema)
+    if len(values) == len(schema) and _KEYWORDS & schema.keys():
         return compiled(schema)
-    raise DefinitionError(f"{_not_a_type(schema)}; {_ACCEPTED}")
+    raise DefinitionError(f"{_not_a_type(*next(iter(values.items())))}; {_ACCEPTED}")
 
 
 def output_type(given: Any) -> tuple[Any, dict[str, Any]]:
@@ -76,10 +87,7 @@ class _TypedForm:
     def __init__(self, given: Any) -> None:
         from toolwire.tools import _typed  # noqa: PLC0415 - loads Pydantic
 
-        try:
-            self._typed = _typed.open_form(given)
-        except _typed.BUILD_ERRORS as error:
-            ...
+        self._typed = _typed.open_form(given)
         self._raw = RawParameters(self._typed.json_schema)
         self.json_schema = self._raw.json_schema
 
@@ -89,9 +97,8 @@ class _TypedForm:
         return arguments
 
 
-def _not_a_type(schema: dict[Any, Any]) -> str:
-    """What to say of a dict that is neither."""
-    name, value = next((name, value) for name, value in schema.items() if isinstance(value, _JSON))
+def _not_a_type(name: str, value: Any) -> str:
+    """What to say of an entry in a dict that is neither types nor a JSON schema."""
     if isinstance(value, dict):
         return f'{name!r} is described by a dict: put it under "properties" of a JSON schema'
     return f"{name!r} is {shown(value)}, which is no type"

@@ -25,8 +25,7 @@ from toolwire.tools._typed import (
     TypedParameters,
     adapter_of,
     build,
-    first_line,
-    no_schema,
+    gist,
     output_schema,
 )
 from toolwire.tools._typeddict import teach
@@ -83,7 +82,7 @@ class Signature:
         if self.returns in (_EMPTY, None, Any):
             return None
         try:
-            adapter, schema = output_schema(readable(self.returns))
+            adapter, schema = output_schema(self.returns)
         except DefinitionError:
             return None
         return (adapter, schema) if _says_something(schema) else None
@@ -108,7 +107,9 @@ def _read(source: Source, context_type: type, tool: str) -> Signature:
         if not _wants_context(annotation, context_type):
             taken[parameter.name] = annotation
         elif context is not None:
-            raise DefinitionError(f"parameters {context!r} and {parameter.name!r} both want the context: keep one")
+            raise DefinitionError(
+                f"parameters {context!r} and {parameter.name!r} both want the context: keep one"
+            )
         else:
             context = parameter.name
     documentation = docstrings.read(source.docstring, taken)
@@ -135,7 +136,7 @@ def _annotation(parameter: inspect.Parameter, source: Source, context_type: type
         ) from error
     except (TypeError, SyntaxError, AttributeError) as error:
         raise DefinitionError(
-            f"parameter {parameter.name!r}: {parameter.annotation!r} is no type: {first_line(error)}; {HINT}"
+            f"parameter {parameter.name!r}: {parameter.annotation!r} is no type: {gist(error)}; {HINT}"
         ) from error
     if _wants_context(hint, context_type):
         return hint
@@ -144,7 +145,9 @@ def _annotation(parameter: inspect.Parameter, source: Source, context_type: type
     if isinstance(parameter.default, FieldInfo):  # written as in FastAPI: x: int = Field(3, ge=1)
         hint = with_metadata(hint, parameter.default)
     elif parameter.default is not _EMPTY and has_default(hint):
-        hint = with_metadata(hint, Field(default=parameter.default))  # the later one, which is what Python uses
+        hint = with_metadata(
+            hint, Field(default=parameter.default)
+        )  # the later one, which is what Python uses
     return nullable(hint) if _default(parameter) is None else hint
 
 
@@ -170,14 +173,11 @@ def _build(
     tool: str, parameters: list[inspect.Parameter], annotations: dict[str, Any], said: dict[str, str]
 ) -> TypedParameters:
     optional = {
-        each.name for each in parameters if _default(each) is not _EMPTY or has_default(annotations[each.name])
+        each.name
+        for each in parameters
+        if _default(each) is not _EMPTY or has_default(annotations[each.name])
     }
-    try:
-        built = build(tool, annotations, optional)
-    except DefinitionError:
-        raise
-    except BUILD_ERRORS as error:
-        raise _culprit(annotations, error) from error
+    built = build(tool, annotations, optional)
     # In the order of the parameters; the keys may be aliases.
     for parameter, shown in zip(parameters, built.json_schema["properties"].values(), strict=True):
         if parameter.name in said:
@@ -185,16 +185,6 @@ def _build(
         if "default" not in shown:
             shown.update(_shown_default(parameter, annotations[parameter.name]))
     return built
-
-
-def _culprit(annotations: dict[str, Any], error: Exception) -> DefinitionError:
-    """Name the parameter that cannot be built, found by building each alone."""
-    for name, annotation in annotations.items():
-        try:
-            build(name, {name: annotation})
-        except BUILD_ERRORS as its_error:
-            return DefinitionError(f"parameter {name!r}: {no_schema(annotation, its_error)}")
-    return DefinitionError(f"the parameters have no JSON schema: {first_line(error)}; {HINT}")
 
 
 def _shown_default(parameter: inspect.Parameter, annotation: Any) -> dict[str, Any]:

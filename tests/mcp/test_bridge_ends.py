@@ -1,0 +1,331 @@
+"""How a session behind the bridge starts and ends, by itself and by us."""
+
+import logging
+from contextlib import asynccontextmanager
+
+import anyio
+import mcp_types as types
+import pytest
+from foreign import (
+    KINDS,
+    Calls,
+    RecordingOutlet,
+    Scene,
+    connected,
+    do,
+    fastmcp,
+    greet,
+    high_level,
+    initialize,
+    low_level,
+    note,
+    request,
+    running,
+    text_of,
+)
+from mcp.shared.exceptions import MCPError
+
+from toolwire.mcp import bridge
+from toolwire.mcp.bridge import bridged
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
+]
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+class Life:
+    """A lifespan that keeps a diary, and can be told to fail or hang."""
+
+    def __init__(self, *, fails_at=(), hangs_at=()):
+        self.diary = []
+        self.open = 0
+        self.reached = anyio.Event()
+        self._fails_at, self._hangs_at = list(fails_at), hangs_at
+
+    async def _reach(self, point):
+        self.diary.append(point)
+        if point in self._hangs_at:
+            self.reached.set()
+            await anyio.sleep_forever()
+        if point in self._fails_at:
+            self._fails_at.remove(point)
+            raise OSError(f"cannot {point}")
+
+    @asynccontextmanager
+    async def __call__(self, server):
+        await self._reach("start")
+        self.open += 1
+        try:
+            yield {}
+        finally:
+            self.open -= 1
+            await anyio.lowlevel.checkpoint()
+            await self._reach("stop")
+
+
+def stops(records):
+    """What was logged about servers that ended."""
+    return [record for record in records if record.name == "toolwire.mcp" and record.levelno >= logging.WARNING]
+
+
+@every_kind
+async def test_nothing_runs_before_the_first_message(kind):
+    """The lifespan starts with it, and ends, in peace, with the connection."""
+    life = Life()
+    async with connected(KINDS[kind](Scene(), lifespan=life), greeting=False) as connection:
+        assert life.diary == []
+        await greet(connection)
+        assert life.diary == ["start"]
+    assert life.diary == ["start", "stop"]
+
+
+@every_kind
+async def test_a_server_that_cannot_start_says_why(kind, caplog):
+    """Every open request is answered with the exception; later ones too, until a new `initialize` starts it anew."""
+    life = Life(fails_at=["start"])
+    async with connected(KINDS[kind](Scene(), lifespan=life), greeting=False) as connection:
+        refused = await connection.answer(initialize())
+        later = await connection.answer(request(1, "tools/list"))
+        assert await connection.answer(note("notifications/initialized")) is None
+        assert await connection.answer(note("notifications/cancelled", requestId=1)) is None
+        assert (await greet(connection))["serverInfo"]["name"] == kind
+        assert "result" in await connection.answer(request(1, "tools/list"))
+    for reply in (refused, later):
+        assert reply["error"] == {
+            "code": -32603,
+            "message": f"the MCP server '{kind}' stopped: OSError: cannot start",
+        }
+    assert [record.exc_info[0] for record in stops(caplog.records)] == [OSError]
+
+
+async def test_a_server_that_dies_answers_what_was_open(caplog):
+    """A task of its lifespan fails in the middle of a call: the call gets the reason, with no trace of ours."""
+    scene = Scene()
+
+    @asynccontextmanager
+    async def lifespan(server):
+        async with anyio.create_task_group() as group:
+            group.start_soon(fuse)
+            yield {}
+
+    async def fuse():
+        await scene.gate["fuse"].wait()
+        raise ConnectionError
+
+    async with (
+        connected(low_level(scene, lifespan=lifespan)) as connection,
+        anyio.create_task_group() as group,
+    ):
+        calls = Calls(connection, group)
+        calls.start("it", do(2, "wait", "it"))
+        await scene.entered["it"].wait()
+        scene.gate["fuse"].set()
+        dead = await calls.reply("it")
+        late = await connection.answer(request(3, "ping"))
+    assert dead["error"] == {"code": -32603, "message": "the MCP server 'low' stopped: ConnectionError"}
+    assert (late["id"], late["error"]) == (3, dead["error"])
+    assert len(stops(caplog.records)) == 1
+
+
+async def test_a_tool_may_say_that_a_connection_was_closed():
+    """It is the same error as that of a dying server, and passed on when the server turns out to live."""
+    server = low_level(Scene())
+
+    async def gone(ctx, params):
+        raise MCPError(-32000, "Connection closed", {"upstream": 1})
+
+    server.add_request_handler("gone", types.RequestParams, gone)
+    async with connected(server) as connection:
+        reply = await connection.answer(request(2, "gone"))
+        alive = await connection.answer(request(3, "ping"))
+    assert reply["error"] == {"code": -32000, "message": "Connection closed", "data": {"upstream": 1}}
+    assert alive["result"] == {}
+
+
+async def test_a_server_that_returns_by_itself_has_stopped():
+    """No exception is needed for that."""
+    server = low_level(Scene())
+
+    async def run(read_stream, write_stream, options):
+        await read_stream.receive()
+
+    server.run = run
+    async with connected(server, greeting=False) as connection:
+        reply = await connection.answer(initialize())
+    assert reply["error"]["message"] == "the MCP server 'low' stopped: it ended by itself"
+
+
+@every_kind
+async def test_closing_cancels_and_answers_what_is_open(kind):
+    """The caller gets a reply, the tool its cancellation, the question of the tool too."""
+    scene = Scene()
+
+    async def never():
+        await anyio.sleep_forever()
+
+    outlet = RecordingOutlet(answers={"elicitation/create": never})
+    async with (
+        connected(KINDS[kind](scene), outlet) as connection,
+        anyio.create_task_group() as group,
+    ):
+        calls = Calls(connection, group)
+        calls.start("it", do(2, "wait", "it"))
+        calls.start("asking", do(3, "elicit"))
+        await scene.entered["it"].wait()
+        await outlet.was_asked()
+        await connection.aclose()
+        assert scene.left["it"].is_set()
+        for key, request_id in (("it", 2), ("asking", 3)):
+            reply = await calls.reply(key)
+            assert (reply["id"], reply["error"]["code"]) == (request_id, -32800)
+
+
+async def test_closing_gives_up_a_hung_tool(monkeypatch, caplog):
+    """It is bounded, and says so in the log; the rest goes when the tool lets go."""
+    monkeypatch.setattr(bridge, "CLOSE_GRACE", 0.1)
+    scene = Scene()
+    before = running()
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            connection = bridged(low_level(scene)).connect(RecordingOutlet())
+            await greet(connection)
+            calls = Calls(connection, group)
+            calls.start("it", do(2, "stubborn", "it"))
+            await scene.entered["it"].wait()
+            await connection.aclose()
+            await connection.aclose()
+            assert (await calls.reply("it"))["error"]["code"] == -32800
+            assert [record.getMessage() for record in stops(caplog.records)] == [
+                "the MCP server 'low' does not heed its cancellation: left to itself"
+            ]
+        scene.gate["it"].set()
+        while running() - before:
+            await anyio.lowlevel.checkpoint()
+
+
+@every_kind
+@pytest.mark.parametrize("point", ["start", "stop"])
+async def test_closing_does_not_wait_for_a_hung_lifespan(kind, point, monkeypatch):
+    """A start that hangs is cancelled at once, an end that hangs after the grace."""
+    monkeypatch.setattr(bridge, "CLOSE_GRACE", 0.2 if point == "stop" else 1000)
+    life = Life(hangs_at=[point])
+    # FastMCP shields its lifespan's end from cancellation: that one is left to itself.
+    left = kind == "fast" and point == "stop"
+    with anyio.fail_after(20):
+        before = running()
+        async with anyio.create_task_group() as group:
+            connection = bridged(KINDS[kind](Scene(), lifespan=life)).connect(RecordingOutlet())
+            calls = Calls(connection, group)
+            calls.start("it", initialize())
+            await (life.reached.wait() if point == "start" else calls.reply("it"))
+            await connection.aclose()
+            if point == "start":
+                assert (await calls.reply("it"))["error"]["code"] == -32800
+        assert left or not running() - before
+
+
+async def test_closing_in_the_same_breath_as_the_first_message():
+    """The server has not had its first step yet, and never gets it."""
+    life = Life()
+    async with connected(low_level(Scene(), lifespan=life), greeting=False) as connection:
+        await connection.answer(note("notifications/initialized"))
+        await connection.aclose()
+    assert life.diary == []
+
+
+async def test_closing_never_raises_what_the_server_raises(caplog):
+    """An error while a lifespan ends is for the log."""
+    for make in KINDS.values():
+        async with connected(make(Scene(), lifespan=Life(fails_at=["stop"]))):
+            pass
+    assert {record.exc_info[0] for record in stops(caplog.records)} == {OSError}
+    assert len(stops(caplog.records)) == len(KINDS)
+
+
+async def test_closing_when_cancelled_is_complete_all_the_same():
+    """The lifespan ends in peace although its owner was cancelled."""
+    life = Life()
+    async with connected(low_level(Scene(), lifespan=life)) as connection:
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await connection.aclose()
+        assert life.diary == ["start", "stop"]
+
+
+async def test_closing_twice_at_once_is_closing_once():
+    """Both wait for the end."""
+    life = Life()
+    async with (
+        connected(low_level(Scene(), lifespan=life)) as connection,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(connection.aclose)
+        await connection.aclose()
+        assert life.diary == ["start", "stop"]
+
+
+async def test_a_closed_connection_refuses():
+    """With the request's id; notifications are dropped."""
+    async with connected(low_level(Scene())) as connection:
+        await connection.aclose()
+        refused = await connection.answer(request(4, "ping"))
+        again = await connection.answer(initialize(5))
+        assert await connection.answer(note("notifications/initialized")) is None
+    for request_id, reply in ((4, refused), (5, again)):
+        assert reply["id"] == request_id
+        assert reply["error"] == {"code": -32603, "message": "the connection is closed"}
+
+
+@every_kind
+async def test_two_connections_of_one_server_do_not_meet(kind):
+    """Equal ids, own notifications, and one that closes leaves the other alone."""
+    scene, server = Scene(), None
+    outlets = {"a": RecordingOutlet(), "b": RecordingOutlet()}
+    server = KINDS[kind](scene)
+    async with connected(server, outlets["b"]) as other, anyio.create_task_group() as group:
+        async with connected(server, outlets["a"]) as connection:
+            calls = {"a": Calls(connection, group), "b": Calls(other, group)}
+            for name, each in calls.items():
+                each.start(name, do(2, "progress", name))
+                await scene.entered[name].wait()
+            scene.gate["a"].set()
+            assert text_of(await calls["a"].reply("a")) == "a is done"
+        scene.gate["b"].set()
+        assert text_of(await calls["b"].reply("b")) == "b is done"
+        for name, outlet in outlets.items():
+            assert [each["params"]["message"] for each in outlet.notices] == [name]
+
+
+@pytest.mark.parametrize("make", [low_level, high_level])
+async def test_mcp_has_a_lifespan_for_each_session(make):
+    """As its own transports do it."""
+    life = Life()
+    server = make(Scene(), lifespan=life)
+    async with connected(server), connected(server):
+        assert life.open == 2
+    assert life.diary == ["start", "start", "stop", "stop"]
+
+
+async def test_fastmcp_has_one_lifespan_for_all_sessions():
+    """It is up from the first to the last of them, whichever starts or ends first, and comes up again after that."""
+    life = Life()
+    server = fastmcp(Scene(), lifespan=life)
+    with anyio.fail_after(20):
+        first, second = (bridged(server).connect(RecordingOutlet()) for _ in range(2))
+        async with anyio.create_task_group() as group:
+            group.start_soon(greet, first)
+            group.start_soon(greet, second)
+        assert (life.open, life.diary) == (1, ["start"])
+        await first.aclose()
+        assert "result" in await second.answer(request(1, "tools/list"))
+        assert life.open == 1
+        async with anyio.create_task_group() as group:
+            group.start_soon(second.aclose)
+            third = bridged(server).connect(RecordingOutlet())
+            await greet(third)
+        assert life.open == 1
+        await third.aclose()
+    assert life.diary in (["start", "stop"], ["start", "stop", "start", "stop"])
+    assert life.open == 0

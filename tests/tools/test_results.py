@@ -1,0 +1,679 @@
+"""What a tool returns -> what goes to the CLI, which shows the model only what fits its rules."""
+
+import json
+from base64 import b64encode
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypedDict
+from uuid import UUID
+
+import mcp.types
+import pytest
+from fastmcp.utilities.types import File as FastFile
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp.server.mcpserver import Audio as McpAudio
+from mcp.server.mcpserver import Image as McpImage
+from pydantic import AnyUrl, BaseModel
+
+from toolwire.tools.content import Audio, Image, Resource, ResourceLink, Text
+from toolwire.tools.results import BadResult, error_result, loses_text, to_result
+
+PNG = b"\x89PNG\r\n\x1a\n...."
+WAV = b"RIFF\x04\0\0\0WAVE"
+PNG64 = b64encode(PNG).decode()
+IMAGE = {"type": "image", "data": PNG64, "mimeType": "image/png"}
+HELLO = {"type": "text", "text": "hello"}
+
+
+class Colour(Enum):
+    RED = "red"
+    PICTURE = PNG
+
+
+@dataclass
+class Order:
+    id: int
+    note: str | None = None
+
+
+class Page(BaseModel):
+    content: str
+    is_error: bool = False
+
+
+class Row(TypedDict):
+    id: int
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+class Picture:
+    """As much of a PIL image as is looked at. `modes` are those that `save` can write."""
+
+    def __init__(self, format=None, mode="RGB"):
+        self.format = format
+        self.mode = mode
+        self.calls: list[dict[str, Any]] = []
+
+    def save(self, file, format, **settings):
+        self.calls.append({"format": format, **settings})
+        if self.mode == "CMYK":
+            raise OSError(f"cannot write mode {self.mode} as {format}")
+        file.write(
+            {"PNG": PNG, "JPEG": b"\xff\xd8\xff\xe0", "WEBP": b"RIFF....WEBP", "GIF": b"GIF89a"}[format]
+        )
+
+    def convert(self, mode):
+        return Picture(mode=mode)
+
+
+class Totals:
+    """An output schema: an object with a number in `total`."""
+
+    def dump(self, value):
+        if not isinstance(value, dict) or not isinstance(value.get("total"), int | float):
+            raise BadResult("total is missing", type(value))
+        return {"total": value["total"]}
+
+
+def said(value):
+    """The text of a result that is one text block and nothing else."""
+    result = to_result(value)
+    assert result.keys() == {"content"}
+    (block,) = result["content"]
+    assert block.keys() == {"type", "text"}
+    return block["text"]
+
+
+# --- plain values ---
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        ("", ""),
+        ("hello", "hello"),
+        ('"quoted"', '"quoted"'),
+        ("naïve 日本", "naïve 日本"),
+        ("caf\udce9", "caf\\udce9"),
+        (True, "true"),
+        (False, "false"),
+        (42, "42"),
+        (-(10**30), "-" + "1" + "0" * 30),
+        (3.0, "3.0"),
+        (1e300, "1e+300"),
+        (float("nan"), "NaN"),
+        (float("-inf"), "-Infinity"),
+        (Decimal("1.10"), "1.10"),
+        (date(2024, 2, 29), "2024-02-29"),
+        (datetime(2024, 1, 2, tzinfo=UTC), "2024-01-02T00:00:00+00:00"),
+        (UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+        (PurePosixPath("a/b"), "a/b"),
+        (Colour.RED, "red"),
+        ({}, "{}"),
+        ([], "[]"),
+        ((), "[]"),
+        ({"a": [1, None], "é": True}, '{"a":[1,null],"é":true}'),
+        ([1, "a", None], '[1,"a",null]'),
+        (["a", "b"], '["a","b"]'),
+        ((1, 2), "[1,2]"),
+        ({3, 1, 2}, "[1,2,3]"),
+        (frozenset({1}), "[1]"),
+        (Order(1), '{"id":1,"note":null}'),
+        ([Order(1, "x")], '[{"id":1,"note":"x"}]'),
+        (Row(id=1), '{"id":1}'),
+        (Point(1, 2), '{"x":1,"y":2}'),
+        (OrderedDict(b=1), '{"b":1}'),
+        (MappingProxyType({"a": 1}), '{"a":1}'),
+        ({"raw": b"\xff"}, '{"raw":"/w=="}'),
+        ([b"\xff"], '["/w=="]'),
+    ],
+    ids=lambda value: ascii(value)[:40],
+)
+def test_plain_values_become_text(value, wanted):
+    """One text block: the string itself, a scalar's spelling, compact JSON for the rest."""
+    assert said(value) == wanted
+
+
+def test_none_is_an_empty_success():
+    """No block, no error."""
+    assert to_result(None) == {"content": []}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"content": "text of a page", "title": "x"},
+        {"content": "text of a page"},
+        {"content": None},
+        {"content": ["a", "b"]},
+        {"content": [{"id": 1}, {"id": 2}]},
+        {"content": [{"id": 1}], "is_error": False},
+        {"content": "boom", "isError": True},
+        {"content": [], "total": 0},
+        {"content": [HELLO], "role": "assistant", "model": "claude"},
+        {"content": [HELLO], "type": "paragraph"},
+        {"content": [{"type": "paragraph", "text": "x"}]},
+        {"content": [HELLO, {"id": 1}]},
+        {"isError": True, "message": "x"},
+        {"structuredContent": {"a": 1}},
+        {"type": "image", "url": "https://example.com/a.png"},
+        {"type": "text", "text": "hi", "author": "me"},
+        {"type": "text", "text": 5},
+        {"type": "resource", "resource": {"id": 5}},
+        {"type": "resource_link", "uri": "a"},
+        {"type": ["text"], "text": "a"},
+        [{"type": "image", "url": "a"}, {"type": "text", "value": "b"}],
+        [{"content": [HELLO], "isError": True}],
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_data_that_resembles_a_result_stays_data(value):
+    """The model sees all of a dict that only looks a little like MCP."""
+    assert json.loads(said(value)) == value
+
+
+def test_a_model_with_content_is_data():
+    """A Pydantic model whose fields are called as a result's, but hold other things."""
+    assert json.loads(said(Page(content="text"))) == {"content": "text", "is_error": False}
+
+
+# --- content ---
+
+
+def test_content_objects_become_their_blocks():
+    """Alone, each is the one block."""
+    for item in (
+        Text("a", priority=1),
+        Image(PNG),
+        Audio(WAV),
+        Resource("a:b", text="c"),
+        ResourceLink("a:b", "c"),
+    ):
+        assert to_result(item) == {"content": [item.block()]}
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (PNG, "image"),
+        (bytearray(PNG), "image"),
+        (memoryview(WAV), "audio"),
+        (b"\0", "resource"),
+        (Colour.PICTURE, "image"),
+    ],
+)
+def test_bytes_become_what_they_are(value, kind):
+    """Pictures and sound are recognised, other bytes are embedded."""
+    (block,) = to_result(value)["content"]
+    assert block["type"] == kind
+
+
+def test_a_list_with_content_gives_one_block_each():
+    """Strings are text, other values JSON text, None nothing; the order is kept."""
+    result = to_result(["hello", Image(PNG), {"a": 1}, 3.0, None, [1, 2], Order(1), b"\0", WAV, IMAGE])
+    kinds = [block["type"] for block in result["content"]]
+    assert kinds == ["text", "image", "text", "text", "text", "text", "resource", "audio", "image"]
+    texts = [block["text"] for block in result["content"] if block["type"] == "text"]
+    assert texts == ["hello", '{"a":1}', "3.0", "[1,2]", '{"id":1,"note":null}']
+
+
+@pytest.mark.parametrize(
+    "item",
+    [Image(PNG), PNG, IMAGE, HELLO, Picture(), mcp.types.TextContent(text="x")],
+    ids=lambda item: type(item).__name__,
+)
+def test_one_piece_of_content_is_enough(item):
+    """Any kind of content makes the list a list of blocks; a tuple as well."""
+    assert len(to_result([1, item])["content"]) == 2
+    assert len(to_result(("a", item))["content"]) == 2
+
+
+def test_content_inside_data_is_refused():
+    """A picture that nobody would see is the author's mistake, and the message says what to do."""
+    with pytest.raises(BadResult, match=r"beside the data \(at chart\)") as caught:
+        to_result({"chart": Image(PNG)})
+    assert caught.value.type_name == "toolwire.tools.content.Image"
+    with pytest.raises(BadResult, match=r"at \[1\]\[0\]"):
+        to_result([Order(1), [Image(PNG)]])
+
+
+@pytest.mark.parametrize(
+    ("format", "mime_type"),
+    [
+        (None, "image/png"),
+        ("PNG", "image/png"),
+        ("jpeg", "image/jpeg"),
+        ("WEBP", "image/webp"),
+        ("GIF", "image/gif"),
+        ("TIFF", "image/png"),
+    ],
+)
+def test_a_pil_image_becomes_a_picture(format, mime_type):
+    """In its own format where the model can see that, else as PNG."""
+    assert to_result(Picture(format))["content"][0]["mimeType"] == mime_type
+
+
+def test_a_moving_picture_keeps_its_frames():
+    """PIL writes only the first frame unless told otherwise."""
+    picture = Picture("GIF")
+    to_result(picture)
+    assert picture.calls == [{"format": "GIF", "save_all": True}]
+
+
+def test_a_pil_image_of_a_mode_that_png_has_not():
+    """It is converted, not refused."""
+    assert to_result(Picture("TIFF", mode="CMYK"))["content"][0]["mimeType"] == "image/png"
+
+
+def test_a_picture_that_cannot_be_saved_is_a_bad_result():
+    """Whatever the library raises."""
+
+    class Lost(Picture):
+        def save(self, file, format, **settings):
+            raise RuntimeError("gone")
+
+    with pytest.raises(BadResult, match="gone") as caught:
+        to_result(Lost())
+    assert caught.value.type_name.endswith("Lost")
+
+
+# --- blocks as dicts and as objects of mcp ---
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (HELLO, HELLO),
+        ({**HELLO, "annotations": None, "_meta": {"k": 1}}, {**HELLO, "_meta": {"k": 1}}),
+        ({"type": "image", "data": PNG, "mime_type": "image/png"}, IMAGE),
+        ({"type": "image", "data": PNG}, IMAGE),
+        ({"type": "image", "data": PNG64}, IMAGE),
+        ({**IMAGE, "data": PNG64[:4] + "\n" + PNG64[4:].rstrip("=")}, IMAGE),
+        (
+            {"type": "resource", "resource": {"uri": AnyUrl("res://a"), "blob": b"a", "mime_type": "x/y"}},
+            {"type": "resource", "resource": {"uri": "res://a", "blob": "YQ==", "mimeType": "x/y"}},
+        ),
+        (
+            {"type": "resource_link", "uri": "res://a", "size": 3},
+            {"type": "resource_link", "uri": "res://a", "size": 3, "name": "res://a"},
+        ),
+        (
+            {
+                **HELLO,
+                "annotations": {"audience": ("user",), "last_modified": datetime(2024, 1, 1, tzinfo=UTC)},
+            },
+            {**HELLO, "annotations": {"audience": ["user"], "lastModified": "2024-01-01T00:00:00+00:00"}},
+        ),
+        ({**HELLO, "text": "caf\udce9"}, {**HELLO, "text": "caf\\udce9"}),
+    ],
+)
+def test_blocks_are_mended_where_they_can_be(given, wanted):
+    """Spelling, bytes for base64, absent fields as None: what the CLI would refuse goes out right."""
+    assert to_result({"content": [given]}) == {"content": [wanted]}
+
+
+@pytest.mark.parametrize(
+    ("block", "words"),
+    [
+        ({"type": "vidoe", "url": "x"}, "unknown type 'vidoe'"),
+        ({"type": "text"}, "text is missing"),
+        ({"type": "text", "text": 5}, "text must be a string, not int"),
+        ({"type": "image", "mimeType": "image/png"}, "data must be bytes or base64"),
+        ({"type": "image", "data": "@@@", "mimeType": "image/png"}, "data is not base64"),
+        (
+            {"type": "image", "data": f"data:image/png;base64,{PNG64}", "mimeType": "image/png"},
+            "comma of a data: URL",
+        ),
+        ({"type": "image", "data": b"????"}, "mimeType is missing"),
+        ({"type": "audio", "data": WAV, "mimeType": 5}, "mimeType must be a string"),
+        ({"type": "resource"}, "resource must be an object"),
+        ({"type": "resource", "resource": {"text": "x"}}, "uri is missing"),
+        ({"type": "resource", "resource": {"uri": "a:b"}}, "needs text or blob"),
+        ({"type": "resource", "resource": {"uri": "a:b", "blob": "@"}}, "blob is not base64"),
+        ({"type": "resource_link", "name": "x"}, "uri is missing"),
+        ({"type": "resource_link", "uri": "a:b", "size": "big"}, "size must be a number"),
+        ({"type": "resource_link", "uri": "a:b", "description": 5}, "description must be a string"),
+        ({**HELLO, "annotations": {"audience": ["me"]}}, "audience"),
+        ({**HELLO, "annotations": {"priority": True}}, "priority"),
+        ({**HELLO, "annotations": {"lastModified": "yesterday"}}, "lastModified"),
+        ({**HELLO, "annotations": {"lastModified": "2024-01-01T00:00:00"}}, "zone"),
+        ({**HELLO, "annotations": "user"}, "annotations must be an object"),
+        ({**HELLO, "_meta": [1]}, "_meta must be an object"),
+        ({**HELLO, "_meta": {"a": object()}}, "_meta.*object"),
+    ],
+    ids=lambda value: str(value)[:50],
+)
+def test_a_broken_block_is_refused_with_its_place(block, words):
+    """The CLI would throw the whole result away; the author hears which block it was, and why."""
+    with pytest.raises(BadResult, match=rf"content\[1\].*{words}"):
+        to_result({"content": [HELLO, block], "is_error": False})
+
+
+def test_a_sound_block_beside_a_broken_one_makes_it_a_result():
+    """Without any mark, one known block is enough to expect the others to be blocks."""
+    with pytest.raises(BadResult, match=r"content\[1\].*vidoe"):
+        to_result({"content": [HELLO, {"type": "vidoe"}]})
+
+
+def test_a_block_alone_is_a_block():
+    """A dict that can only be a block needs no list around it."""
+    assert to_result(IMAGE) == {"content": [IMAGE]}
+    with pytest.raises(BadResult, match="not base64"):
+        to_result({**IMAGE, "data": "@@@"})
+
+
+MCP_BLOCKS = [
+    mcp.types.TextContent(text="a", annotations=mcp.types.Annotations(audience=["user"], priority=1)),
+    mcp.types.ImageContent(data=PNG64, mime_type="image/png", _meta={"k": None}),
+    mcp.types.AudioContent(data="UklG", mime_type="audio/wav"),
+    mcp.types.EmbeddedResource(resource=mcp.types.TextResourceContents(uri="a:b", text="c")),
+    mcp.types.EmbeddedResource(
+        resource=mcp.types.BlobResourceContents(uri="a:b", blob="YQ==", mime_type="x/y")
+    ),
+    mcp.types.ResourceLink(uri="a:b", name="c", size=3, title="T"),
+]
+
+
+@pytest.mark.parametrize("block", MCP_BLOCKS, ids=lambda block: block.type)
+def test_blocks_of_mcp_are_taken_as_they_are(block):
+    """Alone, in a list, in a result: the block on the wire is the one that `mcp` would write."""
+    wanted = block.model_dump(by_alias=True, mode="json", exclude_none=True)
+    assert to_result(block) == {"content": [wanted]}
+    assert to_result(["a", block])["content"][1] == wanted
+    assert to_result({"content": [block]}) == {"content": [wanted]}
+
+
+@pytest.mark.parametrize(
+    ("helper", "kind"),
+    [
+        (McpImage(data=PNG, format="png"), "image"),
+        (McpAudio(data=WAV, format="wav"), "audio"),
+        (FastFile(data=b"a", format="pdf"), "resource"),
+    ],
+)
+def test_helpers_of_mcp_and_fastmcp_are_taken(helper, kind):
+    """Tools moved from there keep their returns."""
+    assert to_result(helper)["content"][0]["type"] == kind
+
+
+# --- whole results ---
+
+
+def test_a_whole_result_passes_with_everything():
+    """Blocks, structured content, `_meta`, the error flag and unknown fields reach the wire."""
+    whole = {
+        "content": [HELLO, IMAGE],
+        "structuredContent": {"a": None, "when": "now"},
+        "_meta": {"k": [1]},
+        "isError": True,
+        "custom": {"x": 1},
+    }
+    assert to_result(whole) == whole
+
+
+def test_snake_case_is_what_the_wire_never_sees():
+    """The official SDK's `is_error`, and what `model_dump()` of `mcp` gives, are understood."""
+    assert to_result({"content": [HELLO], "is_error": True}) == {"content": [HELLO], "isError": True}
+    assert to_result({"content": [HELLO], "isError": False, "is_error": True})["isError"] is True
+    whole = mcp.types.CallToolResult(
+        content=MCP_BLOCKS, structured_content={"a": 1}, is_error=True, _meta={"k": 1}
+    )
+    assert to_result(whole.model_dump()) == to_result(whole.model_dump(by_alias=True)) == to_result(whole)
+
+
+def test_a_result_that_is_no_error_does_not_say_so():
+    """False is left out, as are fields that are None."""
+    assert to_result({"content": [HELLO], "is_error": False, "structuredContent": None}) == {
+        "content": [HELLO]
+    }
+    assert to_result({"content": []}) == {"content": []}
+    assert to_result({"content": (HELLO,), "_meta": {}}) == {"content": [HELLO], "_meta": {}}
+
+
+def test_an_object_of_mcp_passes():
+    """Nothing of a CallToolResult is lost, not even a NaN, and its default `resultType` is not sent."""
+    whole = mcp.types.CallToolResult(
+        content=MCP_BLOCKS, structured_content={"a": None, "b": float("nan")}, _meta={"k": None}
+    )
+    assert to_result(whole) == {
+        "content": [block.model_dump(by_alias=True, mode="json", exclude_none=True) for block in MCP_BLOCKS],
+        "structuredContent": {"a": None, "b": "NaN"},
+        "_meta": {"k": None},
+    }
+
+
+def test_a_whole_result_may_hold_our_content():
+    """Content objects, strings and bytes stand beside blocks."""
+    result = to_result({"content": ["hello", Image(PNG), PNG, HELLO], "structuredContent": Order(1)})
+    assert result == {"content": [HELLO, IMAGE, IMAGE, HELLO], "structuredContent": {"id": 1, "note": None}}
+
+
+@pytest.mark.parametrize("structured", [[1], "x", 5])
+def test_structured_content_must_be_an_object(structured):
+    """The CLI would refuse the whole result."""
+    with pytest.raises(BadResult, match="structuredContent must be an object") as caught:
+        to_result({"content": [HELLO], "structuredContent": structured})
+    assert caught.value.type_name == type(structured).__name__
+
+
+@pytest.mark.parametrize(
+    ("whole", "words"),
+    [
+        ({"content": [], "isError": True}, "gave no reason"),
+        ({"content": [{"type": "text", "text": " "}], "isError": True}, "failed"),
+        ({"content": [], "isError": True, "structuredContent": {"code": 7}}, '{"code":7}'),
+        ({"content": [IMAGE], "isError": True}, "image/png"),
+        ({"content": [Resource("a:b", text="why")], "isError": True}, "why"),
+        ({"content": [ResourceLink("a:b", "c")], "isError": True}, "a:b"),
+    ],
+)
+def test_an_error_always_has_text(whole, words):
+    """The CLI shows the text of an error and nothing else, "Unknown error" if there is none."""
+    result = to_result(whole)
+    assert result["content"][-1]["type"] == "text"
+    assert words in result["content"][-1]["text"]
+    assert len(result["content"]) == len(whole["content"]) + 1
+
+
+def test_an_error_with_text_is_left_alone():
+    """Nothing is added to what the author said."""
+    assert to_result({"content": [HELLO, IMAGE], "isError": True})["content"] == [HELLO, IMAGE]
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"), [("boom", "boom"), ("", "no reason"), (" \n", "no reason"), ("\udce9", "\\udce9")]
+)
+def test_error_result(given, wanted):
+    """An error result says something, whatever it was given."""
+    result = error_result(given)
+    assert result["isError"] is True
+    assert wanted in result["content"][0]["text"]
+
+
+# --- with an output schema ---
+
+
+def test_structured_output_is_also_the_text():
+    """The model sees the same JSON whichever of the two its client shows."""
+    result = to_result({"total": 3, "extra": 1}, output=Totals())
+    assert result == {"content": [{"type": "text", "text": '{"total":3}'}], "structuredContent": {"total": 3}}
+    assert not loses_text(result)
+
+
+def test_structured_output_is_strict_json():
+    """A NaN is the same in the text and in the object."""
+    result = to_result({"total": float("nan")}, output=Totals())
+    assert result["structuredContent"] == {"total": "NaN"}
+    assert result["content"][0]["text"] == '{"total":"NaN"}'
+
+
+def test_a_value_that_does_not_fit_is_refused():
+    """The schema's own words come through."""
+    with pytest.raises(BadResult, match="total is missing") as caught:
+        to_result(None, output=Totals())
+    assert caught.value.type_name == "NoneType"
+
+
+def test_data_with_content_is_data_where_output_is_declared():
+    """A declared field may be called `content` and hold what looks like blocks."""
+    assert to_result({"total": 1, "content": [HELLO]}, output=Totals())["structuredContent"] == {"total": 1}
+
+
+def test_a_whole_result_keeps_its_content_and_is_checked():
+    """A picture may go with the structured output, which has to fit all the same."""
+    whole = {"content": [IMAGE], "structuredContent": {"total": 1, "more": 2}, "_meta": {"k": 1}}
+    assert to_result(whole, output=Totals()) == {**whole, "structuredContent": {"total": 1}}
+    with pytest.raises(BadResult, match="total is missing"):
+        to_result({"content": [], "structuredContent": {}}, output=Totals())
+    with pytest.raises(BadResult, match="has none"):
+        to_result(mcp.types.CallToolResult(content=[]), output=Totals())
+
+
+def test_an_error_needs_no_structured_output():
+    """A failed tool may say so in words."""
+    whole = {"content": [HELLO], "isError": True}
+    assert to_result({"content": [HELLO], "is_error": True}, output=Totals()) == whole
+
+
+# --- text that the CLI hides ---
+
+
+@pytest.mark.parametrize(
+    ("result", "lost"),
+    [
+        ({"content": [HELLO]}, False),
+        ({"content": [HELLO], "structuredContent": {"a": 1}}, True),
+        ({"content": [{"type": "text", "text": '{ "a": 1.0 }'}], "structuredContent": {"a": 1}}, False),
+        ({"content": [{"type": "text", "text": '{"a":1,"b":2}'}], "structuredContent": {"a": 1}}, True),
+        ({"content": [{"type": "text", "text": " "}], "structuredContent": {"a": 1}}, False),
+        ({"content": [IMAGE], "structuredContent": {"a": 1}}, False),
+        ({"content": [], "structuredContent": {"a": 1}}, False),
+        ({"content": [HELLO], "structuredContent": {"a": 1}, "isError": True}, False),
+        ({"content": [HELLO], "structuredContent": {}}, True),
+    ],
+)
+def test_hidden_text_is_noticed(result, lost):
+    """Text beside structured content that says something else never reaches the model."""
+    assert loses_text(result) is lost
+
+
+# --- slips, and everything at once ---
+
+
+async def coroutine():
+    """Never run."""
+
+
+def test_slips_are_refused_with_a_hint():
+    """A generator, a coroutine, a function, a class: what the author forgot is in the message."""
+    slip = coroutine()
+    for value, name, words in (
+        ((i for i in "ab"), "generator", "list"),
+        (slip, "coroutine", "not awaited"),
+        (said, "function", "call it"),
+        (Order, "type", "instance"),
+        (json, "module", "module"),
+        (iter([1]), "list_iterator", "list"),
+        (object(), "object", "JSON"),
+        (10**5000, "int", "digits"),
+    ):
+        with pytest.raises(BadResult, match=words) as caught:
+            to_result(value)
+        assert caught.value.type_name == name
+    slip.close()
+
+
+leaves = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(st.characters()),
+    st.binary(max_size=12),
+    st.decimals(),
+    st.datetimes(),
+    st.sampled_from(
+        [
+            Image(PNG),
+            Text("a"),
+            PNG,
+            WAV,
+            HELLO,
+            IMAGE,
+            Order(1),
+            Point(1, 2),
+            Picture(),
+            len,
+            object(),
+            Colour.RED,
+        ]
+    ),
+    st.sampled_from(MCP_BLOCKS),
+)
+values = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(st.text() | st.integers(), inner, max_size=3),
+        st.fixed_dictionaries(
+            {"content": st.lists(inner, max_size=3)},
+            optional={"isError": st.booleans(), "structuredContent": inner, "_meta": inner, "title": inner},
+        ),
+        st.fixed_dictionaries(
+            {"type": st.sampled_from(["text", "image", "audio", "resource", "resource_link", "other"])},
+            optional={
+                key: inner for key in ("text", "data", "mimeType", "uri", "name", "resource", "annotations")
+            },
+        ),
+    ),
+    max_leaves=8,
+)
+
+
+@given(values, st.booleans())
+def test_mcp_takes_every_result(value, has_output):
+    """Whatever a tool returns: a result that `mcp` reads and JSON can carry, or `BadResult`, and nothing else."""
+    try:
+        result = to_result(value, output=Totals() if has_output else None)
+    except BadResult:
+        return
+    mcp.types.CallToolResult.model_validate_json(
+        json.dumps(result, allow_nan=False), by_alias=True, by_name=False
+    )
+    assert isinstance(loses_text(result), bool)
+    if result.get("isError"):
+        assert any(block["type"] == "text" and block["text"].strip() for block in result["content"])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        None,
+        3.0,
+        {"a": 1},
+        [Order(1)],
+        PNG,
+        [b"\0", Image(PNG), "x"],
+        Audio(WAV),
+        Resource("a:b", blob=b"x"),
+        *MCP_BLOCKS,
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_mcp_reads_what_was_meant(value):
+    """`mcp`'s own classes see the same blocks, none more and none less."""
+    result = to_result(value)
+    read = mcp.types.CallToolResult.model_validate(result)
+    again = read.model_dump(by_alias=True, mode="json", exclude_none=True)
+    assert again["content"] == result["content"]
