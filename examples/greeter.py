@@ -33,4 +33,6 @@ SCRIPT = [
 ]
 
 if __name__ == "__main__":
-    main(converse("Greet Ada, then say goodbye.", SCRIPT, mcp_servers={"g": greeter}, allowed_tools=["mcp__g"]))
+    main(
+        converse("Greet Ada, then say goodbye.", SCRIPT, mcp_servers={"g": greeter}, allowed_tools=["mcp__g"])
+    )

@@ -13,6 +13,7 @@ from offline import converse, main
 from toolwire import ToolError, ToolServer
 from toolwire.testing import call, say, turn
 
+SEATS = 8
 desk = ToolServer("desk")
 library = MCPServer("library")
 
@@ -20,8 +21,8 @@ library = MCPServer("library")
 @desk.tool
 def book(room: Literal["blue", "green"], seats: int) -> str:
     """Book a room."""
-    if seats > 8:
-        raise ToolError(f"The {room} room has 8 seats. Ask for fewer.")
+    if seats > SEATS:
+        raise ToolError(f"The {room} room has {SEATS} seats. Ask for fewer.")
     desk.add(cancel, replace=True)
     return f"The {room} room is booked for {seats}."
 

@@ -1,7 +1,7 @@
 """What the examples share: a conversation with no key and no network, and messages shown as they come.
 
-Each example runs as it is (`python examples/calculator.py`): the real Claude Code CLI if there is one, and a scripted
-model in place of Claude. With `--live` the CLI, key and model are your own.
+Each example runs as it is (`python examples/calculator.py`): the real Claude Code CLI, and a scripted model in place
+of Claude. With `--live` the CLI, key and model are your own.
 """
 
 import asyncio
@@ -54,7 +54,9 @@ def _lines(message: Any) -> list[str]:
         case AssistantMessage():
             texts = [f"Claude: {block.text}" for block in message.content if isinstance(block, TextBlock)]
             return texts + [
-                f"calls {block.name} {block.input}" for block in message.content if isinstance(block, ToolUseBlock)
+                f"calls {block.name} {block.input}"
+                for block in message.content
+                if isinstance(block, ToolUseBlock)
             ]
         case UserMessage(content=list() as blocks):
             return [

@@ -30,7 +30,13 @@ def run_program(program, script, tmp_path):
     with ScriptedModel(script) as model, ClaudeEnvironment(model) as env:
         own = {VARIABLE: bundled_cli(), "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(
-            program, env={**env.env, **own}, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
+            program,
+            env={**env.env, **own},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         model.assert_finished()
@@ -42,15 +48,17 @@ def test_the_examples_of_a_page_run(page, tmp_path):
     """The blocks of a page, one after the other, each `main` run where it is defined."""
     names = {name: getattr(testing, name) for name in testing.__all__}
     script, program = [], []
-    for code, lines in blocks(page):
-        if page.name == "README.md":
-            lines = 'call("mcp__calc__add", a=15, b=27); say("42")'
-        script += [eval(line, names) for line in (lines or "").split("; ") if line]  # noqa: S307 - our own documents
+    readme = 'call("mcp__calc__add", a=15, b=27); say("42")'  # no comments in what a newcomer reads first
+    for code, comment in blocks(page):
+        lines = readme if page.name == "README.md" else comment or ""
+        script += [eval(line, names) for line in lines.split("; ") if line]  # noqa: S307 - our own documents
         program.append(code + RUN)
     file = tmp_path / f"test_{page.stem}.py"
     if page.name == "testing.md":
         file.write_text(blocks(page)[0][0])
-        run_program([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)], script, tmp_path)
+        run_program(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)], script, tmp_path
+        )
     else:
         file.write_text("\n".join(program))
         run_program([sys.executable, str(file)], script, tmp_path)
@@ -61,7 +69,13 @@ def test_the_example_runs_offline(example, tmp_path):
     """Each example runs as it is, with no key and no network, and Claude has the last word."""
     env = {"PATH": os.defpath, "HOME": str(tmp_path), VARIABLE: bundled_cli()}
     done = subprocess.run(
-        [sys.executable, str(example)], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, str(example)],
+        env=env,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Claude: " in done.stdout

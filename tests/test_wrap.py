@@ -11,7 +11,8 @@ pytestmark = pytest.mark.anyio
 
 
 class Silent:
-    capabilities: dict = {}
+    def __init__(self):
+        self.capabilities = {}
 
     def notify(self, message):
         """Nobody listens."""
@@ -48,7 +49,11 @@ async def call(connection, name, **arguments):
     return await ask(connection, "tools/call", {"name": name, "arguments": arguments})
 
 
-INITIALIZE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+INITIALIZE = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "t", "version": "1"},
+}
 
 
 @pytest.mark.parametrize(
@@ -96,7 +101,9 @@ async def test_a_foreign_server_can_be_wrapped_and_combined():
         assert told["instructions"] == "I am ours."
         await connection.answer({"jsonrpc": "2.0", "method": "notifications/initialized"})
         assert await names(connection) == ["book_find", "add", "sub"]
-        assert (await call(connection, "book_find", title="Emma"))["result"]["content"][0]["text"] == "found Emma"
+        assert (await call(connection, "book_find", title="Emma"))["result"]["content"][0][
+            "text"
+        ] == "found Emma"
         await connection.aclose()
 
 

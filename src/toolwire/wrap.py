@@ -88,7 +88,7 @@ class Renamed:
 
     def cli_policies(self) -> list[dict[str, Any]]:
         """Those of the inner server, for the tools that are shown."""
-        policies = getattr(self._server, "cli_policies", list)()
+        policies: list[dict[str, Any]] = getattr(self._server, "cli_policies", list)()
         return [
             {**each, "name": name} for each in policies if (name := self._shown(each["name"])) is not None
         ]

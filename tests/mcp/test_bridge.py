@@ -79,7 +79,11 @@ async def test_a_log_line_reaches_the_client(kind):
     outlet = RecordingOutlet()
     async with connected(KINDS[kind](Scene()), outlet) as connection:
         assert text_of(await connection.answer(do(2, "log", "careful"))) == "logged"
-    assert await outlet.noticed("notifications/message") == {"level": "warning", "data": "careful", "logger": "a"}
+    assert await outlet.noticed("notifications/message") == {
+        "level": "warning",
+        "data": "careful",
+        "logger": "a",
+    }
 
 
 async def test_the_log_level_is_set_where_the_server_knows_it():
@@ -183,7 +187,12 @@ async def test_the_server_knows_what_it_may_ask(kind):
 @every_kind
 @pytest.mark.parametrize(
     ("asked", "given"),
-    [("2025-11-25", "2025-11-25"), ("2024-11-05", "2024-11-05"), ("2026-07-28", "2025-11-25"), ("x", "2025-11-25")],
+    [
+        ("2025-11-25", "2025-11-25"),
+        ("2024-11-05", "2024-11-05"),
+        ("2026-07-28", "2025-11-25"),
+        ("x", "2025-11-25"),
+    ],
 )
 async def test_the_handshake_settles_on_a_version_that_the_cli_takes(kind, asked, given):
     """A version with a handshake is kept, any other becomes the newest of them."""
@@ -251,8 +260,8 @@ async def test_a_failing_tool_is_the_servers_own_business(kind):
     assert alive["result"] == {}
 
 
-async def test_a_result_that_is_not_json_becomes_an_error():
-    """A handler of a method of its own may return anything; the reply is JSON all the same."""
+async def test_what_is_not_json_becomes_an_error():
+    """What a server makes up by itself may hold anything; only JSON goes out all the same."""
     server = low_level(Scene())
 
     async def odd(ctx, params):
@@ -262,14 +271,20 @@ async def test_a_result_that_is_not_json_becomes_an_error():
         await ctx.session.send_notification(Odd())
         return {"when": b"bytes"}
 
+    async def asking(ctx, params):
+        await ctx.session._connection.send_raw_request("elicitation/create", {"value": object()})
+
+    server.add_request_handler("asking", types.RequestParams, asking)
     server.add_request_handler("odd", types.RequestParams, odd)
     server.add_request_handler("even", types.RequestParams, even)
     outlet = RecordingOutlet()
     async with connected(server, outlet) as connection:
         refused = await connection.answer(request(2, "odd"))
         fine = await connection.answer(request(3, "even"))
-    assert refused["error"]["code"] == -32603
-    assert "not JSON" in refused["error"]["message"]
+        unasked = await connection.answer(request(4, "asking"))
+    for reply in (refused, unasked):
+        assert reply["error"]["code"] == -32603
+        assert "not JSON" in reply["error"]["message"]
     assert fine["result"] == {"when": "bytes"}
     assert outlet.notices == []
 
@@ -369,9 +384,9 @@ def test_a_class_is_refused_as_one():
 
 def test_the_bridge_loads_no_mcp():
     """Importing it is light; `mcp` comes with the first session."""
-    code = "import sys, toolwire.mcp.bridge; print([name for name in sys.modules if name.startswith(('mcp', 'fastmcp'))])"
+    code = "import sys, toolwire.mcp.bridge; print({'mcp', 'mcp_types', 'fastmcp'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.strip() == "set()"
 
 
 async def test_a_notification_is_not_waited_for():

@@ -125,7 +125,9 @@ async def test_a_tool_that_ignores_its_cancellation_is_answered_for():
         assert (await connection.answer(request(2, "ping")))["result"] == {}
 
 
-@pytest.mark.parametrize("params", [{}, {"requestId": 1}, {"requestId": True}, {"requestId": "3"}, {"requestId": [3]}])
+@pytest.mark.parametrize(
+    "params", [{}, {"requestId": 1}, {"requestId": True}, {"requestId": "3"}, {"requestId": [3]}]
+)
 async def test_a_cancellation_of_nothing_is_harmless(params):
     """An id that is not open cancels nothing, least of all the call that has that id inside."""
     scene = Scene()
@@ -174,7 +176,10 @@ async def test_a_second_initialize_disturbs_nothing(kind):
         second = await connection.answer(initialize(0))
         await connection.answer(note("notifications/initialized"))
         assert "result" in await connection.answer(request(1, "tools/list"))
-        assert text_of(await connection.answer(request(2, "tools/call", name="add", arguments={"a": 1, "b": 2}))) == "3"
+        assert (
+            text_of(await connection.answer(request(2, "tools/call", name="add", arguments={"a": 1, "b": 2})))
+            == "3"
+        )
         scene.gate["it"].set()
         assert text_of(await calls.reply("it")) == "it is done"
     assert second == first
@@ -216,7 +221,9 @@ async def test_a_thousand_calls_at_once_in_any_order(make):
     async with connected(make(scene), limit=60) as connection:
 
         async def call(number):
-            message = request(number // 2, "tools/call", name="do", arguments={"what": "wait", "name": str(number)})
+            message = request(
+                number // 2, "tools/call", name="do", arguments={"what": "wait", "name": str(number)}
+            )
             replies[number] = await connection.answer(message)
 
         async with anyio.create_task_group() as group:

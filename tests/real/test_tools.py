@@ -15,9 +15,9 @@ from toolwire import (
     Audio,
     ClaudeSDKClient,
     Context,
-    Elicited,
     ElicitationRequest,
     ElicitationResult,
+    Elicited,
     Image,
     McpError,
     McpLogMessage,
@@ -63,7 +63,10 @@ def calculator():
 async def test_what_is_15_plus_27(scripted):
     """The model calls `add`, gets 42, and says 42."""
     script = [call("mcp__calc__add", a=15, b=27), lambda request: say(request.tool_results[0].text)]
-    async with scripted(script, mcp_servers={"calc": calculator()}, allowed_tools=["mcp__calc"]) as (model, options):
+    async with scripted(script, mcp_servers={"calc": calculator()}, allowed_tools=["mcp__calc"]) as (
+        model,
+        options,
+    ):
         with anyio.fail_after(LIMIT):
             reply = await run("What is 15 + 27?", options=options)
         offered = {each["name"]: each for each in model.requests[0].body["tools"]}
@@ -81,7 +84,10 @@ async def test_errors_reach_the_model(scripted):
         call("mcp__calc__ad", a=1, b=2),
         say("I see."),
     ]
-    async with scripted(script, mcp_servers={"calc": calculator()}, allowed_tools=["mcp__calc"]) as (model, options):
+    async with scripted(script, mcp_servers={"calc": calculator()}, allowed_tools=["mcp__calc"]) as (
+        model,
+        options,
+    ):
         with anyio.fail_after(LIMIT):
             await run("go", options=options)
         failed, wrong, unknown = (request.tool_results[0] for request in model.requests[1:])
@@ -147,7 +153,9 @@ async def test_interrupt_cancels_an_async_handler(scripted):
         finally:
             cancelled.set()
 
-    async with scripted([call("mcp__s__hang"), say("back")], mcp_servers={"s": server}, allowed_tools=["mcp__s"]) as (
+    async with scripted(
+        [call("mcp__s__hang"), say("back")], mcp_servers={"s": server}, allowed_tools=["mcp__s"]
+    ) as (
         _,
         options,
     ):
@@ -176,7 +184,10 @@ async def test_interrupt_tells_a_sync_handler_and_does_not_wait_for_it(scripted)
         told.set()
         release.wait(30)
 
-    async with scripted([call("mcp__s__busy")], mcp_servers={"s": server}, allowed_tools=["mcp__s"]) as (_, options):
+    async with scripted([call("mcp__s__busy")], mcp_servers={"s": server}, allowed_tools=["mcp__s"]) as (
+        _,
+        options,
+    ):
         with anyio.fail_after(LIMIT):
             async with ClaudeSDKClient(options) as client:
                 await client.query("go")
@@ -218,7 +229,9 @@ async def test_results_of_every_kind(scripted):
     async with scripted(script, mcp_servers={"s": server}, allowed_tools=["mcp__s"]) as (model, options):
         with anyio.fail_after(LIMIT):
             reply = await run("go", options=options)
-        texts = dict(zip(names, (request.tool_results[0].text for request in model.requests[1:]), strict=True))
+        texts = dict(
+            zip(names, (request.tool_results[0].text for request in model.requests[1:]), strict=True)
+        )
     assert "completed with no output" in texts["empty"]
     assert texts["image"].startswith("look")
     assert any(block["type"] == "image" for block in reply.tool_calls[1].result)
@@ -233,7 +246,12 @@ async def test_deferred_and_always_loaded_tools(scripted):
     server = ToolServer("s")
     server.tool(lambda: "here", name="always", always_load=True, description="At once.")
     server.tool(lambda: "found", name="deferred", search_hint="zebra", description="Later.")
-    script = [call("ToolSearch", query="zebra"), call("mcp__s__deferred"), call("mcp__s__always"), say("done")]
+    script = [
+        call("ToolSearch", query="zebra"),
+        call("mcp__s__deferred"),
+        call("mcp__s__always"),
+        say("done"),
+    ]
     async with scripted(
         script, extra={"ENABLE_TOOL_SEARCH": "true"}, mcp_servers={"s": server}, allowed_tools=["mcp__s"]
     ) as (model, options):
@@ -267,7 +285,12 @@ async def test_progress_and_logs_are_in_the_stream(scripted):
             messages = [message async for message in query(prompt="go", options=options)]
     (progress,) = [each for each in messages if isinstance(each, McpProgressMessage)]
     (log,) = [each for each in messages if isinstance(each, McpLogMessage)]
-    assert (progress.server, progress.tool_use_id, progress.progress, progress.total) == ("s", "toolu_w", 1, 2)
+    assert (progress.server, progress.tool_use_id, progress.progress, progress.total) == (
+        "s",
+        "toolu_w",
+        1,
+        2,
+    )
     assert (log.server, log.level, log.data, log.tool_use_id) == ("s", "warning", "a note", "toolu_w")
 
 
@@ -277,7 +300,9 @@ async def test_asking_user_and_model(scripted, tmp_path):
 
     @server.tool
     async def ask(context: Context) -> str:
-        answer: Elicited = await context.elicit("Your name?", {"type": "object", "properties": {"n": {"type": "string"}}})
+        answer: Elicited = await context.elicit(
+            "Your name?", {"type": "object", "properties": {"n": {"type": "string"}}}
+        )
         said = await context.sample("hm?")
         roots = await context.roots()
         return f"{answer.content['n']} {said.text} {roots[0].uri == tmp_path.as_uri()}"
@@ -311,7 +336,12 @@ async def test_the_url_route_of_the_cli(scripted):
     async def sign_in() -> str:
         calls.append(1)
         if len(calls) == 1:
-            page = {"mode": "url", "elicitationId": "e1", "url": "https://example.com/x", "message": "please open"}
+            page = {
+                "mode": "url",
+                "elicitationId": "e1",
+                "url": "https://example.com/x",
+                "message": "please open",
+            }
             raise McpError(-32042, "URL elicitation", {"elicitations": [page]})
         return "signed in"
 
@@ -322,7 +352,10 @@ async def test_the_url_route_of_the_cli(scripted):
         return ElicitationResult("accept")
 
     async with scripted(
-        [call("mcp__s__sign_in"), say("done")], mcp_servers={"s": server}, allowed_tools=["mcp__s"], on_elicitation=accept
+        [call("mcp__s__sign_in"), say("done")],
+        mcp_servers={"s": server},
+        allowed_tools=["mcp__s"],
+        on_elicitation=accept,
     ) as (model, options):
         with anyio.fail_after(LIMIT):
             await run("go", options=options)
@@ -369,7 +402,7 @@ async def test_a_foreign_server_and_wrappers(scripted):
 
 
 async def test_servers_come_and_go_without_losing_a_call(scripted):
-    """A server is added while a call of another runs: the call is answered, the new tools are there; then it goes."""
+    """A server is added while a call of another runs: both work, and it can be taken away again."""
     server, late = ToolServer("s"), ToolServer("late")
     late.tool(lambda: "late but there", name="hello")
     started, release = anyio.Event(), anyio.Event()
@@ -381,7 +414,10 @@ async def test_servers_come_and_go_without_losing_a_call(scripted):
         return "slow and steady"
 
     script = [call("mcp__s__slow"), call("mcp__late__hello"), say("one"), say("two")]
-    async with scripted(script, mcp_servers={"s": server}, allowed_tools=["mcp__s", "mcp__late"]) as (model, options):
+    async with scripted(script, mcp_servers={"s": server}, allowed_tools=["mcp__s", "mcp__late"]) as (
+        model,
+        options,
+    ):
         with anyio.fail_after(LIMIT):
             async with ClaudeSDKClient(options) as client:
                 await client.query("go")
@@ -389,7 +425,10 @@ async def test_servers_come_and_go_without_losing_a_call(scripted):
                 assert (await client.add_mcp_server("late", late))["added"] == ["late"]
                 release.set()
                 assert [message async for message in client.receive_response()][-1].result == "one"
-                assert {each["name"] for each in (await client.get_mcp_status())["mcpServers"]} == {"s", "late"}
+                assert {each["name"] for each in (await client.get_mcp_status())["mcpServers"]} == {
+                    "s",
+                    "late",
+                }
                 assert (await client.remove_mcp_server("late"))["removed"] == ["late"]
                 await client.query("again")
                 assert [message async for message in client.receive_response()][-1].result == "two"

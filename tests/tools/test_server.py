@@ -2,10 +2,12 @@
 
 import contextvars
 import logging
+import subprocess
 import sys
 import threading
 import time
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -15,9 +17,20 @@ from doubles import Client, RecordingOutlet
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolwire import Context, Image, McpError, Tool, ToolDefinitionError, ToolError, ToolServer, create_sdk_mcp_server, tool
+from toolwire import (
+    Context,
+    Image,
+    McpError,
+    Tool,
+    ToolDefinitionError,
+    ToolError,
+    ToolServer,
+    create_sdk_mcp_server,
+    tool,
+)
 from toolwire._jsonrpc import Unanswerable
 from toolwire._wire.lines import encode
+from toolwire.tools.connection import DirectConnection
 
 pytestmark = pytest.mark.anyio
 
@@ -71,7 +84,9 @@ async def test_initialize(client):
     }
 
 
-@pytest.mark.parametrize(("asked", "given"), [("2024-11-05", "2024-11-05"), ("1999-01-01", "2025-11-25"), (None, "2025-11-25")])
+@pytest.mark.parametrize(
+    ("asked", "given"), [("2024-11-05", "2024-11-05"), ("1999-01-01", "2025-11-25"), (None, "2025-11-25")]
+)
 async def test_protocol_versions(client, asked, given):
     """A version that we know is taken, any other gets ours."""
     answer = await client.request("initialize", {"protocolVersion": asked})
@@ -108,6 +123,7 @@ async def test_tools_list(client):
 
 async def test_a_long_list_comes_in_pages():
     """2,500 tools come in three pages, all of them, once."""
+
     async def handler(arguments):
         return None
 
@@ -172,7 +188,10 @@ async def test_an_unusable_id_is_unanswerable(client, message_id):
         ({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": []}, -32602),
         ({"jsonrpc": "2.0", "id": 1, "method": "tools/call"}, -32602),
         ({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": 5}}, -32602),
-        ({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "add", "arguments": []}}, -32602),
+        (
+            {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "add", "arguments": []}},
+            -32602,
+        ),
         ({"jsonrpc": "2.0", "id": 1, "method": "logging/setLevel", "params": {"level": "loud"}}, -32602),
     ],
 )
@@ -224,7 +243,7 @@ async def test_bytes_in_bytes_out(client):
 async def test_a_wrong_result_type_is_an_internal_error(caplog):
     """A value that cannot be a result is the server's fault, and its type is named."""
     server = ToolServer("s")
-    server.tool(lambda: threading.Lock(), name="bad")
+    server.tool(threading.Lock, name="bad")
     async with connected(server) as client:
         error = (await client.call("bad"))["error"]
     assert error["code"] == -32603
@@ -280,8 +299,6 @@ async def test_odd_exceptions_are_error_results_too(error):
 
 async def test_violations_as_results():
     """Over other transports MCP wants violations as error results: the same text."""
-    from toolwire.tools.connection import DirectConnection
-
     connection = DirectConnection(calc, RecordingOutlet(), violations_as_results=True)
     answer = await Client(connection).call("add", a="x")
     assert answer["result"]["isError"]
@@ -318,7 +335,7 @@ async def test_context_variables_reach_sync_and_async_tools():
     """A tool sees the context variables of the task that calls it."""
     who = contextvars.ContextVar("who")
     server = ToolServer("s")
-    server.tool(lambda: who.get(), name="threaded")
+    server.tool(who.get, name="threaded")
 
     @server.tool
     async def on_loop():
@@ -354,12 +371,18 @@ async def test_results_of_many_kinds():
     server.tool(lambda: None, name="nothing")
     server.tool(lambda: {"a": [1]}, name="data")
     server.tool(lambda: ["see", Image(png)], name="picture")
-    server.tool(lambda: {"content": [], "structuredContent": {"x": 1}, "_meta": {"m": 2}, "isError": False}, name="whole")
+    server.tool(
+        lambda: {"content": [], "structuredContent": {"x": 1}, "_meta": {"m": 2}, "isError": False},
+        name="whole",
+    )
     async with connected(server) as client:
         assert (await client.call("nothing"))["result"] == {"content": []}
         assert orjson.loads(text(await client.call("data"))) == {"a": [1]}
         blocks = (await client.call("picture"))["result"]["content"]
-        assert [(each["type"], each.get("mimeType")) for each in blocks] == [("text", None), ("image", "image/png")]
+        assert [(each["type"], each.get("mimeType")) for each in blocks] == [
+            ("text", None),
+            ("image", "image/png"),
+        ]
         whole = (await client.call("whole"))["result"]
         assert (whole["structuredContent"], whole["_meta"]) == ({"x": 1}, {"m": 2})
 
@@ -372,7 +395,9 @@ async def test_structured_output():
     def count(text: str) -> dict[str, int]:
         return {"characters": len(text)}
 
-    @server.tool(output_schema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
+    @server.tool(
+        output_schema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    )
     def wrong() -> dict[str, str]:
         return {"n": "many"}
 
@@ -387,7 +412,9 @@ async def test_structured_output():
 async def test_text_that_the_cli_would_hide_is_warned_about(caplog):
     """Text beside other structured content would be lost: the log says so."""
     server = ToolServer("s")
-    server.tool(lambda: {"content": [{"type": "text", "text": "hi"}], "structuredContent": {"a": 1}}, name="both")
+    server.tool(
+        lambda: {"content": [{"type": "text", "text": "hi"}], "structuredContent": {"a": 1}}, name="both"
+    )
     async with connected(server) as client:
         await client.call("both")
     assert "shows the model only the latter" in caplog.text
@@ -481,11 +508,14 @@ async def test_asking_the_client():
     """Elicitation, sampling and roots are asked of the client, typed both ways, from sync tools too."""
     answers = {
         "elicitation/create": {"action": "accept", "content": {"name": "Ada", "age": "36"}},
-        "sampling/createMessage": {"role": "assistant", "content": {"type": "text", "text": "42"}, "model": "m"},
+        "sampling/createMessage": {
+            "role": "assistant",
+            "content": {"type": "text", "text": "42"},
+            "model": "m",
+        },
         "roots/list": {"roots": [{"uri": "file:///a", "name": "A"}]},
     }
     server, outlet = ToolServer("s"), RecordingOutlet(answers)
-    from dataclasses import dataclass
 
     @dataclass
     class Person:
@@ -748,14 +778,25 @@ def test_removing_what_is_not_there():
         ToolServer("s", tools=[add]).remove("ad")
 
 
-@pytest.mark.parametrize("schema", [{"type": "array"}, {"type": "string"}, None, 5, {"type": "object", "properties": {"a": {"type": "nope"}}}])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "array"},
+        {"type": "string"},
+        None,
+        5,
+        {"type": "object", "properties": {"a": {"type": "nope"}}},
+    ],
+)
 def test_a_schema_that_the_cli_could_not_take_is_refused(schema):
     """One such tool would cost the server all its tools."""
     with pytest.raises(ToolDefinitionError):
         Tool("t", "", schema, print)
 
 
-@pytest.mark.parametrize("settings", [{"readonly": True}, {"policy": "sometimes"}, {"timeout": 0}, {"structured": True}])
+@pytest.mark.parametrize(
+    "settings", [{"readonly": True}, {"policy": "sometimes"}, {"timeout": 0}, {"structured": True}]
+)
 def test_settings_that_cannot_work_are_refused(settings):
     """Misspelt and impossible settings are named."""
     with pytest.raises(ToolDefinitionError):
@@ -795,7 +836,6 @@ async def test_lifespan_opens_with_the_first_connection_and_closes_after_the_las
         events.append("close")
 
     server = ToolServer("s", lifespan=lifespan)
-    server.tool(lambda context: context.state, name="bad") if False else None
 
     @server.tool
     def state(context: Context) -> int:
@@ -840,7 +880,9 @@ rpc_like = st.fixed_dictionaries(
     optional={
         "jsonrpc": st.just("2.0") | json_values,
         "id": st.integers() | st.text(max_size=3) | json_values,
-        "method": st.sampled_from(["initialize", "ping", "tools/list", "tools/call", "logging/setLevel", "notifications/cancelled"])
+        "method": st.sampled_from(
+            ["initialize", "ping", "tools/list", "tools/call", "logging/setLevel", "notifications/cancelled"]
+        )
         | json_values,
         "params": st.fixed_dictionaries(
             {},
@@ -870,8 +912,10 @@ async def test_every_message_gets_exactly_one_answer(client, message, anyio_back
     except Unanswerable:
         assert not isinstance(message, dict) or isinstance(message.get("id"), bool | list | dict | None)
         return
-    wants_reply = isinstance(message, dict) and "id" in message and not (
-        "method" not in message and ("result" in message or "error" in message)
+    wants_reply = (
+        isinstance(message, dict)
+        and "id" in message
+        and not ("method" not in message and ("result" in message or "error" in message))
     )
     if not wants_reply:
         assert answer is None
@@ -889,8 +933,6 @@ async def test_every_message_gets_exactly_one_answer(client, message, anyio_back
 
 def test_a_hung_sync_tool_does_not_block_the_exit(tmp_path):
     """Python exits although a tool's thread never returns."""
-    import subprocess
-
     program = (
         "import anyio, threading\n"
         "from toolwire._threads import Workers\n"

@@ -114,13 +114,14 @@ class BridgedConnection:
             return
         if self._gone is None:
             self._gone = anyio.Event()
+            self._session.end()
             spawn(self._close, self._session, self._gone)
         with anyio.CancelScope(shield=True):
             await self._gone.wait()
 
     async def _close(self, session: Session, gone: anyio.Event) -> None:
         try:
-            await session.stop(CLOSE_GRACE)
+            await session.ended(CLOSE_GRACE)
         finally:
             gone.set()
 

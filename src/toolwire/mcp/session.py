@@ -6,8 +6,9 @@ message came in, nor what `initialize` means.
 """
 
 import itertools
+import math
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -89,7 +90,7 @@ class Session:
         wanted = params.get("requestId")
         for inside, call in reversed(self._calls.items()):
             if call.id == wanted and not isinstance(wanted, bool):
-                self.tell("notifications/cancelled", {**params, "requestId": inside})
+                self.tell("notifications/cancelled", params)
                 self._settle(inside, RpcError(CANCELLED, "Request cancelled"))
                 return
         logger.debug("nothing is open under the id %r that was cancelled", wanted)
@@ -98,8 +99,8 @@ class Session:
         """What to say to a call that cannot be answered any more."""
         return RpcError(INTERNAL_ERROR, f"the MCP server {self._name} stopped: {self._reason}")
 
-    async def stop(self, grace: float) -> None:
-        """End it: open calls are answered, what runs is cancelled; after `grace` seconds it is left to itself."""
+    def end(self) -> None:
+        """Begin the end: open calls are answered, what runs is told to stop."""
         self._stopping = True
         for inside in list(self._calls):
             self._settle(inside, RpcError(CANCELLED, "Request cancelled: the connection was closed"))
@@ -108,6 +109,9 @@ class Session:
         # The end of its input tells a server to stop: it cancels its handlers and leaves its lifespan in peace.
         self._inbox.close()
         self._outbox.close()
+
+    async def ended(self, grace: float) -> None:
+        """Wait for the end. What does not stop by itself is cancelled, and after `grace` seconds left alone."""
         if self._inbox.read_from:
             await self._wait(max(grace - _FORCE, grace / 2))
         if self._begun and not self._ended.is_set():
@@ -183,7 +187,7 @@ class Session:
             self._settle(message["id"], refused)
 
     async def _settle_if_alive(self, inside: Any, refused: RpcError) -> None:
-        with contextlib.suppress(RpcError):
+        with suppress(RpcError):
             await self.call(Request(math.nan, "ping", {}))  # an id that no cancellation can mean
         self._settle(inside, refused)
 

@@ -94,6 +94,10 @@ def compiled(schema: Any) -> RawParameters:
 def _compiled(schema: dict[str, Any]) -> "Validator":
     import jsonschema_rs  # noqa: PLC0415 - only where a schema is compiled
 
+    schema = orjson.loads(orjson.dumps(schema))
+    for _, each in _walk(schema, ""):
+        if each.get("additionalProperties") is False:
+            each.setdefault("properties", {})  # means the same, and makes the validator name what is too much
     try:
         # Formats are notes, as the official SDK has them; the mask keeps long values out of the messages.
         return jsonschema_rs.validator_for(schema, validate_formats=False, retriever=_stay_here, mask=_MASK)
@@ -155,30 +159,30 @@ def _violations(error: "ValidationError", known: list[str]) -> Iterator[Violatio
 def _words(error: "ValidationError") -> str:
     """The message, in our words where the validator's are for authors of schemas."""
     words = _WORDS.get(error.kind.name)
-    return error.message if words is None else words(error.kind.value)
+    return error.message if words is None else words(error)
 
 
-def _branches(context: list[list["ValidationError"]]) -> str:
+def _branches(error: "ValidationError") -> str:
     """Why no branch of an `anyOf` or `oneOf` fits, or that more than one does."""
+    context: list[list[ValidationError]] = error.kind.value
     if not all(context):
         return f"{_MASK} should fit exactly one of the allowed forms, and fits more"
-    reasons = ["; ".join(map(str, _violations_in(branch[0]))) for branch in context[:_BRANCHES]]
+    reasons = [_reason(branch[0], len(error.instance_path)) for branch in context[:_BRANCHES]]
     return f"{_MASK} fits none of the allowed forms ({' | '.join(reasons)})"
 
 
-def _violations_in(error: "ValidationError") -> Iterator[Violation]:
-    """As `_violations`, without the value: that of the whole is shown."""
-    if error.kind.name in _WORDS or error.kind.name not in _NAMED:
-        yield Violation("", _words(error))
-    else:
-        yield from _violations(error, [])
+def _reason(error: "ValidationError", depth: int) -> str:
+    """What is wrong with a branch, with the path inside it. The value is shown with the whole."""
+    path, kind = error.instance_path[depth:], error.kind
+    if kind.name == "required":
+        return str(Violation(path_of([*path, kind.value]), REQUIRED))
+    return str(Violation(path_of(path), _words(error)))
 
 
-_NAMED: Final = ("required", "additionalProperties", "unevaluatedProperties")
-_WORDS: Final[dict[str, Callable[[Any], str]]] = {
-    "type": lambda types: f"{_MASK} should be of type {' or '.join(types)}",
-    "enum": lambda options: f"{_MASK} should be one of {', '.join(map(shown, options))}",
-    "const": lambda value: f"{_MASK} should be {shown(value)}",
+_WORDS: Final[dict[str, Callable[["ValidationError"], str]]] = {
+    "type": lambda error: f"{_MASK} should be of type {' or '.join(error.kind.value)}",
+    "enum": lambda error: f"{_MASK} should be one of {', '.join(map(shown, error.kind.value))}",
+    "const": lambda error: f"{_MASK} should be {shown(error.kind.value)}",
     "falseSchema": lambda _: "Not allowed here",
     "anyOf": _branches,
     "oneOf": _branches,

@@ -77,7 +77,8 @@ class DirectConnection:
     async def answer(self, message: Any) -> dict[str, Any] | None:
         """The reply to a request, None for anything else. `Unanswerable` when there can be no reply."""
         begun = self.begin(message)
-        return await begun if inspect.iscoroutine(begun) else begun
+        answer: dict[str, Any] | None = await begun if inspect.iscoroutine(begun) else begun
+        return answer
 
     async def answer_bytes(self, data: bytes | str) -> bytes | None:
         """The same for text off a wire, a line for a line. What is no JSON is answered with a parse error."""

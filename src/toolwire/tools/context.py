@@ -173,7 +173,10 @@ class Context(Generic[S]):
                 if not isinstance(error, Exception):
                     raise
 
-        self._post(lambda: spawn(work) and None)
+        def start() -> None:
+            spawn(work)
+
+        self._post(start)
         return outcome.result()
 
     def _notify(self, method: str, params: dict[str, Any]) -> None:

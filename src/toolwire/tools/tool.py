@@ -175,7 +175,7 @@ def _annotations(given: Any) -> dict[str, Any]:
     if hasattr(given, "model_dump"):
         return dict(given.model_dump(by_alias=True, exclude_none=True, mode="json"))
     if isinstance(given, Mapping):
-        return {_HINTS.get(key, key): value for key, value in given.items() if value is not None}
+        return {_HINTS.get(key) or key: value for key, value in given.items() if value is not None}
     raise ToolDefinitionError(f"annotations must be ToolAnnotations or a dict, got {type(given).__name__}")
 
 
@@ -240,9 +240,8 @@ def from_function(function: Callable[..., Any], *, name: str | None = None, **se
     from toolwire.tools.schema import signature_of  # noqa: PLC0415 - loads Pydantic
 
     if isinstance(function, SdkMcpTool):
-        return replace(
-            function, **({"name": name} if name else {}), **_settings(settings, function.annotations)
-        )
+        changes: dict[str, Any] = _settings(settings, function.annotations)
+        return replace(function, **({**changes, "name": name} if name else changes))
     if not callable(function):
         raise ToolDefinitionError(f"a tool must be a function, got {function!r}")
     own = name or getattr(function, "__name__", None) or type(function).__name__

@@ -169,7 +169,7 @@ def _by_pydantic(value: Any) -> Any:
     from pydantic_core import to_jsonable_python  # noqa: PLC0415 - heavy, and seldom needed
 
     try:
-        return to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="constants")
+        return to_jsonable_python(value, bytes_mode="base64")
     except ValueError as error:
         kind = type(value)
         raise BadResult(f"{type_name(kind)} cannot be written as JSON: {error}", kind) from error

@@ -1,0 +1,130 @@
+"""What is read out of docstrings of every style."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolwire.tools.docstrings import Documentation, read
+
+GOOGLE = """Greet a person.
+
+    Longer text,
+    over two lines.
+
+    Args:
+        name: Person to greet
+        formal (bool, optional): Use formal greeting,
+            even among friends.
+        url: Such as http://host:80/x
+
+    Returns:
+        str: The greeting.
+
+    Raises:
+        ValueError: If there is none.
+    """
+NUMPY = """Greet a person.
+
+    Longer text,
+    over two lines.
+
+    Parameters
+    ----------
+    name : str
+        Person to greet
+    formal : bool, optional
+        Use formal greeting,
+        even among friends.
+    url
+        Such as http://host:80/x
+
+    Returns
+    -------
+    str
+        The greeting.
+    """
+SPHINX = """Greet a person.
+
+    Longer text,
+    over two lines.
+
+    :param name: Person to greet
+    :param bool formal: Use formal greeting,
+        even among friends.
+    :param url: Such as http://host:80/x
+    :type name: str
+    :returns: The greeting.
+    :raises ValueError: If there is none.
+    """
+NAMES = ["name", "formal", "url"]
+
+
+@pytest.mark.parametrize("text", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
+def test_each_style_says_the_same(text):
+    """Description and parameters are found, wrapped lines joined, other sections left out."""
+    assert read(text, NAMES) == Documentation(
+        "Greet a person.\n\nLonger text,\nover two lines.",
+        {
+            "name": "Person to greet",
+            "formal": "Use formal greeting, even among friends.",
+            "url": "Such as http://host:80/x",
+        },
+    )
+
+
+@pytest.mark.parametrize("text", [None, "", "   \n  "], ids=repr)
+def test_no_docstring_says_nothing(text):
+    """Empty in, empty out."""
+    assert read(text, NAMES) == Documentation()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Just text: with a colon.",
+        "Open it.\n\n:memory: is the default\n:other: too",
+        "Do.\n\nSteps:\n  - one: two\n  - three\nEnd: it",
+        "Args: are great",
+        "Do it.\n\nArgs:\nname: not indented",
+    ],
+)
+def test_prose_is_not_taken_for_sections(text):
+    """A colon in prose does not cost a line of the description."""
+    assert read(text, ["name"]) == Documentation(text)
+
+
+def test_text_after_the_sections_is_kept():
+    """What follows a Google section is still said of the tool."""
+    text = "Go.\n\nArgs:\n    name: a name\n\nNote:\n    Never twice.\n\nLast words."
+    assert read(text, ["name"]) == Documentation(
+        "Go.\n\nNote:\n    Never twice.\n\nLast words.", {"name": "a name"}
+    )
+
+
+def test_only_parameters_of_the_function_count():
+    """What the docstring says of parameters that are not there is left out."""
+    assert read("Go.\n\nArgs:\n    name: a name\n    ghost: none", ["name"]).parameters == {"name": "a name"}
+
+
+def test_the_style_is_that_which_names_the_parameters():
+    """With sections of two styles, the one that speaks of the function's parameters is read."""
+    text = "Go.\n\n:rtype: str\n:raises A: a\n:raises B: b\n\nArgs:\n    name: a name\n"
+    assert read(text, ["name"]).parameters["name"] == "a name"
+
+
+def test_a_numpy_line_may_name_several():
+    """`a, b : int` describes both."""
+    text = "Add.\n\nParameters\n----------\na, b : int\n    A number\n"
+    assert read(text, ["a", "b"]).parameters == {"a": "A number", "b": "A number"}
+
+
+def test_lists_in_a_description_keep_their_lines():
+    """Only wrapped lines are joined."""
+    text = "Go.\n\nArgs:\n    mode: One of\n        - a: first\n        - b: second\n"
+    assert read(text, ["mode"]).parameters == {"mode": "One of\n- a: first\n- b: second"}
+
+
+@given(st.text(alphabet="abAgrs:Prmte \n-@`*.()[]", max_size=200))
+def test_no_text_is_too_odd(text):
+    """Any docstring gives something, never an error."""
+    assert isinstance(read(text, ["a", "b"]).description, str)

@@ -1,0 +1,166 @@
+"""The standard TypedDict, wherever it is in a type, on every Python."""
+
+import dataclasses
+import typing
+from typing import Annotated, Generic, NamedTuple, NewType, NotRequired, Required, TypedDict, TypeVar
+
+import pytest
+import typing_extensions
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from toolwire.tools._typeddict import teach
+
+T = TypeVar("T")
+
+
+class Leaf(TypedDict):
+    """A leaf."""
+
+    size: int
+    note: NotRequired[str]
+
+
+class Tree(TypedDict, total=False):
+    name: Required[str]
+    leaf: Annotated[Leaf, Field(description="the leaf")]
+    trees: "list[Tree]"
+
+
+class Box(TypedDict, Generic[T]):
+    item: T
+    more: list[T]
+
+
+class Child(Leaf):
+    age: int
+
+
+class Closed(TypedDict):
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
+    a: int
+
+
+class ReadOnlyField(TypedDict):
+    a: typing_extensions.ReadOnly[int]
+
+
+class Pair(NamedTuple):
+    first: Leaf
+    second: int = 0
+
+
+@dataclasses.dataclass
+class Garden:
+    tree: Tree
+    leaves: list[Leaf] | None = None
+    box: Box[int] | None = None
+
+
+@dataclasses.dataclass
+class Park(Generic[T]):
+    inner: T
+    gardens: dict[str, Garden] = dataclasses.field(default_factory=dict)
+
+
+LeafId = NewType("LeafId", Leaf)
+leaf = {"size": 1}
+
+SHAPES = [
+    (Leaf, leaf, leaf),
+    (Leaf | None, None, None),
+    (typing.Optional[Leaf], leaf, leaf),  # noqa: UP045 - the old spelling is the case
+    (typing.Union[int, Leaf], leaf, leaf),  # noqa: UP007 - the old spelling is the case
+    (list[Leaf], [leaf], [leaf]),
+    (typing.List[Leaf], [leaf], [leaf]),  # noqa: UP006 - the old spelling is the case
+    (dict[str, Leaf], {"a": leaf}, {"a": leaf}),
+    (tuple[int, Leaf], [1, leaf], (1, leaf)),
+    (tuple[Leaf, ...], [leaf], (leaf,)),
+    (typing.Sequence[Leaf], [leaf], [leaf]),
+    (typing.Mapping[str, list[Leaf | None]], {"a": [leaf, None]}, {"a": [leaf, None]}),
+    (Annotated[Leaf, "text"], leaf, leaf),
+    (Annotated[list[Annotated[Leaf, Field(description="d")]], Field(min_length=1)], [leaf], [leaf]),
+    (LeafId, leaf, leaf),
+    (
+        Tree,
+        {"name": "a", "trees": [{"name": "b", "leaf": leaf}]},
+        {"name": "a", "trees": [{"name": "b", "leaf": leaf}]},
+    ),
+    (Child, {"size": "1", "age": 2}, {"size": 1, "age": 2}),
+    (Box[int], {"item": "1", "more": ["2"]}, {"item": 1, "more": [2]}),
+    (Box[Leaf], {"item": leaf, "more": []}, {"item": leaf, "more": []}),
+    (Box, {"item": "1", "more": [None]}, {"item": "1", "more": [None]}),
+    (Pair, [leaf], Pair({"size": 1}, 0)),
+    (ReadOnlyField, {"a": 1}, {"a": 1}),
+    (
+        Garden,
+        {"tree": {"name": "a"}, "leaves": [leaf], "box": {"item": 1, "more": ["2"]}},
+        Garden({"name": "a"}, [{"size": 1}], {"item": 1, "more": [2]}),
+    ),
+    (
+        Park[Leaf],
+        {"inner": leaf, "gardens": {"g": {"tree": {"name": "x"}}}},
+        Park(leaf, {"g": Garden({"name": "x"})}),
+    ),
+]
+
+
+@pytest.mark.filterwarnings("ignore:Item 'a' on TypedDict class:UserWarning")
+@pytest.mark.parametrize(("annotation", "sent", "value"), SHAPES, ids=[str(shape[0]) for shape in SHAPES])
+def test_a_taught_type_is_one_that_pydantic_takes(annotation, sent, value):
+    """In every shape that a type can have, the standard TypedDict validates and has a schema."""
+    teach(annotation)
+    adapter = TypeAdapter(annotation)
+    assert adapter.validate_python(sent) == value
+    assert adapter.json_schema()
+
+
+def test_the_schema_is_that_of_the_class():
+    """Name, docstring, required keys, descriptions and recursion are kept."""
+    teach(Tree)
+    schema = TypeAdapter(Tree).json_schema()
+    assert schema["$ref"] == "#/$defs/Tree"
+    assert schema["$defs"]["Leaf"]["description"] == "A leaf."
+    assert schema["$defs"]["Leaf"]["required"] == ["size"]
+    assert schema["$defs"]["Tree"]["required"] == ["name"]
+    assert schema["$defs"]["Tree"]["properties"]["leaf"] == {
+        "$ref": "#/$defs/Leaf",
+        "description": "the leaf",
+    }
+    assert schema["$defs"]["Tree"]["properties"]["trees"]["items"] == {"$ref": "#/$defs/Tree"}
+
+
+def test_the_settings_of_the_class_are_kept():
+    """`__pydantic_config__` on the class counts."""
+    teach(Closed)
+    with pytest.raises(ValidationError, match="Extra inputs"):
+        TypeAdapter(Closed).validate_python({"a": 1, "b": 2})
+
+
+def test_local_names_are_found_in_the_namespace():
+    """Annotations that are strings may name what only the caller knows."""
+
+    class Local(TypedDict):
+        size: int
+
+    class Outer(TypedDict):
+        inner: "Local"
+
+    teach(Outer, {"Local": Local})
+    if "__get_pydantic_core_schema__" in vars(Outer):
+        assert TypeAdapter(Outer).validate_python({"inner": {"size": "1"}}) == {"inner": {"size": 1}}
+    assert typing.get_type_hints(Outer, localns={"Local": Local}) == {"inner": Local}
+
+
+def test_the_class_stays_what_it_was():
+    """To everyone but Pydantic the TypedDict is unchanged."""
+    teach(Leaf)
+    teach(Leaf)
+    assert typing.is_typeddict(Leaf)
+    assert Leaf(size=1) == {"size": 1}
+    assert set(Leaf.__annotations__) == {"size", "note"}
+
+
+@pytest.mark.parametrize("given", [5, "text", None, typing.Any, int, list, T, [1], object()], ids=str)
+def test_anything_else_is_left_alone(given):
+    """What has no TypedDict in it, or is no type, does no harm."""
+    teach(given)
