@@ -1,7 +1,7 @@
 """What the examples share: a conversation with no key and no network, and messages shown as they come.
 
-Each example runs as it is (`python examples/calculator.py`): the real Claude Code CLI, and a scripted model in place
-of Claude. With `--live` the CLI, key and model are your own.
+Each example runs as it is (`python examples/calculator.py`): the real Claude Code CLI, and a scripted model in
+place of Claude. With `--live` the CLI, key and model are your own.
 """
 
 import asyncio

@@ -4,8 +4,6 @@ Owns the way from type to schema and from JSON to an instance. The CLI wants an 
 travels in an object with one key.
 """
 
-import sys
-import typing
 from typing import Any, Final
 
 from toolwire.errors import OptionsError, OutputValidationError
@@ -20,9 +18,12 @@ class Output:
         from pydantic import TypeAdapter  # noqa: PLC0415 - heavy
         from pydantic.errors import PydanticUserError  # noqa: PLC0415
 
+        from toolwire.tools._typeddict import teach  # noqa: PLC0415
+
         self._name = getattr(output_type, "__name__", str(output_type))
         try:
-            self._adapter: TypeAdapter[Any] = TypeAdapter(_modern(output_type, {}))
+            teach(output_type)
+            self._adapter: TypeAdapter[Any] = TypeAdapter(output_type)
             schema = self._adapter.json_schema()
         except (PydanticUserError, TypeError, NameError) as error:
             raise OptionsError(
@@ -65,37 +66,3 @@ def _wrap(schema: dict[str, Any]) -> dict[str, Any]:
     if "$defs" in schema:
         wrapped["$defs"] = schema["$defs"]
     return wrapped
-
-
-def _modern(given: Any, seen: dict[Any, Any]) -> Any:
-    """Before Python 3.12 Pydantic takes only typing_extensions' TypedDict: remake the standard one as that."""
-    if sys.version_info >= (3, 12):
-        return given
-    if given in seen:
-        return seen[given]
-    if typing.is_typeddict(given) and type(given).__module__ == "typing":
-        import typing_extensions  # noqa: PLC0415 - comes with Pydantic, needed only here
-
-        hints = typing.get_type_hints(given, include_extras=True)
-        wrap = {
-            name: typing_extensions.Required
-            if name in given.__required_keys__
-            else typing_extensions.NotRequired
-            for name in hints
-        }
-        fields = {name: wrap[name][_modern(_bare(hint), seen)] for name, hint in hints.items()}
-        seen[given] = typing_extensions.TypedDict(given.__name__, fields)  # type: ignore[operator]
-        return seen[given]
-    arguments = typing.get_args(given)
-    if arguments and hasattr(given, "copy_with"):
-        return given.copy_with(tuple(_modern(argument, seen) for argument in arguments))
-    if arguments and (origin := typing.get_origin(given)) in (list, set, frozenset, tuple, dict):
-        return origin[tuple(_modern(argument, seen) for argument in arguments)]
-    return given
-
-
-def _bare(hint: Any) -> Any:
-    """A hint without the Required and NotRequired around it."""
-    while typing.get_origin(hint) in (typing.Required, typing.NotRequired):
-        hint = typing.get_args(hint)[0]
-    return hint

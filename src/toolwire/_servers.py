@@ -138,14 +138,15 @@ class Servers:
         params = message.get("params")
         params = params if isinstance(params, dict) else {}
         method = message.get("method")
+        meta = params.get("_meta")
+        used = meta.get("claudecode/toolUseId") if isinstance(meta, dict) else None
         if method == "notifications/progress":
             token = params.get("progressToken")
-            used = self._open_calls.get((server, token)) if isinstance(token, int | str) else None
+            if used is None and isinstance(token, int | str):
+                used = self._open_calls.get((server, token))
             progress, total, text = params.get("progress", 0), params.get("total"), params.get("message")
             self._stream.inject(McpProgressMessage(server, used, progress, total, text))
         elif method == "notifications/message":
-            meta = params.get("_meta")
-            used = meta.get("claudecode/toolUseId") if isinstance(meta, dict) else None
             level, data, source = params.get("level", "info"), params.get("data"), params.get("logger")
             self._stream.inject(McpLogMessage(server, level, data, source, used))
 

@@ -450,6 +450,34 @@ def test_a_default_of_none_makes_the_type_nullable():
     assert taking(int, None).parameters.validate({"it": None}) == {"it": None}
 
 
+def test_a_type_that_is_nullable_already_stays_as_it_is():
+    """A default of None adds no second null, however deep the first is."""
+    maybe = NewType("maybe", int | None)  # type: ignore[valid-newtype]
+    assert schema_of(maybe, None) == schema_of(int | None, None)
+    assert schema_of(Annotated[int | None, "text"] | str, None)["anyOf"][1:] == [{"type": "string"}]
+    assert schema_of(Literal[1, None], None) == {"enum": [1, None], "default": None}  # noqa: PYI061 - the case
+
+
+def test_discriminated_unions():
+    """A tagged union is read by its tag, and what is wrong in the branch is told with its path."""
+
+    class Cat(BaseModel):
+        kind: Literal["cat"]
+        lives: int
+
+    class Dog(BaseModel):
+        kind: Literal["dog"]
+        tricks: list[str]
+
+    pet = Annotated[Cat | Dog, Field(discriminator="kind")]
+    assert value_of(list[pet], [{"kind": "cat", "lives": 9}]) == [Cat(kind="cat", lives=9)]
+    found = refusal_of(list[pet], [{"kind": "dog", "lives": 9}])
+    assert {each.path for each in found} == {
+        "it[0].tricks",
+        "it[0].lives",
+    }  # which first is Pydantic's affair
+
+
 def test_defaults_by_field():
     """`Field` as the default, or with one, gives the default; the one in the signature wins over it."""
 
@@ -618,6 +646,7 @@ def test_deep_nesting_is_a_violation_not_a_crash():
     [
         (collections.abc.Callable[[int], int], r"Callable\[\[int\], int\]"),
         (collections.abc.Callable[..., int] | None, "Callable"),
+        (collections.abc.Callable[..., int] | int | str, "Callable"),
         (type[Point], "no JSON value"),
         (collections.abc.Generator[int, None, None], r"use list\[...\]"),
         (collections.abc.Iterator[int], "Iterator"),
@@ -794,6 +823,13 @@ def test_every_kind_of_callable_is_read(function, properties, description):
     values |= {"name": "n"} if "name" in properties else {}
     args, kwargs = signature.arguments_for(signature.parameters.validate(values), None)
     assert isinstance(function(*args, **kwargs), str)
+
+
+def test_a_class_is_called_to_make_one():
+    """A class is a callable too: its parameters are those of its constructor."""
+    signature = sig(Point)
+    args, kwargs = signature.arguments_for(signature.parameters.validate({"x": 1}), None)
+    assert Point(*args, **kwargs) == Point(1, 0)
 
 
 def test_what_a_partial_fixes_is_not_shown():

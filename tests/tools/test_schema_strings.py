@@ -111,6 +111,18 @@ def test_types_in_the_closure_are_resolved():
     assert sig(make_tool()).parameters.validate({"water": {"litres": 1}})["water"].litres == 1
 
 
+def test_a_name_that_is_not_bound_yet_is_named():
+    """A local type that is defined only later is as good as missing."""
+
+    def pour(water: Later):
+        return Later
+
+    with pytest.raises(DefinitionError, match="parameter 'water': .*'Later' is not defined"):
+        sig(pour)
+
+    class Later: ...
+
+
 def test_a_type_for_the_type_checker_only_is_named():
     """What cannot be resolved is refused with the parameter's name and what to do."""
 

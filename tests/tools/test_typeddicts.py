@@ -7,6 +7,7 @@ from typing import Annotated, Generic, NamedTuple, NewType, NotRequired, Require
 import pytest
 import typing_extensions
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
 
 from toolwire.tools._typeddict import teach
 
@@ -149,6 +150,17 @@ def test_local_names_are_found_in_the_namespace():
     if "__get_pydantic_core_schema__" in vars(Outer):
         assert TypeAdapter(Outer).validate_python({"inner": {"size": "1"}}) == {"inner": {"size": 1}}
     assert typing.get_type_hints(Outer, localns={"Local": Local}) == {"inner": Local}
+
+
+def test_a_name_that_nobody_knows_is_left_to_pydantic():
+    """What cannot be resolved is no error here: Pydantic names it."""
+
+    class Lost(TypedDict):
+        inner: "Nowhere"  # noqa: F821 - the case
+
+    teach(list[Lost])
+    with pytest.raises((PydanticUserError, NameError)):
+        TypeAdapter(list[Lost]).validate_python([])
 
 
 def test_the_class_stays_what_it_was():

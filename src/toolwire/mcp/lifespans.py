@@ -83,9 +83,7 @@ class _Lifespan:
                 async with self._core.lifespan(self._core):
                     self.up.set()
                     await self._unused.wait()
-        except (
-            Exception
-        ) as error:  # the boundary of the lifespan's task: sessions raise it, or nobody is left to
+        except Exception as error:  # the boundary of the lifespan's task: its sessions raise it
             self.error = error
             if self.up.is_set():
                 logger.exception("leaving the lifespan of an MCP server failed")

@@ -90,7 +90,7 @@ class Session:
         wanted = params.get("requestId")
         for inside, call in reversed(self._calls.items()):
             if call.id == wanted and not isinstance(wanted, bool):
-                self.tell("notifications/cancelled", params)
+                self.tell("notifications/cancelled", {**params, "requestId": inside})
                 self._settle(inside, RpcError(CANCELLED, "Request cancelled"))
                 return
         logger.debug("nothing is open under the id %r that was cancelled", wanted)
@@ -104,8 +104,6 @@ class Session:
         self._stopping = True
         for inside in list(self._calls):
             self._settle(inside, RpcError(CANCELLED, "Request cancelled: the connection was closed"))
-        for question in self._questions.values():
-            question.cancel()
         # The end of its input tells a server to stop: it cancels its handlers and leaves its lifespan in peace.
         self._inbox.close()
         self._outbox.close()
@@ -134,9 +132,7 @@ class Session:
                     options = self._core.create_initialization_options()
                     await self._core.run(self._inbox, self._outbox, options)
                     self._group.cancel_scope.cancel()
-        except (
-            Exception
-        ) as error:  # the boundary of the server's task: it becomes the answer to every open call
+        except Exception as error:  # the boundary of the server's task: the answer to all that is open
             cause = _root(error)
             self._reason = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
             logger.error("the MCP server %s stopped", self._name, exc_info=cause)  # noqa: TRY400 - the cause only
@@ -180,7 +176,8 @@ class Session:
         if error is None:
             self._settle(message["id"], message["result"])
             return
-        refused = RpcError(error["code"], error["message"], error.get("data"))
+        # mcp gives the code 0 to whatever a handler raises; everywhere else that is an internal error.
+        refused = RpcError(error["code"] or INTERNAL_ERROR, error["message"], error.get("data"))
         if error["code"] == _GOING_DOWN and self._group is not None:
             self._group.start_soon(self._settle_if_alive, message["id"], refused)
         else:
@@ -200,9 +197,7 @@ class Session:
     def _on_notice(self, message: dict[str, Any]) -> None:
         try:
             self._outlet.notify(message)
-        except (
-            Exception
-        ):  # the boundary of the client: a tool must not fail because its log line could not be shown
+        except Exception:  # the boundary of the client: no tool fails because its log line could not be shown
             logger.exception("a notification of the MCP server %s was lost", self._name)
 
     def _on_progress(self, message: dict[str, Any]) -> None:
@@ -232,9 +227,7 @@ class Session:
                 answer = self._envelopes.result(message["id"], result)
             except RpcError as error:
                 answer = self._envelopes.error(message["id"], error)
-            except (
-                Exception
-            ) as error:  # the boundary of the host's callback: the server must hear of its failure
+            except Exception as error:  # the boundary of the host's callback: the server must hear of it
                 logger.exception("answering %s of the MCP server %s failed", message["method"], self._name)
                 failed = RpcError(INTERNAL_ERROR, str(error) or type(error).__name__)
                 answer = self._envelopes.error(message["id"], failed)

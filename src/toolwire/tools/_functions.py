@@ -56,9 +56,9 @@ class Source:
 
     @cached_property
     def _globals(self) -> dict[str, Any]:
-        if (found := getattr(self.function, "__globals__", None)) is not None:
-            return dict(found)
-        return dict(vars(sys.modules.get(getattr(self.function, "__module__", ""), types.ModuleType(""))))
+        module = sys.modules.get(getattr(self.function, "__module__", None) or "")
+        found: dict[str, Any] = getattr(self.function, "__globals__", None) or getattr(module, "__dict__", {})
+        return found
 
 
 def source_of(given: Any) -> Source:

@@ -50,6 +50,7 @@ logger = logger_for("server")
 VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """Protocol versions that are answered as asked; any other gets the first."""
 _CLOSING: Final = 5.0
+_MOST: Final = 50  # violations in an error's data
 
 
 class DirectConnection:
@@ -221,7 +222,7 @@ class DirectConnection:
         except InvalidArguments as error:
             if self._violations_as_results:
                 raise ToolError(str(error)) from None
-            violations = [{"path": each.path, "message": each.message} for each in error.violations]
+            violations = [{"path": each.path, "message": each.message} for each in error.violations[:_MOST]]
             raise RpcError(
                 INVALID_PARAMS, str(error), {"violations": violations, "tool": tool.name}
             ) from None
@@ -253,7 +254,7 @@ class DirectConnection:
             logger.warning("tool %r returned what cannot be a result: %s", tool.name, error)
             data = {"tool": tool.name, "server": self.server.name, "type": error.type_name}
             raise RpcError(INTERNAL_ERROR, f"Tool {tool.name!r}: {error}", data) from error
-        if tool.output is None and loses_text(result):
+        if loses_text(result):
             logger.warning(
                 "tool %r returned text and other structured content: the CLI shows the model only the latter",
                 tool.name,

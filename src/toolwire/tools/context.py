@@ -111,7 +111,7 @@ class Context(Generic[S]):
         if message is not None:
             params["message"] = message
         if token is not None:
-            self._notify("notifications/progress", params)
+            self._notify("notifications/progress", self._marked(params))
         return Done()
 
     def log(self, data: Any, level: LogLevel = "info", logger: str | None = None) -> "Done":
@@ -120,9 +120,7 @@ class Context(Generic[S]):
             raise ValueError(f"unknown log level {level!r}: one of {', '.join(LEVELS)}")
         if LEVELS.index(level) >= LEVELS.index(self._log_level()):
             params = {"level": level, "logger": logger or self.server, "data": data}
-            if self.tool_use_id is not None:
-                params["_meta"] = {"claudecode/toolUseId": self.tool_use_id}
-            self._notify("notifications/message", params)
+            self._notify("notifications/message", self._marked(params))
         return Done()
 
     async def elicit(self, message: str, schema: type[T] | dict[str, Any] | None = None) -> "Elicited[T]":
@@ -178,6 +176,11 @@ class Context(Generic[S]):
 
         self._post(start)
         return outcome.result()
+
+    def _marked(self, params: dict[str, Any]) -> dict[str, Any]:
+        """With the tool use it belongs to: tokens and ids are used again, this is not."""
+        used = self.tool_use_id
+        return params if used is None else {**params, "_meta": {"claudecode/toolUseId": used}}
 
     def _notify(self, method: str, params: dict[str, Any]) -> None:
         message = notification(method, params)

@@ -236,7 +236,7 @@ class _SchemaOutput:
 
 
 def from_function(function: Callable[..., Any], *, name: str | None = None, **settings: Any) -> "Tool[Any]":
-    """A tool from a typed function. `settings` are fields of `Tool`, or the hints `read_only`, `destructive`, ..."""
+    """A tool from a typed function. `settings` are fields of `Tool`, or hints such as `read_only`."""
     from toolwire.tools.schema import signature_of  # noqa: PLC0415 - loads Pydantic
 
     if isinstance(function, SdkMcpTool):
