@@ -128,6 +128,8 @@ def output(kind):
 def through(kind, answer):
     """What comes of `answer`, after checking that it fits the schema that Claude is shown."""
     made = output(kind)
+    if "value" in made.format["schema"].get("properties", {}) and "value" not in answer:
+        answer = {"value": answer}  # how an object with a description travels is not the point
     jsonschema.Draft202012Validator(made.format["schema"]).validate(answer)
     return made.validate(answer, Reply())
 
@@ -234,12 +236,9 @@ class TestTypes:
         assert output(City).format["schema"].get("description") == "A place."
 
     def test_a_standard_typed_dict_in_a_dataclass(self):
-        """Pydantic does not take it before Python 3.12: then the error says what to use."""
-        if sys.version_info >= (3, 12):
-            assert through(Trip, {"to": {"name": "R"}}) == Trip({"name": "R"})
-        else:
-            with pytest.raises(OptionsError, match=r"typing_extensions.TypedDict"):
-                Output(Trip)
+        """One that lies inside another type works on every Python."""
+        assert through(Trip, {"to": {"name": "R"}}) == Trip({"name": "R"})
+        assert through(list[Trip], {"value": [{"to": {"name": "R"}}]}) == [Trip({"name": "R"})]
 
     def test_an_object_travels_as_it_is_and_the_rest_in_an_object(self):
         """The CLI wants an object at the top; only what is none is wrapped."""
@@ -267,6 +266,7 @@ class TestRefused:
             "not python(",
             [int],
             {"type": "object"},
+            {"type": "str"},
             {1, 2},
             object(),
             Point(x=1),
@@ -274,7 +274,6 @@ class TestRefused:
             type,
             complex(1),
             Annotated[str, Field(pattern="(")],
-            Annotated[int, Field(pattern="a")],
         ],
         ids=lambda kind: type(kind).__name__,
     )

@@ -239,6 +239,16 @@ class TestOurQuestions:
             with pytest.raises(ProcessError):
                 await session.ask({"subtype": "late"}, 5)
 
+    async def test_an_answer_that_comes_together_with_the_end_is_an_answer(self):
+        """The CLI answers and is gone before the asker has run: the answer counts."""
+        async with opened() as (session, pipe):
+            answers = {}
+            async with anyio.create_task_group() as group:
+                group.start_soon(collect, answers, session, "x")
+                pipe.say(answered((await pipe.has_written(1))[0]["request_id"], n=1))
+                pipe.listener.ended(0)
+            assert answers == {"x": {"n": 1}}
+
     async def test_closing_wakes_every_asker(self):
         """A question open when we close raises a connection error at once."""
         async with opened() as (session, pipe):

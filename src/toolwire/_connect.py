@@ -9,9 +9,11 @@ import re
 import shutil
 import tempfile
 import warnings
-from collections.abc import AsyncIterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+import anyio
 
 from toolwire import _argv
 from toolwire._find import find_cli
@@ -40,6 +42,7 @@ logger = logger_for("client")
 
 Prompt = str | AsyncIterable[dict[str, Any]]
 
+_WIND_DOWN: Final = 5.0  # seconds that the user's own generator gets to clean up
 _MIN_INITIALIZE: Final = 60.0
 _INITIALIZE_VARIABLE: Final = "CLAUDE_CODE_STREAM_CLOSE_TIMEOUT"
 _CEILING_VARIABLE: Final = "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS"
@@ -59,6 +62,7 @@ class Conversation:
         self._handlers: dict[str, Handler] = {}
         self._servers: Servers | None = None
         self._feeder: Task | None = None
+        self._fed = anyio.Event()
         self._input_error: Exception | None = None
         self._mcp_servers: Any = options.mcp_servers
 
@@ -117,21 +121,29 @@ class Conversation:
 
     async def say_all(self, prompts: AsyncIterable[dict[str, Any]], session_id: str | None = None) -> None:
         """Send prompts as they come. `session_id` fills in where a message has none."""
-        async for message in prompts:
-            if not isinstance(message, dict):
-                raise TypeError(f"a streamed prompt must yield message dicts, got {type(message).__name__}")
-            frame = message if session_id is None else {"session_id": session_id, **message}
-            self.session.prompt(
-                {**frame, "client_composed": True} if self.options.verbatim_prompts else frame
-            )
-            await self.session.drain()
+        try:
+            async for message in prompts:
+                if not isinstance(message, dict):
+                    raise TypeError(
+                        f"a streamed prompt must yield message dicts, got {type(message).__name__}"
+                    )
+                frame = message if session_id is None else {"session_id": session_id, **message}
+                verbatim = {"client_composed": True} if self.options.verbatim_prompts else {}
+                self.session.prompt({**frame, **verbatim})
+                await self.session.drain()
+        finally:
+            if isinstance(prompts, AsyncGenerator):  # its clean-up must not wait for the garbage collector
+                with anyio.move_on_after(_WIND_DOWN, shield=True):
+                    await prompts.aclose()
 
     def feed(self, prompt: Prompt | None, session_id: str, *, end: bool) -> None:
         """Send a prompt beside the caller; with `end`, or after a stream, end the input once the run is over."""
         if isinstance(prompt, str):
             self.say(prompt, session_id)
         if end or not (prompt is None or isinstance(prompt, str)):
-            self._feeder = spawn(self._feed, None if isinstance(prompt, str) else prompt)
+            self._fed = anyio.Event()
+            stream = None if isinstance(prompt, str) else prompt
+            self._feeder = spawn(self._feed, stream, on_done=self._fed.set)
 
     async def _feed(self, prompts: AsyncIterable[dict[str, Any]] | None) -> None:
         try:
@@ -175,11 +187,12 @@ class Conversation:
             )
         return dict(self._mcp_servers)
 
-    async def next_message(self) -> AnyMessage | None:
+    async def next_message(self, *, everything: bool = False) -> AnyMessage | None:
         """The next message that the user wants to see, None at the end."""
+        everything = everything or self.options.include_all_messages
         while (frame := await self.session.next_frame()) is not None:
             message: AnyMessage = parse(frame) if isinstance(frame, dict) else frame
-            if self.options.include_all_messages or not isinstance(message, EXTRA_MESSAGES):
+            if everything or not isinstance(message, EXTRA_MESSAGES):
                 return message
         if self._input_error is not None:
             error, self._input_error = self._input_error, None
@@ -190,6 +203,8 @@ class Conversation:
         """End it all, in bounded time."""
         if self._feeder is not None:
             self._feeder.cancel()
+            with anyio.move_on_after(_WIND_DOWN, shield=True):
+                await self._fed.wait()
         try:
             if self._session is not None:
                 await self._session.aclose()

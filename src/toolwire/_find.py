@@ -51,7 +51,10 @@ def find_cli(cli_path: str | os.PathLike[str] | None = None, env: Mapping[str, s
 
 def bundled_cli() -> str | None:
     """The binary inside an installed `claude-agent-sdk`, found without importing that package."""
-    spec = importlib.util.find_spec("claude_agent_sdk")
+    try:
+        spec = importlib.util.find_spec("claude_agent_sdk")
+    except ValueError:  # somebody has put a bare module of that name into sys.modules
+        return None
     for folder in (spec.submodule_search_locations or []) if spec else []:
         binary = Path(folder) / "_bundled" / _NAME
         if binary.is_file():
@@ -77,7 +80,8 @@ def _named(path: str, by: str, env: Mapping[str, str]) -> str:
         found = shutil.which(expanded, path=env.get("PATH"))
     if found is None:
         raise CLINotFoundError(f"Claude Code not found at the place that {by} names", path)
-    return _refuse_batch(found)
+    # The CLI starts in another folder, where the same relative path may be another file.
+    return _refuse_batch(os.path.abspath(found))  # noqa: PTH100 - links stay as they are
 
 
 def _refuse_batch(path: str) -> str:

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 
 class Lifeline:
@@ -32,9 +33,10 @@ class Lifeline:
         import fcntl  # noqa: PLC0415 - not on Windows
 
         reading = self._ends.pop(0)
-        fcntl.fcntl(reading, fcntl.F_SETOWN, pid)
-        fcntl.fcntl(reading, fcntl.F_SETSIG, signal.SIGTERM)
-        fcntl.fcntl(reading, fcntl.F_SETFL, fcntl.fcntl(reading, fcntl.F_GETFL) | os.O_ASYNC)
+        with suppress(ProcessLookupError):  # it has already ended
+            fcntl.fcntl(reading, fcntl.F_SETOWN, pid)
+            fcntl.fcntl(reading, fcntl.F_SETSIG, signal.SIGTERM)
+            fcntl.fcntl(reading, fcntl.F_SETFL, fcntl.fcntl(reading, fcntl.F_GETFL) | os.O_ASYNC)
         os.close(reading)
 
     def close(self) -> None:

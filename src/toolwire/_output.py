@@ -4,6 +4,9 @@ Owns the way from type to schema and from JSON to an instance. The CLI wants an 
 travels in an object with one key.
 """
 
+import inspect
+import json
+import typing
 from typing import Any, Final
 
 from toolwire.errors import OptionsError, OutputValidationError
@@ -16,18 +19,23 @@ class Output:
 
     def __init__(self, output_type: Any) -> None:
         from pydantic import TypeAdapter  # noqa: PLC0415 - heavy
-        from pydantic.errors import PydanticUserError  # noqa: PLC0415
 
         from toolwire.tools._typeddict import teach  # noqa: PLC0415
 
         self._name = getattr(output_type, "__name__", str(output_type))
+        if isinstance(output_type, str | dict) or inspect.isroutine(output_type):
+            raise OptionsError(
+                f"output_type must be a type, got {output_type!r}. For a JSON schema use options.output_format.",
+                "output_type",
+            )
         try:
             teach(output_type)
             self._adapter: TypeAdapter[Any] = TypeAdapter(output_type)
             schema = self._adapter.json_schema()
-        except (PydanticUserError, TypeError, NameError) as error:
+        except Exception as error:  # whatever Pydantic or an annotation has against it
+            reason = _unresolved(output_type) or error
             raise OptionsError(
-                f"output_type {self._name} has no JSON schema: {error}", "output_type"
+                f"output_type {self._name} has no JSON schema: {reason}", "output_type"
             ) from error
         self._wrapped = schema.get("type") != "object"
         self.format: dict[str, Any] = {
@@ -37,7 +45,6 @@ class Output:
 
     def validate(self, value: Any, reply: Any) -> Any:
         """An instance of the type, or `OutputValidationError`."""
-        import orjson  # noqa: PLC0415 - beside its only use
         from pydantic import ValidationError  # noqa: PLC0415
 
         if value is None:
@@ -48,11 +55,26 @@ class Output:
         inner = value.get(_KEY) if self._wrapped and isinstance(value, dict) else value
         try:
             # As JSON, not as Python values: dates, enums and tuples are text and lists there.
-            return self._adapter.validate_json(orjson.dumps(inner))
+            valid = self._adapter.validate_json(json.dumps(inner))
         except ValidationError as error:
             raise OutputValidationError(
                 f"The structured output is not a valid {self._name}: {error}", output=inner, reply=reply
             ) from error
+        if self._wrapped and _KEY not in value:
+            text = f"The structured output is not a valid {self._name}: the key {_KEY!r} is missing"
+            raise OutputValidationError(text, output=value, reply=reply)
+        return valid
+
+
+def _unresolved(output_type: Any) -> NameError | None:
+    """The name in a TypedDict's annotations that leads nowhere, if that is what is wrong."""
+    try:
+        typing.get_type_hints(output_type)
+    except NameError as error:
+        return error
+    except Exception:  # noqa: BLE001 - anything else is told by Pydantic
+        return None
+    return None
 
 
 def _wrap(schema: dict[str, Any]) -> dict[str, Any]:

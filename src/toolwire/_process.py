@@ -8,6 +8,7 @@ import asyncio
 import atexit
 import errno
 import os
+import signal
 import subprocess
 import sys
 from collections import deque
@@ -70,7 +71,8 @@ class _ProcessPipe:
         self._command = command
         self._gone = anyio.Event()
         self._popen: subprocess.Popen[bytes] | None = None
-        self._lifeline = Lifeline()
+        self._pidfd: int | None = None
+        self._lifeline: Lifeline | None = None
 
     async def stop(self) -> None:
         """Input ended, then SIGTERM, then SIGKILL, each with its own time.
@@ -93,61 +95,80 @@ class _ProcessPipe:
         raise NotImplementedError  # pragma: no cover - both carriers have their own
 
     def kill(self) -> None:
-        # Popen asks whether the process still lives before it signals: a reused pid is never hit.
-        if self._popen is not None:
-            with suppress(ProcessLookupError):
-                self._popen.kill()
+        self._signal(signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
 
     def terminate(self) -> None:
-        if self._popen is not None:
-            with suppress(ProcessLookupError):
-                self._popen.terminate()
+        self._signal(signal.SIGTERM)
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Signal the process, and never another that has got its id since."""
+        with suppress(ProcessLookupError):
+            if sys.platform == "linux" and self._pidfd is not None:
+                signal.pidfd_send_signal(self._pidfd, number)
+            elif self._popen is not None:
+                # Popen looks whether it still lives, at the price of reaping it before asyncio can.
+                self._popen.send_signal(number)
 
     def _started(self, popen: "subprocess.Popen[bytes]") -> None:
         self._popen = popen
-        self._lifeline.hold(popen.pid)
+        if self._lifeline is not None:
+            self._lifeline.hold(popen.pid)
+        if sys.platform == "linux":
+            with suppress(OSError):  # an old kernel, or it has already ended
+                self._pidfd = os.pidfd_open(popen.pid)
         _alive.add(self)
+
+    def _arguments(self) -> dict[str, Any]:
+        self._lifeline = Lifeline()
+        return self._command.popen_arguments(self._lifeline.inherit)
 
     def _over(self) -> None:
         _alive.discard(self)
-        self._lifeline.close()
+        if self._lifeline is not None:
+            self._lifeline.close()
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
+        self._popen = None
         self._gone.set()
 
 
 class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
     """Bytes come in by callback and go out by a plain write: no stream, no task."""
 
-    _transport: asyncio.SubprocessTransport
-    _stdin: asyncio.WriteTransport
-
-    async def open(self, listener: Listener) -> None:
-        self._listener = listener
+    def __init__(self, command: Command) -> None:
+        super().__init__(command)
+        self._listener: Listener | None = None
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._stdin: asyncio.WriteTransport | None = None
         self._writable = asyncio.Event()
         self._writable.set()
         self._ended = False
+
+    async def open(self, listener: Listener) -> None:
         loop = asyncio.get_running_loop()
-        arguments = self._command.popen_arguments(self._lifeline.inherit)
-        start = loop.subprocess_exec(lambda: self, *self._command.argv, **arguments)
         # Cancelled while it starts, asyncio itself reaps the child; once it has started, it is ours.
         try:
-            await start
-        except (OSError, ValueError, NotImplementedError) as error:
+            arguments = self._arguments()
+            self._listener = listener
+            await loop.subprocess_exec(lambda: self, *self._command.argv, **arguments)
+        except Exception as error:
             self._over()
             raise _start_error(self._command, error) from error
         except BaseException:
-            self.kill()
+            self._listener = None
             self._over()
             raise
 
     def write(self, line: bytes) -> None:
-        if not self._ended and not self._stdin.is_closing():
+        if self._stdin is not None and not self._ended and not self._stdin.is_closing():
             self._stdin.write(line)
 
     async def drain(self) -> None:
         await self._writable.wait()
 
     def end_input(self) -> None:
-        if not self._stdin.is_closing():
+        if self._stdin is not None and not self._stdin.is_closing():
             self._stdin.close()
 
     # asyncio calls these.
@@ -158,11 +179,12 @@ class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
         self._started(self._transport.get_extra_info("subprocess"))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if not self._ended:
+        if self._listener is not None and not self._ended:
             (self._listener.received if fd == 1 else self._listener.complained)(data)
 
     def pipe_connection_lost(self, fd: int, _exc: Exception | None) -> None:
         if fd == 0:
+            self._stdin = None
             self._writable.set()
 
     def pause_writing(self) -> None:
@@ -179,35 +201,44 @@ class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
         self._finish()
 
     def _finish(self) -> None:
-        if self._ended:
+        if self._ended or self._transport is None:
             return
         self._ended = True
+        if self._stdin is not None:
+            self._stdin.abort()  # a grandchild may hold the other end and never read
         self._transport.close()
         self._over()
-        self._listener.ended(self._transport.get_returncode())
+        if self._listener is not None:
+            self._listener.ended(self._transport.get_returncode())
 
 
 class _TrioPipe(_ProcessPipe):
     """One system task that reads, writes and waits."""
 
-    async def open(self, listener: Listener) -> None:
+    def __init__(self, command: Command) -> None:
         import trio  # noqa: PLC0415 - only where it already runs
 
-        self._listener = listener
+        super().__init__(command)
         self._outgoing: deque[bytes] = deque()
         self._something = trio.Event()
         self._drained = trio.Event()
-        self._input_ended = False
+        self._input_ended = True  # until it is open
+
+    async def open(self, listener: Listener) -> None:
+        import trio  # noqa: PLC0415
+
+        self._listener = listener
         pipe = subprocess.PIPE
-        arguments = self._command.popen_arguments(self._lifeline.inherit)
         try:
+            arguments = self._arguments()
             with trio.CancelScope(shield=True):  # a process that has started must have an owner
                 self._process = await trio.lowlevel.open_process(
                     list(self._command.argv), stdin=pipe, stdout=pipe, stderr=pipe, **arguments
                 )
-        except (OSError, ValueError, NotImplementedError) as error:
+        except Exception as error:
             self._over()
             raise _start_error(self._command, error) from error
+        self._input_ended = False
         self._started(self._process._proc)  # noqa: SLF001 - see kill()
         spawn(self._carry)
 

@@ -5,6 +5,7 @@ waits for a consumer, so a control answer gets through however many messages lie
 in the table of handlers; this module must not know of hooks, permissions or MCP.
 """
 
+import inspect
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,7 +15,7 @@ import anyio
 
 from toolwire._log import logger_for
 from toolwire._pipe import Pipe
-from toolwire._tasks import Task, spawn
+from toolwire._tasks import Task, nobody_asked, spawn
 from toolwire._wire.control import Answered, Asked, Control, Malformed, Said, Stray, Withdrawn
 from toolwire._wire.lines import DEFAULT_LIMIT, Lines, encode
 from toolwire._wire.run import DEFAULT_CEILING, Run
@@ -61,12 +62,15 @@ class Session:
         self._stderr = _Stderr(on_stderr)
         self._inbox: deque[Any] = deque()
         self._questions: dict[str, _Question] = {}
-        self._answering: dict[str, Task] = {}
+        self._answering: dict[str, tuple[Asked, Task]] = {}  # questions that still want an answer
+        self._working: set[Task] = set()  # and all handlers that run, those of withdrawn questions too
         self._moved: anyio.Event | None = None  # set at every message and at the end, when somebody waits
         self._idle_handlers: anyio.Event | None = None
         self._failed_result: dict[str, Any] | None = None
         self._closer: Task | None = None
         self._closed = anyio.Event()
+        self._ending = False
+        self._stopped = False
         self._over = False
         self._error: Exception | None = None
 
@@ -95,12 +99,15 @@ class Session:
         """Write one user message."""
         line = encode(frame)
         self._must_be_alive()
-        self._run.prompted(time.monotonic())
+        if frame.get("type") == "user":  # other frames may be streamed too, and get no result
+            self._run.prompted(time.monotonic())
         self._pipe.write(line)
 
     async def drain(self) -> None:
-        """Wait until the CLI has taken what was written."""
+        """Wait until the CLI has taken what was written; raises why it could not."""
         await self._pipe.drain()
+        if self._error is not None:
+            raise self._error
 
     async def ask(self, body: dict[str, Any], timeout: float) -> dict[str, Any]:  # noqa: ASYNC109 - it has an error of its own
         """Send a control request and wait for its answer."""
@@ -156,10 +163,20 @@ class Session:
     async def aclose(self) -> None:
         """End everything in bounded time. Any task may call it, any number of times, cancelled or not."""
         if self._closer is None:
-            self._closer = spawn(self._close)
-            self._wake()
+            await self._begin_closing()
         with anyio.CancelScope(shield=True):
             await self._closed.wait()
+
+    async def _begin_closing(self) -> None:
+        try:
+            self._closer = spawn(self._close, on_done=self._gone)
+            self._wake()
+        except RuntimeError:  # trio is on its way out and takes no new tasks: close in this one
+            with anyio.CancelScope(shield=True) as self._closer:
+                try:
+                    await self._close()
+                finally:
+                    self._gone()
 
     # What the pipe tells us. Synchronous, on the event loop.
 
@@ -177,6 +194,7 @@ class Session:
     def ended(self, exit_code: int | None, error: Exception | None = None) -> None:
         if self._over:
             return
+        self._ending = True
         for frame in self._lines.finish():
             self.received_frame(frame)
         self._stderr.finish()
@@ -185,7 +203,8 @@ class Session:
             self._error = self._why(exit_code, error)
         for question in self._questions.values():
             question.settle(None)
-        for task in self._answering.values():
+        self._answering.clear()
+        for task in list(self._working):
             task.cancel()
         self._wake()
 
@@ -214,11 +233,11 @@ class Session:
             self._pipe.write(self._control.refuse(event.request_id, refusal))
         elif event.request_id in self._answering:
             logger.warning("the CLI asked twice with the id %s: the second is ignored", event.request_id)
-        elif self._closer is None:
+        elif self._closer is None and not self._ending:
             self._handle(handler, event)
 
     def _on_withdrawn(self, event: Withdrawn) -> None:
-        task = self._answering.get(event.request_id)
+        _, task = self._answering.pop(event.request_id, (None, None))
         if task is not None:
             task.cancel()
 
@@ -238,25 +257,43 @@ class Session:
         try:
             response = handler(asked.body)
             if not isinstance(response, dict):
-                self._answering[asked.request_id] = spawn(self._answer, response, asked)
+                task = spawn(self._answer, response, asked, on_done=lambda: self._done(task, asked, response))
+                self._answering[asked.request_id] = asked, task
+                self._working.add(task)
                 return
             line = self._control.accept(asked.request_id, response)
         except Exception as error:  # noqa: BLE001 - as in _answer
             line = self._failure(asked, error)
         self._pipe.write(line)
 
+    def _done(self, task: Task, asked: Asked, response: Awaitable[dict[str, Any]]) -> None:
+        self._still_wanted(asked)
+        self._working.discard(task)
+        if inspect.iscoroutine(response):
+            response.close()  # it may never have been started
+        if not self._working and self._idle_handlers is not None:
+            self._idle_handlers.set()
+
+    def _still_wanted(self, asked: Asked) -> bool:
+        """Whether the question is open; it is not any more after this. Its id may be used again by then."""
+        wanted = self._answering.get(asked.request_id, (None, None))[0] is asked
+        if wanted:
+            del self._answering[asked.request_id]
+        return wanted
+
     async def _answer(self, response: Awaitable[dict[str, Any]], asked: Asked) -> None:
         try:
             line = self._control.accept(asked.request_id, await response)
-        except Exception as error:  # noqa: BLE001 - the boundary of the handler: the CLI hears of every failure
+        except (anyio.get_cancelled_exc_class(), KeyboardInterrupt) as error:
+            if not nobody_asked() or isinstance(error, KeyboardInterrupt):
+                raise
             line = self._failure(asked, error)
-        finally:
-            self._answering.pop(asked.request_id, None)
-            if not self._answering and self._idle_handlers is not None:
-                self._idle_handlers.set()
-        self._pipe.write(line)
+        except BaseException as error:  # noqa: BLE001 - the boundary of the handler: the CLI hears of every failure
+            line = self._failure(asked, error)
+        if self._still_wanted(asked):
+            self._pipe.write(line)
 
-    def _failure(self, asked: Asked, error: Exception) -> bytes:
+    def _failure(self, asked: Asked, error: BaseException) -> bytes:
         logger.warning("answering %r failed: %s", asked.subtype, error, exc_info=error)
         return self._control.refuse(asked.request_id, str(error) or type(error).__name__)
 
@@ -268,21 +305,31 @@ class Session:
             if self._run.busy and not self._over:
                 # Without it the CLI would finish the turn before it heeds the end of its input.
                 self._pipe.write(self._control.ask({"subtype": "interrupt"})[1])
-            await self._pipe.stop()
+        except BaseException:
+            self._pipe.kill()  # the event loop is going down: there is no time left to be gentle
+            raise
         finally:
-            self.ended(None)
-            self._closed.set()
+            await self._pipe.stop()
+            self._stopped = True
+
+    def _gone(self) -> None:
+        """Closing has ended, or was cancelled before it began."""
+        if not self._stopped:
+            self._pipe.kill()
+        self.ended(None)
+        self._closed.set()
 
     async def _stop_handlers(self) -> None:
-        if not self._answering:
+        if not self._working:
             return
         self._idle_handlers = anyio.Event()
-        for task in list(self._answering.values()):
+        self._answering.clear()
+        for task in list(self._working):
             task.cancel()
         with anyio.move_on_after(_WIND_DOWN):
             await self._idle_handlers.wait()
-        if self._answering:
-            logger.warning("%d handlers did not stop within %g s", len(self._answering), _WIND_DOWN)
+        if self._working:
+            logger.warning("%d handlers did not stop within %g s", len(self._working), _WIND_DOWN)
 
     def _why(self, exit_code: int | None, error: Exception | None) -> Exception | None:
         """The exception for an end that we did not ask for, None for a good one."""
@@ -350,8 +397,9 @@ class _Question:
         self.answer: Answered | None = None
 
     def settle(self, answer: Answered | None) -> None:
-        self.answer = answer
-        self.settled.set()
+        if not self.settled.is_set():
+            self.answer = answer
+            self.settled.set()
 
 
 class _Stderr:

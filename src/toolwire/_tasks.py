@@ -9,11 +9,14 @@ import contextvars
 import inspect
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Protocol
 
 from toolwire._log import logger_for
 
 logger = logger_for("tasks")
+
+Work = Callable[..., Awaitable[None]]
 
 
 class Task(Protocol):
@@ -30,22 +33,13 @@ def on_trio() -> bool:
     return trio is not None and bool(trio.lowlevel.in_trio_run())
 
 
-def spawn(work: Callable[..., Awaitable[None]], *args: Any) -> Task:
+def spawn(work: Work, *args: Any, on_done: Callable[[], None] | None = None) -> Task:
     """Start `work(*args)` beside the caller, with the caller's context variables.
 
-    An exception that it lets out is logged: nobody else is there to see it.
+    What it raises is logged: nobody else is there to see it. `on_done` is called when it has ended, also when it
+    was cancelled before its first step, in which case nothing of `work` itself ever runs.
     """
-    return _spawn_trio(work, *args) if on_trio() else _spawn_asyncio(work, *args)
-
-
-_running: set["asyncio.Task[None]"] = set()  # asyncio itself keeps only weak references
-
-
-def _spawn_asyncio(work: Callable[..., Awaitable[None]], *args: Any) -> Task:
-    task = asyncio.get_running_loop().create_task(_logged(work, *args))
-    _running.add(task)
-    task.add_done_callback(_running.discard)
-    return task
+    return (_spawn_trio if on_trio() else _spawn_asyncio)(work, args, on_done)
 
 
 async def awaited(value: Any) -> Any:
@@ -53,21 +47,52 @@ async def awaited(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-async def _logged(work: Callable[..., Awaitable[None]], *args: Any) -> None:
+def nobody_asked() -> bool:
+    """In an `except CancelledError`: whether no one has cancelled this task, so that something inside it was."""
+    task = None if on_trio() else asyncio.current_task()
+    return task is not None and not task.cancelling()
+
+
+_running: set["asyncio.Task[None]"] = set()  # asyncio itself keeps only weak references
+
+
+def _spawn_asyncio(work: Work, args: tuple[Any, ...], on_done: Callable[[], None] | None) -> Task:
+    task = asyncio.get_running_loop().create_task(_logged(work, args))
+    _running.add(task)
+    task.add_done_callback(partial(_ended, on_done))
+    return task
+
+
+def _ended(on_done: Callable[[], None] | None, task: "asyncio.Task[None]") -> None:
+    _running.discard(task)
+    if on_done is not None:
+        on_done()
+
+
+async def _logged(work: Work, args: tuple[Any, ...]) -> None:
     try:
         await work(*args)
-    except Exception:  # the boundary of a detached task: no caller is left to raise to
+    except (KeyboardInterrupt, SystemExit, asyncio.CancelledError):
+        raise
+    except BaseException as error:
+        if type(error).__name__ == "Cancelled":  # trio's, which must go on
+            raise
+        # The boundary of a detached task: no caller is left to raise to.
         logger.exception("a background task failed")
 
 
-def _spawn_trio(work: Callable[..., Awaitable[None]], *args: Any) -> Task:
+def _spawn_trio(work: Work, args: tuple[Any, ...], on_done: Callable[[], None] | None) -> Task:
     import trio  # noqa: PLC0415 - only where it already runs
 
     scope = trio.CancelScope()
 
     async def inside() -> None:
-        with scope:
-            await _logged(work, *args)
+        try:
+            with scope:
+                await _logged(work, args)
+        finally:
+            if on_done is not None:
+                on_done()
 
     trio.lowlevel.spawn_system_task(inside, context=contextvars.copy_context())
     return scope

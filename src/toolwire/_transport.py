@@ -13,11 +13,13 @@ import anyio
 
 from toolwire._log import logger_for
 from toolwire._pipe import Listener
-from toolwire._tasks import Task, spawn
+from toolwire._tasks import Task, nobody_asked, spawn
+from toolwire.errors import CLIConnectionError
 
 logger = logger_for("transport")
 
 _STOP: Final = 20.0  # seconds that a user's close() may take
+_WIND_DOWN: Final = 5.0  # and its reading and writing, once they are cancelled
 
 
 class Transport(ABC):
@@ -54,32 +56,35 @@ class TransportPipe:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._outgoing: deque[bytes | None] = deque()  # None ends the input
+        self._unsent = 0
         self._something = anyio.Event()
         self._drained = anyio.Event()
         self._ended = False
         self._tasks: list[Task] = []
+        self._running = 0
+        self._idle = anyio.Event()
 
     async def open(self, listener: Listener) -> None:
         self._listener = listener
         await self._transport.connect()
-        self._tasks = [spawn(self._read), spawn(self._write)]
+        self._tasks = [spawn(work, on_done=self._task_done) for work in (self._read, self._write)]
+        self._running = len(self._tasks)
 
     def write(self, line: bytes) -> None:
-        if not self._ended:
-            self._outgoing.append(line)
-            self._something.set()
+        self._put(line)
 
     async def drain(self) -> None:
-        while self._outgoing and not self._ended:
+        while self._unsent and not self._ended:
             await self._drained.wait()
 
     def end_input(self) -> None:
-        if not self._ended:
-            self._outgoing.append(None)
-            self._something.set()
+        self._put(None)
 
     async def stop(self) -> None:
         self.kill()
+        with anyio.move_on_after(_WIND_DOWN, shield=True):
+            while self._running:
+                await self._idle.wait()
         with anyio.move_on_after(_STOP, shield=True) as scope:
             try:
                 await self._transport.close()
@@ -91,12 +96,32 @@ class TransportPipe:
     def kill(self) -> None:
         for task in self._tasks:
             task.cancel()
-        self._finish(None)
+        if self._tasks:
+            self._finish(None)
+
+    def _put(self, line: bytes | None) -> None:
+        if not self._ended:
+            self._unsent += 1
+            self._outgoing.append(line)
+            self._something.set()
+
+    def _task_done(self) -> None:
+        self._running -= 1
+        if not self._running:
+            self._idle.set()
 
     async def _read(self) -> None:
         try:
+            frame: Any
             async for frame in self._transport.read_messages():
-                self._listener.received_frame(frame)
+                if isinstance(frame, dict):
+                    self._listener.received_frame(frame)
+                else:
+                    logger.warning("the transport gave a %s, not a frame: skipped", type(frame).__name__)
+        except anyio.get_cancelled_exc_class():
+            if not nobody_asked():
+                raise
+            self._finish(CLIConnectionError("The transport's reading was cancelled from within"))
         except Exception as error:  # noqa: BLE001 - the user's transport: it becomes the end of the session
             self._finish(error)
         else:
@@ -111,6 +136,7 @@ class TransportPipe:
                         await self._transport.end_input()
                     else:
                         await self._transport.write(line.decode())
+                    self._unsent -= 1
                 drained, self._drained = self._drained, anyio.Event()
                 drained.set()
                 self._something = anyio.Event()

@@ -52,6 +52,7 @@ class ClaudeSDKClient:
         self.options = options if options is not None else ClaudeAgentOptions()
         self._transport = transport
         self._conversation: Conversation | None = None
+        self._connecting = False
 
     # The connection.
 
@@ -59,12 +60,19 @@ class ClaudeSDKClient:
         """Start the CLI; with a prompt, send it. After a streamed prompt has ended, so does the input."""
         if prompt is not None:
             check_prompt(prompt)
-        if self._conversation is not None:
+        if self._conversation is not None or self._connecting:
             raise CLIConnectionError("Already connected. Call disconnect() first.")
+        self._connecting = True
         conversation = Conversation(self.options, self._transport)
-        await conversation.open()
-        self._conversation = conversation
-        conversation.feed(prompt, "default", end=False)
+        try:
+            await conversation.open()
+            conversation.feed(prompt, "default", end=False)
+            self._conversation = conversation
+        except BaseException:
+            await conversation.aclose()
+            raise
+        finally:
+            self._connecting = False
 
     async def disconnect(self) -> None:
         """End the CLI, in bounded time. Does nothing when not connected."""
@@ -187,6 +195,13 @@ class ClaudeSDKClient:
 
     async def _ask(self, subtype: str, **body: Any) -> dict[str, Any]:
         return await self._live.session.ask({"subtype": subtype, **body}, self.options.control_timeout)
+
+
+def client_over(conversation: Conversation) -> ClaudeSDKClient:
+    """A client for a conversation that is open already."""
+    client = ClaudeSDKClient(conversation.options)
+    client._conversation = conversation  # noqa: SLF001 - a second way to make one, of the same module
+    return client
 
 
 class Messages(AsyncIterator[Message]):

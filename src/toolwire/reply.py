@@ -137,45 +137,40 @@ async def run(
                 "output_type and options.output_format both name the output: give one", "output_format"
             )
         given = replace(given, output_format=expected.format)
-    conversation = Conversation(replace(given, include_all_messages=True), transport)
-    reply: Reply[Any] = Reply()
+    conversation = Conversation(given, transport)
     try:
         await conversation.open()
-        conversation.feed(prompt, "", end=True)
-        await collect(conversation, reply, on_message)
+        reply = await run_on(conversation, prompt, on_message)
     finally:
         await conversation.aclose()
-    return conclude(reply, expected)
+    if expected is not None:
+        reply.output = expected.validate(reply.output, reply)
+    return reply
 
 
-async def collect(
-    conversation: Conversation, reply: Reply[Any], on_message: Callable[[AnyMessage], object] | None
-) -> None:
-    """Read to the end, into `reply`; a failed run's error carries it."""
+async def run_on(
+    conversation: Conversation, prompt: Prompt, on_message: Callable[[AnyMessage], object] | None
+) -> Reply[Any]:
+    """Send a prompt on an open conversation and read it to its end. A failed run's error carries the reply."""
+    reply: Reply[Any] = Reply()
     try:
-        while (message := await conversation.next_message()) is not None:
+        conversation.feed(prompt, "", end=True)
+        while (message := await conversation.next_message(everything=True)) is not None:
             reply.add(message)
             if on_message is not None:
                 on_message(message)
     except ResultError as error:
         error.reply = reply
         raise
-
-
-def conclude(reply: Reply[Any], expected: Output | None) -> Reply[Any]:
-    """The finished reply, or the exception that says why it is none."""
     result = reply.result
     if result is None:
         raise ProcessError("Claude Code ended without a result")
     if result.is_error:
-        error = ResultError(
-            f"Claude Code returned an error result: {result_error_text(result.raw or {})}", data=result.raw
-        )
-        error.reply = reply
-        raise error
+        text = f"Claude Code returned an error result: {result_error_text(result.raw or {})}"
+        failed = ResultError(text, data=result.raw)
+        failed.reply = reply
+        raise failed
     reply.output = result.structured_output
-    if expected is not None:
-        reply.output = expected.validate(result.structured_output, reply)
     return reply
 
 

@@ -12,13 +12,14 @@ from typing import Any, Self
 
 import anyio
 
+from toolwire._connect import Conversation, Prompt, check_prompt
 from toolwire._log import logger_for
 from toolwire._tasks import Task, spawn
-from toolwire.client import ClaudeSDKClient
+from toolwire.client import ClaudeSDKClient, client_over
 from toolwire.errors import CLIConnectionError
 from toolwire.messages import AnyMessage
 from toolwire.options import ClaudeAgentOptions
-from toolwire.reply import Reply, conclude
+from toolwire.reply import Reply, run_on
 
 logger = logger_for("warm")
 
@@ -51,11 +52,10 @@ class WarmPool:
             raise ValueError(f"size must be at least 1, got {size}")
         self.options = options if options is not None else ClaudeAgentOptions()
         self.size = size
-        self._ready: deque[ClaudeSDKClient] = deque()
-        self._tasks: dict[int, Task] = {}
-        self._count = 0
+        self._ready: deque[Conversation] = deque()
+        self._starting: set[Task] = set()
+        self._settled: anyio.Event | None = None
         self._open = False
-        self._settled = anyio.Event()
 
     async def __aenter__(self) -> Self:
         self._open = True
@@ -73,70 +73,84 @@ class WarmPool:
     @property
     def ready(self) -> int:
         """How many CLIs are started and waiting."""
-        return sum(client.connected for client in self._ready)
+        return sum(conversation.session.alive for conversation in self._ready)
 
     async def wait_ready(self) -> None:
         """Wait until all that are being started have started or failed."""
-        while self._tasks:
+        while self._starting:
+            if self._settled is None:
+                self._settled = anyio.Event()
             await self._settled.wait()
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[ClaudeSDKClient]:
         """A connected client for one conversation."""
-        if not self._open:
-            raise CLIConnectionError("The pool is closed.")
-        client = self._take() or ClaudeSDKClient(self.options)
-        self._refill()
-        async with client:
+        conversation = await self._taken()
+        async with client_over(conversation) as client:
             yield client
 
     async def run(
-        self, prompt: str, *, on_message: Callable[[AnyMessage], object] | None = None
+        self, prompt: Prompt, *, on_message: Callable[[AnyMessage], object] | None = None
     ) -> Reply[Any]:
         """`toolwire.run()` on a warm CLI."""
-        reply: Reply[Any] = Reply()
-        async with self.client() as client:
-            await client.query(prompt)
-            async for message in client.receive_response():
-                reply.add(message)
-                if on_message is not None:
-                    on_message(message)
-        return conclude(reply, None)
+        check_prompt(prompt)
+        conversation = await self._taken()
+        try:
+            return await run_on(conversation, prompt, on_message)
+        finally:
+            await conversation.aclose()
 
     async def aclose(self) -> None:
         """End every waiting CLI. Conversations that are under way end by themselves."""
         self._open = False
+        for task in list(self._starting):
+            task.cancel()
         with anyio.CancelScope(shield=True):
-            for task in self._tasks.values():
-                task.cancel()
             await self.wait_ready()
-            while self._ready:
-                await self._ready.popleft().disconnect()
+            async with anyio.create_task_group() as group:
+                while self._ready:
+                    group.start_soon(self._ready.popleft().aclose)
 
-    def _take(self) -> ClaudeSDKClient | None:
-        while self._ready:
-            client = self._ready.popleft()
-            if client.connected:
-                return client
-            logger.warning("a waiting CLI had ended; another takes its place")
-            spawn(client.disconnect)
-        return None
+    async def _taken(self) -> Conversation:
+        """A conversation that is open: a waiting one, or a new one."""
+        if not self._open:
+            raise CLIConnectionError("The pool is closed.")
+        conversation = None
+        while self._ready and conversation is None:
+            waiting = self._ready.popleft()
+            if waiting.session.alive:
+                conversation = waiting
+            else:
+                logger.warning("a waiting CLI had ended; another takes its place")
+                spawn(waiting.aclose)
+        self._refill()
+        if conversation is None:
+            conversation = Conversation(self.options)
+            await conversation.open()
+        return conversation
 
     def _refill(self) -> None:
-        for _ in range(self.size - len(self._ready) - len(self._tasks)):
-            self._count += 1
-            self._tasks[self._count] = spawn(self._start, self._count)
+        for _ in range(self.size - len(self._ready) - len(self._starting)):
+            self._begin()
 
-    async def _start(self, number: int) -> None:
+    def _begin(self) -> None:
+        task = spawn(self._start, on_done=lambda: self._started(task))
+        self._starting.add(task)
+
+    async def _start(self) -> None:
+        conversation = Conversation(self.options)
         try:
-            client = await startup(self.options)
-            if self._open:
-                self._ready.append(client)
-            else:
-                await client.disconnect()
+            await conversation.open()
         except Exception as error:  # noqa: BLE001 - the next conversation starts cold and raises what is wrong
             logger.warning("a CLI could not be started ahead of time: %s", error)
-        finally:
-            del self._tasks[number]
-            settled, self._settled = self._settled, anyio.Event()
+            return
+        if self._open:
+            self._ready.append(conversation)
+        else:
+            await conversation.aclose()
+
+    def _started(self, task: Task) -> None:
+        self._starting.discard(task)
+        settled, self._settled = self._settled, None
+        if settled is not None:
             settled.set()

@@ -156,6 +156,29 @@ class TestPlain:
             await client.disconnect()
         assert transport.diary == ["connect", "end_input", "close"]
 
+    async def test_a_stream_of_prompts_that_is_given_up_is_closed(self):
+        """Clean-up in the user's generator has run when the query is over; the garbage collector is not needed."""
+        cleaned = []
+
+        async def prompts(first):
+            try:
+                yield first
+                await anyio.sleep_forever()
+            finally:
+                cleaned.append(first)
+
+        with pytest.raises(TypeError, match="must yield message dicts"):
+            await read_all(Memory(), refused := prompts("text"))
+        assert cleaned == ["text"]
+        message = {"type": "user", "message": {"role": "user", "content": "x"}}
+        with anyio.fail_after(LIMIT):
+            stream = query(prompt=(broken_off := prompts(message)), transport=Memory())
+            async for _ in stream:
+                break
+            await stream.aclose()
+        assert cleaned == ["text", message]
+        del refused, broken_off
+
     async def test_an_official_subclass(self):
         """A transport written for the official SDK works unchanged."""
         official = pytest.importorskip("claude_agent_sdk")
@@ -355,12 +378,16 @@ class TestItsExceptions:
         with anyio.fail_after(LIMIT):
             client = ClaudeSDKClient(transport=transport)
             await client.connect()
-            await client.query("x")
             seen = []
 
             async def read():
+                messages = client.receive_messages()
                 try:
-                    async for message in client.receive_messages():
+                    await client.query("x")
+                except Exception:  # noqa: BLE001 - it may have ended already
+                    assert not client.connected
+                try:
+                    async for message in messages:
                         seen.append(message)
                 except Exception as error:  # noqa: BLE001 - an error is as good as an end here
                     seen.append(error)
@@ -609,3 +636,21 @@ class TestOddFrames:
         with anyio.fail_after(LIMIT):
             reply = await run("x", transport=Memory())
         assert reply.text == "done"
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_query_left_unfinished_at_the_end_of_the_event_loop(backend, caplog):
+    """A generator that is still referred to when the loop ends is closed by it, without an error."""
+    kept = []
+
+    async def main():
+        transport = Memory(on_prompt=lambda _: [assistant("working")])
+        stream = query(prompt="x", transport=transport)
+        kept.append(stream)
+        with anyio.fail_after(LIMIT):
+            assert (await anext(stream)).text == "working"
+        return transport
+
+    transport = anyio.run(main, backend=backend)
+    assert transport.diary == ["connect", "close"]
+    assert caplog.text == ""
