@@ -18,7 +18,7 @@ demo: $(STAMP)  ## a conversation with the real CLI and a scripted model: no key
 	$(BIN)/python examples/demo.py $(ARGS)
 
 test: $(STAMP)  ## all tests
-	$(BIN)/python -m pytest
+	PYTHONHASHSEED=0 $(BIN)/python -m pytest -n 2 $(ARGS)
 
 check: $(STAMP)  ## lint, format, types
 	$(BIN)/ruff check .

@@ -57,6 +57,7 @@ def test_every_field_is_explained(cls: type):
 
 # One value of a wrong kind for each option; ANYTHING kinds have none.
 WRONG: dict[str, Any] = {
+    "roots": "/tmp",
     **{name: "yes" for name, kind in KINDS.items() if kind.wanted == "True or False"},
     **{name: 7 for name, kind in KINDS.items() if kind.wanted in ("a string or None", "a function or None")},
     **{name: True for name, kind in KINDS.items() if kind.wanted.startswith(("a whole number", "a number"))},

@@ -349,6 +349,18 @@ class TestWrongAnswers:
         with pytest.raises(OutputValidationError):
             Output(Point | None).validate({}, Reply())
 
+    @pytest.mark.parametrize("answer", [5, True, 1.5, "5", [5]])
+    def test_an_answer_that_is_not_wrapped_at_all(self, answer):
+        """A bare value where an object was asked for is taken or refused in our words."""
+        try:
+            made = Output(int).validate(answer, Reply())
+        except OutputValidationError as error:
+            made = None
+            problem = error
+        else:
+            problem = None
+        assert made == 5 or problem is not None
+
     def test_null_is_a_fine_optional_answer(self):
         """`{"value": null}` is None."""
         assert Output(Point | None).validate({"value": None}, Reply()) is None

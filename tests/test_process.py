@@ -5,6 +5,7 @@ import errno
 import logging
 import os
 import signal
+import subprocess
 import sys
 import textwrap
 import time
@@ -449,6 +450,61 @@ class TestEnds:
             await pipe.stop()
         assert trouble == []
         await settled(*before)
+
+
+FORKS = """
+import atexit, os, sys
+import anyio
+from toolwire._process import Command, process_pipe
+
+class Ear:
+    ends = []
+    def received(self, data): pass
+    def complained(self, data): pass
+    def ended(self, code, error=None): self.ends.append(code)
+
+async def main():
+    ear = Ear()
+    pipe = process_pipe(Command([sys.executable, "-SE", "-c", "import sys; sys.stdin.read()"], {}))
+    await pipe.open(ear)
+    if not (child := os.fork()):
+        atexit._run_exitfuncs()  # what the end of an interpreter does
+        os._exit(0)
+    os.waitpid(child, 0)
+    with anyio.move_on_after(1):
+        while not ear.ends:
+            await anyio.sleep(0.01)
+    print("ended" if ear.ends else "alive", flush=True)
+    await pipe.stop()
+
+anyio.run(main, backend=sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_the_end_of_a_forked_child_is_not_the_end_of_the_program(backend):
+    """A process that was forked from ours and exits leaves our programs alone."""
+    command = [sys.executable, "-W", "ignore", "-c", FORKS, backend]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert done.stdout == "alive\n", done.stderr
+
+
+def test_uvloop():
+    """The carrier for asyncio works on uvloop too."""
+    pytest.importorskip("uvloop")
+
+    async def main():
+        async with started(program(CAT)) as (pipe, ear):
+            pipe.write(b"x" * 1_000_000)
+            await ear.until(lambda: len(ear.out) == 1_000_000)
+            await pipe.stop()
+            assert await ear.end() == 0
+        async with started(program(DEAF)) as (pipe, ear):
+            await ear.until(lambda: b"ready" in ear.out)
+            pipe.kill()
+            return await ear.end()
+
+    assert anyio.run(main, backend_options={"use_uvloop": True}) == -signal.SIGKILL
 
 
 def busy_until_children_are_gone(before):

@@ -517,6 +517,28 @@ def test_a_handler_that_raises_no_exception_but_a_base_exception_is_refused(back
     assert "never retrieved" not in caplog.text
 
 
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_a_cancelled_handler_with_a_nursery_is_no_failure(anyio_backend, caplog):
+    """trio wraps several cancellations in a group: withdrawing the question is still not a failed answer."""
+    trio = pytest.importorskip("trio")
+    started = anyio.Event()
+
+    async def ping(_):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            nursery.start_soon(trio.sleep_forever)
+            started.set()
+            await trio.sleep_forever()
+
+    async with opened({"ping": ping}) as (_, pipe):
+        pipe.say(asked())
+        await started.wait()
+        pipe.say(withdrawn())
+        await anyio.wait_all_tasks_blocked()
+        assert pipe.written == []
+    assert caplog.text == ""
+
+
 class TestReading:
     async def test_several_consumers_share_the_messages(self):
         """Each message reaches exactly one consumer, and the end reaches all."""

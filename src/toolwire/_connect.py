@@ -200,18 +200,20 @@ class Conversation:
         return None
 
     async def aclose(self) -> None:
-        """End it all, in bounded time."""
-        if self._feeder is not None:
-            self._feeder.cancel()
-            with anyio.move_on_after(_WIND_DOWN, shield=True):
-                await self._fed.wait()
+        """End it all, in bounded time. Each step is taken even if the one before is cancelled."""
         try:
-            if self._session is not None:
-                await self._session.aclose()
+            if self._feeder is not None:
+                self._feeder.cancel()
+                with anyio.move_on_after(_WIND_DOWN, shield=True):
+                    await self._fed.wait()
         finally:
-            self._files.remove()
-            if self._servers is not None:
-                await self._servers.aclose()
+            try:
+                if self._session is not None:
+                    await self._session.aclose()
+            finally:
+                self._files.remove()
+                if self._servers is not None:
+                    await self._servers.aclose()
 
     def _pipe(self) -> Pipe:
         if self._transport is not None:

@@ -60,7 +60,7 @@ class Output:
             raise OutputValidationError(
                 f"The structured output is not a valid {self._name}: {error}", output=inner, reply=reply
             ) from error
-        if self._wrapped and _KEY not in value:
+        if self._wrapped and not (isinstance(value, dict) and _KEY in value):
             text = f"The structured output is not a valid {self._name}: the key {_KEY!r} is missing"
             raise OutputValidationError(text, output=value, reply=reply)
         return valid

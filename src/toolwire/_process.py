@@ -61,7 +61,8 @@ _alive: set["_ProcessPipe"] = set()
 def _end_the_rest() -> None:
     """Python is going away and nobody closed these. Their input ends with us; SIGTERM makes it quick."""
     for pipe in list(_alive):
-        pipe.terminate()
+        if pipe.owner == os.getpid():  # a fork of ours has the same list
+            pipe.terminate()
 
 
 class _ProcessPipe:
@@ -69,6 +70,7 @@ class _ProcessPipe:
 
     def __init__(self, command: Command) -> None:
         self._command = command
+        self.owner = os.getpid()
         self._gone = anyio.Event()
         self._popen: subprocess.Popen[bytes] | None = None
         self._pidfd: int | None = None

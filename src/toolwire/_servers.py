@@ -7,8 +7,9 @@ the CLI does not take: the application's callbacks answer it here.
 
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,6 +25,7 @@ from toolwire.wrap import as_server
 
 logger = logger_for("servers")
 
+Start = Callable[[], Awaitable[Any]]
 _ACKNOWLEDGED = {"mcp_response": {"jsonrpc": "2.0", "result": {}}}
 
 
@@ -89,32 +91,31 @@ class Servers:
         connection = self._connections.get(name)
         if connection is None:
             return self._no_server(name, message)
+        start = partial(connection.answer, message)
         if isinstance(connection, DirectConnection):
-            begun = connection.begin(message, encoded=True)
-            if not isinstance(begun, Coroutine):
-                return _ACKNOWLEDGED if begun is None else {"mcp_response": begun}
-        else:
-            begun = connection.answer(message)
-        return self._counted(connection, self._awaited(name, message, begun))
+            start = connection.begin(message, encoded=True)
+            if not callable(start):
+                return _ACKNOWLEDGED if start is None else {"mcp_response": start}
+        return self._counted(connection, name, message, start)
 
-    async def _counted(self, connection: Connection, answer: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+    async def _counted(self, connection: Connection, name: str, message: Any, start: Start) -> dict[str, Any]:
         self._running[id(connection)] += 1
         try:
-            return await answer
+            return await self._awaited(name, message, start)
         finally:
             self._running[id(connection)] -= 1
             self._let_go(connection)
 
-    async def _awaited(self, name: str, message: Any, begun: Awaitable[Any]) -> dict[str, Any]:
+    async def _awaited(self, name: str, message: Any, start: Start) -> dict[str, Any]:
         params = message.get("params") if isinstance(message, dict) else None
         meta = params.get("_meta") if isinstance(params, dict) else None
         key = (name, meta.get("progressToken")) if isinstance(meta, dict) else None
         if key is None or not isinstance(key[1], int | str):
-            answer = await begun
+            answer = await start()
         else:
             self._open_calls[key] = meta.get("claudecode/toolUseId")  # type: ignore[union-attr] # meta is a dict here
             try:
-                answer = await begun
+                answer = await start()
             finally:
                 self._open_calls.pop(key, None)
         return _ACKNOWLEDGED if answer is None else {"mcp_response": answer}

@@ -15,7 +15,7 @@ import anyio
 
 from toolwire._log import logger_for
 from toolwire._pipe import Pipe
-from toolwire._tasks import Task, nobody_asked, spawn
+from toolwire._tasks import Task, is_cancellation, nobody_asked, spawn
 from toolwire._wire.control import Answered, Asked, Control, Malformed, Said, Stray, Withdrawn
 from toolwire._wire.lines import DEFAULT_LIMIT, Lines, encode
 from toolwire._wire.run import DEFAULT_CEILING, Run
@@ -284,11 +284,11 @@ class Session:
     async def _answer(self, response: Awaitable[dict[str, Any]], asked: Asked) -> None:
         try:
             line = self._control.accept(asked.request_id, await response)
-        except (anyio.get_cancelled_exc_class(), KeyboardInterrupt) as error:
-            if not nobody_asked() or isinstance(error, KeyboardInterrupt):
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # the boundary of the handler: the CLI hears of every failure
+            if is_cancellation(error) and not nobody_asked():
                 raise
-            line = self._failure(asked, error)
-        except BaseException as error:  # noqa: BLE001 - the boundary of the handler: the CLI hears of every failure
             line = self._failure(asked, error)
         if self._still_wanted(asked):
             self._pipe.write(line)

@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol
 
+import anyio
+
 from toolwire._log import logger_for
 
 logger = logger_for("tasks")
@@ -47,6 +49,14 @@ async def awaited(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
+def is_cancellation(error: BaseException) -> bool:
+    """Whether an exception is a cancellation, or a group with one in it, as trio's nurseries raise."""
+    cancelled = anyio.get_cancelled_exc_class()
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(cancelled) is not None
+    return isinstance(error, cancelled)
+
+
 def nobody_asked() -> bool:
     """In an `except CancelledError`: whether no one has cancelled this task, so that something inside it was."""
     task = None if on_trio() else asyncio.current_task()
@@ -72,10 +82,10 @@ def _ended(on_done: Callable[[], None] | None, task: "asyncio.Task[None]") -> No
 async def _logged(work: Work, args: tuple[Any, ...]) -> None:
     try:
         await work(*args)
-    except (KeyboardInterrupt, SystemExit, asyncio.CancelledError):
+    except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
-        if type(error).__name__ == "Cancelled":  # trio's, which must go on
+        if is_cancellation(error):
             raise
         # The boundary of a detached task: no caller is left to raise to.
         logger.exception("a background task failed")

@@ -141,6 +141,10 @@ class TransportPipe:
                 drained.set()
                 self._something = anyio.Event()
                 await self._something.wait()
+        except anyio.get_cancelled_exc_class():
+            if not nobody_asked():
+                raise
+            self._finish(CLIConnectionError("The transport's writing was cancelled from within"))
         except Exception as error:  # noqa: BLE001 - as in _read
             self._finish(error)
 

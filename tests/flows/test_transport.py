@@ -1,6 +1,7 @@
 """A user's own transport: frames in memory, and everything that its code may do wrong."""
 
 import asyncio
+import gc
 import json
 import logging
 import time
@@ -21,6 +22,7 @@ from toolwire import (
     ResultError,
     ResultMessage,
     SystemMessage,
+    ToolServer,
     Transport,
     UnknownMessage,
     query,
@@ -398,6 +400,33 @@ class TestItsExceptions:
         assert not scope.cancelled_caught, "still waiting"
         assert seen[0].text == "so far"
 
+    @pytest.mark.parametrize("anyio_backend", ["asyncio"])
+    async def test_writing_is_cancelled_by_something_of_its_own(self, anyio_backend):
+        """The same for write(): the conversation ends with an error, and no caller waits for ever."""
+
+        class Bad(Memory):
+            async def write(self, data):
+                if '"user"' in data:
+                    inner = asyncio.get_running_loop().create_future()
+                    inner.cancel()
+                    await inner
+                await super().write(data)
+
+        with anyio.fail_after(LIMIT):
+            client = ClaudeSDKClient(transport=Bad())
+            await client.connect()
+            problem = None
+            with anyio.move_on_after(2) as scope:
+                try:
+                    await client.query("x")
+                    async for _ in client.receive_messages():
+                        pass
+                except Exception as error:  # noqa: BLE001 - which one is not the point
+                    problem = error
+            await client.disconnect()
+        assert not scope.cancelled_caught, "still waiting"
+        assert problem is not None
+
     async def test_reading_ends_before_the_answer(self):
         """A transport that just ends leaves no prompt unanswered in silence."""
         transport = Memory()
@@ -505,6 +534,73 @@ class TestItsExceptions:
                 async for _ in client.receive_messages():
                     break
         assert transport.diary == ["connect", "read ended", "close"]
+
+
+class TestCancelling:
+    @pytest.mark.parametrize("anyio_backend", ["asyncio"])
+    async def test_cancelled_again_while_the_prompts_wind_down(self, anyio_backend):
+        """A second `cancel()` while the user's generator cleans up does not leave the connection open."""
+        started, winding, release = anyio.Event(), anyio.Event(), anyio.Event()
+
+        async def prompts():
+            try:
+                yield {"type": "user", "message": {"role": "user", "content": "x"}}
+                await anyio.sleep_forever()
+            finally:
+                winding.set()
+                await release.wait()
+
+        async def read():
+            async for _ in query(prompt=prompts(), transport=transport):
+                started.set()
+
+        transport = Memory(on_prompt=lambda _: [assistant("working")])
+        with anyio.fail_after(LIMIT):
+            task = asyncio.create_task(read())
+            await started.wait()
+            task.cancel()
+            await winding.wait()
+            task.cancel()
+            await asyncio.wait([task])
+            release.set()
+            with anyio.move_on_after(2):
+                while "close" not in transport.diary:
+                    await asyncio.sleep(0.01)
+        assert transport.diary == ["connect", "close"]
+
+    async def test_a_tool_call_withdrawn_before_it_began_leaves_nothing_behind(self):
+        """Asked and withdrawn in one moment: no coroutine is left that nobody ever awaited."""
+
+        def ask(request_id, **message):
+            body = {"subtype": "mcp_message", "server_name": "calc", "message": {"jsonrpc": "2.0", **message}}
+            return {"type": "control_request", "request_id": request_id, "request": body}
+
+        server = ToolServer("calc")
+
+        @server.tool
+        async def slow(a: int) -> int:
+            """Take long."""
+            await anyio.sleep_forever()
+            return a
+
+        info = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "x", "version": "1"},
+        }
+        params = {"name": "slow", "arguments": {"a": 1}, "_meta": {"progressToken": 2}}
+        frames = [
+            ask("i", id=0, method="initialize", params=info),
+            ask("n", method="notifications/initialized"),
+            ask("c", id=1, method="tools/call", params=params),
+            {"type": "control_cancel_request", "request_id": "c"},
+            result(),
+            idle(),
+        ]
+        transport = Memory(on_prompt=lambda _: frames)
+        await read_all(transport, mcp_servers={"calc": server})
+        gc.collect()  # what was never awaited says so now, and warnings are errors
+        assert "c" not in [f["response"]["request_id"] for f in transport.frames if "response" in f]
 
 
 class TestConnecting:

@@ -207,7 +207,7 @@ def test_no_parameters_is_an_empty_object():
         (bytes, {"type": "string", "format": "binary"}, "abc", b"abc"),
         (UserId, {"type": "integer"}, 7, 7),
     ],
-    ids=str,
+    ids=lambda value: str(value).partition(" at 0x")[0],
 )
 def test_a_type_has_its_schema_and_its_values(annotation, schema, sent, value):
     """Each simple type is advertised as JSON Schema has it, and its values are Python's."""
@@ -410,7 +410,7 @@ def test_two_parameters_with_one_wire_name_are_refused():
         (Point, Point(1), {"x": 1, "y": 0}),
         (Any, None, None),
     ],
-    ids=str,
+    ids=lambda value: str(value).partition(" at 0x")[0],
 )
 def test_a_default_that_json_can_say_is_shown(annotation, default, shown):
     """The schema tells what happens when an argument is left out."""
@@ -431,7 +431,7 @@ def test_a_default_that_json_can_say_is_shown(annotation, default, shown):
         (Annotated[float, Field(gt=1)], 0.5),
         (list[int], ()),
     ],
-    ids=str,
+    ids=lambda value: str(value).partition(" at 0x")[0],
 )
 def test_a_default_that_json_cannot_say_only_makes_it_optional(annotation, default):
     """Sentinels, secrets, and defaults that would be refused as arguments are not advertised."""
@@ -584,7 +584,11 @@ def test_invalid_arguments_survive_pickling():
     assert (str(copy), copy.violations) == (str(error), error.violations)
 
 
-@pytest.mark.parametrize("annotation", [Node, Point, Movie, list[Node], dict[str, Point | None]], ids=str)
+@pytest.mark.parametrize(
+    "annotation",
+    [Node, Point, Movie, list[Node], dict[str, Point | None]],
+    ids=lambda value: str(value).partition(" at 0x")[0],
+)
 def test_unknown_fields_are_violations_at_any_depth(annotation):
     """A class that does not say otherwise refuses what it does not have, and the schema says so."""
     whole = {"x": 1, "title": "t", "value": 1, "zz": 1}
@@ -658,7 +662,7 @@ def test_deep_nesting_is_a_violation_not_a_crash():
         ("list[Missing]", "name 'Missing' is not defined"),
         ("1 +", "no type"),
     ],
-    ids=str,
+    ids=lambda value: str(value).partition(" at 0x")[0],
 )
 def test_what_has_no_schema_is_refused_when_defined(annotation, text):
     """The error names tool, parameter and annotation, and says what to use instead."""
@@ -705,7 +709,7 @@ def test_variadic_parameters_are_refused():
         "Context",
         "Context[int] | None",
     ],
-    ids=str,
+    ids=lambda value: str(value).partition(" at 0x")[0],
 )
 def test_the_context_parameter_is_found_and_not_advertised(annotation):
     """Whatever its name and place, it is left out of the schema and filled in."""
@@ -884,7 +888,7 @@ def returning(annotation):
         ("Point", ["x", "y"]),
         (Annotated[Point, "a point"], ["x", "y"]),
     ],
-    ids=str,
+    ids=lambda value: str(value).partition(" at 0x")[0],
 )
 def test_a_return_type_that_is_an_object_has_an_output_schema(annotation, properties):
     """Schema and adapter of the result come from the return annotation."""
@@ -905,7 +909,7 @@ def test_a_dict_of_things_has_an_output_schema():
 @pytest.mark.parametrize(
     "annotation",
     [int, str, list[int], Point | None, None, Any, dict, dict[str, Any], re.Match, "Missing", Pair, object()],
-    ids=str,
+    ids=lambda value: str(value).partition(" at 0x")[0],
 )
 def test_other_return_types_have_none(annotation):
     """What is no object, or says nothing, gives no output schema and no error."""

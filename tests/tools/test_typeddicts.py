@@ -172,7 +172,11 @@ def test_the_class_stays_what_it_was():
     assert set(Leaf.__annotations__) == {"size", "note"}
 
 
-@pytest.mark.parametrize("given", [5, "text", None, typing.Any, int, list, T, [1], object()], ids=str)
+@pytest.mark.parametrize(
+    "given",
+    [5, "text", None, typing.Any, int, list, T, [1], object()],
+    ids=lambda value: str(value).partition(" at 0x")[0],
+)
 def test_anything_else_is_left_alone(given):
     """What has no TypedDict in it, or is no type, does no harm."""
     teach(given)

@@ -142,7 +142,9 @@ WRITTEN: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "wanted"), WRITTEN, ids=lambda value: ascii(value)[:40])
+@pytest.mark.parametrize(
+    ("value", "wanted"), WRITTEN, ids=lambda value: ascii(value).partition(" at 0x")[0][:40]
+)
 def test_how_values_are_written(value, wanted):
     """Each kind of value has one spelling, alone and inside others, beside what needs the slow way too."""
     assert json.loads(text(value)) == wanted

@@ -8,7 +8,7 @@ import asyncio
 import inspect
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,7 +33,7 @@ from toolwire._jsonrpc import (
     sort,
 )
 from toolwire._log import logger_for
-from toolwire._tasks import on_trio
+from toolwire._tasks import nobody_asked
 from toolwire._threads import from_threads
 from toolwire._wire.lines import decode, encode
 from toolwire.errors import ToolError
@@ -78,7 +78,7 @@ class DirectConnection:
     async def answer(self, message: Any) -> dict[str, Any] | None:
         """The reply to a request, None for anything else. `Unanswerable` when there can be no reply."""
         begun = self.begin(message)
-        answer: dict[str, Any] | None = await begun if inspect.iscoroutine(begun) else begun
+        answer: dict[str, Any] | None = await begun() if callable(begun) else begun
         return answer
 
     async def answer_bytes(self, data: bytes | str) -> bytes | None:
@@ -94,7 +94,7 @@ class DirectConnection:
         return None if answer is None else encode(answer)
 
     def begin(self, message: Any, *, encoded: bool = False) -> Any:
-        """Answer at once what needs no waiting; a coroutine of the reply for what does.
+        """Answer at once what needs no waiting; a function that starts the rest for what does.
 
         With `encoded`, a list may hold an `orjson.Fragment` made once, for a caller that writes with orjson.
         """
@@ -150,8 +150,8 @@ class DirectConnection:
 
     # Calls.
 
-    def _call(self, request: Request) -> Coroutine[Any, Any, dict[str, Any]]:
-        """Check all that can be checked at once; the rest is a coroutine."""
+    def _call(self, request: Request) -> Callable[[], Awaitable[dict[str, Any]]]:
+        """Check all that can be checked at once; the rest can be started."""
         name, arguments = request.params.get("name"), request.params.get("arguments")
         if not isinstance(name, str):
             raise RpcError(INVALID_PARAMS, "Invalid params: no tool name")
@@ -165,7 +165,7 @@ class DirectConnection:
             kind = type(arguments).__name__
             raise RpcError(INVALID_PARAMS, f"Invalid params: arguments must be an object, got {kind}")
         meta = request.params.get("_meta")
-        return self._run(request.id, tool, arguments, meta if isinstance(meta, dict) else {})
+        return partial(self._run, request.id, tool, arguments, meta if isinstance(meta, dict) else {})
 
     async def _run(
         self, request_id: Id, tool: "Tool[Any]", arguments: dict[str, Any], meta: dict[str, Any]
@@ -211,9 +211,9 @@ class DirectConnection:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary of a tool: the model hears of it
             return self._failed(tool, error)
         except asyncio.CancelledError as error:
-            if on_trio() or (task := asyncio.current_task()) is None or task.cancelling():
+            if not nobody_asked():
                 raise
-            return self._failed(tool, error)  # nobody cancelled this call: the tool lost a task of its own
+            return self._failed(tool, error)  # the tool lost a task of its own
         return self._converted(tool, value)
 
     def _checked(self, tool: "Tool[Any]", arguments: dict[str, Any]) -> dict[str, Any]:
