@@ -8,6 +8,9 @@ from importlib import import_module
 from typing import Any
 
 _NAMES: dict[str, str] = {
+    "_process": """
+        Command
+    """,
     "_status": """
         ContextUsageCategory ContextUsageResponse McpClaudeAIProxyServerConfig McpSdkServerConfigStatus
         McpServerConnectionStatus McpServerInfo McpServerStatus McpServerStatusConfig McpSetServersResult
@@ -77,9 +80,10 @@ _NAMES: dict[str, str] = {
         McpSSEServerConfig McpSdkServerConfig McpServerConfig McpStdioServerConfig McpToolPolicy
         OnElicitation OnSampling OnUserDialog PermissionPrompts PluginDelivery
         SYSTEM_PROMPT_DYNAMIC_BOUNDARY SandboxFilesystemConfig SandboxIgnoreViolations SandboxNetworkConfig
-        SandboxSettings SdkBeta SdkPluginConfig SessionStoreFlushMode SettingSource SystemPromptCustom
-        SystemPromptFile SystemPromptPreset TaskBudget ThinkingConfig ThinkingConfigAdaptive
-        ThinkingConfigDisabled ThinkingConfigEnabled ThinkingDisplay ToolConfig ToolsPreset
+        SandboxSettings SdkBeta SdkPluginConfig SessionStoreFlushMode SettingSource SpawnProcess
+        SystemPromptCustom SystemPromptFile SystemPromptPreset TaskBudget ThinkingConfig
+        ThinkingConfigAdaptive ThinkingConfigDisabled ThinkingConfigEnabled ThinkingDisplay ToolConfig
+        ToolsPreset
     """,
     "permissions": """
         CanUseTool PermissionBehavior PermissionMode PermissionResult PermissionResultAllow

@@ -1,3 +1,6 @@
+from toolwire._process import (
+    Command as Command,
+)
 from toolwire._status import (
     ContextUsageCategory as ContextUsageCategory,
 )
@@ -627,6 +630,9 @@ from toolwire.options import (
 )
 from toolwire.options import (
     SettingSource as SettingSource,
+)
+from toolwire.options import (
+    SpawnProcess as SpawnProcess,
 )
 from toolwire.options import (
     SystemPromptCustom as SystemPromptCustom,

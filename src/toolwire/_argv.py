@@ -194,6 +194,7 @@ HOST_ONLY: Final = frozenset(
             "control_timeout",
             "on_elicitation",
             "on_sampling",
+            "spawn_claude_code_process",
             "roots",
             "on_user_dialog",
         ),

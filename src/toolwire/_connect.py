@@ -152,6 +152,7 @@ class Conversation:
         except Exception as error:  # noqa: BLE001 - the user's generator: raised again where the messages are read
             self._input_error = error
         await self.session.end_input_when_over()
+        await self.session.see_out()
 
     async def set_servers(self, servers: Mapping[str, Any]) -> dict[str, Any]:
         """Replace the MCP servers of the running session. In-process ones that stay keep their connection."""
@@ -219,12 +220,25 @@ class Conversation:
         if self._transport is not None:
             return TransportPipe(self._transport)
         options = self.options
-        check_paths(options)
+        spawner = options.spawn_claude_code_process
+        if spawner is None:
+            check_paths(options)
         env = _argv.environment(options, os.environ, __version__)
         _add_trace_context(env, options.env)
-        argv = _argv.command(options, find_cli(options.cli_path), self._files.add)
-        cwd = os.fspath(options.cwd) if options.cwd else None
-        return process_pipe(Command(argv, env, cwd, options.user))
+        # Who starts it elsewhere may have no CLI here.
+        cli = find_cli(options.cli_path) if spawner is None else os.fspath(options.cli_path or "claude")
+        argv = _argv.command(options, cli, self._files.add)
+        command = Command(argv, env, os.fspath(options.cwd) if options.cwd else None, options.user)
+        if spawner is None:
+            return process_pipe(command)
+        transport = spawner(command)
+        if not all(
+            hasattr(transport, verb) for verb in ("connect", "write", "read_messages", "close", "end_input")
+        ):
+            raise TypeError(
+                f"spawn_claude_code_process must return a Transport, got {type(transport).__name__}"
+            )
+        return TransportPipe(transport)
 
 
 class PrivateFiles:

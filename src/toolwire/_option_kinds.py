@@ -181,6 +181,7 @@ KINDS: dict[str, Kind] = {
     "debug": FLAG | TEXT,
     "debug_file": PATH | NOTHING,
     "title": TEXT | NOTHING,
+    "spawn_claude_code_process": FUNCTION | NOTHING,
     "project_config_root": PATH | NOTHING,
 }
 

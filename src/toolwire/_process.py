@@ -72,7 +72,7 @@ class _ProcessPipe:
         self._command = command
         self.owner = os.getpid()
         self._gone = anyio.Event()
-        self._popen: subprocess.Popen[bytes] | None = None
+        self._pid: int | None = None  # until it is known to be gone
         self._pidfd: int | None = None
         self._lifeline: Lifeline | None = None
 
@@ -107,17 +107,16 @@ class _ProcessPipe:
         with suppress(ProcessLookupError):
             if sys.platform == "linux" and self._pidfd is not None:
                 signal.pidfd_send_signal(self._pidfd, number)
-            elif self._popen is not None:
-                # Popen looks whether it still lives, at the price of reaping it before asyncio can.
-                self._popen.send_signal(number)
+            elif self._pid is not None:
+                os.kill(self._pid, number)
 
-    def _started(self, popen: "subprocess.Popen[bytes]") -> None:
-        self._popen = popen
+    def _started(self, pid: int) -> None:
+        self._pid = pid
         if self._lifeline is not None:
-            self._lifeline.hold(popen.pid)
+            self._lifeline.hold(pid)
         if sys.platform == "linux":
             with suppress(OSError):  # an old kernel, or it has already ended
-                self._pidfd = os.pidfd_open(popen.pid)
+                self._pidfd = os.pidfd_open(pid)
         _alive.add(self)
 
     def _arguments(self) -> dict[str, Any]:
@@ -131,7 +130,7 @@ class _ProcessPipe:
         if self._pidfd is not None:
             os.close(self._pidfd)
             self._pidfd = None
-        self._popen = None
+        self._pid = None
         self._gone.set()
 
 
@@ -178,7 +177,7 @@ class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.SubprocessTransport", transport)
         self._stdin = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
-        self._started(self._transport.get_extra_info("subprocess"))
+        self._started(self._transport.get_pid() or 0)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if self._listener is not None and not self._ended:
@@ -196,6 +195,7 @@ class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
         self._writable.set()
 
     def process_exited(self) -> None:
+        self._pid = None
         self._writable.set()
         asyncio.get_running_loop().call_later(LINGER, self._finish)
 
@@ -241,7 +241,7 @@ class _TrioPipe(_ProcessPipe):
             self._over()
             raise _start_error(self._command, error) from error
         self._input_ended = False
-        self._started(self._process._proc)  # noqa: SLF001 - see kill()
+        self._started(self._process.pid)
         spawn(self._carry)
 
     def write(self, line: bytes) -> None:
@@ -308,22 +308,28 @@ class _TrioPipe(_ProcessPipe):
 
 def _start_error(command: Command, error: Exception) -> CLIConnectionError:
     """Why the process did not start, in words that say what to do."""
-    cli = command.argv[0]
+    cli, cwd = command.argv[0], command.cwd
+    text = f"Failed to start Claude Code at {cli}: {error} ({sys.platform})"
     if isinstance(error, NotImplementedError):
-        return CLIConnectionError(
+        text = (
             "This asyncio event loop cannot start processes. On Windows use the default ProactorEventLoop, "
             "and leave the `user` option unset."
         )
-    if isinstance(error, FileNotFoundError):
-        if command.cwd is not None and not os.path.isdir(command.cwd):  # noqa: PTH112 - sync, one stat
-            return CLIConnectionError(f"Working directory does not exist: {command.cwd}")
-        return CLINotFoundError("Claude Code not found at", cli)
-    if isinstance(error, PermissionError):
-        return CLIConnectionError(f"Claude Code at {cli} may not be executed: {error.strerror or error}")
-    if isinstance(error, OSError) and error.errno == errno.E2BIG:
+    elif isinstance(error, FileNotFoundError):
+        if cwd is not None and not os.path.isdir(cwd):  # noqa: PTH112 - sync, one stat
+            text = f"Working directory does not exist: {cwd}"
+        elif os.path.isfile(cli):  # noqa: PTH113
+            text = f"{cli} is there, but the program that its first line names to run it is not"
+        else:
+            return CLINotFoundError("Claude Code not found at", cli)
+    elif isinstance(error, PermissionError):
+        text = f"Claude Code at {cli} may not be executed: {error.strerror or error}"
+        if cwd is not None and not os.access(cwd, os.X_OK):
+            text = f"Working directory may not be entered: {cwd}"
+    elif isinstance(error, OSError) and error.errno == errno.E2BIG:
         size = sum(len(os.fsencode(part)) for part in command.argv)
-        return CLIConnectionError(
+        text = (
             f"The command line and environment are too large for this system ({size} bytes of arguments): "
             "shorten the lists in the options (allowed_tools, add_dirs, extra_args, ...)."
         )
-    return CLIConnectionError(f"Failed to start Claude Code at {cli}: {error} ({sys.platform})")
+    return CLIConnectionError(text)

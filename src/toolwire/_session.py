@@ -40,6 +40,7 @@ _TAIL: Final = 8_192  # bytes of stderr kept for an error message, and how much 
 _TAIL_LINES: Final = 20
 _TAIL_WIDTH: Final = 300
 _WIND_DOWN: Final = 2.0  # seconds that cancelled handlers get
+_LEAVE: Final = 15.0  # and the CLI, to go by itself when its input has ended
 
 
 class Session:
@@ -140,7 +141,7 @@ class Session:
         while not self._inbox:
             if self._over or self._closer is not None:
                 if self._error is not None:
-                    raise self._error
+                    raise self._error.with_traceback(None)
                 return None
             await self._movement()
         return self._inbox.popleft()
@@ -155,6 +156,15 @@ class Session:
             with anyio.move_on_after(None if until is None else until - now):
                 await self._movement()
         self._pipe.end_input()
+
+    async def see_out(self) -> None:
+        """Wait for the CLI to leave after the end of its input, and end it if it does not."""
+        with anyio.move_on_after(_LEAVE):
+            while not self._over:
+                await self._movement()
+        if not self._over and self._closer is None:
+            logger.warning("the CLI did not leave within %g s of the end of its run: ended by force", _LEAVE)
+            await self._begin_closing()
 
     def end_input(self) -> None:
         """End the input now."""

@@ -52,7 +52,7 @@ class ClaudeSDKClient:
         self.options = options if options is not None else ClaudeAgentOptions()
         self._transport = transport
         self._conversation: Conversation | None = None
-        self._connecting = False
+        self._connecting: Conversation | None = None
 
     # The connection.
 
@@ -60,10 +60,9 @@ class ClaudeSDKClient:
         """Start the CLI; with a prompt, send it. After a streamed prompt has ended, so does the input."""
         if prompt is not None:
             check_prompt(prompt)
-        if self._conversation is not None or self._connecting:
+        if self._conversation is not None or self._connecting is not None:
             raise CLIConnectionError("Already connected. Call disconnect() first.")
-        self._connecting = True
-        conversation = Conversation(self.options, self._transport)
+        conversation = self._connecting = Conversation(self.options, self._transport)
         try:
             await conversation.open()
             conversation.feed(prompt, "default", end=False)
@@ -72,11 +71,11 @@ class ClaudeSDKClient:
             await conversation.aclose()
             raise
         finally:
-            self._connecting = False
+            self._connecting = None
 
     async def disconnect(self) -> None:
-        """End the CLI, in bounded time. Does nothing when not connected."""
-        conversation, self._conversation = self._conversation, None
+        """End the CLI, in bounded time, also one that is still connecting. Does nothing when not connected."""
+        conversation, self._conversation = self._conversation or self._connecting, None
         if conversation is not None:
             await conversation.aclose()
 

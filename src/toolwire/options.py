@@ -54,6 +54,8 @@ OnElicitation: TypeAlias = Callable[..., Awaitable[Any]]
 """Called with what an MCP server wants to know; see `ClaudeAgentOptions.on_elicitation`."""
 OnSampling: TypeAlias = Callable[..., Awaitable[Any]]
 """Called when an in-process server wants a model's answer; see `ClaudeAgentOptions.on_sampling`."""
+SpawnProcess: TypeAlias = Callable[[Any], Any]
+"""Runs the CLI somewhere else; see `ClaudeAgentOptions.spawn_claude_code_process`."""
 OnUserDialog: TypeAlias = Callable[..., Awaitable[Any]]
 """Called with a dialog that the CLI wants shown; see `ClaudeAgentOptions.on_user_dialog`."""
 
@@ -222,6 +224,8 @@ class ClaudeAgentOptions:
     """Let the CLI write its debug log into this file."""
     title: str | None = None
     """Title of a new session."""
+    spawn_claude_code_process: SpawnProcess | None = None
+    """Called with the command (`argv`, `env`, `cwd`, `user`) in place of starting it; gives a `Transport`."""
     project_config_root: str | Path | None = None
     """Trusted checkout (absolute) whose project settings count instead of those in `cwd`."""
 
@@ -258,6 +262,7 @@ __all__ = [
     "SdkPluginConfig",
     "SessionStoreFlushMode",
     "SettingSource",
+    "SpawnProcess",
     "SystemPromptCustom",
     "SystemPromptFile",
     "SystemPromptPreset",

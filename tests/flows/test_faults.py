@@ -225,3 +225,30 @@ async def test_after_the_end_every_call_says_why(play):
             with pytest.raises(ProcessError):
                 await client.interrupt()
             assert not client.connected
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_cli_that_stays_after_its_run_is_ended(play, anyio_backend):
+    """A run that is over ends in bounded time, and well, even if the CLI does not heed the end of its input."""
+    with anyio.fail_after(40):
+        reply = await run("hello", options=play("deaf"))
+    assert reply.text == "hello"
+
+
+async def test_disconnect_while_connecting(play):
+    """Another task may give up a connect that takes too long."""
+    client = ClaudeSDKClient(play("never initializes"))
+    outcome = []
+
+    async def connect():
+        with pytest.raises(CLIConnectionError) as caught:
+            await client.connect()
+        outcome.append(caught.value)
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(connect)
+            await anyio.sleep(0.5)
+            await client.disconnect()
+    assert len(outcome) == 1
+    assert not client.connected

@@ -750,3 +750,34 @@ def test_a_query_left_unfinished_at_the_end_of_the_event_loop(backend, caplog):
     transport = anyio.run(main, backend=backend)
     assert transport.diary == ["connect", "close"]
     assert caplog.text == ""
+
+
+class TestSpawning:
+    async def test_the_command_is_handed_over_in_place_of_being_started(self, tmp_path):
+        """The caller's function gets argv, environment and folder, and gives the transport."""
+        commands, transport = [], Memory()
+
+        def spawn(command):
+            commands.append(command)
+            return transport
+
+        options = ClaudeAgentOptions(
+            spawn_claude_code_process=spawn,
+            model="m",
+            env={"A": "1"},
+            inherit_env=False,
+            cwd=tmp_path / "remote",
+        )
+        with anyio.fail_after(LIMIT):
+            reply = await run("x", options=options)
+        assert reply.text == "done"
+        (command,) = commands
+        assert command.argv[0] == "claude"
+        assert command.argv[command.argv.index("--model") + 1] == "m"
+        assert (command.env["A"], command.cwd) == ("1", str(tmp_path / "remote"))
+        assert transport.diary == ["connect", "end_input", "close"]
+
+    async def test_what_is_no_transport_is_refused(self):
+        """A function that returns something else is named."""
+        with pytest.raises(TypeError, match="must return a Transport, got int"):
+            await run("x", options=ClaudeAgentOptions(spawn_claude_code_process=lambda command: 5))

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire._wire.run import GRACE, Run
+from toolwire._wire.run import DROPPED, GRACE, Run
 
 RESULT = {"type": "result", "subtype": "success"}
 ASSISTANT = {"type": "assistant", "parent_tool_use_id": None}
@@ -126,6 +126,8 @@ def test_a_prompt_after_the_end_reopens_the_run():
     """Each prompt owes a result of its own."""
     run = after(RESULT, state("idle"))
     run.prompted(10.0)
+    assert run.until() == 10.0 + DROPPED
+    run.feed(state("running"), 11.0)
     assert run.until() is None
 
 

@@ -19,6 +19,9 @@ DEFAULT_CEILING: Final = 600.0
 GRACE: Final = 5.0
 """Seconds that a prompt sent into a running turn may take to start its own before it counts as merged into it."""
 
+DROPPED: Final = 30.0
+"""Seconds after which a prompt that an idle CLI has not taken up never will be."""
+
 _AGENT_TASKS: Final = frozenset({"local_agent", "local_workflow"})
 """Tasks whose end wakes the session. Shells, monitors and teammates may live for ever, so nobody waits for them."""
 
@@ -73,8 +76,11 @@ class Run:
         """When the run is over if nothing more comes; a time in the past means now, None means no end in sight."""
         if not self._prompted:
             return self._since
-        if not self._result_seen or self._in_turn or self._tasks or self._state == "requires_action":
+        if self._in_turn or self._tasks or self._state == "requires_action":
             return None
+        if not self._result_seen:
+            # A CLI that was idle and stays so has dropped the prompt (one that it had already, by its uuid).
+            return self._since + DROPPED if self._state == "idle" else None
         if self._state in (None, "idle"):
             return self._since + (GRACE if self._open else 0.0)
         return None if self._ceiling is None else self._since + self._ceiling
