@@ -19,7 +19,7 @@ ROWS = [
     "_argv _flags",
     "types _control_types",
     "options _option_checks _option_kinds _option_shapes _option_types _mcp_servers _skill_names _status _output",
-    "_session _process _transport _lifeline _pipe _find",
+    "_session _stderr _process _transport _lifeline _pipe _find",
     "mcp",
     "tools",
     "elicitation",

@@ -15,6 +15,7 @@ import anyio
 
 from toolwire._log import logger_for
 from toolwire._pipe import Pipe
+from toolwire._stderr import Stderr
 from toolwire._tasks import Task, is_cancellation, nobody_asked, spawn
 from toolwire._wire.control import Answered, Asked, Control, Malformed, Said, Stray, Withdrawn
 from toolwire._wire.lines import DEFAULT_LIMIT, Lines, encode
@@ -31,14 +32,10 @@ from toolwire.errors import (
 )
 
 logger = logger_for("session")
-stderr_logger = logger_for("cli.stderr")
 
 Handler = Callable[[dict[str, Any]], dict[str, Any] | Awaitable[dict[str, Any]]]
 """Answers one kind of question, at once or later. What it raises goes to the CLI as an error."""
 
-_TAIL: Final = 8_192  # bytes of stderr kept for an error message, and how much of them is shown
-_TAIL_LINES: Final = 20
-_TAIL_WIDTH: Final = 300
 _WIND_DOWN: Final = 2.0  # seconds that cancelled handlers get
 _LEAVE: Final = 15.0  # and the CLI, to go by itself when its input has ended
 
@@ -60,7 +57,7 @@ class Session:
         self._control = Control()
         self._lines = Lines(limit)
         self._run = Run(ceiling)
-        self._stderr = _Stderr(on_stderr)
+        self._stderr = Stderr(on_stderr)
         self._inbox: deque[Any] = deque()
         self._questions: dict[str, _Question] = {}
         self._answering: dict[str, tuple[Asked, Task]] = {}  # questions that still want an answer
@@ -410,43 +407,3 @@ class _Question:
         if not self.settled.is_set():
             self.answer = answer
             self.settled.set()
-
-
-class _Stderr:
-    """Cuts stderr into lines for the user's callback and keeps the last of it for errors."""
-
-    def __init__(self, callback: Callable[[str], None] | None) -> None:
-        self._callback = callback
-        self._tail = b""
-        self._line = b""
-
-    def feed(self, data: bytes) -> None:
-        self._tail = (self._tail + data)[-_TAIL:]
-        *lines, self._line = (self._line + data).split(b"\n")
-        for line in lines:
-            self._emit(line)
-        if len(self._line) > _TAIL:
-            self.finish()
-
-    def finish(self) -> None:
-        line, self._line = self._line, b""
-        self._emit(line)
-
-    def tail(self) -> str | None:
-        """The last lines, long ones cut; None if there are none."""
-        lines = self._tail.decode(errors="replace").strip().splitlines()[-_TAIL_LINES:]
-        return (
-            "\n".join(line if len(line) <= _TAIL_WIDTH else line[:_TAIL_WIDTH] + "…" for line in lines)
-            or None
-        )
-
-    def _emit(self, line: bytes) -> None:
-        text = line.decode(errors="replace").rstrip()
-        if not text:
-            return
-        stderr_logger.debug("%s", text)
-        if self._callback is not None:
-            try:
-                self._callback(text)
-            except Exception:  # the user's own code: it must not end the session
-                logger.exception("the stderr callback failed")

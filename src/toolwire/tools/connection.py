@@ -69,7 +69,7 @@ class DirectConnection:
         self._post = from_threads()
         self._log_level = LEVELS[0]
         self._calls: defaultdict[Id, list[_Call]] = defaultdict(list)
-        self._idle = anyio.Event()
+        self._idle: anyio.Event | None = None  # somebody waits for the last call to end
         self._announced = True
         self._closed = False
 
@@ -182,9 +182,8 @@ class DirectConnection:
                 calls.remove(call)
                 if not calls:
                     del self._calls[request_id]
-                    if not self._calls:
-                        self._idle.set()
-                        self._idle = anyio.Event()
+                if self._idle is not None and not self._calls:
+                    self._idle.set()
         return refusal(request_id, RpcError(CANCELLED, "Request cancelled"))
 
     async def _result(
@@ -303,13 +302,13 @@ class DirectConnection:
         if self._closed:
             return
         self._closed = True
-        idle = self._idle
         for calls in list(self._calls.values()):
             for call in calls:
                 call.cancel()
         if self._calls:
+            self._idle = anyio.Event()
             with anyio.move_on_after(_CLOSING, shield=True) as limit:
-                await idle.wait()
+                await self._idle.wait()
             if limit.cancelled_caught:
                 logger.error("server %r: %d calls did not stop", self.server.name, len(self._calls))
         await self.server.released(self)
