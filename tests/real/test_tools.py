@@ -9,6 +9,7 @@ from io import BytesIO
 
 import anyio
 import pytest
+from fastmcp import FastMCP
 from mcp.server import MCPServer
 
 from toolwire import (
@@ -460,3 +461,32 @@ async def test_policies_of_tools(scripted):
             results = [request.tool_results[0].text for request in model.requests[1:]]
     assert asked == ["mcp__s__careful"] * 2
     assert results == ["asked and done", "not twice"]
+
+
+async def test_a_fastmcp_server_with_resources(scripted):
+    """A FastMCP server as it is: its tools, and its resources through the CLI's own resource tools."""
+    fast = FastMCP("fast")
+
+    @fast.tool
+    def shout(text: str) -> str:
+        """Make it loud."""
+        return text.upper()
+
+    @fast.resource("res://motto")
+    def motto() -> str:
+        """The motto."""
+        return "Small steps."
+
+    script = [
+        call("mcp__fast__shout", text="hi"),
+        call("ListMcpResourcesTool"),
+        call("ReadMcpResourceTool", server="fast", uri="res://motto"),
+        say("done"),
+    ]
+    async with scripted(script, mcp_servers={"fast": fast}, allowed_tools=["mcp__fast"]) as (model, options):
+        with anyio.fail_after(LIMIT):
+            await run("go", options=options)
+        loud, listed, read = (request.tool_results[0].text for request in model.requests[1:])
+    assert "HI" in loud
+    assert "res://motto" in listed
+    assert "Small steps." in read
