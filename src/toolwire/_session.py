@@ -163,10 +163,6 @@ class Session:
             logger.warning("the CLI did not leave within %g s of the end of its run: ended by force", _LEAVE)
             await self._begin_closing()
 
-    def end_input(self) -> None:
-        """End the input now."""
-        self._pipe.end_input()
-
     async def aclose(self) -> None:
         """End everything in bounded time. Any task may call it, any number of times, cancelled or not."""
         if self._closer is None:
