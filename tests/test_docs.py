@@ -54,14 +54,19 @@ def test_the_examples_of_a_page_run(page, tmp_path):
         script += [eval(line, names) for line in lines.split("; ") if line]  # noqa: S307 - our own documents
         program.append(code + RUN)
     file = tmp_path / f"test_{page.stem}.py"
-    if page.name == "testing.md":
-        file.write_text(blocks(page)[0][0])
-        run_program(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)], script, tmp_path
-        )
-    else:
-        file.write_text("\n".join(program))
-        run_program([sys.executable, str(file)], script, tmp_path)
+    file.write_text("\n".join(each for each in program if "def test_" not in each))
+    run_program([sys.executable, str(file)], script, tmp_path)
+
+
+@pytest.mark.parametrize("fixture", ["scripted_cli", "scripted_model"])
+def test_the_test_of_the_page_on_testing_runs(fixture, tmp_path):
+    """A user's test file, under 25 lines, on both peers: unchanged but for the fixture."""
+    (code,) = [code for code, _ in blocks(ROOT / "docs" / "testing.md") if "def test_" in code]
+    assert len(code.strip().splitlines()) < 25
+    file = tmp_path / "test_agent.py"
+    file.write_text(code.replace("scripted_cli", fixture))
+    program = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)]
+    assert "2 passed" in run_program(program, [], tmp_path)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)

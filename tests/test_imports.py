@@ -120,3 +120,13 @@ def test_every_official_type_is_here():
     }
     session = {name for name in NOT_YET if name[0].isupper()}
     assert official - set(toolwire.types.__all__) - session == set()
+
+
+def test_the_test_kit_has_a_stub_of_the_same_names():
+    """`toolwire.testing` loads lazily too, and a type checker sees all of it."""
+    from toolwire import testing  # noqa: PLC0415 - only here
+
+    stub = ast.parse(Path(testing.__file__).with_suffix(".pyi").read_text())
+    seen = {alias.asname: node.module for node in stub.body for alias in node.names}
+    assert seen == {name: f"toolwire.testing.{module}" for name, module in testing._WHERE.items()}
+    assert all(getattr(testing, name) is not None for name in testing.__all__)

@@ -1,26 +1,36 @@
-"""The test kit: a scripted model on loopback, and the environment that aims the real CLI at it."""
+"""The test kit: a scripted model, a scripted CLI, recordings, a direct client, and the real CLI's environment.
 
-from toolwire.testing.environment import ClaudeEnvironment, claude_environment
-from toolwire.testing.model import ScriptedModel, Unexpected
-from toolwire.testing.request import Request, ToolResult
-from toolwire.testing.script import Answer, Rule, Step, answer, call, drop, fail, hang, say, think, turn
+Each name is loaded when it is first used, so that the pytest plugin costs nothing in tests that do not use it.
+`__init__.pyi` is the same list for type checkers.
+"""
 
-__all__ = [
-    "Answer",
-    "ClaudeEnvironment",
-    "Request",
-    "Rule",
-    "ScriptedModel",
-    "Step",
-    "ToolResult",
-    "Unexpected",
-    "answer",
-    "call",
-    "claude_environment",
-    "drop",
-    "fail",
-    "hang",
-    "say",
-    "think",
-    "turn",
-]
+from importlib import import_module
+from typing import Any
+
+_NAMES = {
+    "cli": "Scene ScriptedCLI ToolCall exit_early garbage silence",
+    "direct": """
+        CallResult DirectClient ListedPrompt ListedResource ListedTool Notified PromptResult ResourceContent connect
+    """,
+    "environment": "ClaudeEnvironment claude_environment",
+    "model": "ScriptedModel Unexpected",
+    "record": "Recorder",
+    "replay": "Replay ReplayMismatch",
+    "request": "Request ToolResult",
+    "script": "Answer Rule Step answer call drop fail hang say think turn",
+}
+_WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+__all__ = sorted(_WHERE)  # noqa: PLE0605 - the list for type checkers is in the stub
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

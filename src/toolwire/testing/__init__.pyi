@@ -1,0 +1,105 @@
+from toolwire.testing.cli import (
+    Scene as Scene,
+)
+from toolwire.testing.cli import (
+    ScriptedCLI as ScriptedCLI,
+)
+from toolwire.testing.cli import (
+    ToolCall as ToolCall,
+)
+from toolwire.testing.cli import (
+    exit_early as exit_early,
+)
+from toolwire.testing.cli import (
+    garbage as garbage,
+)
+from toolwire.testing.cli import (
+    silence as silence,
+)
+from toolwire.testing.direct import (
+    CallResult as CallResult,
+)
+from toolwire.testing.direct import (
+    DirectClient as DirectClient,
+)
+from toolwire.testing.direct import (
+    ListedPrompt as ListedPrompt,
+)
+from toolwire.testing.direct import (
+    ListedResource as ListedResource,
+)
+from toolwire.testing.direct import (
+    ListedTool as ListedTool,
+)
+from toolwire.testing.direct import (
+    Notified as Notified,
+)
+from toolwire.testing.direct import (
+    PromptResult as PromptResult,
+)
+from toolwire.testing.direct import (
+    ResourceContent as ResourceContent,
+)
+from toolwire.testing.direct import (
+    connect as connect,
+)
+from toolwire.testing.environment import (
+    ClaudeEnvironment as ClaudeEnvironment,
+)
+from toolwire.testing.environment import (
+    claude_environment as claude_environment,
+)
+from toolwire.testing.model import (
+    ScriptedModel as ScriptedModel,
+)
+from toolwire.testing.model import (
+    Unexpected as Unexpected,
+)
+from toolwire.testing.record import (
+    Recorder as Recorder,
+)
+from toolwire.testing.replay import (
+    Replay as Replay,
+)
+from toolwire.testing.replay import (
+    ReplayMismatch as ReplayMismatch,
+)
+from toolwire.testing.request import (
+    Request as Request,
+)
+from toolwire.testing.request import (
+    ToolResult as ToolResult,
+)
+from toolwire.testing.script import (
+    Answer as Answer,
+)
+from toolwire.testing.script import (
+    Rule as Rule,
+)
+from toolwire.testing.script import (
+    Step as Step,
+)
+from toolwire.testing.script import (
+    answer as answer,
+)
+from toolwire.testing.script import (
+    call as call,
+)
+from toolwire.testing.script import (
+    drop as drop,
+)
+from toolwire.testing.script import (
+    fail as fail,
+)
+from toolwire.testing.script import (
+    hang as hang,
+)
+from toolwire.testing.script import (
+    say as say,
+)
+from toolwire.testing.script import (
+    think as think,
+)
+from toolwire.testing.script import (
+    turn as turn,
+)

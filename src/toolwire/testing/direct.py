@@ -1,0 +1,280 @@
+"""A client straight to a server, for tests of tools without a CLI.
+
+Owns the JSON-RPC of one client and the typed results. Takes anything that `mcp_servers` takes in process: a
+`ToolServer`, a wrapped one, an MCP server object of another library. What a server asks of its client is answered
+as in a session, by the same code.
+
+    async with connect(server) as c:
+        assert (await c.call("add", a=1, b=2)).text == "3"
+"""
+
+import inspect
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import anyio
+
+from toolwire._jsonrpc import notification
+from toolwire._servers import Callbacks, Servers
+from toolwire._version import __version__
+from toolwire._wire.lines import decode, encode
+from toolwire.elicitation import ElicitationRequest, SamplingRequest
+from toolwire.errors import McpError
+
+_PROTOCOL = "2025-11-25"
+
+
+@dataclass(frozen=True)
+class ListedTool:
+    """A tool as the server lists it; `raw` has everything."""
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None = None
+    title: str | None = None
+    annotations: dict[str, Any] = field(default_factory=dict)
+    meta: dict[str, Any] = field(default_factory=dict)
+    raw: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class CallResult:
+    """What a tool gave. `structured` is its structured content, `meta` its `_meta`."""
+
+    content: list[dict[str, Any]]
+    structured: Any = None
+    is_error: bool = False
+    meta: dict[str, Any] = field(default_factory=dict)
+    raw: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def text(self) -> str:
+        """All texts, joined by line ends."""
+        return "\n".join(block["text"] for block in self.content if block.get("type") == "text")
+
+
+@dataclass(frozen=True)
+class ListedResource:
+    """A resource as the server lists it."""
+
+    uri: str
+    name: str
+    description: str = ""
+    mime_type: str | None = None
+    raw: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class ResourceContent:
+    """One part of a resource: `text`, or `blob` in base64."""
+
+    uri: str
+    text: str | None = None
+    blob: str | None = None
+    mime_type: str | None = None
+    raw: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class ListedPrompt:
+    """A prompt as the server lists it; `arguments` are their names."""
+
+    name: str
+    description: str = ""
+    arguments: tuple[str, ...] = ()
+    raw: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class PromptResult:
+    """A prompt that the server filled in."""
+
+    messages: list[dict[str, Any]]
+    description: str = ""
+
+    @property
+    def text(self) -> str:
+        """All texts, joined by line ends."""
+        contents = [message.get("content") for message in self.messages]
+        return "\n".join(each["text"] for each in contents if isinstance(each, dict) and "text" in each)
+
+
+@dataclass(frozen=True)
+class Notified:
+    """A notification of the server, such as `notifications/progress`."""
+
+    method: str
+    params: dict[str, Any] = field(default_factory=dict)
+
+
+class DirectClient:
+    """One client of one server; `connect` makes it."""
+
+    def __init__(self, servers: Servers, name: str) -> None:
+        self.server_info: dict[str, Any] = {}
+        self.capabilities: dict[str, Any] = {}
+        self.instructions: str | None = None
+        self.notifications: list[Notified] = []
+        """What the server has told so far: progress, logs, changed lists."""
+        self._servers = servers
+        self._name = name
+        self._ids = count()
+
+    async def call(self, name: str, arguments: dict[str, Any] | None = None, /, **more: Any) -> CallResult:
+        """Call a tool, with arguments as keywords or in a dict; `McpError` if the server refuses."""
+        request_id = next(self._ids)
+        meta = {"claudecode/toolUseId": f"toolu_direct_{request_id}", "progressToken": request_id}
+        params = {"name": name, "arguments": {**(arguments or {}), **more}, "_meta": meta}
+        result = await self._request("tools/call", params, request_id)
+        return CallResult(
+            content=result.get("content") or [],
+            structured=result.get("structuredContent"),
+            is_error=result.get("isError") is True,
+            meta=result.get("_meta") or {},
+            raw=result,
+        )
+
+    async def list_tools(self) -> list[ListedTool]:
+        """All tools, all pages."""
+        return [
+            ListedTool(
+                name=each["name"],
+                description=each.get("description") or "",
+                input_schema=each.get("inputSchema") or {},
+                output_schema=each.get("outputSchema"),
+                title=each.get("title"),
+                annotations=each.get("annotations") or {},
+                meta=each.get("_meta") or {},
+                raw=each,
+            )
+            async for each in self._listed("tools/list", "tools")
+        ]
+
+    async def list_resources(self) -> list[ListedResource]:
+        """All resources."""
+        return [
+            ListedResource(
+                each["uri"], each.get("name", ""), each.get("description") or "", each.get("mimeType"), each
+            )
+            async for each in self._listed("resources/list", "resources")
+        ]
+
+    async def read_resource(self, uri: str) -> list[ResourceContent]:
+        """The parts of a resource."""
+        result = await self._request("resources/read", {"uri": uri})
+        return [
+            ResourceContent(
+                each.get("uri", uri), each.get("text"), each.get("blob"), each.get("mimeType"), each
+            )
+            for each in result.get("contents") or []
+        ]
+
+    async def list_prompts(self) -> list[ListedPrompt]:
+        """All prompts."""
+        return [
+            ListedPrompt(
+                each["name"],
+                each.get("description") or "",
+                tuple(argument["name"] for argument in each.get("arguments") or []),
+                each,
+            )
+            async for each in self._listed("prompts/list", "prompts")
+        ]
+
+    async def get_prompt(self, name: str, /, **arguments: str) -> PromptResult:
+        """A prompt, filled in."""
+        result = await self._request("prompts/get", {"name": name, "arguments": arguments})
+        return PromptResult(result.get("messages") or [], result.get("description") or "")
+
+    async def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Any other request, by its MCP name; the result as it came."""
+        result: dict[str, Any] = await self._request(method, params or {})
+        return result
+
+    # What the servers' table needs of a session.
+
+    def tell(self, body: dict[str, Any]) -> None:
+        """A message of the server."""
+        message = body["message"]
+        self.notifications.append(Notified(message.get("method", ""), message.get("params") or {}))
+
+    def inject(self, message: Any) -> None:
+        """The same once more, as a message of a conversation: there is none here."""
+
+    # Inside.
+
+    async def greet(self, capabilities: dict[str, Any]) -> None:
+        """The handshake."""
+        info = {"name": "toolwire.testing", "version": __version__}
+        offer = {"protocolVersion": _PROTOCOL, "capabilities": capabilities, "clientInfo": info}
+        result = await self._request("initialize", offer)
+        self.server_info = result.get("serverInfo") or {}
+        self.capabilities = result.get("capabilities") or {}
+        self.instructions = result.get("instructions")
+        await self._send(notification("notifications/initialized"))
+
+    async def _listed(self, method: str, key: str) -> AsyncIterator[dict[str, Any]]:
+        cursor: str | None = None
+        while True:
+            result = await self._request(method, {} if cursor is None else {"cursor": cursor})
+            for each in result.get(key) or []:
+                yield each
+            cursor = result.get("nextCursor")
+            if cursor is None:
+                return
+
+    async def _request(self, method: str, params: dict[str, Any], request_id: int | None = None) -> Any:
+        request_id = next(self._ids) if request_id is None else request_id
+        message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+        try:
+            answer = await self._send(message)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await self._send(notification("notifications/cancelled", {"requestId": request_id}))
+            raise
+        error = answer.get("error")
+        if error is not None:
+            raise McpError(error.get("code", 0), error.get("message", ""), error.get("data"))
+        return answer.get("result") or {}
+
+    async def _send(self, message: dict[str, Any]) -> dict[str, Any]:
+        # Through JSON and back, so that a test sees what a client would.
+        sent = decode(encode({"server_name": self._name, "message": message}))
+        answer = self._servers.handle(sent)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        received: dict[str, Any] = decode(encode(answer))["mcp_response"]
+        return received
+
+
+@asynccontextmanager
+async def connect(
+    server: object,
+    *,
+    on_elicitation: Callable[[ElicitationRequest], Any] | None = None,
+    on_sampling: Callable[[SamplingRequest], Any] | None = None,
+    roots: list[Any] | None = None,
+) -> AsyncIterator[DirectClient]:
+    """A client of `server`: a `ToolServer`, a wrapped one, or an MCP server of another library."""
+    servers = Servers(Callbacks(on_elicitation, on_sampling, roots))
+    instance = _instance(server)
+    name = str(getattr(instance, "name", None) or "server")
+    client = DirectClient(servers, name)
+    servers.attach(client)
+    servers.add(name, instance)
+    try:
+        await client.greet({})
+        yield client
+    finally:
+        await servers.aclose()
+
+
+def _instance(server: object) -> object:
+    """The server itself, out of what `create_sdk_mcp_server` gives."""
+    if isinstance(server, dict) and server.get("type") == "sdk":
+        return server["instance"]
+    return server

@@ -1,0 +1,250 @@
+"""`Recorder`: starts the real CLI and writes every frame, both ways, to a readable file without secrets.
+
+Owns the format of a recording, its reading too, and the transport that carries a process. One JSON object per line:
+
+    {"toolwire_recording": 1, "version": "0.1.0", "argv": [...]}   a connection begins; "connection": 2 and so on
+    {"t": 0.012, "dir": ">", "frame": {...}}                       the host wrote a frame
+    {"t": 0.815, "dir": "<", "frame": {...}}                       the CLI wrote one
+    {"t": 2.110, "input": "ended"}                                 the host ended the input
+    {"t": 2.110, "host": "closed"}                                 the host closed the connection
+    {"t": 2.250, "exit": 0}                                        the CLI is gone
+
+`t` is in seconds since the start. Lines of a second or later connection have its number in "connection". Whoever
+reads one skips lines of other kinds, so that the format can grow. Must not know how a recording is played.
+"""
+
+import json
+import os
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+
+from toolwire._find import find_cli
+from toolwire._log import logger_for
+from toolwire._process import Command, process_pipe
+from toolwire._transport import Transport
+from toolwire._version import __version__
+from toolwire._wire.lines import Lines, decode
+from toolwire.errors import ProcessError
+from toolwire.testing.scrub import Scrubber, secrets_of
+
+FORMAT: Final = 1
+_TAIL: Final = 8_192  # bytes of stderr kept for an error message
+
+_stderr = logger_for("cli.stderr")
+
+
+class Recorder:
+    """Records each connection made with it: `ClaudeAgentOptions(spawn_claude_code_process=Recorder("run.jsonl"))`.
+
+    The file is written anew at the first connection, readable by this user only; further connections are added to
+    it. Scrubbed are the values of variables whose names look like secrets, of the CLI's environment and of this
+    process, and those given as `secrets`: raw, JSON-escaped, base64, URL-encoded. Values of fewer than 6
+    characters are not scrubbed, nor is a secret that is none of these, or that is cut over several frames (partial
+    messages): look before you share a recording.
+
+    The CLI's stderr is not recorded and does not reach `ClaudeAgentOptions.stderr`; it goes to the log.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, secrets: Iterable[str] = ()) -> None:
+        self.path = os.fspath(path)
+        self._secrets = tuple(secrets)
+        self._connections = count(1)
+
+    def __call__(self, command: Command) -> Transport:
+        """Called with what would be started; starts it when connected."""
+        return _Recorded(command, self.path, next(self._connections), self._secrets)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a recording."""
+
+    line: int
+    t: float
+    kind: str  # ">", "<", "input", "host" or "exit"
+    frame: dict[str, Any]
+    exit: int | None = None
+
+
+def load(path: str | os.PathLike[str]) -> list[list[Entry]]:
+    """The entries of each connection in a recording. Lines of unknown kinds are skipped."""
+    connections: dict[int, list[Entry]] = {}
+    for number, text in enumerate(Path(path).read_text(encoding="utf-8").split("\n"), 1):
+        if not text.strip():
+            continue
+        try:
+            line = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: not JSON ({error})") from None
+        if not isinstance(line, dict):
+            raise ValueError(f"{path}, line {number}: not an object")  # noqa: TRY004 - the file's fault
+        key = line.get("connection", 1)
+        if "toolwire_recording" in line:
+            if line["toolwire_recording"] > FORMAT:
+                raise ValueError(
+                    f"{path}, line {number}: made by a newer toolwire ({line.get('version')}); update to play it"
+                )
+            connections[key] = []
+        elif key not in connections:
+            raise ValueError(
+                f"{path}, line {number}: not a recording; it begins with a toolwire_recording line"
+            )
+        elif (entry := _entry(number, line)) is not None:
+            connections[key].append(entry)
+    if not connections:
+        raise ValueError(f"{path}: not a recording; it is empty")
+    return list(connections.values())
+
+
+def _entry(number: int, line: dict[str, Any]) -> Entry | None:
+    t = float(line.get("t", 0.0))
+    if isinstance(line.get("frame"), dict) and line.get("dir") in {"<", ">"}:
+        return Entry(number, t, line["dir"], line["frame"])
+    if "exit" in line:
+        return Entry(number, t, "exit", {}, line["exit"])
+    for kind, value in (("input", "ended"), ("host", "closed")):
+        if line.get(kind) == value:
+            return Entry(number, t, kind, {})
+    return None
+
+
+class ProcessTransport(Transport):
+    """A CLI process as a `Transport`, for wrappers that look at its frames."""
+
+    def __init__(self, command: Command) -> None:
+        self._command = command
+        self._lines = Lines()
+        self._frames: deque[dict[str, Any]] = deque()
+        self._news = anyio.Event()
+        self._tail = b""
+        self._exit: int | None = None
+        self._ended = False
+
+    async def connect(self) -> None:
+        argv = list(self._command.argv)
+        if argv[0] == "claude":  # nobody named a CLI, and nobody has looked for one yet
+            argv[0] = find_cli(None)
+        pipe = process_pipe(replace(self._command, argv=argv))
+        await pipe.open(self)
+        self._pipe = pipe
+
+    async def write(self, data: str) -> None:
+        self._pipe.write(data.encode())
+        await self._pipe.drain()
+
+    async def read_messages(self) -> AsyncIterator[dict[str, Any]]:
+        while True:
+            while self._frames:
+                yield self._frames.popleft()
+            if self._ended:
+                break
+            self._news = anyio.Event()
+            await self._news.wait()
+        if self._exit not in (0, None):
+            stderr = self._tail.decode(errors="replace")
+            raise ProcessError("Claude Code failed", exit_code=self._exit, stderr=stderr)
+
+    async def close(self) -> None:
+        if hasattr(self, "_pipe"):
+            await self._pipe.stop()
+
+    def is_ready(self) -> bool:
+        return hasattr(self, "_pipe") and not self._ended
+
+    async def end_input(self) -> None:
+        self._pipe.end_input()
+
+    # The pipe calls these.
+
+    def received(self, data: bytes) -> None:
+        for frame in self._lines.feed(data):
+            self.received_frame(frame)
+
+    def received_frame(self, frame: dict[str, Any]) -> None:
+        self._frames.append(frame)
+        self._news.set()
+
+    def complained(self, data: bytes) -> None:
+        self._tail = (self._tail + data)[-_TAIL:]
+        for line in data.decode(errors="replace").splitlines():
+            _stderr.debug("%s", line)
+
+    def ended(self, exit_code: int | None, error: Exception | None = None) -> None:  # noqa: ARG002 - a process has none
+        for frame in self._lines.finish():
+            self.received_frame(frame)
+        self._exit, self._ended = exit_code, True
+        self._news.set()
+
+
+class _Recorded(ProcessTransport):
+    def __init__(self, command: Command, path: str, connection: int, secrets: Iterable[str]) -> None:
+        super().__init__(command)
+        self._path = path
+        self._connection = connection
+        self._scrubber = Scrubber([*secrets, *secrets_of(command.env, os.environ)])
+        self._file: int | None = None
+        self._start = 0.0
+
+    async def connect(self) -> None:
+        fresh = os.O_TRUNC if self._connection == 1 else 0
+        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | fresh, 0o600)
+        if os.name != "nt":
+            os.fchmod(self._file, 0o600)  # it may have been there, open to others
+        self._start = time.monotonic()
+        argv = [self._scrubber.argument(each) for each in self._command.argv]
+        self._line({"toolwire_recording": FORMAT, "version": __version__, "argv": argv})
+        try:
+            await super().connect()
+        except BaseException:
+            self._close_file()
+            raise
+
+    async def write(self, data: str) -> None:
+        self._note(dir=">", frame=decode(data.encode()))
+        await super().write(data)
+
+    async def end_input(self) -> None:
+        self._note(input="ended")
+        await super().end_input()
+
+    async def close(self) -> None:
+        self._note(host="closed")
+        try:
+            await super().close()
+        finally:
+            self._close_file()
+
+    def received_frame(self, frame: dict[str, Any]) -> None:
+        self._note(dir="<", frame=frame)
+        super().received_frame(frame)
+
+    def ended(self, exit_code: int | None, error: Exception | None = None) -> None:
+        super().ended(exit_code, error)
+        self._note(exit=exit_code)
+        self._close_file()
+
+    def _note(self, **what: Any) -> None:
+        self._line({"t": round(time.monotonic() - self._start, 4), **self._scrubber.value(what)})
+
+    def _line(self, line: dict[str, Any]) -> None:
+        if self._file is None:  # closed after the process had ended
+            return
+        if self._connection > 1:
+            line["connection"] = self._connection
+        try:
+            data = json.dumps(line, ensure_ascii=False).encode()
+        except UnicodeEncodeError:  # half a surrogate pair
+            data = json.dumps(line).encode()
+        os.write(self._file, data + b"\n")
+
+    def _close_file(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)

@@ -1,0 +1,294 @@
+"""`Replay`: plays the CLI's side of a recording, and says where the host no longer does what it did.
+
+Owns the matching of host frames. The CLI's frames are played in the recorded order,
+each once the host has sent what it had sent by then. Among themselves host frames may come in another order.
+
+Compared are
+- prompts, in order, by their content;
+- answers to the CLI's questions, by the id of the question, whole; of an answer with a list of tools only the
+  names, and of the answer to MCP's `initialize` nothing (versions live there);
+- control requests, in order for each subtype, whole; `mcp_message` in any order; of `initialize` only that it comes
+  (it is made of the options, and grows with this library);
+- any other frame by its type, without ids.
+
+Ignored are uuids, session ids, request ids, timings, the command line, and whatever stands where a secret was
+scrubbed. Answers to questions that the CLI withdrew may come or not. Nothing is asked of the host after it
+closed, and what the CLI said after its last result need not have been read.
+"""
+
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Iterable
+from itertools import count, zip_longest
+from typing import Any, Final, NoReturn
+
+import anyio
+import anyio.lowlevel
+
+from toolwire._process import Command
+from toolwire._transport import Transport
+from toolwire.errors import ProcessError
+from toolwire.testing.record import Entry, load
+from toolwire.testing.scrub import same
+
+_IDS: Final = ("uuid", "session_id", "request_id", "timestamp")
+_WIDTH: Final = 52  # of a column
+_ROWS: Final = 24
+_BEFORE: Final = 3  # rows shown above the first that differs
+
+Frame = dict[str, Any]
+
+
+class ReplayMismatch(AssertionError):  # noqa: N818 - it reads better where it is expected
+    """The host did something else than in the recording. `line` is the line of the file, counted from 1."""
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+class Replay:
+    """Plays a recording: `ClaudeAgentOptions(spawn_claude_code_process=Replay("run.jsonl"))`.
+
+    `speed` None plays as fast as the host goes along, 1.0 with the recorded pauses, 2.0 with half of them.
+    A host frame that does not come within `timeout` seconds (and the time that it took when it was recorded) is a
+    mismatch. Each connection is a fresh play; of a recording of several connections the n-th plays the n-th.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, speed: float | None = None, timeout: float = 10.0
+    ) -> None:
+        if speed is not None and speed <= 0:
+            raise ValueError("speed must be more than 0, or None for as fast as possible")
+        self.path = os.fspath(path)
+        self._connections = load(self.path)
+        self._speed = speed
+        self._timeout = timeout
+        self._plays: list[_Play] = []
+        self._number = count()
+
+    def __call__(self, command: Command) -> Transport:  # noqa: ARG002 - what would be started does not matter
+        """Called with what would be started; plays instead."""
+        number = next(self._number) if len(self._connections) > 1 else 0
+        if number >= len(self._connections):
+            raise ReplayMismatch(f"{self.path}: only {len(self._connections)} connections were recorded")
+        play = _Play(self.path, self._connections[number], self._speed, self._timeout)
+        self._plays.append(play)
+        return play
+
+    def assert_finished(self) -> None:
+        """Raise the mismatch that there was, or `AssertionError` about what of the recording is left."""
+        if not self._plays:
+            raise AssertionError(f"{self.path}: nothing was connected to this recording")
+        for play in self._plays:
+            if play.mismatch is not None:
+                raise play.mismatch
+        left = [text for play in self._plays for text in play.left()]
+        if left:
+            raise AssertionError("\n".join([f"{self.path}: the recording was not played to its end", *left]))
+
+
+class _Play(Transport):
+    def __init__(self, path: str, entries: list[Entry], speed: float | None, timeout: float) -> None:
+        self.mismatch: ReplayMismatch | None = None
+        self._path = path
+        closed = next((at for at, entry in enumerate(entries) if entry.kind == "host"), len(entries))
+        self._entries = entries[: closed + 1]  # nothing is asked of a host that has closed
+        self._speed = speed
+        self._timeout = timeout
+        self._asked = {
+            e.frame.get("request_id"): e for e in entries if _type(e) == "control_request" and e.kind == "<"
+        }
+        self._withdrawn = {
+            e.frame.get("request_id")
+            for e in entries
+            if _type(e) == "control_cancel_request" and e.kind == "<"
+        }
+        self._expected = [e for e in self._entries if e.kind == ">" and not self._needless(e.frame)]
+        self._ids: dict[str, str] = {}  # recorded -> of this host
+        self._played = 0
+        self._input_ended = self._closed = False
+        self._moved = anyio.Event()
+
+    def left(self) -> Iterable[str]:
+        """What was not sent or not played, in words."""
+        for entry in self._expected:
+            yield f"line {entry.line}: the host never sent {_title(entry.frame)}"
+        # What came after the last result was read or not, as luck would have it.
+        ends = (at for at, e in enumerate(self._entries, 1) if e.kind == ">" or _type(e) == "result")
+        for entry in self._entries[self._played : max(ends, default=0)]:
+            if entry.kind == "<":
+                yield f"line {entry.line}: not played, {_title(entry.frame)}"
+
+    async def connect(self) -> None:
+        """Nothing to start."""
+
+    def is_ready(self) -> bool:
+        return not self._closed
+
+    async def read_messages(self) -> AsyncIterator[Frame]:
+        before = 0.0
+        for entry in self._entries:
+            gap, before = max(0.0, entry.t - before), entry.t
+            if entry.kind == "<":
+                await (anyio.sleep(gap / self._speed) if self._speed else anyio.lowlevel.checkpoint())
+                self._played += 1
+                yield self._to_host(entry.frame)
+                continue
+            await self._wait_for(entry, gap)
+            if entry.kind == "host":
+                return
+            self._played += 1
+            if entry.exit:
+                raise ProcessError("Claude Code failed", exit_code=entry.exit)
+
+    async def write(self, data: str) -> None:
+        frame = json.loads(data)
+        if not self._needless(frame):
+            entry = self._find(frame)
+            self._expected.remove(entry)
+            if frame.get("type") == "control_request":
+                self._ids[entry.frame["request_id"]] = frame["request_id"]
+        self._move()
+
+    async def end_input(self) -> None:
+        self._input_ended = True
+        self._move()
+
+    async def close(self) -> None:
+        self._closed = True
+        self._move()
+
+    def _move(self) -> None:
+        moved, self._moved = self._moved, anyio.Event()
+        moved.set()
+
+    async def _wait_for(self, entry: Entry, gap: float) -> None:
+        """Wait until the host has done what this line says."""
+        ways: dict[str, Callable[[], bool]] = {
+            ">": lambda: entry not in self._expected,
+            "input": lambda: self._input_ended or self._closed,
+            "host": lambda: self._closed,
+        }
+        done = ways.get(entry.kind, lambda: True)
+        with anyio.move_on_after(self._timeout + gap):
+            while not done():
+                await self._moved.wait()
+        if not done():
+            acts = {"input": "the end of the input", "host": "the host to close the connection"}
+            what = acts.get(entry.kind) or _title(entry.frame)
+            self._fail(
+                entry.line,
+                f"expected {what}, and it did not come within {self._timeout + gap:.3g} s",
+                entry.frame,
+            )
+
+    def _find(self, frame: Frame) -> Entry:
+        """The recorded frame that this one is; raises when there is none or it differs."""
+        slot = _slot(frame)
+        candidates = [entry for entry in self._expected if _slot(entry.frame) == slot]
+        if not candidates:
+            after = self._entries[self._played - 1].line if self._played else 1
+            expected = next(iter(self._expected), None)
+            self._fail(
+                expected.line if expected else after,
+                f"the host sent {_title(frame)}, which the recording does not have here",
+                expected.frame if expected else None,
+                frame,
+            )
+        came = self._compared(frame)
+        if slot == ("control_request", "mcp_message"):
+            candidates = [e for e in candidates if same(self._compared(e.frame), came)] or candidates
+        entry = candidates[0]
+        expected_part = self._compared(entry.frame)
+        if not same(expected_part, came):
+            self._fail(entry.line, f"the host sent another {_title(entry.frame)}", expected_part, came)
+        return entry
+
+    def _fail(self, line: int, what: str, expected: Any = None, came: Any = None) -> NoReturn:
+        text = f"{self._path}, line {line}: {what}\n{side_by_side(expected, came)}"
+        self.mismatch = self.mismatch or ReplayMismatch(text, line)
+        raise self.mismatch
+
+    def _needless(self, frame: Frame) -> bool:
+        """Whether a host frame answers a question that was withdrawn, so that it may come or not."""
+        return frame.get("type") == "control_response" and _answered(frame) in self._withdrawn
+
+    def _compared(self, frame: Frame) -> Any:
+        """What of a host frame must be as recorded."""
+        match frame.get("type"):
+            case "user":
+                message = frame.get("message")
+                return message.get("content") if isinstance(message, dict) else message
+            case "control_request":
+                body = frame.get("request")
+                return "initialize" if _slot(frame) == ("control_request", "initialize") else body
+            case "control_response":
+                response = frame.get("response") or {}
+                asked = self._asked.get(response.get("request_id"))
+                message = (asked.frame.get("request") or {}).get("message") if asked else None
+                if isinstance(message, dict) and message.get("method") == "initialize":
+                    return response.get("subtype")
+                return _tools_by_name({key: value for key, value in response.items() if key != "request_id"})
+        return {key: value for key, value in frame.items() if key not in _IDS}
+
+    def _to_host(self, frame: Frame) -> Frame:
+        """A recorded frame of the CLI, with the ids of this host's requests."""
+        if frame.get("type") == "control_response" and _answered(frame) in self._ids:
+            return {**frame, "response": {**frame["response"], "request_id": self._ids[_answered(frame)]}}
+        return frame
+
+
+def side_by_side(expected: Any, came: Any) -> str:
+    """Two JSON values in two columns, from just above the first row that differs."""
+    left, right = (_rows(value) for value in (expected, came))
+    rows = list(zip_longest(left, right, fillvalue=""))
+    first = next((at for at, (one, other) in enumerate(rows) if one != other), 0)
+    start = max(0, first - _BEFORE)
+    table = [f"  {'recorded':<{_WIDTH}} | came"]
+    for one, other in rows[start : start + _ROWS]:
+        table.append(f"{' ' if one == other else '!'} {one[:_WIDTH]:<{_WIDTH}} | {other[:_WIDTH]}".rstrip())
+    if len(rows) > start + _ROWS:
+        table.append("  ...")
+    return "\n".join(table)
+
+
+def _rows(value: Any) -> list[str]:
+    if value is None:
+        return ["(nothing)"]
+    text = json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True)
+    # A long text is folded, so that the place where it differs is in sight.
+    return [row[at : at + _WIDTH] for row in text.splitlines() for at in range(0, len(row), _WIDTH)]
+
+
+def _tools_by_name(response: Frame) -> Any:
+    body = response.get("response")
+    message = body.get("mcp_response") if isinstance(body, dict) else None
+    result = message.get("result") if isinstance(message, dict) else None
+    tools = result.get("tools") if isinstance(result, dict) else None
+    if not isinstance(tools, list):
+        return response
+    return {"tools": [tool.get("name") for tool in tools if isinstance(tool, dict)]}
+
+
+def _type(entry: Entry) -> Any:
+    return entry.frame.get("type")
+
+
+def _slot(frame: Frame) -> tuple[Any, Any]:
+    """The place that a host frame takes: its type, and what tells frames of that type apart."""
+    kind = frame.get("type")
+    if kind == "control_request":
+        return kind, (frame.get("request") or {}).get("subtype")
+    return kind, _answered(frame) if kind == "control_response" else None
+
+
+def _answered(frame: Frame) -> Any:
+    return (frame.get("response") or {}).get("request_id")
+
+
+def _title(frame: Frame) -> str:
+    kind, what = _slot(frame)
+    return (
+        f"{kind} {what}" if what else f"{kind} {frame['subtype']}" if "subtype" in frame else f"{kind} frame"
+    )

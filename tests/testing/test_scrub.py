@@ -1,0 +1,159 @@
+"""Secrets are found in every form in which they may stand in a recording."""
+
+import json
+from base64 import b64decode, b64encode, urlsafe_b64encode
+from urllib.parse import quote, quote_plus, unquote_plus
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolwire.testing.scrub import SCRUBBED, Scrubber, looks_secret, same, secrets_of
+
+KEY = 'sk-ant-"q\\uo/te+d"-ÿ~é😀'
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+SECRETS = st.text(st.characters(exclude_categories=["Cs"]), min_size=6, max_size=24).filter(
+    lambda secret: len(secret.strip()) >= 6 and not set(secret) & set("<>") and secret not in SCRUBBED
+)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        KEY,
+        json.dumps(KEY),
+        json.dumps(KEY, ensure_ascii=False),
+        json.dumps(json.dumps(json.dumps(KEY))),
+        json.dumps(KEY).replace("/", "\\/"),
+        quote(KEY),
+        quote(KEY, safe=""),
+        quote_plus(KEY).lower(),
+        quote(quote(KEY, safe=""), safe=""),
+        KEY.encode().hex().upper(),
+    ],
+    ids=[
+        "raw",
+        "json",
+        "utf8 json",
+        "nested json",
+        "slashes",
+        "url",
+        "whole url",
+        "lower url",
+        "url twice",
+        "hex",
+    ],
+)
+def test_a_secret_is_replaced_in_each_spelling(form):
+    """What stands around the secret stays, the secret goes."""
+    scrubbed = Scrubber([KEY]).text(f"before {form} after")
+    assert scrubbed.startswith("before ")
+    assert scrubbed.endswith(" after")
+    assert scrubbed.replace('"', "").replace("\\", "") == f"before {SCRUBBED} after"
+
+
+@pytest.mark.parametrize("encode", [b64encode, urlsafe_b64encode])
+@pytest.mark.parametrize("before", ["", "u", "us", "user:"])
+@pytest.mark.parametrize("after", ["", "!", "!!", "!!!"])
+@pytest.mark.parametrize("wrap", [str, json.dumps, lambda secret: json.dumps(secret, ensure_ascii=False)])
+def test_base64_is_found_at_each_alignment(encode, before, after, wrap):
+    """Wherever the secret begins in the encoded bytes, no longer run of it can be decoded."""
+    encoded = encode(f"{before}{wrap(KEY)}{after}".encode()).decode()
+    for text in (encoded, quote(encoded, safe="")):
+        left = Scrubber([KEY]).text(f"Basic {text}")
+        assert SCRUBBED in left
+        assert max(map(len, left.removeprefix("Basic ").split(SCRUBBED))) <= 12
+
+
+@settings(deadline=None)
+@given(SECRETS, TEXTS, TEXTS)
+def test_no_form_of_any_secret_survives(secret, before, after):
+    """A random secret, anywhere, in a value, a key, nested JSON or base64, is gone from the written line."""
+    text = f"{before}{secret}{after}"
+    value = {
+        text: [text, {"inner": json.dumps({"x": text})}],
+        "url": [quote(text, safe=""), quote(text), quote_plus(text)],
+        "base64": [b64encode(text.encode()).decode(), urlsafe_b64encode(text.encode()).decode()],
+    }
+    scrubbed = Scrubber([secret]).value(value)
+    standard, safe = scrubbed["base64"]
+    assert SCRUBBED in standard
+    assert SCRUBBED in safe
+    key = next(iter(scrubbed))
+    found = [key, scrubbed[key][0], scrubbed[key][1]["inner"], *scrubbed["url"]]
+    for each in found:
+        assert SCRUBBED in each
+        for form in (secret, json.dumps(secret)[1:-1], quote(secret, safe="")):
+            assert form not in each
+        assert secret not in unquote_plus(each)
+
+
+@settings(deadline=None)
+@given(SECRETS, st.binary(max_size=7), st.binary(max_size=7))
+def test_what_is_left_of_base64_does_not_decode_to_the_secret(secret, before, after):
+    """Even put together again without the mark, the rest holds no copy of the secret."""
+    encoded = b64encode(before + secret.encode() + after).decode()
+    rest = Scrubber([secret]).text(encoded).replace(SCRUBBED, "").rstrip("=")
+    rest += "A" * (-len(rest) % 4)
+    assert secret.encode() not in b64decode(rest)
+
+
+def test_keys_numbers_and_named_mappings():
+    """Keys and numbers hold secrets too, and headers with telling names hold unknown ones."""
+    value = {"a123456z": 1234567, "n": 12, "headers": {"X-Api-Key": "unknown", "Accept": "text"}, "on": True}
+    assert Scrubber(["123456"]).value(value) == {
+        f"a{SCRUBBED}z": SCRUBBED,
+        "n": 12,
+        "headers": {"X-Api-Key": SCRUBBED, "Accept": "text"},
+        "on": True,
+    }
+
+
+def test_an_argument_that_is_json():
+    """The headers of a server on the command line are scrubbed although nobody named their values."""
+    argument = json.dumps({"mcpServers": {"a": {"type": "http", "headers": {"Authorization": "Bearer x"}}}})
+    assert "Bearer" not in Scrubber([]).argument(argument)
+    assert Scrubber(["secret"]).argument("{no json secret") == f"{{no json {SCRUBBED}"
+
+
+def test_short_values_are_left_alone():
+    """A five-letter password would be found in the middle of words."""
+    assert Scrubber(["hello", " short "]).text("hello short") == "hello short"
+
+
+@pytest.mark.parametrize(
+    "name", ["ANTHROPIC_API_KEY", "gh_token", "DB_PASSWORD", "X_AUTH", "AWS_CREDENTIALS", "SECRET"]
+)
+def test_names_of_secrets(name):
+    """A variable is known by its name."""
+    assert looks_secret(name)
+
+
+@pytest.mark.parametrize("name", ["HOME", "GIT_AUTHOR_NAME", "KEYBOARD_LAYOUT", "PATH"])
+def test_other_names(name):
+    """Author and keyboard are no secrets."""
+    assert not looks_secret(name)
+
+
+def test_secrets_of_an_environment():
+    """Values by name, and passwords in URLs, also decoded."""
+    environment = {"A_KEY": "value1", "DATABASE": "pg://me:p%40ss-word@host/db", "HOME": "/home/user"}
+    assert list(secrets_of(environment)) == ["value1", "p%40ss-word", "p@ss-word"]
+
+
+@pytest.mark.parametrize(
+    ("expected", "came", "equal"),
+    [
+        (f"a {SCRUBBED} b", "a secret b", True),
+        (f"a {SCRUBBED} b", "a secret c", False),
+        (SCRUBBED, 12345678, True),
+        ({SCRUBBED: [1, SCRUBBED]}, {"secret": [1, "x"]}, True),
+        ({SCRUBBED: [1, SCRUBBED]}, {"secret": [2, "x"]}, False),
+        ({"a": 1}, {"a": 1, "b": 2}, False),
+        ([1], [1, 2], False),
+        (1, "1", False),
+    ],
+)
+def test_a_scrubbed_value_equals_anything(expected, came, equal):
+    """Only what was scrubbed is free; the rest must be the same."""
+    assert same(expected, came) is equal
