@@ -15,7 +15,7 @@ $(STAMP): requirements-dev.txt pyproject.toml
 	touch $(STAMP)
 
 demo: $(STAMP)  ## a conversation with the real CLI and a scripted model: no key, no network
-	$(BIN)/python examples/demo.py $(ARGS)
+	$(BIN)/toolwire demo $(ARGS)
 
 test: $(STAMP)  ## all tests
 	PYTHONHASHSEED=0 $(BIN)/python -m pytest -n 2 $(ARGS)

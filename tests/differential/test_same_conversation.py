@@ -94,7 +94,7 @@ SCENARIOS = {
 # What is different in every run, whoever runs it.
 MOVING = re.compile(
     r'"(uuid|session_id|duration_ms|duration_api_ms|ttft_ms|total_cost_usd|costUSD|message_id|id|request_id'
-    r'|memory_paths|cwd|messageId|capabilities|timestamp|signature|ttft_stream_ms|time_to_request_ms'
+    r"|memory_paths|cwd|messageId|capabilities|timestamp|signature|ttft_stream_ms|time_to_request_ms"
     r'|messaging_socket_path)": '
     r'("[^"]*"|[0-9.e-]+|\{[^}]*\}|\[[^\]]*\])'
 )

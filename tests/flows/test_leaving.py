@@ -188,4 +188,6 @@ async def test_the_end_of_this_process_is_the_end_of_the_cli(play, how, scene, a
         while Path(f"/proc/{cli}").exists():
             await anyio.sleep(0.01)
     if not how.startswith("SIG"):
-        assert b"toolwire" not in errors  # newer Pythons complain of the transport that nobody closed, we do not
+        assert (
+            b"toolwire" not in errors
+        )  # newer Pythons complain of the transport that nobody closed, we do not

@@ -1,0 +1,5 @@
+"""`python -m toolwire`."""
+
+from toolwire.cli.main import app
+
+app()

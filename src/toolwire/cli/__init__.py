@@ -1,0 +1,1 @@
+"""The `toolwire` command: one file for each command, no logic of its own."""

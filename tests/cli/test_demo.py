@@ -1,0 +1,65 @@
+"""`toolwire demo`, as a new user runs it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from toolwire._find import VARIABLE, bundled_cli
+
+
+def toolwire(*arguments, env=None, home):
+    """Run the command with hardly any environment."""
+    given = {"PATH": os.defpath, "HOME": str(home), "NO_COLOR": "1", "COLUMNS": "200", **(env or {})}
+    return subprocess.run(
+        [sys.executable, "-m", "toolwire", *arguments],
+        env=given,
+        cwd=home,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("peer", ["scripted", pytest.param("real", marks=pytest.mark.real)])
+def test_the_demo_shows_a_conversation(peer, tmp_path):
+    """It says what is real and what is scripted, shows calls, results, times and cost, and what to do next."""
+    arguments = ["demo", "--scripted"] if peer == "scripted" else ["demo"]
+    done = toolwire(*arguments, env={VARIABLE: bundled_cli()}, home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    expected = {"scripted": "A scripted CLI", "real": "The real Claude Code CLI, and a scripted model"}[peer]
+    assert expected in done.stdout
+    for part in (
+        "calls mcp__calc__add",
+        "gets 42.0",
+        "error ZeroDivisionError",
+        "Claude: 15 + 27 is 42",
+        "3 turns, $0.0",
+    ):
+        assert part in done.stdout
+    assert "toolwire demo --live" in done.stdout
+    assert done.stderr == ""
+
+
+def test_wrong_use_is_a_sentence_and_exit_code_2(tmp_path):
+    """No traceback for a user's mistake."""
+    done = toolwire("demo", "--live", "--scripted", home=tmp_path)
+    assert done.returncode == 2
+    assert "exclude each other" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_cli_that_is_not_there_is_a_sentence_and_exit_code_1(tmp_path):
+    """With --live and a CLI that was named and is missing."""
+    done = toolwire("demo", "--live", env={VARIABLE: str(tmp_path / "gone")}, home=tmp_path)
+    assert done.returncode == 1
+    assert "Claude Code not found" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_help_and_version(tmp_path):
+    """The command tells what it can do."""
+    assert "demo" in toolwire("--help", home=tmp_path).stdout
+    assert toolwire("--version", home=tmp_path).stdout.startswith("toolwire 0.")
