@@ -17,7 +17,7 @@ _NAMES = {
     "record": "Recorder",
     "replay": "Replay ReplayMismatch",
     "request": "Request ToolResult",
-    "script": "Answer Rule Step answer call drop fail hang say think turn",
+    "script": "Answer Rule Step answer call drop expect fail hang say think turn when",
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -89,6 +89,9 @@ from toolwire.testing.script import (
     drop as drop,
 )
 from toolwire.testing.script import (
+    expect as expect,
+)
+from toolwire.testing.script import (
     fail as fail,
 )
 from toolwire.testing.script import (
@@ -102,4 +105,7 @@ from toolwire.testing.script import (
 )
 from toolwire.testing.script import (
     turn as turn,
+)
+from toolwire.testing.script import (
+    when as when,
 )

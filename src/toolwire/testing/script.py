@@ -4,6 +4,7 @@ Owns the values that stand for what the model does next; they are plain data and
 Must not know how they are sent.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from reprlib import Repr
@@ -201,3 +202,43 @@ def hang() -> Hang:
 def drop(text: str = "") -> Drop:
     """The API begins to answer, sends `text`, and breaks the connection off."""
     return Drop(text)
+
+
+class Expectation:
+    """A step that first looks at what the model was given."""
+
+    def __init__(self, results: tuple[str, ...], prompt: str | None, then: "Step") -> None:
+        self._results = results
+        self._prompt = prompt
+        self._then = then
+        self.__qualname__ = repr(self)
+
+    def __call__(self, request: Request) -> Answer:
+        """The answer, if all is as expected; AssertionError with both sides if not."""
+        came = tuple(result.text for result in request.tool_results)
+        if self._results and came != self._results:
+            raise AssertionError(f"tool results\n  expected: {self._results!r}\n  actual:   {came!r}")
+        if self._prompt is not None and not re.search(self._prompt, request.prompt):
+            raise AssertionError(f"prompt\n  expected: {self._prompt!r}\n  actual:   {request.prompt!r}")
+        return self._then(request) if callable(self._then) else self._then
+
+    def __repr__(self) -> str:
+        return f"expect({', '.join(map(repr, self._results))}, then={self._then!r})"
+
+
+def expect(*results: str, then: "Step", prompt: str | None = None) -> Expectation:
+    """The model expects these tool results (texts, in order), or a prompt that matches, and goes on with `then`.
+
+    What came instead fails the test, with both sides: `expect("42", then=say("It is 42."))`.
+    """
+    return Expectation(results, prompt, then)
+
+
+def when(pattern: str, answer: Answer) -> "Rule":
+    """A rule for `ScriptedModel(rules=[...])`: to a prompt that matches, this answer, as often as it is asked."""
+
+    def rule(request: Request) -> Answer | None:
+        return answer if not request.side and re.search(pattern, request.prompt) else None
+
+    rule.__qualname__ = f"when({pattern!r})"
+    return rule
