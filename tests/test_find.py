@@ -30,7 +30,7 @@ pytestmark = not_on_windows
 @pytest.fixture(autouse=True)
 def empty_machine(tmp_path, monkeypatch):
     """A home without anything in it, and a PATH of one empty folder."""
-    home, path, work = tmp_path / "home", tmp_path / "path", tmp_path / "work"
+    home, path, work = tmp_path / "home", tmp_path / "path", tmp_path / "here"
     for folder in (home, path, work):
         folder.mkdir()
     monkeypatch.setenv("HOME", str(home))
@@ -91,7 +91,7 @@ class TestNamed:
         monkeypatch.setenv(VARIABLE, "claude-next" if by == "variable" else "")
         assert find_cli("claude-next" if by == "option" else None) == cli
 
-    @pytest.mark.parametrize("given", ["bin/claude", "./bin/claude", "../work/bin/claude"])
+    @pytest.mark.parametrize("given", ["bin/claude", "./bin/claude", "../here/bin/claude"])
     def test_a_relative_path_is_made_absolute(self, given):
         """The CLI starts in another folder (`cwd`), where the same relative path is another file."""
         cli = put(Path.cwd() / "bin" / "claude")
