@@ -1,7 +1,7 @@
 """`ClaudeAgentOptions.mcp_servers`: which entries are legal, and which of them live in this process.
 
-An in-process server is recognised by what it can do, not by its class, so nothing of `mcp` or of
-`toolwire.tools` is imported here. The CLI never sees the object: `split_servers` leaves it `{"type": "sdk",
+An in-process server is recognised by what it can do, not by its class, so neither `mcp` nor a server class of
+ours is imported here. The CLI never sees the object: `split_servers` leaves it `{"type": "sdk",
 "name": ...}`.
 """
 
@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from toolwire._option_kinds import ORDERED_TEXTS, TEXT_BY_NAME, Kind, is_json, refuse
+from toolwire.tools.names import wire_name
 
 # Names that JavaScript objects already have; the CLI skips servers called so.
 _RESERVED = frozenset(
     {"__proto__", "__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__"}
 )
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_NOT_IN_PREFIX = re.compile(r"[^a-zA-Z0-9_-]")
 
 _SERVER_SIGNS: tuple[Callable[[object], bool], ...] = (
     lambda it: callable(getattr(it, "connect", None)),  # toolwire's ToolServer
@@ -34,7 +34,7 @@ def is_server(value: object) -> bool:
 
 def tool_prefix(name: str) -> str:
     """What the CLI puts before the names of this server's tools."""
-    return f"mcp__{_NOT_IN_PREFIX.sub('_', name)}__"
+    return f"mcp__{wire_name(name)}__"
 
 
 def split_servers(mcp_servers: object) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:

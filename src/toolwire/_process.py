@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -65,7 +66,7 @@ def _end_the_rest() -> None:
             pipe.terminate()
 
 
-class _ProcessPipe:
+class _ProcessPipe(ABC):
     """What both carriers share: the way a process is ended."""
 
     def __init__(self, command: Command) -> None:
@@ -93,8 +94,8 @@ class _ProcessPipe:
                 with anyio.move_on_after(FIRM, shield=True):
                     await self._gone.wait()
 
-    def end_input(self) -> None:
-        raise NotImplementedError  # pragma: no cover - both carriers have their own
+    @abstractmethod
+    def end_input(self) -> None: ...
 
     def kill(self) -> None:
         self._signal(signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)

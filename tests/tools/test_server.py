@@ -8,7 +8,7 @@ import threading
 import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import anyio
 import orjson
@@ -544,6 +544,23 @@ async def test_asking_the_client():
         assert text(await client.call("ask_in_thread")) == "42"
     assert outlet.asked[0][1]["requestedSchema"]["properties"].keys() == {"name", "age"}
     assert outlet.asked[1][1]["temperature"] == 0
+
+
+class Name(TypedDict):
+    name: str
+
+
+async def test_an_answer_of_a_standard_typed_dict():
+    """`elicit` takes the TypedDict of the standard library on every Python."""
+    server = ToolServer("s")
+
+    @server.tool
+    async def ask(context: Context) -> str:
+        return (await context.elicit("Who?", Name)).content["name"]
+
+    outlet = RecordingOutlet({"elicitation/create": {"action": "accept", "content": {"name": "Ada"}}})
+    async with connected(server, outlet) as client:
+        assert text(await client.call("ask")) == "Ada"
 
 
 async def test_a_client_that_cannot_be_asked():

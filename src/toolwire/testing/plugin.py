@@ -7,6 +7,7 @@ only if it passed: the first failure is the one to read.
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -49,26 +50,26 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     return outcome
 
 
-class Scripted:
+class Scripted(ABC):
     """What `scripted_model` and `scripted_cli` have in common, so that a test can change one for the other."""
 
+    @abstractmethod
     def script(self, *steps: Any) -> "Scripted":
         """Say what the model does, turn by turn; once in a test. Returns itself."""
-        raise NotImplementedError
 
+    @abstractmethod
     def options_kwargs(self, **extra: Any) -> dict[str, Any]:
         """For `ClaudeAgentOptions(**peer.options_kwargs(...))`; `extra` adds to them or replaces them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def calls(self) -> Calls:
         """The tool calls that the model made so far, as name and arguments."""
-        raise NotImplementedError
 
+    @abstractmethod
     def assert_no_pending(self) -> None:
         """Fail unless the script was followed to its end. The end of a test that passed does it too."""
-        raise NotImplementedError
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - a peer in memory has nothing to let go of
         """Let go of everything. The end of the test does it."""
 
     def assert_called(self, tool: str, /, **arguments: Any) -> None:

@@ -205,5 +205,8 @@ def _answer_schema(schema: Any) -> tuple[Any, dict[str, Any]]:
         return None, schema
     from pydantic import TypeAdapter  # noqa: PLC0415 - heavy
 
+    from toolwire.tools._typeddict import teach  # noqa: PLC0415
+
+    teach(schema)
     adapter: TypeAdapter[Any] = TypeAdapter(schema)
     return adapter, adapter.json_schema()
