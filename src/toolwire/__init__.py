@@ -36,7 +36,8 @@ _NAMES: dict[str, str] = {
     "errors": """
         CLIConnectionError CLIJSONDecodeError CLINotFoundError CLITimeoutError CanUseToolShadowedWarning
         ClaudeSDKError ControlRequestError McpError MessageParseError NotSupportedError OptionsError
-        OutputValidationError ProcessError ResultError ToolDefinitionError ToolError UnsupportedRequestError
+        OutputValidationError ProcessError ResourceNotFoundError ResultError ToolDefinitionError ToolError
+        UnsupportedRequestError
     """,
     "hooks": """
         AsyncHookJSONOutput BackgroundTaskSummary BaseHookInput ConfigChangeHookInput CwdChangedHookInput
@@ -58,6 +59,9 @@ _NAMES: dict[str, str] = {
         TeammateIdleHookInput UserPromptExpansionHookInput UserPromptExpansionHookSpecificOutput
         UserPromptSubmitHookInput UserPromptSubmitHookSpecificOutput WorktreeCreateHookInput
         WorktreeCreateHookSpecificOutput WorktreeRemoveHookInput
+    """,
+    "mcp.serve": """
+        as_mcp_server http_app serve_http serve_stdio
     """,
     "messages": """
         AnyMessage ApiRetryMessage AssistantMessage AssistantMessageError AuthStatusMessage
@@ -97,10 +101,16 @@ _NAMES: dict[str, str] = {
         ToolAnnotations
     """,
     "tools.content": """
-        Audio Image Resource ResourceLink
+        Audio Image Resource ResourceLink Text
     """,
     "tools.context": """
         Context Elicited Root Sampled ToolCancelled
+    """,
+    "tools.prompts": """
+        ServedPrompt
+    """,
+    "tools.resources": """
+        ServedResource
     """,
     "tools.server": """
         ToolServer create_sdk_mcp_server

@@ -146,6 +146,9 @@ from toolwire.errors import (
     ProcessError as ProcessError,
 )
 from toolwire.errors import (
+    ResourceNotFoundError as ResourceNotFoundError,
+)
+from toolwire.errors import (
     ResultError as ResultError,
 )
 from toolwire.errors import (
@@ -360,6 +363,18 @@ from toolwire.hooks import (
 )
 from toolwire.hooks import (
     WorktreeRemoveHookInput as WorktreeRemoveHookInput,
+)
+from toolwire.mcp.serve import (
+    as_mcp_server as as_mcp_server,
+)
+from toolwire.mcp.serve import (
+    http_app as http_app,
+)
+from toolwire.mcp.serve import (
+    serve_http as serve_http,
+)
+from toolwire.mcp.serve import (
+    serve_stdio as serve_stdio,
 )
 from toolwire.messages import (
     TERMINAL_TASK_STATUSES as TERMINAL_TASK_STATUSES,
@@ -724,6 +739,9 @@ from toolwire.tools.content import (
 from toolwire.tools.content import (
     ResourceLink as ResourceLink,
 )
+from toolwire.tools.content import (
+    Text as Text,
+)
 from toolwire.tools.context import (
     Context as Context,
 )
@@ -738,6 +756,12 @@ from toolwire.tools.context import (
 )
 from toolwire.tools.context import (
     ToolCancelled as ToolCancelled,
+)
+from toolwire.tools.prompts import (
+    ServedPrompt as ServedPrompt,
+)
+from toolwire.tools.resources import (
+    ServedResource as ServedResource,
 )
 from toolwire.tools.server import (
     ToolServer as ToolServer,

@@ -14,6 +14,7 @@ INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
+RESOURCE_NOT_FOUND: Final = -32002
 CANCELLED: Final = -32800
 
 Id = int | float | str
@@ -25,6 +26,13 @@ RpcError = McpError
 
 class Unanswerable(Exception):  # noqa: N818 - it names the message, not a fault of ours
     """A message that no JSON-RPC reply fits: its carrier must say no instead."""
+
+
+class Interrupted(BaseException):
+    """The call ends here: its carrier has something else to answer.
+
+    An outlet raises it out of `ask`. It is no `Exception`, so that no handler in a user's function swallows it.
+    """
 
 
 @dataclass(slots=True)

@@ -11,7 +11,9 @@
     ├── OptionsError                  options that contradict each other or are not of the right kind
     ├── McpError                      a JSON-RPC error of MCP, with its code
     ├── ToolError                     raised by a tool: its text goes to the model as it is
+    ├── ResourceNotFoundError         raised by a resource's function: there is nothing at that address
     ├── ToolDefinitionError           a tool or server that cannot work, refused where it is defined
+    ├── UsageError                    a target, file or value on the command line that cannot be used
     ├── NotSupportedError             an official feature that toolwire does not have yet
     ├── OutputValidationError         the structured output does not fit `output_type`
     ├── CLIJSONDecodeError            kept for code that catches it; toolwire skips bad lines instead
@@ -127,8 +129,19 @@ class ToolError(ClaudeSDKError):
     """
 
 
+class ResourceNotFoundError(ClaudeSDKError, LookupError):
+    """Raised by a resource's function for an address that fits its template and has nothing behind it.
+
+    The client hears "not found", with this text if there is one.
+    """
+
+
 class ToolDefinitionError(ClaudeSDKError, TypeError, ValueError):
     """A tool or server that could not work. Raised where it is defined."""
+
+
+class UsageError(ClaudeSDKError):
+    """What was named on the command line (a target, a file, a value) is not there or cannot be used."""
 
 
 class NotSupportedError(ClaudeSDKError, NotImplementedError):

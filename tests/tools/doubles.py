@@ -1,5 +1,9 @@
 """A client of a server, as tests need one."""
 
+from contextlib import asynccontextmanager
+
+import anyio
+
 from toolwire import McpError
 
 
@@ -47,3 +51,14 @@ class Client:
 
     async def notify(self, method, **params):
         assert await self.connection.answer({"jsonrpc": "2.0", "method": method, "params": params}) is None
+
+
+@asynccontextmanager
+async def connected(server, outlet=None):
+    """A client of a server, for as long as the block lasts and no longer than a test may take."""
+    connection = server.connect(outlet or RecordingOutlet())
+    try:
+        with anyio.fail_after(20):
+            yield Client(connection)
+    finally:
+        await connection.aclose()

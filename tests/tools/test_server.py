@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 import anyio
 import orjson
 import pytest
-from doubles import Client, RecordingOutlet
+from doubles import Client, RecordingOutlet, connected
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +28,7 @@ from toolwire import (
     create_sdk_mcp_server,
     tool,
 )
-from toolwire._jsonrpc import Unanswerable
+from toolwire._jsonrpc import Interrupted, Unanswerable
 from toolwire._wire.lines import encode
 from toolwire.tools.connection import DirectConnection
 
@@ -54,16 +54,6 @@ async def client():
     connection = calc.connect(RecordingOutlet())
     yield Client(connection)
     await connection.aclose()
-
-
-@asynccontextmanager
-async def connected(server, outlet=None):
-    connection = server.connect(outlet or RecordingOutlet())
-    try:
-        with anyio.fail_after(20):
-            yield Client(connection)
-    finally:
-        await connection.aclose()
 
 
 def text(answer):
@@ -742,6 +732,91 @@ async def test_1000_calls_at_once_none_lost_or_crossed():
     assert {n: text(answer) for n, answer in answers.items()} == {n: str(n) for n in range(1_000)}
 
 
+async def test_a_thread_sees_that_its_caller_is_gone():
+    """When the task that awaits the answer is cancelled from outside, a sync tool sees it."""
+    server, started, told = ToolServer("s"), threading.Event(), threading.Event()
+
+    @server.tool
+    def busy(context: Context) -> None:
+        started.set()
+        while not context.cancelled:
+            time.sleep(0.001)
+        told.set()
+
+    async with connected(server) as client, anyio.create_task_group() as group:
+        group.start_soon(client.call, "busy")
+        while not started.is_set():
+            await anyio.lowlevel.checkpoint()
+        assert not told.is_set()
+        group.cancel_scope.cancel()
+    assert told.wait(5)
+
+
+# What a carrier may do besides.
+
+
+@pytest.mark.parametrize("name", ["threaded", "on_loop", "grouped"])
+async def test_an_interruption_passes_through(caplog, name):
+    """`Interrupted` out of `ask` leaves `answer` as it is, past `except Exception`, and nothing is logged."""
+
+    def interrupt(params):
+        raise Interrupted
+
+    server, outlet = ToolServer("s"), RecordingOutlet({"roots/list": interrupt})
+
+    @server.tool
+    def threaded(context: Context) -> str:
+        try:
+            return str(context.wait(context.roots()))
+        except Exception:  # noqa: BLE001 - as users do
+            return "swallowed"
+
+    @server.tool
+    async def on_loop(context: Context) -> str:
+        try:
+            return str(await context.roots())
+        except Exception:  # noqa: BLE001 - as users do
+            return "swallowed"
+
+    @server.tool(timeout=10)
+    async def grouped(context: Context) -> str:
+        async with anyio.create_task_group() as group:
+            group.start_soon(context.roots)
+            await anyio.sleep_forever()
+
+    async with connected(server, outlet) as client:
+        with pytest.raises(Interrupted):
+            await client.call(name)
+        await anyio.wait_all_tasks_blocked()
+        assert (await client.request("ping"))["result"] == {}
+    assert caplog.text == ""
+
+
+async def test_an_outlet_hears_of_a_tool_before_it_runs():
+    """`starting` is called with the tool, once its arguments are good; what it raises ends the call."""
+    server = ToolServer("s")
+    events = []
+
+    @server.tool(repeatable=False)
+    async def pay(amount: int) -> None:
+        events.append("ran")
+
+    class Listening(RecordingOutlet):
+        def starting(self, tool):
+            events.append((tool.name, tool.repeatable))
+            if len(events) > 2:
+                raise Interrupted
+
+    async with connected(server, Listening()) as client:
+        assert "error" in await client.call("pay", amount="x")
+        assert "result" in await client.call("pay", amount=5)
+        with pytest.raises(Interrupted):
+            await client.call("pay", amount=5)
+    assert events == [("pay", False), "ran", ("pay", False)]
+    assert "repeatable" not in str(server.tools["pay"].definition)
+    assert server.add(add).repeatable
+
+
 # Changes.
 
 
@@ -904,13 +979,28 @@ rpc_like = st.fixed_dictionaries(
         "jsonrpc": st.just("2.0") | json_values,
         "id": st.integers() | st.text(max_size=3) | json_values,
         "method": st.sampled_from(
-            ["initialize", "ping", "tools/list", "tools/call", "logging/setLevel", "notifications/cancelled"]
+            [
+                *(
+                    "initialize",
+                    "ping",
+                    "tools/list",
+                    "tools/call",
+                    "logging/setLevel",
+                    "notifications/cancelled",
+                ),
+                *("resources/list", "resources/templates/list", "resources/read", "resources/subscribe"),
+                *("resources/unsubscribe", "prompts/list", "prompts/get", "completion/complete"),
+            ]
         )
         | json_values,
         "params": st.fixed_dictionaries(
             {},
             optional={
-                "name": st.sampled_from(["add", "divide"]) | json_values,
+                "name": st.sampled_from(["add", "divide", "write"]) | json_values,
+                "uri": st.sampled_from(["file:///a", "file:///%2e%2e", "no://where"]) | json_values,
+                "ref": st.sampled_from([{"type": "ref/prompt", "name": "write"}]) | json_values,
+                "argument": st.sampled_from([{"name": "a", "value": "t"}]) | json_values,
+                "context": json_values | st.fixed_dictionaries({"arguments": json_values}),
                 "arguments": json_values | st.fixed_dictionaries({"a": json_values, "b": json_values}),
                 "_meta": json_values,
                 "cursor": json_values,
@@ -925,13 +1015,24 @@ rpc_like = st.fixed_dictionaries(
 )
 
 
+@pytest.fixture
+async def full_client():
+    """A client of a server that answers every method."""
+    server = ToolServer("full", tools=[add, divide])
+    server.add_resource("file:///{path}", lambda path: path, name="file")
+    server.add_prompt(lambda a, b: f"{a} {b}", name="write", complete={"a": ["this", "that"]})
+    connection = server.connect(RecordingOutlet())
+    yield Client(connection)
+    await connection.aclose()
+
+
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(message=rpc_like | json_values)
-async def test_every_message_gets_exactly_one_answer(client, message, anyio_backend):
+async def test_every_message_gets_exactly_one_answer(full_client, message, anyio_backend):
     """Any JSON at all: a reply with the request's id, nothing for what wants none, or a refusal by the carrier."""
     try:
-        answer = await client.connection.answer(message)
+        answer = await full_client.connection.answer(message)
     except Unanswerable:
         assert not isinstance(message, dict) or isinstance(message.get("id"), bool | list | dict | None)
         return

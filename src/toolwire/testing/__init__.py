@@ -10,7 +10,8 @@ from typing import Any
 _NAMES = {
     "cli": "Scene ScriptedCLI ToolCall exit_early garbage silence",
     "direct": """
-        CallResult DirectClient ListedPrompt ListedResource ListedTool Notified PromptResult ResourceContent connect
+        CallResult Completed DirectClient ListedPrompt ListedResource ListedTemplate ListedTool Notified
+        PromptResult ResourceContent connect
     """,
     "environment": "ClaudeEnvironment claude_environment",
     "model": "ScriptedModel Unexpected",

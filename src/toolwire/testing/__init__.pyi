@@ -20,6 +20,9 @@ from toolwire.testing.direct import (
     CallResult as CallResult,
 )
 from toolwire.testing.direct import (
+    Completed as Completed,
+)
+from toolwire.testing.direct import (
     DirectClient as DirectClient,
 )
 from toolwire.testing.direct import (
@@ -27,6 +30,9 @@ from toolwire.testing.direct import (
 )
 from toolwire.testing.direct import (
     ListedResource as ListedResource,
+)
+from toolwire.testing.direct import (
+    ListedTemplate as ListedTemplate,
 )
 from toolwire.testing.direct import (
     ListedTool as ListedTool,

@@ -69,6 +69,17 @@ class ListedResource:
 
 
 @dataclass(frozen=True)
+class ListedTemplate:
+    """A template of resources as the server lists it."""
+
+    uri_template: str
+    name: str
+    description: str = ""
+    mime_type: str | None = None
+    raw: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
 class ResourceContent:
     """One part of a resource: `text`, or `blob` in base64."""
 
@@ -101,6 +112,15 @@ class PromptResult:
         """All texts, joined by line ends."""
         contents = [message.get("content") for message in self.messages]
         return "\n".join(each["text"] for each in contents if isinstance(each, dict) and "text" in each)
+
+
+@dataclass(frozen=True)
+class Completed:
+    """Values that the server offers for an argument; `total` is how many there are, where it tells."""
+
+    values: list[str]
+    total: int | None = None
+    has_more: bool = False
 
 
 @dataclass(frozen=True)
@@ -163,6 +183,19 @@ class DirectClient:
             async for each in self._listed("resources/list", "resources")
         ]
 
+    async def list_resource_templates(self) -> list[ListedTemplate]:
+        """All templates of resources."""
+        return [
+            ListedTemplate(
+                each["uriTemplate"],
+                each.get("name", ""),
+                each.get("description") or "",
+                each.get("mimeType"),
+                each,
+            )
+            async for each in self._listed("resources/templates/list", "resourceTemplates")
+        ]
+
     async def read_resource(self, uri: str) -> list[ResourceContent]:
         """The parts of a resource."""
         result = await self._request("resources/read", {"uri": uri})
@@ -172,6 +205,14 @@ class DirectClient:
             )
             for each in result.get("contents") or []
         ]
+
+    async def subscribe(self, uri: str) -> None:
+        """Ask to hear of updates of a resource; they are in `notifications`."""
+        await self._request("resources/subscribe", {"uri": uri})
+
+    async def unsubscribe(self, uri: str) -> None:
+        """Ask to hear no more of it."""
+        await self._request("resources/unsubscribe", {"uri": uri})
 
     async def list_prompts(self) -> list[ListedPrompt]:
         """All prompts."""
@@ -189,6 +230,32 @@ class DirectClient:
         """A prompt, filled in."""
         result = await self._request("prompts/get", {"name": name, "arguments": arguments})
         return PromptResult(result.get("messages") or [], result.get("description") or "")
+
+    async def complete(
+        self,
+        argument: str,
+        value: str = "",
+        *,
+        prompt: str | None = None,
+        template: str | None = None,
+        arguments: dict[str, str] | None = None,
+    ) -> Completed:
+        """What the server offers for an argument of a prompt, or of a resource template, that begins with `value`.
+
+        `arguments` are those that are filled in already.
+        """
+        if (prompt is None) == (template is None):
+            raise ValueError("complete() needs prompt=... or template=..., and not both")
+        ref = (
+            {"type": "ref/resource", "uri": template}
+            if prompt is None
+            else {"type": "ref/prompt", "name": prompt}
+        )
+        params: dict[str, Any] = {"ref": ref, "argument": {"name": argument, "value": value}}
+        if arguments:
+            params["context"] = {"arguments": arguments}
+        found = (await self._request("completion/complete", params)).get("completion") or {}
+        return Completed(found.get("values") or [], found.get("total"), found.get("hasMore") is True)
 
     async def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
         """Any other request, by its MCP name; the result as it came."""

@@ -10,7 +10,7 @@ import traceback
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 
@@ -19,7 +19,6 @@ from toolwire._jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
-    METHOD_NOT_FOUND,
     PARSE_ERROR,
     Id,
     Notification,
@@ -37,11 +36,15 @@ from toolwire._tasks import nobody_asked
 from toolwire._threads import from_threads
 from toolwire._wire.lines import decode, encode
 from toolwire.errors import ToolError
-from toolwire.tools.context import LEVELS, Context
+from toolwire.tools.answers import invalid, listed, unknown_method
+from toolwire.tools.calls import Call, Subject, interruption
+from toolwire.tools.context import LEVELS, Context, LogLevel
 from toolwire.tools.parameters import InvalidArguments
+from toolwire.tools.reading import AT_ONCE, STARTED
 from toolwire.tools.results import BadResult, error_result, loses_text, to_result
 
 if TYPE_CHECKING:
+    from toolwire.tools.served import Served
     from toolwire.tools.server import ToolServer
     from toolwire.tools.tool import Tool
 
@@ -50,7 +53,17 @@ logger = logger_for("server")
 VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """Protocol versions that are answered as asked; any other gets the first."""
 _CLOSING: Final = 5.0
-_MOST: Final = 50  # violations in an error's data
+
+Result = Callable[..., Awaitable[dict[str, Any]]]
+"""Makes the result of a request: `(subject, arguments, meta, call)`."""
+
+
+class Starting(Protocol):
+    """What an outlet may have besides: it is told of each tool that is about to run."""
+
+    def starting(self, tool: "Tool[Any]") -> None:
+        """The arguments are good, the tool runs next. What this raises ends the call."""
+        ...
 
 
 class DirectConnection:
@@ -58,19 +71,35 @@ class DirectConnection:
 
     `violations_as_results`: arguments that break the schema come back as an error result, as MCP wants it over
     stdio and HTTP, instead of a JSON-RPC error, which the CLI shows to the model just as well.
+    `log_level`: the least level that is sent before the client sets one. `every_update`: the outlet hears of every
+    resource that was updated, for a carrier that keeps the subscriptions itself.
+
+    An outlet that has a method `starting` (see `Starting`) hears of each tool before it runs.
     """
 
     def __init__(
-        self, server: "ToolServer[Any]", outlet: Outlet, *, violations_as_results: bool = False
+        self,
+        server: "ToolServer[Any]",
+        outlet: Outlet,
+        *,
+        violations_as_results: bool = False,
+        log_level: LogLevel = "debug",
+        every_update: bool = False,
     ) -> None:
+        if log_level not in LEVELS:
+            raise ValueError(f"unknown log level {log_level!r}: one of {', '.join(LEVELS)}")
         self.server = server
+        self.subscriptions: set[str] = set()
+        """The resources of whose updates the client wants to hear."""
         self._outlet = outlet
+        self._starting: Callable[[Tool[Any]], None] | None = getattr(outlet, "starting", None)
         self._violations_as_results = violations_as_results
+        self._every_update = every_update
         self._post = from_threads()
-        self._log_level = LEVELS[0]
-        self._calls: defaultdict[Id, list[_Call]] = defaultdict(list)
+        self._log_level: str = log_level
+        self._calls: defaultdict[Id, list[Call]] = defaultdict(list)
         self._idle: anyio.Event | None = None  # somebody waits for the last call to end
-        self._announced = True
+        self._unannounced: set[str] = set()
         self._closed = False
 
     # Messages in.
@@ -112,10 +141,12 @@ class DirectConnection:
         if request.method == "tools/call":
             return self._call(request)
         method = _METHODS.get(request.method)
-        if method is None:
-            data = {"method": request.method, "server": self.server.name}
-            raise RpcError(METHOD_NOT_FOUND, f"Method not found: {request.method}", data)
-        return reply(request.id, method(self, request.params, encoded))
+        if method is not None:
+            return reply(request.id, method(self, request.params, encoded))
+        start = STARTED.get(request.method)
+        if start is None:
+            raise unknown_method(self.server, request.method)
+        return start(self, request)
 
     # The table.
 
@@ -125,7 +156,7 @@ class DirectConnection:
         info = {"name": server.name, "version": server.version}
         result: dict[str, Any] = {
             "protocolVersion": asked if asked in VERSIONS else VERSIONS[0],
-            "capabilities": {"tools": {"listChanged": True}, "logging": {}},
+            "capabilities": server.capabilities(),
             "serverInfo": {**info, "title": server.title} if server.title else info,
         }
         return {**result, "instructions": server.instructions} if server.instructions else result
@@ -134,12 +165,7 @@ class DirectConnection:
         return {}
 
     def _list_tools(self, params: dict[str, Any], encoded: bool) -> Any:
-        cursor = params.get("cursor")
-        try:
-            plain, fragment = self.server.page(cursor)
-        except KeyError:
-            raise RpcError(INVALID_PARAMS, f"Unknown cursor: {cursor!r}") from None
-        return fragment if encoded else plain
+        return listed(self.server.page, params, encoded)
 
     def _set_level(self, params: dict[str, Any], _encoded: bool) -> dict[str, Any]:
         level = params.get("level")
@@ -164,20 +190,33 @@ class DirectConnection:
         if not isinstance(arguments, dict):
             kind = type(arguments).__name__
             raise RpcError(INVALID_PARAMS, f"Invalid params: arguments must be an object, got {kind}")
+        return self.started(request, self._result, tool, arguments)
+
+    def started(
+        self, request: Request, result: Result, subject: Any, arguments: dict[str, Any]
+    ) -> Callable[[], Awaitable[dict[str, Any]]]:
+        """What starts a request that was checked; `result` makes its result."""
         meta = request.params.get("_meta")
-        return partial(self._run, request.id, tool, arguments, meta if isinstance(meta, dict) else {})
+        return partial(
+            self._run, request.id, result, subject, arguments, meta if isinstance(meta, dict) else {}
+        )
 
     async def _run(
-        self, request_id: Id, tool: "Tool[Any]", arguments: dict[str, Any], meta: dict[str, Any]
+        self, request_id: Id, result: Result, subject: Any, arguments: dict[str, Any], meta: dict[str, Any]
     ) -> Any:
         with anyio.CancelScope() as scope:
-            call = _Call(scope)
+            call = Call(scope)
             calls = self._calls[request_id]
             calls.append(call)
             try:
-                return reply(request_id, await self._result(tool, arguments, meta, call))
+                return reply(request_id, await result(subject, arguments, meta, call))
             except RpcError as error:
                 return refusal(request_id, error)
+            except BaseException as error:
+                call.mark()  # a thread that was left behind cannot see it otherwise
+                if (interrupted := interruption(error)) is not None:
+                    raise interrupted from None
+                raise
             finally:
                 calls.remove(call)
                 if not calls:
@@ -187,21 +226,14 @@ class DirectConnection:
         return refusal(request_id, RpcError(CANCELLED, "Request cancelled"))
 
     async def _result(
-        self, tool: "Tool[Any]", arguments: dict[str, Any], meta: dict[str, Any], call: "_Call"
+        self, tool: "Tool[Any]", arguments: dict[str, Any], meta: dict[str, Any], call: Call
     ) -> dict[str, Any]:
         threaded = not tool.is_async and not tool.inline
         try:
             values = self._checked(tool, arguments)
-            call.context = context = Context(
-                server=self.server.name,
-                tool=tool.name,
-                outlet=self._outlet,
-                state=await self._state(),
-                session=self,
-                meta=meta,
-                log_level=lambda: self._log_level,
-                post=self._post if threaded else None,
-            )
+            call.context = context = self._context(tool, await self._state(), meta, threaded)
+            if self._starting is not None:
+                self._starting(tool)
             value = await self._limited(tool, values, context, threaded)
         except ToolError as error:
             return error_result(str(error))
@@ -221,29 +253,47 @@ class DirectConnection:
         except InvalidArguments as error:
             if self._violations_as_results:
                 raise ToolError(str(error)) from None
-            violations = [{"path": each.path, "message": each.message} for each in error.violations[:_MOST]]
-            raise RpcError(
-                INVALID_PARAMS, str(error), {"violations": violations, "tool": tool.name}
-            ) from None
+            raise invalid(error, {"tool": tool.name}) from None
+
+    async def performed(
+        self, served: "Served", texts: dict[str, Any], meta: dict[str, Any], call: Call
+    ) -> Any:
+        """What the function of a resource or prompt gives. `InvalidArguments` if the texts do not fit it."""
+        values = served.values(texts)
+        threaded = not served.is_async and not served.inline
+        call.context = context = self._context(served, await self._state(), meta, threaded)
+        return await self._limited(served, values, context, threaded)
+
+    def _context(self, subject: Subject, state: Any, meta: dict[str, Any], threaded: bool) -> Context[Any]:
+        return Context(
+            server=self.server.name,
+            tool=subject.name,
+            outlet=self._outlet,
+            state=state,
+            session=self,
+            meta=meta,
+            log_level=lambda: self._log_level,
+            post=self._post if threaded else None,
+        )
 
     async def _limited(
-        self, tool: "Tool[Any]", values: dict[str, Any], context: Context[Any], threaded: bool
+        self, subject: Subject, values: dict[str, Any], context: Context[Any], threaded: bool
     ) -> Any:
-        seconds = self.server.timeout if tool.timeout is None else tool.timeout
+        seconds = self.server.timeout if subject.timeout is None else subject.timeout
         if seconds is None:
-            return await self._perform(tool, values, context, threaded)
+            return await self._perform(subject, values, context, threaded)
         with anyio.move_on_after(seconds):
-            return await self._perform(tool, values, context, threaded)
+            return await self._perform(subject, values, context, threaded)
         context.cancelled = True
-        raise ToolError(f"Tool {tool.name!r} timed out after {seconds:g} s")
+        raise ToolError(f"{subject.label} timed out after {seconds:g} s")
 
     async def _perform(
-        self, tool: "Tool[Any]", values: dict[str, Any], context: Context[Any], threaded: bool
+        self, subject: Subject, values: dict[str, Any], context: Context[Any], threaded: bool
     ) -> Any:
         if threaded:
-            value = await self.server.workers.run(partial(tool.invoke, values, context))
+            value = await self.server.workers.run(partial(subject.invoke, values, context))
         else:
-            value = tool.invoke(values, context)
+            value = subject.invoke(values, context)
         return await value if inspect.isawaitable(value) else value
 
     def _converted(self, tool: "Tool[Any]", value: Any) -> dict[str, Any]:
@@ -286,16 +336,28 @@ class DirectConnection:
 
     # Messages out, and the end.
 
-    def tools_changed(self) -> None:
-        """Tell the client, once for all changes of this turn of the event loop. Any thread may call it."""
-        if self._announced and not self._closed:
-            self._announced = False
-            self._post(self._announce)
+    def list_changed(self, kind: str) -> None:
+        """Tell the client that its list of `tools`, `resources` or `prompts` is old.
 
-    def _announce(self) -> None:
-        self._announced = True
+        Once for all changes of this turn of the event loop. Any thread may call it.
+        """
+        if kind not in self._unannounced and not self._closed:
+            self._unannounced.add(kind)
+            self._post(partial(self._announce, kind))
+
+    def _announce(self, kind: str) -> None:
+        self._unannounced.discard(kind)
         if not self._closed:
-            self._outlet.notify(notification("notifications/tools/list_changed"))
+            self._outlet.notify(notification(f"notifications/{kind}/list_changed"))
+
+    def resource_updated(self, uri: str) -> None:
+        """Tell the client of a resource that has new contents, if it wants to hear. Any thread may call it."""
+        if not self._closed:
+            self._post(partial(self._tell_update, uri))
+
+    def _tell_update(self, uri: str) -> None:
+        if not self._closed and (self._every_update or uri in self.subscriptions):
+            self._outlet.notify(notification("notifications/resources/updated", {"uri": uri}))
 
     async def aclose(self) -> None:
         """Cancel what runs and let go of the server; bounded, and may be called again."""
@@ -319,17 +381,5 @@ _METHODS: Final[dict[str, Callable[[DirectConnection, dict[str, Any], bool], Any
     "ping": DirectConnection._ping,  # noqa: SLF001
     "tools/list": DirectConnection._list_tools,  # noqa: SLF001
     "logging/setLevel": DirectConnection._set_level,  # noqa: SLF001
+    **AT_ONCE,
 }
-
-
-class _Call:
-    """A call that runs, and the two ways to stop it: its scope, and the flag that a sync tool can see."""
-
-    def __init__(self, scope: anyio.CancelScope) -> None:
-        self._scope = scope
-        self.context: Context[Any] | None = None
-
-    def cancel(self) -> None:
-        if self.context is not None:
-            self.context.cancelled = True
-        self._scope.cancel()

@@ -1,19 +1,21 @@
-"""What a tool may know and do while it runs.
+"""What a tool may know and do while it runs, and the function of a resource or prompt just as well.
 
-A tool that has a parameter annotated `Context` gets one for each call. Everything that goes out goes through the
+One that has a parameter annotated `Context` gets one for each call. Everything that goes out goes through the
 connection's outlet; this module does not know what is on the other side.
 """
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, overload
 
-from toolwire._jsonrpc import Outlet, notification
+from typing_extensions import TypeVar
+
+from toolwire._jsonrpc import Interrupted, Outlet, notification
 from toolwire._tasks import spawn
 from toolwire.errors import ClaudeSDKError
 
-S = TypeVar("S")
+S = TypeVar("S", default=Any)
 T = TypeVar("T")
 
 LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
@@ -78,7 +80,7 @@ class Context(Generic[S]):
         self.server = server
         """Name of the server."""
         self.tool = tool
-        """Name of the tool."""
+        """Name of the tool, resource or prompt."""
         self.state = state
         """The application's own object: `ToolServer(state=...)`, or what its lifespan yields."""
         self.session = session
@@ -123,38 +125,75 @@ class Context(Generic[S]):
             self._notify("notifications/message", self._marked(params))
         return Done()
 
-    async def elicit(self, message: str, schema: type[T] | dict[str, Any] | None = None) -> "Elicited[T]":
+    @property
+    def client_capabilities(self) -> Mapping[str, Any]:
+        """What the client says it can be asked: `elicitation`, `sampling`, `roots`."""
+        return self._outlet.capabilities
+
+    def client_supports(self, capability: str) -> bool:
+        """Whether the client can be asked for that (`elicitation`, `sampling`, `roots`)."""
+        return capability in self._outlet.capabilities
+
+    def close_stream(self) -> "Done":
+        """Over HTTP, end the stream that the answer would come on; a client that can comes back for it later.
+
+        For calls that take long, so that no connection is held. Elsewhere it does nothing.
+        """
+        close = getattr(self._outlet, "close_stream", None)
+        if close is not None:
+            self._on_loop(close)
+        return Done()
+
+    # Questions. A client of MCP 2026-07-28 answers by running the call again, with the answers: everything before a
+    # question then runs once more. `key` names a question in such a round; without it, its order and content do.
+
+    @overload
+    async def elicit(
+        self, message: str, schema: dict[str, Any] | None = None, *, key: str | None = None
+    ) -> "Elicited[dict[str, Any]]": ...
+    @overload
+    async def elicit(self, message: str, schema: type[T], *, key: str | None = None) -> "Elicited[T]": ...
+    async def elicit(
+        self, message: str, schema: type[Any] | dict[str, Any] | None = None, *, key: str | None = None
+    ) -> "Elicited[Any]":
         """Ask the user. `schema` is a type or a JSON schema; a type's answer is validated and an instance of it."""
         adapter, wire = _answer_schema(schema)
-        answer = await self._outlet.ask("elicitation/create", {"message": message, "requestedSchema": wire})
+        answer = await self._ask("elicitation/create", {"message": message, "requestedSchema": wire}, key)
         content = answer.get("content")
         if answer.get("action") == "accept" and adapter is not None:
             content = adapter.validate_python(content)
         return Elicited(answer.get("action", "cancel"), content)
 
-    async def elicit_url(self, message: str, url: str, elicitation_id: str) -> "Elicited[None]":
+    async def elicit_url(
+        self, message: str, url: str, elicitation_id: str, *, key: str | None = None
+    ) -> "Elicited[None]":
         """Ask the user to open an address, to sign in for instance."""
         params = {"mode": "url", "message": message, "url": url, "elicitationId": elicitation_id}
-        answer = await self._outlet.ask("elicitation/create", params)
+        answer = await self._ask("elicitation/create", params, key)
         return Elicited(answer.get("action", "cancel"))
 
     async def sample(
-        self, messages: str | Sequence[Mapping[str, Any]], *, max_tokens: int = 1024, **params: Any
+        self,
+        messages: str | Sequence[Mapping[str, Any]],
+        *,
+        max_tokens: int = 1024,
+        key: str | None = None,
+        **params: Any,
     ) -> Sampled:
         """Ask a model. `messages` is a prompt or MCP sampling messages; other parameters go out as they are."""
         if isinstance(messages, str):
             messages = [{"role": "user", "content": {"type": "text", "text": messages}}]
-        raw = await self._outlet.ask(
-            "sampling/createMessage", {"messages": list(messages), "maxTokens": max_tokens, **params}
+        raw = await self._ask(
+            "sampling/createMessage", {"messages": list(messages), "maxTokens": max_tokens, **params}, key
         )
         content = raw.get("content")
         blocks = content if isinstance(content, list) else [content]
         text = "".join(block.get("text", "") for block in blocks if isinstance(block, dict))
         return Sampled(text, raw.get("model", ""), raw.get("stopReason"), raw)
 
-    async def roots(self) -> list[Root]:
+    async def roots(self, *, key: str | None = None) -> list[Root]:
         """The places that the client works in."""
-        answer = await self._outlet.ask("roots/list", {})
+        answer = await self._ask("roots/list", {}, key)
         return [Root(root["uri"], root.get("name")) for root in answer.get("roots", [])]
 
     def wait(self, awaitable: Awaitable[T]) -> T:
@@ -168,7 +207,7 @@ class Context(Generic[S]):
                 outcome.set_result(await awaitable)
             except BaseException as error:
                 outcome.set_exception(error)
-                if not isinstance(error, Exception):
+                if not isinstance(error, Exception | Interrupted):
                     raise
 
         def start() -> None:
@@ -182,12 +221,20 @@ class Context(Generic[S]):
         used = self.tool_use_id
         return params if used is None else {**params, "_meta": {"claudecode/toolUseId": used}}
 
+    async def _ask(self, method: str, params: dict[str, Any], key: str | None) -> dict[str, Any]:
+        """Only a carrier that repeats calls knows keys; the others need not."""
+        named = getattr(self._outlet, "ask_named", None)
+        return await (self._outlet.ask(method, params) if named is None else named(method, params, key))
+
     def _notify(self, method: str, params: dict[str, Any]) -> None:
         message = notification(method, params)
+        self._on_loop(lambda: self._outlet.notify(message))
+
+    def _on_loop(self, act: Callable[[], None]) -> None:
         if self._post is None:
-            self._outlet.notify(message)
+            act()
         else:
-            self._post(lambda: self._outlet.notify(message))
+            self._post(act)
 
 
 class Done:

@@ -1,7 +1,7 @@
-"""`ToolServer`: a registry of tools that any number of clients can be connected to.
+"""`ToolServer`: a registry of tools, resources and prompts that any number of clients can be connected to.
 
-Owns the tools, the list as it goes out, and who must hear of a change. How a message is answered is in
-`connection`; who is on the other side nobody here knows.
+Owns the tools, and who must hear of a change; resources and prompts have registries of their own. How a message is
+answered is in `connection`; who is on the other side nobody here knows.
 """
 
 import difflib
@@ -9,27 +9,28 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType
-from typing import Any, Final, Generic, TypeVar, overload
+from typing import Any, Generic, Unpack, overload
 
-import orjson
+from typing_extensions import TypeVar
 
 from toolwire._jsonrpc import Outlet
 from toolwire._threads import Workers
 from toolwire.errors import ToolDefinitionError
 from toolwire.tools.connection import DirectConnection
+from toolwire.tools.context import LogLevel
 from toolwire.tools.lifespan import Lifespan
 from toolwire.tools.names import problem_with, wire_name
+from toolwire.tools.paging import Page, Pages
+from toolwire.tools.prompts import Prompts, PromptSettings, ServedPrompt, served_prompt
+from toolwire.tools.resources import Resources, ResourceSettings, ServedResource, served_resource
 from toolwire.tools.tool import Tool, from_function
 
-S = TypeVar("S")
+S = TypeVar("S", default=Any)
 F = TypeVar("F", bound=Callable[..., Any])
-
-PAGE: Final = 1_000
-"""Tools on one page of a list."""
 
 
 class ToolServer(Generic[S]):
-    """Tools under one name.
+    """Tools, resources and prompts under one name.
 
         calc = ToolServer("calc")
 
@@ -38,7 +39,7 @@ class ToolServer(Generic[S]):
             \"\"\"Add two numbers.\"\"\"
             return a + b
 
-    Give it to `ClaudeAgentOptions(mcp_servers={"calc": calc})`. Tools may be added and removed at any time, from
+    Give it to `ClaudeAgentOptions(mcp_servers={"calc": calc})`. All may be added and removed at any time, from
     any thread: connected clients hear of it once per batch of changes.
     """
 
@@ -83,7 +84,11 @@ class ToolServer(Generic[S]):
         self._lock = threading.Lock()
         self._tools: dict[str, Tool[Any]] = {}
         self._wire_names: dict[str, str] = {}
-        self._pages: list[tuple[dict[str, Any], orjson.Fragment]] | None = None
+        self._pages = Pages("tools", self._tools, self._lock)
+        self.registered_resources = Resources(self._lock)
+        """For connections: the resources and whose an address is."""
+        self.registered_prompts = Prompts(self._lock)
+        """For connections: the prompts."""
         self._connections: set[DirectConnection] = set()
         for each in tools:
             self.add(each)
@@ -107,7 +112,7 @@ class ToolServer(Generic[S]):
 
         Settings: `name`, `title`, `description`, `read_only`, `destructive`, `idempotent`, `open_world`,
         `structured`, `output_schema`, `always_load`, `search_hint`, `max_result_size_chars`, `timeout`, `inline`,
-        `policy`, `requires_user_interaction`, `annotations`, `meta`.
+        `policy`, `requires_user_interaction`, `annotations`, `meta`, `repeatable`.
         """
         if function is not None:
             self.add(from_function(function, **settings))
@@ -131,8 +136,8 @@ class ToolServer(Generic[S]):
                 raise ToolDefinitionError(f"server {self.name!r} already has a tool {holder!r}{clash}{hint}")
             self._tools[added.name] = added
             self._wire_names[spelt] = added.name
-            self._pages = None
-        self._changed()
+            self._pages.forget()
+        self._changed("tools")
         return added
 
     def remove(self, name: str) -> "Tool[Any]":
@@ -142,8 +147,8 @@ class ToolServer(Generic[S]):
                 raise KeyError(self.unknown(name))
             removed = self._tools.pop(name)
             del self._wire_names[wire_name(name)]
-            self._pages = None
-        self._changed()
+            self._pages.forget()
+        self._changed("tools")
         return removed
 
     def unknown(self, name: str) -> str:
@@ -152,29 +157,149 @@ class ToolServer(Generic[S]):
         hint = f" Did you mean {near[0]!r}?" if near else ""
         return f"Unknown tool: {name!r}.{hint}"
 
+    # Resources.
+
+    @property
+    def resources(self) -> Mapping[str, ServedResource]:
+        """The resources by address; a view that cannot be written to."""
+        return self.registered_resources.fixed
+
+    @property
+    def resource_templates(self) -> Mapping[str, ServedResource]:
+        """The resources that stand for many, by template; a view that cannot be written to."""
+        return self.registered_resources.templates
+
+    def resource(self, uri: str, /, **settings: Unpack[ResourceSettings]) -> Callable[[F], F]:
+        """Serve what a typed function returns under an address; the function itself stays as it is.
+
+            @server.resource("config://app")
+            def config() -> dict: ...
+
+            @server.resource("users://{id}/notes{?since}")
+            def notes(id: int, since: date | None = None) -> list[str]: ...
+
+        Names in braces are parameters of the function: `{name}` is one part of a path, `{+name}` may have slashes,
+        `{?a,b}` are query parameters. Settings: `name`, `title`, `description`, `mime_type`, `size`,
+        `annotations`, `complete` (values for parameters: a list, or a function that finds them), `icons`, `meta`,
+        `timeout`, `inline`.
+        """
+        if not isinstance(uri, str):
+            raise ToolDefinitionError(
+                f"a resource needs its address: @server.resource('config://app'), got {uri!r}"
+            )
+
+        def decorate(function: F) -> F:
+            self.add_resource(uri, function, **settings)
+            return function
+
+        return decorate
+
+    def add_resource(
+        self,
+        uri: str,
+        function: Callable[..., Any],
+        *,
+        replace: bool = False,
+        **settings: Unpack[ResourceSettings],
+    ) -> ServedResource:
+        """The same without a decorator. An address that is taken is refused unless `replace` is set."""
+        added = served_resource(uri, function, settings)
+        self.registered_resources.add(added, replace=replace)
+        self._changed("resources")
+        return added
+
+    def remove_resource(self, uri: str) -> ServedResource:
+        """Take a resource away, by its address or template. KeyError if there is none."""
+        removed = self.registered_resources.remove(uri)
+        self._changed("resources")
+        return removed
+
+    def resource_updated(self, uri: str) -> None:
+        """Tell the clients that subscribed to a resource of its new contents. Any thread may call it."""
+        for connection in list(self._connections):
+            connection.resource_updated(uri)
+
+    # Prompts.
+
+    @property
+    def prompts(self) -> Mapping[str, ServedPrompt]:
+        """The prompts by name; a view that cannot be written to."""
+        return self.registered_prompts.by_name
+
+    @overload
+    def prompt(self, function: F, /) -> F: ...
+    @overload
+    def prompt(self, /, **settings: Unpack[PromptSettings]) -> Callable[[F], F]: ...
+    def prompt(self, function: Any = None, /, **settings: Any) -> Any:
+        """Serve a typed function as a prompt, bare or with settings; the function itself stays as it is.
+
+        Settings: `name`, `title`, `description`, `complete` (values for arguments: a list, or a function that
+        finds them), `icons`, `meta`, `timeout`, `inline`.
+        """
+        if function is not None:
+            self.add_prompt(function, **settings)
+            return function
+
+        def decorate(each: F) -> F:
+            self.add_prompt(each, **settings)
+            return each
+
+        return decorate
+
+    def add_prompt(
+        self, function: Callable[..., Any], *, replace: bool = False, **settings: Unpack[PromptSettings]
+    ) -> ServedPrompt:
+        """The same without a decorator. A name that is taken is refused unless `replace` is set."""
+        added = served_prompt(function, settings)
+        self.registered_prompts.add(added, replace=replace)
+        self._changed("prompts")
+        return added
+
+    def remove_prompt(self, name: str) -> ServedPrompt:
+        """Take a prompt away. KeyError if there is none of that name."""
+        removed = self.registered_prompts.remove(name)
+        self._changed("prompts")
+        return removed
+
     # For connections.
 
-    def connect(self, outlet: Outlet) -> DirectConnection:
-        """A connection for one client. Must be called on an event loop."""
-        connection = DirectConnection(self, outlet)
+    def capabilities(self) -> dict[str, Any]:
+        """What the server can do, as MCP server capabilities: of resources and prompts only what it has now."""
+        have: dict[str, Any] = {"tools": {"listChanged": True}, "logging": {}}
+        if self.resources or self.resource_templates:
+            have["resources"] = {"subscribe": True, "listChanged": True}
+        if self.prompts:
+            have["prompts"] = {"listChanged": True}
+        # Copies: another thread may add one meanwhile.
+        if any(each.completer for each in [*self.resource_templates.values(), *self.prompts.values()]):
+            have["completions"] = {}
+        return have
+
+    def connect(
+        self,
+        outlet: Outlet,
+        *,
+        violations_as_results: bool = False,
+        log_level: LogLevel = "debug",
+        every_update: bool = False,
+    ) -> DirectConnection:
+        """A connection for one client, with the settings of `DirectConnection`. Must be called on an event loop."""
+        connection = DirectConnection(
+            self,
+            outlet,
+            violations_as_results=violations_as_results,
+            log_level=log_level,
+            every_update=every_update,
+        )
         self._connections.add(connection)
         if self._make_lifespan is not None and self._lifespan is None:
             self._lifespan = Lifespan(self._make_lifespan(self), self._state)
             self._lifespan.start()
         return connection
 
-    def page(self, cursor: Any) -> tuple[dict[str, Any], orjson.Fragment]:
+    def page(self, cursor: Any) -> Page:
         """One page of the tool list, as a dict and as bytes made once. KeyError for a cursor that we never gave."""
-        with self._lock:
-            if self._pages is None:
-                self._pages = _pages([tool.definition for tool in self._tools.values()])
-            pages = self._pages
-        number = (
-            0 if cursor is None else int(cursor) if isinstance(cursor, str) and cursor.isdecimal() else -1
-        )
-        if not 0 <= number < len(pages):
-            raise KeyError(cursor)
-        return pages[number]
+        return self._pages.page(cursor)
 
     @property
     def lifespan(self) -> Lifespan | None:
@@ -207,20 +332,9 @@ class ToolServer(Generic[S]):
             if tool.policy
         ]
 
-    def _changed(self) -> None:
+    def _changed(self, kind: str) -> None:
         for connection in list(self._connections):
-            connection.tools_changed()
-
-
-def _pages(definitions: list[dict[str, Any]]) -> list[tuple[dict[str, Any], orjson.Fragment]]:
-    starts = range(0, len(definitions), PAGE) or range(1)
-    pages = []
-    for number, start in enumerate(starts):
-        page: dict[str, Any] = {"tools": definitions[start : start + PAGE]}
-        if start + PAGE < len(definitions):
-            page["nextCursor"] = str(number + 1)
-        pages.append((page, orjson.Fragment(orjson.dumps(page))))
-    return pages
+            connection.list_changed(kind)
 
 
 def create_sdk_mcp_server(

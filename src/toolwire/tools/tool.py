@@ -70,6 +70,8 @@ class SdkMcpTool(Generic[T]):
     """Permission by the server's word: `always_ask`, `always_deny`."""
     meta: dict[str, Any] | None = None
     """More `_meta` of the definition."""
+    repeatable: bool = True
+    """Whether a call may be run again from its start, with the user's answers, by a client that keeps none open."""
     typed: Any = field(default=None, repr=False, compare=False)
     """The signature of a typed function; None for a handler that takes a dict."""
 
@@ -93,11 +95,16 @@ class SdkMcpTool(Generic[T]):
                 f"tool {self.name!r}: a generator gives no one result; return a list instead"
             )
         self.parameters: Parameters = _parameters(self)
-        self.is_async = _is_async(self.handler)
+        self.is_async = is_async(self.handler)
         self.output = _output(self)
         self._pass_context = self.typed is None and _takes_two(self.handler)
         self.definition: dict[str, Any] = self._define()
         """What `tools/list` says of it. Built once; do not change it."""
+
+    @property
+    def label(self) -> str:
+        """How it is called in errors."""
+        return f"Tool {self.name!r}"
 
     @property
     def json_schema(self) -> dict[str, Any]:
@@ -149,7 +156,8 @@ def _parameters(tool: "Tool[Any]") -> Parameters:
         raise ToolDefinitionError(f"tool {tool.name!r}: {error}") from error
 
 
-def _is_async(handler: Any) -> bool:
+def is_async(handler: Any) -> bool:
+    """Whether calling it gives an awaitable, as far as can be seen without a call."""
     while isinstance(handler, functools.partial):
         handler = handler.func
     called = type(handler).__call__ if callable(handler) else None  # an object may have an async __call__

@@ -1,0 +1,113 @@
+"""What to offer while somebody types an argument of a prompt or of a resource's address.
+
+Owns where the values come from (a list, a function, or the type itself: `Literal`, `Enum`, `bool`) and how many go
+out. It runs no function by itself: `source` says what to call, `gathered` takes what came of it.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+import orjson
+
+from toolwire.errors import ToolDefinitionError
+from toolwire.tools.values import BadResult
+
+Source = Iterable[str] | Callable[..., Any]
+"""Values to choose from, or `fn(value)`, `fn(value, arguments)` that gives some."""
+
+MOST: Final = 100
+"""Values in one answer, as MCP has it."""
+_COUNTED: Final = 10_000  # past these nobody counts: an iterator may have no end
+_EMPTY: Final = inspect.Parameter.empty
+
+
+class Completer:
+    """The values for the arguments of one function, whose parameters have this JSON schema."""
+
+    def __init__(self, given: Mapping[str, Source], schema: dict[str, Any]) -> None:
+        if not isinstance(given, Mapping):
+            raise ToolDefinitionError(f"complete must be a dict of argument names, got {given!r}")
+        properties: dict[str, Any] = schema["properties"]
+        for name in given:
+            if name not in properties:
+                known = ", ".join(properties) or "none"
+                raise ToolDefinitionError(
+                    f"complete names {name!r}, which is no argument of it (arguments: {known})"
+                )
+        self._sources: dict[str, list[str] | Callable[..., Any]] = {}
+        for name, shown in properties.items():
+            if name in given:
+                self._sources[name] = _read(name, given[name])
+            elif choices := list(dict.fromkeys(_choices(shown, schema.get("$defs", {})))):
+                self._sources[name] = choices
+
+    def __bool__(self) -> bool:
+        return bool(self._sources)
+
+    def source(self, argument: str, value: str, arguments: dict[str, str]) -> list[str] | Callable[[], Any]:
+        """The values for an argument, or what to call for them."""
+        source = self._sources.get(argument, [])
+        if isinstance(source, list):
+            begun = value.casefold()
+            return [each for each in source if each.casefold().startswith(begun)]
+        return partial(source, value, arguments) if _wants_arguments(source) else partial(source, value)
+
+
+def gathered(values: Any) -> dict[str, Any]:
+    """A `CompleteResult`; `BadResult` for what is no iterable of strings."""
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise BadResult(f"a list of strings is needed, not {type(values).__name__}", type(values))
+    found = list(islice(values, _COUNTED + 1))
+    for each in found:
+        if not isinstance(each, str):
+            raise BadResult(f"the values must be strings, not {type(each).__name__}", type(each))
+    shown: dict[str, Any] = {"values": found[:MOST], "hasMore": len(found) > MOST}
+    if len(found) <= _COUNTED:
+        shown["total"] = len(found)
+    return {"completion": shown}
+
+
+def _read(name: str, given: Any) -> list[str] | Callable[..., Any]:
+    if callable(given):
+        if inspect.isasyncgenfunction(given):
+            raise ToolDefinitionError(f"complete for {name!r}: an async generator; return a list instead")
+        function: Callable[..., Any] = given
+        return function
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise ToolDefinitionError(
+            f"complete for {name!r} must be a list of strings or a function, got {given!r}"
+        )
+    values = list(given)
+    if not all(isinstance(each, str) for each in values):
+        raise ToolDefinitionError(f"complete for {name!r}: all values must be strings, got {values!r}")
+    return values
+
+
+def _choices(schema: dict[str, Any], definitions: dict[str, Any]) -> Iterator[str]:
+    """What a type allows, where that is a list: its JSON schema tells."""
+    if "$ref" in schema:
+        name = schema["$ref"].removeprefix("#/$defs/")
+        # Only scalars have choices, and no scalar refers to itself: classes with fields are not entered.
+        if "properties" not in definitions.get(name, {"properties": ()}):
+            yield from _choices(definitions[name], definitions)
+    for branch in (*schema.get("anyOf", ()), *schema.get("allOf", ()), *schema.get("oneOf", ())):
+        yield from _choices(branch, definitions)
+    values = schema.get("enum") or ([schema["const"]] if "const" in schema else [])
+    if schema.get("type") == "boolean" and not values:
+        values = [True, False]
+    for each in values:
+        if each is not None:
+            yield each if isinstance(each, str) else orjson.dumps(each).decode()
+
+
+def _wants_arguments(function: Callable[..., Any]) -> bool:
+    """Whether it wants the other arguments too: a second place without a default, or by that name."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a builtin that does not tell
+        return False
+    places = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    return len(places) > 1 and (places[1].default is _EMPTY or places[1].name == "arguments")

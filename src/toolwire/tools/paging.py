@@ -1,0 +1,60 @@
+"""A list as it goes out: in pages, each made once as bytes. It knows nothing of what is listed."""
+
+import threading
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+import orjson
+
+SIZE: Final = 1_000
+"""Entries on one page."""
+
+Page = tuple[dict[str, Any], orjson.Fragment]
+"""A page as a dict, and as bytes."""
+
+
+class Listed(Protocol):
+    """Something that can be listed."""
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """What the list says of it."""
+        ...
+
+
+class Pages:
+    """The pages of one list, made when first asked for, and again after a change."""
+
+    def __init__(self, key: str, items: Mapping[str, Listed], lock: threading.Lock) -> None:
+        self._key = key
+        self._items = items
+        self._lock = lock
+        self._made: list[Page] | None = None
+
+    def forget(self) -> None:
+        """The items have changed. Whoever changes them holds the lock."""
+        self._made = None
+
+    def page(self, cursor: Any) -> Page:
+        """One page. KeyError for a cursor that we never gave."""
+        with self._lock:
+            if self._made is None:
+                self._made = _pages(self._key, [each.definition for each in self._items.values()])
+            pages = self._made
+        number = (
+            0 if cursor is None else int(cursor) if isinstance(cursor, str) and cursor.isdecimal() else -1
+        )
+        if not 0 <= number < len(pages):
+            raise KeyError(cursor)
+        return pages[number]
+
+
+def _pages(key: str, definitions: list[dict[str, Any]]) -> list[Page]:
+    starts = range(0, len(definitions), SIZE) or range(1)
+    pages = []
+    for number, start in enumerate(starts):
+        page: dict[str, Any] = {key: definitions[start : start + SIZE]}
+        if start + SIZE < len(definitions):
+            page["nextCursor"] = str(number + 1)
+        pages.append((page, orjson.Fragment(orjson.dumps(page))))
+    return pages

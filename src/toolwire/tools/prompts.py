@@ -1,0 +1,152 @@
+"""Prompts: a typed function that writes messages for a conversation.
+
+Owns what is listed of them, and what a function's result is on the wire. It runs no function, and knows no
+connection.
+"""
+
+import difflib
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, TypedDict
+
+from toolwire.tools.block import checked
+from toolwire.tools.completion import Source
+from toolwire.tools.foreign import dumped, own_block
+from toolwire.tools.names import problem_with
+from toolwire.tools.paging import Pages
+from toolwire.tools.served import Served, checked_settings, function_name
+from toolwire.tools.values import BadResult, clean, type_name
+
+_ROLES: Final = ("user", "assistant")
+_PAIR: Final = 2
+_HINT: Final = (
+    "return a str, content such as Image, a pair such as ('assistant', 'text'), "
+    '{"role": ..., "content": ...}, or a list of these'
+)
+
+
+class PromptSettings(TypedDict, total=False):
+    """What may be set of a prompt."""
+
+    name: str | None
+    title: str | None
+    description: str | None
+    complete: Mapping[str, Source] | None
+    icons: list[Any] | None
+    meta: dict[str, Any] | None
+    timeout: float | None
+    inline: bool
+
+
+@dataclass
+class ServedPrompt(Served):
+    """A function that writes messages, under a name."""
+
+    def __post_init__(self) -> None:
+        self.name = self.name or function_name(self.function)
+        self.label = f"Prompt {self.name!r}"
+        if (problem := problem_with(self.name)) is not None:
+            raise self.wrong(problem)
+        self.read()
+        for key in ("title", "description"):
+            if not isinstance(getattr(self, key), str | None):
+                raise self.wrong(f"the {key} must be a string")
+        self.definition = self._define()
+        """What the list says of it. Built once; do not change it."""
+
+    def _define(self) -> dict[str, Any]:
+        definition: dict[str, Any] = {"name": self.name, "description": self.description}
+        if self.title is not None:
+            definition["title"] = self.title
+        definition["arguments"] = [
+            {
+                "name": name,
+                **{key: shown[key] for key in ("title", "description") if key in shown},
+                "required": name in self.required,
+            }
+            for name, shown in self.arguments.items()
+        ]
+        return definition | self.extras()
+
+    def messages(self, value: Any) -> dict[str, Any]:
+        """The `GetPromptResult` for what the function returned; `BadResult` for what cannot be one."""
+        return {"description": self.description, "messages": _messages(value)}
+
+
+class Prompts:
+    """The prompts of one server."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+        self._prompts: dict[str, ServedPrompt] = {}
+        self.by_name: Mapping[str, ServedPrompt] = MappingProxyType(self._prompts)
+        self.pages = Pages("prompts", self._prompts, lock)
+        self.ever = False
+        """Whether there ever was one: before that, nobody has been told that there could be."""
+
+    def add(self, prompt: ServedPrompt, *, replace: bool) -> None:
+        """Add one; `ToolDefinitionError` if its name is taken."""
+        with self._lock:
+            if prompt.name in self._prompts and not replace:
+                raise prompt.wrong("the server already has it; replace=True replaces it")
+            self._prompts[prompt.name] = prompt
+            self.pages.forget()
+            self.ever = True
+
+    def remove(self, name: str) -> ServedPrompt:
+        """Take one away. KeyError if there is none."""
+        with self._lock:
+            if name in self._prompts:
+                self.pages.forget()
+                return self._prompts.pop(name)
+        raise KeyError(self.unknown(name))
+
+    def unknown(self, name: str) -> str:
+        """What to say of a prompt that is not there."""
+        near = difflib.get_close_matches(name[:200], self._prompts, n=1)
+        return f"Unknown prompt: {name!r}." + (f" Did you mean {near[0]!r}?" if near else "")
+
+
+def served_prompt(function: Callable[..., Any], settings: Mapping[str, Any]) -> ServedPrompt:
+    """A prompt by a function."""
+    return ServedPrompt(function, **checked_settings(ServedPrompt, settings))
+
+
+def _messages(value: Any) -> list[dict[str, Any]]:
+    """The messages of a result."""
+    if isinstance(value, list) or (isinstance(value, tuple) and not _is_pair(value)):
+        return [message for each in value for message in _messages(each)]
+    role, content = _taken_apart(value)
+    if role not in _ROLES:
+        raise BadResult(f"a message's role must be 'user' or 'assistant', not {role!r}", type(role))
+    several = content if isinstance(content, list | tuple) else [content]
+    return [{"role": role, "content": _block(each)} for each in several]
+
+
+def _taken_apart(value: Any) -> tuple[Any, Any]:
+    if isinstance(value, tuple):
+        return value[0], value[1]
+    if hasattr(type(value), "model_dump") and hasattr(
+        value, "role"
+    ):  # the message classes of mcp and FastMCP
+        value = dumped(value, mode="json")
+    if isinstance(value, Mapping) and "role" in value and "content" in value:
+        return value["role"], value["content"]
+    return "user", value
+
+
+def _is_pair(value: tuple[Any, ...]) -> bool:
+    return len(value) == _PAIR and isinstance(value[0], str) and value[0] in _ROLES
+
+
+def _block(value: Any) -> dict[str, Any]:
+    if isinstance(value, str):
+        return {"type": "text", "text": clean(str.__str__(value))}
+    if isinstance(value, Mapping) and "type" in value:
+        return checked(value, "the message's content")
+    block = own_block(value)
+    if block is None:
+        raise BadResult(f"{type_name(type(value))} is no message: {_HINT}", type(value))
+    return block

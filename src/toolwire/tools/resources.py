@@ -1,0 +1,223 @@
+"""Resources: a typed function behind an address, or behind a template of addresses.
+
+Owns what is listed of them, which one an address belongs to, and what a function's result is on the wire. It runs
+no function, and knows no connection.
+"""
+
+import difflib
+import threading
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypedDict
+
+from toolwire.errors import ToolDefinitionError
+from toolwire.tools.block import checked
+from toolwire.tools.completion import Source
+from toolwire.tools.content import Audio, Image, Resource, Text
+from toolwire.tools.foreign import own_block
+from toolwire.tools.paging import Pages
+from toolwire.tools.parameters import InvalidArguments
+from toolwire.tools.served import Served, checked_settings, function_name
+from toolwire.tools.uri import UriTemplate, check_uri
+from toolwire.tools.values import BadResult, clean, text
+
+_BYTES = (bytes, bytearray, memoryview)
+
+
+class ResourceSettings(TypedDict, total=False):
+    """What may be set of a resource."""
+
+    name: str | None
+    title: str | None
+    description: str | None
+    mime_type: str | None
+    size: int | None
+    annotations: Any
+    complete: Mapping[str, Source] | None
+    icons: list[Any] | None
+    meta: dict[str, Any] | None
+    timeout: float | None
+    inline: bool
+
+
+@dataclass
+class ServedResource(Served):
+    """A function behind an address, or behind a template such as `res://{id}`."""
+
+    uri: str = ""
+    mime_type: str | None = None
+    size: int | None = None
+    """Bytes, where they are known beforehand."""
+    annotations: Any = None
+    """MCP annotations: `audience`, `priority`, `lastModified`."""
+
+    def __post_init__(self) -> None:
+        self.label = f"Resource {self.uri!r}"
+        try:
+            self.name = self.name or function_name(self.function)
+            check_uri(self.uri)
+            self.template = UriTemplate(self.uri) if "{" in self.uri or "}" in self.uri else None
+        except ToolDefinitionError as error:
+            raise self.wrong(str(error)) from None
+        self.read()
+        self._compare()
+        self.definition = self._define()
+        """What the list says of it. Built once; do not change it."""
+
+    def _compare(self) -> None:
+        """See that template and function have the same parameters."""
+        names = self.template.names if self.template is not None else ()
+        for name in names:
+            if name not in self.arguments:
+                raise self.wrong(
+                    f"the template names {name!r}, which the function does not take: "
+                    f"add a parameter {name!r}, or take {{{name}}} out"
+                )
+        for name in self.arguments:
+            if name not in names and name in self.required:
+                raise self.wrong(
+                    f"the function needs {name!r}, which the address does not give: "
+                    f"put {{{name}}} into the address, or give the parameter a default"
+                )
+
+    def _define(self) -> dict[str, Any]:
+        # A listed resource has the fields of a link to one, and the same is to be checked of it.
+        try:
+            link = checked(
+                {
+                    "type": "resource_link",
+                    "uri": self.uri,
+                    "name": self.name,
+                    "title": self.title,
+                    "description": self.description or None,
+                    "mimeType": self.mime_type,
+                    "size": self.size,
+                    "annotations": _dict_of(self.annotations),
+                },
+                "the definition",
+            )
+        except BadResult as error:
+            raise self.wrong(str(error)) from error
+        del link["type"]
+        if self.template is not None:
+            if self.size is not None:
+                raise self.wrong("size is for one resource, not for a template of many")
+            link = {"uriTemplate": link.pop("uri"), **link}
+        return link | self.extras()
+
+    def contents(self, uri: str, value: Any) -> dict[str, Any]:
+        """The `ReadResourceResult` for what the function returned; `BadResult` for what cannot be one."""
+        if isinstance(value, list | tuple) and any(isinstance(each, Resource) for each in value):
+            if not all(isinstance(each, Resource) for each in value):
+                raise BadResult(
+                    "a list has Resource objects or data, not both: make each part a Resource", list
+                )
+            return {"contents": [_content(uri, each, None) for each in value]}
+        return {"contents": [_content(uri, value, self.mime_type)]}
+
+
+class Resources:
+    """The resources of one server, and whose an address is."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+        self._fixed: dict[str, ServedResource] = {}
+        self._templates: dict[str, ServedResource] = {}
+        self._closest: tuple[tuple[UriTemplate, ServedResource], ...] = ()
+        self.fixed: Mapping[str, ServedResource] = MappingProxyType(self._fixed)
+        self.templates: Mapping[str, ServedResource] = MappingProxyType(self._templates)
+        self.pages = Pages("resources", self._fixed, lock)
+        self.template_pages = Pages("resourceTemplates", self._templates, lock)
+        self.ever = False
+        """Whether there ever was one: before that, nobody has been told that there could be."""
+
+    def add(self, resource: ServedResource, *, replace: bool) -> None:
+        """Add one; `ToolDefinitionError` if its address, or one that no other could be told from, is taken."""
+        with self._lock:
+            holder = self._holder(resource)
+            if holder is not None and not (replace and holder == resource.uri):
+                if holder == resource.uri:
+                    raise resource.wrong("the server already has it; replace=True replaces it")
+                raise resource.wrong(f"the server already has {holder!r}, which has the same addresses")
+            table = self._fixed if resource.template is None else self._templates
+            table[resource.uri] = resource
+            self._changed()
+            self.ever = True
+
+    def remove(self, uri: str) -> ServedResource:
+        """Take one away, by its address or template. KeyError if there is none."""
+        with self._lock:
+            for table in (self._fixed, self._templates):
+                if uri in table:
+                    removed = table.pop(uri)
+                    self._changed()
+                    return removed
+        raise KeyError(f"Resource not found: {uri}{self.hint(uri)}")
+
+    def find(self, uri: str) -> tuple[ServedResource, dict[str, str]] | None:
+        """Whose an address is, and the values in it; None if nobody's.
+
+        A resource of just that address comes first, then the template with the most letters of its own.
+        `InvalidArguments` if all that fit it refuse a value in it.
+        """
+        fixed = self._fixed.get(uri)
+        if fixed is not None:
+            return fixed, {}
+        refused: InvalidArguments | None = None
+        for template, resource in self._closest:
+            try:
+                values = template.match(uri)
+            except InvalidArguments as error:
+                refused = refused or error
+                continue
+            if values is not None:
+                return resource, values
+        if refused is not None:
+            raise refused
+        return None
+
+    def hint(self, uri: str) -> str:
+        """What to add when an address is nobody's."""
+        near = difflib.get_close_matches(uri[:200], [*self._fixed, *self._templates], n=1)
+        return f". Did you mean {near[0]!r}?" if near else ""
+
+    def _holder(self, resource: ServedResource) -> str | None:
+        if resource.template is None:
+            return resource.uri if resource.uri in self._fixed else None
+        shape = resource.template.shape
+        return next((each.uri for template, each in self._closest if template.shape == shape), None)
+
+    def _changed(self) -> None:
+        templates = [(each.template, each) for each in self._templates.values() if each.template is not None]
+        self._closest = tuple(sorted(templates, key=lambda pair: (-pair[0].literal, pair[0].wide)))
+        self.pages.forget()
+        self.template_pages.forget()
+
+
+def served_resource(uri: str, function: Callable[..., Any], settings: Mapping[str, Any]) -> ServedResource:
+    """A resource by an address and a function."""
+    return ServedResource(function, uri=uri, **checked_settings(ServedResource, settings))
+
+
+def _content(uri: str, value: Any, mime_type: str | None) -> dict[str, Any]:
+    if isinstance(value, Resource):
+        block = own_block(value) or {}
+        meta = {"_meta": block["_meta"]} if "_meta" in block else {}
+        inner: dict[str, Any] = block["resource"]
+        return {**inner, **meta}
+    if value is None or isinstance(value, str | Text):
+        said = value.text if isinstance(value, Text) else str.__str__(value or "")
+        return {"uri": uri, "mimeType": mime_type or "text/plain", "text": clean(said)}
+    if isinstance(value, Image | Audio):
+        mime_type, value = mime_type or value.mime_type, value.data
+    if isinstance(value, _BYTES):
+        blob = b64encode(value).decode()
+        return {"uri": uri, "mimeType": mime_type or "application/octet-stream", "blob": blob}
+    return {"uri": uri, "mimeType": mime_type or "application/json", "text": text(value)}
+
+
+def _dict_of(given: Any) -> Any:
+    """Annotations as a dict, from a model of them or a dict."""
+    return given.model_dump(by_alias=True, exclude_none=True) if hasattr(given, "model_dump") else given
