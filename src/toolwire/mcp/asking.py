@@ -1,0 +1,206 @@
+"""What a tool can tell and ask the client whose request it answers, in both eras of the protocol.
+
+Up to 2025-11-25 a server may ask its client while a call runs. From 2026-07-28 on it may not: it answers "input
+required" with its questions, and the client sends the call again with the answers. Then the tool runs again from
+its start, and each question that has an answer gets it at once. What was answered in earlier rounds travels in
+`requestState`, which the layer above seals. A question is known by its key; without one, by its number and content,
+so that an answer never lands on another question.
+"""
+
+import hashlib
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final
+
+import anyio
+import anyio.lowlevel
+import mcp_types as types
+import orjson
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError, NoBackChannelError
+from mcp.shared.message import ServerMessageMetadata
+from pydantic import BaseModel, ValidationError
+
+from toolwire._jsonrpc import INVALID_PARAMS, INVALID_REQUEST, Interrupted, RpcError
+from toolwire._log import logger_for
+from toolwire._tasks import spawn
+from toolwire.tools.context import LEVELS
+
+logger = logger_for("serving")
+
+_TURNS: Final = 3  # turns of the event loop in which further questions of the same call join a round
+
+_NO_SESSION: Final = (
+    "This client cannot be asked: the server keeps no sessions (--workers, --stateless), which the client's version "
+    "of MCP needs for that"
+)
+
+_Question = tuple[str, type[Any], type[BaseModel]]
+_QUESTIONS: Final[Mapping[str, _Question]] = {
+    "elicitation/create": ("elicitation", types.ElicitRequest, types.ElicitResult),
+    "sampling/createMessage": ("sampling", types.CreateMessageRequest, types.CreateMessageResult),
+    "roots/list": ("roots", types.ListRootsRequest, types.ListRootsResult),
+}
+_NOTICES: Final[Mapping[str, Any]] = {
+    "notifications/progress": types.ProgressNotification,
+    "notifications/message": types.LoggingMessageNotification,
+}
+
+
+class RequestOutlet:
+    """The outlet of one request. `level` is the log level of the client's session, None where there is none."""
+
+    def __init__(
+        self, ctx: ServerRequestContext[Any, Any], params: dict[str, Any], level: str | None
+    ) -> None:
+        self.questions: dict[str, Any] | None = None
+        """The "input required" result that the call has come to, if it has."""
+        declared = ctx.session.client_capabilities
+        self.capabilities: dict[str, Any] = (
+            {} if declared is None else declared.model_dump(by_alias=True, mode="json", exclude_none=True)
+        )
+        self._ctx = ctx
+        self._stateless = level is None
+        self._level = (ctx.meta or {}).get(types.LOG_LEVEL_META_KEY) if level is None else level
+        self._answers = _answers(params) if self._stateless else {}
+        self._asked: dict[str, dict[str, Any]] = {}
+        self._count = 0
+        self._repeatable = True
+        self._outgoing: deque[Any] = deque()
+        self._written: anyio.Event | None = None
+
+    def starting(self, tool: Any) -> None:
+        """The tool that is about to run: some must not run twice."""
+        self._repeatable = tool.repeatable
+
+    def close_stream(self) -> None:
+        """End the stream that the answer would come on; a client that can comes back for it."""
+        if self._ctx.close_sse_stream is not None:
+            spawn(self._ctx.close_sse_stream)
+
+    # Telling.
+
+    def notify(self, message: dict[str, Any]) -> None:
+        """Progress and log messages, in order; changes of lists go another way."""
+        kind = _NOTICES.get(message["method"])
+        if kind is None or (message["method"] == "notifications/message" and not self._wanted(message)):
+            return
+        self._outgoing.append(kind.model_validate({"method": message["method"], "params": message["params"]}))
+        if self._written is None:
+            self._written = anyio.Event()
+            spawn(self._write, self._written)
+
+    def _wanted(self, message: dict[str, Any]) -> bool:
+        level = message["params"].get("level")
+        return self._level in LEVELS and LEVELS.index(level) >= LEVELS.index(self._level)
+
+    async def _write(self, written: anyio.Event) -> None:
+        try:
+            while self._outgoing:
+                await self._ctx.session.send_notification(
+                    self._outgoing.popleft(), related_request_id=self._ctx.request_id
+                )
+        finally:
+            self._written = None
+            written.set()
+
+    async def flushed(self) -> None:
+        """Wait until all that was told is on its way: the answer comes after it."""
+        while self._written is not None:
+            await self._written.wait()
+
+    # Asking.
+
+    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Ask the client; in the stateless era the call may end here."""
+        return await self.ask_named(method, params, None)
+
+    async def ask_named(self, method: str, params: dict[str, Any], key: str | None) -> dict[str, Any]:
+        """The same for a question that its asker has a name for."""
+        capability, request, result = _QUESTIONS[method]
+        self._check(capability, params)
+        if params.get("tools"):
+            result = types.CreateMessageResultWithTools
+        try:
+            question = request.model_validate({"method": method, "params": params})
+        except ValidationError as error:
+            raise RpcError(INVALID_PARAMS, f"{method}: {_first(error)}") from None
+        if self._stateless:
+            return await self._from_rounds(method, params, key, result)
+        await self.flushed()
+        try:
+            answer = await self._ctx.session.send_request(
+                question, result, metadata=ServerMessageMetadata(related_request_id=self._ctx.request_id)
+            )
+        except NoBackChannelError:
+            raise RpcError(INVALID_REQUEST, _NO_SESSION) from None
+        except MCPError as error:
+            raise RpcError(error.error.code, error.error.message, error.error.data) from error
+        return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+    def _check(self, capability: str, params: dict[str, Any]) -> None:
+        mode = params.get("mode") if capability == "elicitation" else None
+        if self._ctx.session.client_capabilities is None and not self._stateless:
+            raise RpcError(INVALID_REQUEST, _NO_SESSION)
+        declared = self.capabilities.get(capability)
+        if declared is not None and (mode != "url" or "url" in declared):
+            return
+        needed: dict[str, Any] = {capability: {"url": {}} if mode == "url" else {}}
+        what = f"{capability}.url" if mode == "url" else capability
+        raise RpcError(
+            types.MISSING_REQUIRED_CLIENT_CAPABILITY,
+            f"This needs a client with {what}, which this one does not declare",
+            {"requiredCapabilities": needed},
+        )
+
+    async def _from_rounds(
+        self, method: str, params: dict[str, Any], key: str | None, result: type[BaseModel]
+    ) -> dict[str, Any]:
+        self._count += 1
+        key = key or f"{method.partition('/')[0]}-{self._count}-{_digest(params)}"
+        if key in self._answers:
+            return self._answer(key, result)
+        if not self._repeatable:
+            text = (
+                "This tool must not run twice, and with this client's version of MCP an answer runs it again"
+            )
+            raise RpcError(
+                INVALID_REQUEST, f"{text}; use a client that keeps a session (2025-11-25 or older)"
+            )
+        self._asked[key] = {"method": method, "params": params}
+        for _ in range(_TURNS):
+            await anyio.lowlevel.checkpoint()
+        self.questions = {
+            "resultType": "input_required",
+            "inputRequests": self._asked,
+            "requestState": orjson.dumps(self._answers).decode(),
+        }
+        raise Interrupted
+
+    def _answer(self, key: str, result: type[BaseModel]) -> dict[str, Any]:
+        answer = self._answers[key]
+        try:
+            result.model_validate(answer, by_name=False)
+        except ValidationError as error:
+            raise RpcError(INVALID_PARAMS, f"inputResponses[{key!r}]: {_first(error)}") from None
+        found: dict[str, Any] = answer
+        return found
+
+
+def _answers(params: dict[str, Any]) -> dict[str, Any]:
+    """What is answered already, taken out of a request: in earlier rounds, and in this one."""
+    state, given = params.pop("requestState", None), params.pop("inputResponses", None)
+    try:
+        before = orjson.loads(state) if isinstance(state, str) else {}
+    except orjson.JSONDecodeError:
+        raise MCPError(code=INVALID_PARAMS, message="Invalid or expired requestState") from None
+    return {**before, **(given if isinstance(given, dict) else {})}
+
+
+def _digest(params: dict[str, Any]) -> str:
+    return hashlib.sha256(orjson.dumps(params, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
+
+
+def _first(error: ValidationError) -> str:
+    problem = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"

@@ -1,0 +1,124 @@
+"""Who may talk to a server over HTTP: decided here from the headers alone, for every path.
+
+A page in the user's browser can reach a server on loopback (by DNS rebinding even under its own name), so requests
+must name a host that we answer for, and come from no page or from one that was allowed. A token, when there is
+one, must come along. It does no I/O.
+"""
+
+import hmac
+import ipaddress
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from toolwire.errors import UsageError
+
+LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+MISDIRECTED, FORBIDDEN, UNAUTHORIZED = 421, 403, 401
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a request goes no further."""
+
+    status: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What is let through. `hosts` None: any, which only a token makes safe."""
+
+    hosts: frozenset[str] | None
+    origins: frozenset[str] = frozenset()
+    token: str | None = None
+
+    def refusal(self, headers: Mapping[str, str], *, open_to_all: bool = False) -> Refusal | None:
+        """Why a request with these headers (names in lower case) is refused. None if it is not.
+
+        `open_to_all` is for what tells nothing, such as a health check: it needs no token.
+        """
+        host = hostname(headers.get("host", ""))
+        if self.hosts is not None and host not in self.hosts:
+            return Refusal(MISDIRECTED, f"This server does not answer for the host {host!r}")
+        origin = headers.get("origin")
+        if origin is not None and not self.allows_origin(origin):
+            return Refusal(FORBIDDEN, f"Pages of {origin!r} may not use this server")
+        if self.token is not None and not open_to_all and not self._carries_token(headers):
+            return Refusal(UNAUTHORIZED, "A bearer token is required")
+        return None
+
+    def allows_origin(self, origin: str) -> bool:
+        """Whether a page of that origin may ask: one that was named, or one on this machine."""
+        if origin in self.origins:
+            return True
+        try:
+            parts = urlsplit(origin)
+        except ValueError:
+            return False
+        return parts.scheme in ("http", "https") and parts.hostname in LOOPBACK and self.hosts is not None
+
+    def _carries_token(self, headers: Mapping[str, str]) -> bool:
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        expected = (self.token or "").encode()
+        return kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), expected)
+
+
+def guard_for(host: str, token: str | None, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> Guard:
+    """The guard of a server bound to `host`. UsageError if that needs a token and there is none."""
+    if token is not None and not token.strip():
+        raise UsageError("the token is empty: give a long random one")
+    if is_loopback(host):
+        return Guard(frozenset({*LOOPBACK, host, *hosts}), frozenset(origins), token)
+    if token is None:
+        raise UsageError(
+            f"{host} can be reached from other machines, so a token is needed: set TOOLWIRE_TOKEN "
+            "(or --token-file), or serve on 127.0.0.1"
+        )
+    named = frozenset({*hosts, host} if hosts else ()) or None
+    return Guard(named, frozenset(origins), token)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach that address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def hostname(header: str) -> str:
+    """The host in a Host header, without its port."""
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""
+
+
+class Guarded:
+    """An ASGI application behind a guard."""
+
+    def __init__(self, app: Callable[..., Any], guard: Guard, open_paths: Iterable[str] = ()) -> None:
+        self._app = app
+        self._guard = guard
+        self._open = frozenset(open_paths)
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+            refused = self._guard.refusal(headers, open_to_all=scope["path"] in self._open)
+            if refused is not None:
+                await _refuse(refused, send)
+                return
+        await self._app(scope, receive, send)
+
+
+async def _refuse(refused: Refusal, send: Any) -> None:
+    headers = [(b"content-type", b"text/plain; charset=utf-8")]
+    if refused.status == UNAUTHORIZED:
+        headers.append((b"www-authenticate", b'Bearer realm="toolwire"'))
+    await send({"type": "http.response.start", "status": refused.status, "headers": headers})
+    await send({"type": "http.response.body", "body": refused.reason.encode()})

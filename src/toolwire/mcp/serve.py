@@ -1,0 +1,148 @@
+"""Serve tools to any MCP client, over stdio or HTTP.
+
+Takes whatever `mcp_servers` takes in process: a `ToolServer`, a wrapped one, or an MCP server of another library.
+Everything is wired here; the parts are in `serving`, `stdio` and `http`.
+"""
+
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from toolwire._jsonrpc import Server
+from toolwire.errors import UsageError
+from toolwire.mcp.bridge import bridged
+from toolwire.mcp.guard import Guard, guard_for
+from toolwire.mcp.http import HEALTH, METRICS, HttpApp, bound_socket, serve_app
+from toolwire.mcp.metrics import Metrics
+from toolwire.mcp.serving import Serving
+from toolwire.mcp.stdio import Wire, serve_wire
+from toolwire.tools.server import ToolServer
+
+DRAIN = 5.0
+"""Seconds that running calls get to finish when the server ends."""
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Where an HTTP server can be reached."""
+
+    host: str
+    port: int
+    path: str
+
+    @property
+    def url(self) -> str:
+        """The address for clients."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}{self.path}"
+
+
+def serving_of(server: object, *, name: str = "toolwire", secret: str | None = None) -> Serving:
+    """A server made ready to be served. `TypeError` for what is none."""
+    return Serving(connectable(server), name=name, secret=secret)
+
+
+def connectable(server: object) -> Server:
+    """Ours as it is, a foreign one bridged. `TypeError` for what is no server."""
+    ours = callable(getattr(server, "connect", None))
+    return server if ours else bridged(server)  # type: ignore[return-value]
+
+
+def as_mcp_server(server: object, *, name: str = "toolwire") -> Any:
+    """The server as a low-level `mcp.server.Server`, for code that runs such servers itself."""
+    return serving_of(server, name=name).core
+
+
+async def serve_stdio(server: object, *, drain: float = DRAIN) -> None:
+    """Serve over this process's stdin and stdout until the client leaves, or SIGINT or SIGTERM.
+
+    What tools print goes to stderr meanwhile.
+    """
+    serving = serving_of(server)
+    await serve_wire(Wire(), serving.core, drain)
+
+
+async def serve_http(
+    server: object,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    path: str = "/mcp",
+    token: str | None = None,
+    allowed_hosts: Sequence[str] = (),
+    allowed_origins: Sequence[str] = (),
+    sessions: bool = True,
+    drain: float = DRAIN,
+    on_listening: Callable[[Listening], Awaitable[None] | None] | None = None,
+) -> None:
+    """Serve over streamable HTTP until SIGINT or SIGTERM. For asyncio only.
+
+    Addresses other than loopback need a `token`, which clients send as `Authorization: Bearer ...`. `allowed_hosts`
+    are further names that the server is reached by, `allowed_origins` web pages that may use it (those on this
+    machine may). Without `sessions` nothing is remembered between requests, so that many processes can serve the
+    same clients; clients of MCP 2025-11-25 and older then hear no notices and cannot be asked.
+    """
+    guard = guard_for(host, token, allowed_hosts, allowed_origins)
+    check_path(path)
+    serving = serving_of(server)
+    with bound_socket(host, port) as listening:
+        where = Listening(host, listening.getsockname()[1], path)
+        if on_listening is not None and (told := on_listening(where)) is not None:
+            await told
+        await serve_over(serving, listening, guard, path=path, sessions=sessions, drain=drain)
+
+
+async def serve_over(
+    serving: Serving,
+    listening: socket.socket,
+    guard: Guard,
+    *,
+    path: str = "/mcp",
+    sessions: bool = True,
+    drain: float = DRAIN,
+) -> None:
+    """Serve on a socket that is already bound."""
+    app = _http_app(serving, guard, path, sessions)
+    async with serving.opened():
+        await serve_app(app, listening, serving.drained, drain=drain, closing=[serving.hang_up])
+
+
+def http_app(
+    server: object,
+    *,
+    host: str = "127.0.0.1",
+    path: str = "/mcp",
+    token: str | None = None,
+    allowed_hosts: Sequence[str] = (),
+    allowed_origins: Sequence[str] = (),
+    sessions: bool = True,
+) -> Any:
+    """The ASGI application of `serve_http()`, for an ASGI server of your own. `host` is where that one listens."""
+    guard = guard_for(host, token, allowed_hosts, allowed_origins)
+    check_path(path)
+    return _http_app(serving_of(server), guard, path, sessions).asgi
+
+
+def check_path(path: str) -> None:
+    """UsageError for a path that cannot be the endpoint."""
+    if not path.startswith("/") or path in (HEALTH, METRICS) or any(each in path for each in "{}?#"):
+        raise UsageError(
+            f"the path {path!r} cannot be used: it begins with /, and is not {HEALTH} or {METRICS}"
+        )
+
+
+def _http_app(serving: Serving, guard: Guard, path: str, sessions: bool) -> HttpApp:
+    def knows(tool: str) -> bool:
+        return not isinstance(serving.server, ToolServer) or tool in serving.server.tools
+
+    metrics = Metrics(knows)
+    serving.observe = metrics.observe
+    return HttpApp(
+        serving.core,
+        guard,
+        path=path,
+        sessions=sessions,
+        metrics=metrics,
+        health=lambda: {"server": serving.core.name, "running": serving.running},
+    )

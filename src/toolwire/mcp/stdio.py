@@ -1,0 +1,247 @@
+"""MCP over this process's own stdin and stdout.
+
+Owns the two descriptors while it serves: what tools and their children print goes to stderr, and they read nothing
+from the wire. A thread reads, so that a signal can end the server while nothing comes in; a client that stops
+reading holds up nobody but itself. At the end of input, as at a signal, what runs may finish within `drain`
+seconds.
+"""
+
+import io
+import os
+import select
+import signal
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, Self
+
+import anyio
+import mcp_types as types
+import orjson
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+from toolwire._jsonrpc import INVALID_REQUEST, PARSE_ERROR, RpcError, refusal
+from toolwire._log import logger_for
+from toolwire._threads import Workers, from_threads
+from toolwire.mcp.streams import Inbox
+
+logger = logger_for("serving")
+
+_CHUNK: Final = 1 << 16
+_LINE: Final = 256 << 20  # a longer line is dropped with an error
+_SURE: Final = 4096  # a pipe that select calls writable takes this much at once (PIPE_BUF)
+
+
+_TOO_LONG: Final = orjson.dumps(
+    refusal(None, RpcError(INVALID_REQUEST, f"Invalid Request: a line is longer than {_LINE} bytes"))
+)
+
+
+class Wire:
+    """The client's end of this process: its stdin and stdout, out of the reach of tools."""
+
+    def __init__(self) -> None:
+        """Claim both. From here on descriptor 0 reads nothing, and descriptor 1 is stderr."""
+        sys.stdout.flush()
+        self.input = os.dup(0)
+        self.output = os.dup(1)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+        os.dup2(2, 1)
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(line_buffering=True)  # as stderr is: a print shows when it is made
+
+
+async def serve_wire(wire: Wire, core: Any, drain: float = 5.0) -> None:
+    """Run an `mcp` server over the wire until its input ends or SIGINT or SIGTERM comes."""
+    inbox, unanswered = Inbox(), _Unanswered()
+    writer = _Writer(wire.output, unanswered)
+    ended = anyio.Event()
+
+    def take(message: Any) -> None:
+        unanswered.heard(message)
+        inbox.put(SessionMessage(message))
+
+    threading.Thread(
+        target=_read,
+        args=(wire.input, take, writer, from_threads(), ended),
+        name="toolwire stdin",
+        daemon=True,
+    ).start()
+
+    async def until_told() -> None:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            await _or_signal(signals, ended.wait)
+            await _or_signal(signals, partial(unanswered.none, drain))  # a second signal ends the wait
+            inbox.close()
+            await anyio.sleep_forever()  # with signals still caught: the end is under way
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(until_told)
+        await core.run(inbox, writer, core.create_initialization_options())
+        tasks.cancel_scope.cancel()
+
+
+async def _or_signal(signals: Any, wait: Callable[[], Awaitable[Any]]) -> None:
+    """Wait for that or for a signal, whatever comes first."""
+    async with anyio.create_task_group() as either:
+
+        async def heard() -> None:
+            await anext(signals)
+            either.cancel_scope.cancel()
+
+        either.start_soon(heard)
+        await wait()
+        either.cancel_scope.cancel()
+
+
+class _Unanswered:
+    """Requests that have come in and wait for their answer. A request to listen is answered by listening."""
+
+    def __init__(self) -> None:
+        self._ids: set[int | str] = set()
+        self._fewer = anyio.Event()
+
+    def heard(self, message: Any) -> None:
+        """Something came from the client."""
+        if isinstance(message, types.JSONRPCRequest) and message.method != "subscriptions/listen":
+            self._ids.add(message.id)
+        elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
+            self.answered((message.params or {}).get("requestId"))
+
+    def answered(self, request_id: Any) -> None:
+        """It needs no answer any more."""
+        self._ids.discard(request_id)
+        if not self._ids:
+            self._fewer.set()
+
+    async def none(self, seconds: float) -> None:
+        """Wait until there are none, but not longer than that."""
+        with anyio.move_on_after(seconds) as limit:
+            while self._ids:
+                self._fewer = anyio.Event()
+                await self._fewer.wait()
+        if limit.cancelled_caught:
+            logger.warning("%d calls did not finish within %g s and are cancelled", len(self._ids), seconds)
+
+
+def _read(
+    source: int,
+    take: Callable[[Any], None],
+    writer: "_Writer",
+    post: Callable[[Callable[[], None]], None],
+    ended: anyio.Event,
+) -> None:
+    """The reading thread: bytes to lines to messages, until the end."""
+    pending = bytearray()
+    skipping = False
+    while True:
+        try:
+            chunk = os.read(source, _CHUNK)
+        except OSError:
+            chunk = b""
+        if not chunk:
+            break
+        pending += chunk
+        if b"\n" in chunk:
+            *lines, pending = pending.split(b"\n")
+            for line in lines:
+                if skipping:
+                    skipping = False
+                elif line.strip():
+                    post(_taken(bytes(line), take, writer))
+        if len(pending) > _LINE:
+            pending.clear()
+            if not skipping:
+                skipping = True
+                post(partial(writer.put, _TOO_LONG))
+    post(ended.set)
+
+
+def _taken(line: bytes, take: Callable[[Any], None], writer: "_Writer") -> Callable[[], None]:
+    """What to do on the event loop for one line."""
+    try:
+        message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValidationError as error:
+        reply = orjson.dumps(_complaint(line, error))
+        return lambda: writer.put(reply)
+    return lambda: take(message)
+
+
+def _complaint(line: bytes, error: ValidationError) -> dict[str, Any]:
+    try:
+        message = orjson.loads(line)
+    except orjson.JSONDecodeError as broken:
+        return refusal(None, RpcError(PARSE_ERROR, "Parse error", {"details": str(broken)}))
+    given = message.get("id") if isinstance(message, dict) else None
+    usable = isinstance(given, int | str) and not isinstance(given, bool)
+    text = f"Invalid Request: {error.errors(include_url=False)[0]['msg']}"
+    return refusal(given if usable else None, RpcError(INVALID_REQUEST, text))
+
+
+class _Writer:
+    """What the server writes to: one line a message, in order."""
+
+    def __init__(self, target: int, unanswered: _Unanswered) -> None:
+        self._target = target
+        self._unanswered = unanswered
+        self._workers = Workers(1)
+        self._turn = anyio.Lock()
+        self._own: list[bytes] = []
+        self._closed = False
+
+    def put(self, line: bytes) -> None:
+        """A line of the transport itself; it goes out before the next message, or now."""
+        self._own.append(line + b"\n")
+        with suppress(anyio.WouldBlock):
+            self._turn.acquire_nowait()
+            try:
+                self._flush_own()
+            finally:
+                self._turn.release()
+
+    def _flush_own(self) -> None:
+        while self._own and _ready(self._target, len(self._own[0])):
+            _write_all(self._target, self._own.pop(0))
+
+    async def send(self, item: SessionMessage) -> None:
+        line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        async with self._turn:
+            if self._closed:
+                raise anyio.ClosedResourceError
+            lines, self._own = [*self._own, line], []
+            try:
+                for each in lines:
+                    if _ready(self._target, len(each)):
+                        _write_all(self._target, each)
+                    else:
+                        await self._workers.run(lambda each=each: _write_all(self._target, each))  # type: ignore[misc]
+            except OSError as error:
+                self._closed = True
+                raise anyio.BrokenResourceError from error
+        if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
+            self._unanswered.answered(item.message.id)
+
+    async def aclose(self) -> None:
+        self._closed = True
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._closed = True
+
+
+def _ready(target: int, size: int) -> bool:
+    """Whether so many bytes can be written at once without waiting. Windows cannot tell."""
+    return sys.platform != "win32" and size <= _SURE and bool(select.select([], [target], [], 0)[1])
+
+
+def _write_all(target: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(target, view) :]

@@ -1,0 +1,136 @@
+"""Who may talk to a server over HTTP."""
+
+import pytest
+
+from toolwire.errors import UsageError
+from toolwire.mcp.guard import Guard, guard_for, hostname, is_loopback
+
+TOKEN = "s3cret"
+
+
+def test_a_loopback_server_answers_its_own_names_only():
+    """A page that points its own name at 127.0.0.1 gets nowhere."""
+    guard = guard_for("127.0.0.1", None)
+    for host in ("127.0.0.1:8000", "localhost:8000", "[::1]:8000", "localhost", "LOCALHOST:1"):
+        assert guard.refusal({"host": host}) is None, host
+    for host in (
+        "evil.example.com",
+        "127.0.0.1.evil.com:8000",
+        "localhost.evil.com",
+        "",
+        "evil@localhost.x",
+        "[::1",
+    ):
+        refused = guard.refusal({"host": host})
+        assert refused is not None, host
+        assert refused.status == 421
+
+
+@pytest.mark.parametrize(
+    ("origin", "allowed"),
+    [
+        ("http://localhost:6274", True),
+        ("https://127.0.0.1:3000", True),
+        ("http://[::1]:3000", True),
+        ("https://app.example.com", True),
+        ("https://app.example.com.evil.com", False),
+        ("http://app.example.com", False),
+        ("http://evil.example.com", False),
+        ("http://localhost.evil.com", False),
+        ("null", False),
+        ("", False),
+        ("file://localhost", False),
+        ("http://[broken", False),
+    ],
+)
+def test_pages_are_let_in_by_origin(origin, allowed):
+    """Pages on this machine and those that were named; nobody else."""
+    guard = guard_for("127.0.0.1", None, origins=["https://app.example.com"])
+    refused = guard.refusal({"host": "127.0.0.1:8000", "origin": origin})
+    assert (refused is None) == allowed
+    assert refused is None or refused.status == 403
+
+
+@pytest.mark.parametrize(
+    ("header", "good"),
+    [
+        (f"Bearer {TOKEN}", True),
+        (f"bearer {TOKEN}", True),
+        (f"Bearer  {TOKEN} ", True),
+        ("Bearer other", False),
+        (f"Bearer {TOKEN}x", False),
+        (f"Basic {TOKEN}", False),
+        (TOKEN, False),
+        ("", False),
+        ("Bearer é", False),
+    ],
+)
+def test_a_token_must_match(header, good):
+    """With a token set, a request needs it, whole."""
+    guard = guard_for("127.0.0.1", TOKEN)
+    refused = guard.refusal({"host": "localhost", "authorization": header})
+    assert (refused is None) == good
+    assert refused is None or refused.status == 401
+
+
+def test_a_health_check_needs_no_token_but_still_the_right_host():
+    """What tells nothing is open, but not to pages of others."""
+    guard = guard_for("127.0.0.1", TOKEN)
+    assert guard.refusal({"host": "localhost"}, open_to_all=True) is None
+    assert guard.refusal({"host": "evil.com"}, open_to_all=True) is not None
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.com"])  # noqa: S104
+def test_other_addresses_need_a_token(host):
+    """What other machines can reach is never open."""
+    with pytest.raises(UsageError, match="TOOLWIRE_TOKEN"):
+        guard_for(host, None)
+    guard = guard_for(host, TOKEN)
+    good = {"host": "any.example.com", "authorization": f"Bearer {TOKEN}"}
+    assert guard.refusal(good) is None
+    assert guard.refusal({"host": "any.example.com"}) is not None
+    assert guard.refusal({**good, "origin": "http://localhost:3000"}) is not None, (
+        "a page needs to be named there"
+    )
+
+
+def test_named_hosts_narrow_an_open_address():
+    """With names given, only they are answered."""
+    guard = guard_for("0.0.0.0", TOKEN, hosts=["tools.example.com"])  # noqa: S104
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    assert guard.refusal({**headers, "host": "tools.example.com:80"}) is None
+    assert guard.refusal({**headers, "host": "other.example.com"}) is not None
+
+
+@pytest.mark.parametrize("token", ["", "   "])
+def test_an_empty_token_is_refused(token):
+    """A variable that was set to nothing does not open the door."""
+    with pytest.raises(UsageError, match="empty"):
+        guard_for("127.0.0.1", token)
+
+
+def test_a_guard_without_hosts_or_token_lets_all_in():
+    """The dataclass itself decides nothing: `guard_for` does."""
+    assert Guard(None).refusal({"host": "x"}) is None
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1", True),
+        ("127.1.2.3", True),
+        ("::1", True),
+        ("[::1]", True),
+        ("localhost", True),
+        ("10.0.0.1", False),
+        ("example.com", False),
+    ],
+)
+def test_loopback_is_told_by_address(host, expected):
+    """All of 127/8 and ::1, and the one name."""
+    assert is_loopback(host) is expected
+
+
+def test_the_host_of_a_header_has_no_port():
+    """Brackets and ports come off."""
+    assert [hostname(each) for each in ("a:1", "[::1]:2", "B", "")] == ["a", "::1", "b", ""]
