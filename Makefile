@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test check format clean
+.PHONY: help demo test conformance clients check format clean
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -19,6 +19,12 @@ demo: $(STAMP)  ## a conversation with the real CLI and a scripted model: no key
 
 test: $(STAMP)  ## all tests
 	PYTHONHASHSEED=0 $(BIN)/python -m pytest -n 2 $(ARGS)
+
+conformance: $(STAMP)  ## the official MCP conformance suites against examples/everything.py (needs npm)
+	$(BIN)/python -m pytest -q -p no:cacheprovider tests/conformance $(ARGS)
+
+clients: $(STAMP)  ## the MCP Inspector and the official TypeScript clients against toolwire serve (needs npm)
+	$(BIN)/python -m pytest -q -p no:cacheprovider tests/clients $(ARGS)
 
 check: $(STAMP)  ## lint, format, types
 	$(BIN)/ruff check .

@@ -1,0 +1,34 @@
+"""The official conformance suites against `examples/everything.py`, as `toolwire serve` serves it."""
+
+import shutil
+
+import pytest
+from judging import judge, scenarios
+from referee import BUILD, install, listing, play, results, served
+from suites import SUITES
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed():
+    """The suites, in the build folder."""
+    install()
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.name)
+def test_every_scored_check_passes(suite, capsys):
+    """Every scored check of the suite passes, but for those that we decided against, which do not."""
+    folder = BUILD / suite.name
+    shutil.rmtree(folder, ignore_errors=True)
+    expected = scenarios(listing(suite))
+    with served(folder / "server.log") as url:
+        told = play(suite, url, folder / "results")
+    (folder / "suite.log").write_text(told)
+    verdict = judge(suite, expected, results(folder / "results", expected))
+    with capsys.disabled():
+        print(f"\n\nMCP {suite.name}\n{verdict.table()}")  # noqa: T201 - the table is what one runs it for
+        for key, reason in suite.decided_against.items():
+            print(f"decided against {key}: {reason}")  # noqa: T201
+    if verdict.problems:
+        pytest.fail("\n".join(verdict.problems), pytrace=False)
+    assert "Traceback" not in (folder / "server.log").read_text()
