@@ -13,6 +13,7 @@ ROOT = Path(toolwire.__file__).parent
 ROWS = [
     "cli __main__",
     "testing",
+    "_target _modules",
     "client reply warm",
     "_connect",
     "_handlers _servers",
@@ -21,6 +22,7 @@ ROWS = [
     "types _control_types",
     "options _option_checks _option_kinds _option_shapes _option_types _mcp_servers _skill_names _status _output",
     "_session _stderr _process _transport _lifeline _pipe _find",
+    "catalog",
     "mcp",
     "tools",
     "elicitation",

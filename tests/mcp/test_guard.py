@@ -5,7 +5,7 @@ import pytest
 from toolwire.errors import UsageError
 from toolwire.mcp.guard import Guard, guard_for, hostname, is_loopback
 
-TOKEN = "s3cret"
+TOKEN = "s3cret"  # noqa: S105
 
 
 def test_a_loopback_server_answers_its_own_names_only():

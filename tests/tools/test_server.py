@@ -8,6 +8,7 @@ import threading
 import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypedDict
 
 import anyio
@@ -597,6 +598,27 @@ async def test_cancel_reaches_an_async_tool():
         await client.notify("notifications/cancelled", requestId=5)
     assert ended == ["cancelled"]
     assert answers[0]["error"]["code"] == -32800
+
+
+async def test_an_async_tool_sees_in_its_cleanup_that_it_was_cancelled():
+    """Also when it was whoever awaits the answer that was cancelled, as a server over HTTP is."""
+    server = ToolServer("s")
+    started, seen = anyio.Event(), []
+
+    @server.tool
+    async def hang(context: Context) -> None:
+        seen.append(context.cancelled)
+        started.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            seen.append(context.cancelled)
+
+    async with connected(server) as client, anyio.create_task_group() as group:
+        group.start_soon(partial(client.call, "hang", _id=5))
+        await started.wait()
+        group.cancel_scope.cancel()
+    assert seen == [False, True]
 
 
 async def test_cancel_is_visible_to_a_sync_tool_and_waits_for_nothing():

@@ -1,49 +1,24 @@
 """`toolwire demo`: Claude calls two functions of this very process."""
 
-import time
-from contextlib import AsyncExitStack
-from typing import Any, Literal
+from typing import Annotated
 
-import anyio
 import typer
-from rich.console import Console
 
-from toolwire import (
-    AssistantMessage,
-    ClaudeAgentOptions,
-    ClaudeSDKError,
-    CLINotFoundError,
-    ResultMessage,
-    TextBlock,
-    ToolResultBlock,
-    ToolServer,
-    ToolUseBlock,
-    UserMessage,
-    query,
-)
-
-Peer = Literal["real", "scripted", "live"]
-
-PROMPT = "What is 15 + 27? And 1 / 0?"
-INTRO: dict[Peer, str] = {
-    "live": "Your own Claude Code CLI, key and model.",
-    "real": "The real Claude Code CLI, and a [bold]scripted[/] model in place of Claude: no key, no network, "
-    "no cost.",
-    "scripted": "A [bold]scripted CLI[/] in place of Claude Code, which was not found or not wanted, and a "
-    "scripted model: no key, no network, no cost.",
-}
 NEXT = """
 Next:
+  [bold]toolwire new shop[/]      a project of your own, with tests
   [bold]toolwire demo --live[/]   the same with your own Claude
   [bold]docs/guide.md[/]          your own functions as tools
   [bold]docs/testing.md[/]        test your agent as this demo does"""
 
 
 def demo(
-    live: bool = typer.Option(False, "--live", help="Use your own CLI, key and model instead of a script."),
-    scripted: bool = typer.Option(
-        False, "--scripted", help="Use the scripted CLI even if there is a real one."
-    ),
+    live: Annotated[
+        bool, typer.Option("--live", help="Use your own CLI, key and model instead of a script.")
+    ] = False,
+    scripted: Annotated[
+        bool, typer.Option("--scripted", help="Use the scripted CLI even if there is a real one.")
+    ] = False,
 ) -> None:
     """Show a conversation in which Claude calls your functions. Needs no key and no network.
 
@@ -55,107 +30,11 @@ def demo(
     """
     if live and scripted:
         raise typer.BadParameter("--live and --scripted exclude each other")
+    import anyio  # noqa: PLC0415 - heavy
+    from rich.console import Console  # noqa: PLC0415
+
+    from toolwire.cli._first_talk import converse, found  # noqa: PLC0415
+
     console = Console(highlight=False)
-    try:
-        anyio.run(_converse, console, "live" if live else "scripted" if scripted else _found())
-    except ClaudeSDKError as error:
-        Console(stderr=True, highlight=False).print(f"[red]{error}[/]")
-        raise typer.Exit(1) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+    anyio.run(converse, console, "live" if live else "scripted" if scripted else found())
     console.print(NEXT)
-
-
-def _found() -> Peer:
-    from toolwire._find import find_cli  # noqa: PLC0415 - beside its only use
-
-    try:
-        find_cli()
-    except CLINotFoundError:
-        return "scripted"
-    return "real"
-
-
-def calculator() -> ToolServer[None]:
-    """The tools of the demo."""
-    calc: ToolServer[None] = ToolServer("calc")
-
-    @calc.tool(read_only=True)
-    def add(a: float, b: float) -> float:
-        """Add two numbers."""
-        return a + b
-
-    @calc.tool(read_only=True)
-    def divide(a: float, b: float) -> float:
-        """Divide a by b."""
-        return a / b
-
-    return calc
-
-
-def script() -> list[Any]:
-    """What the scripted model says."""
-    from toolwire.testing import call, say  # noqa: PLC0415 - not needed with --live
-
-    return [
-        call("mcp__calc__add", a=15, b=27),
-        call("mcp__calc__divide", a=1, b=0),
-        say("15 + 27 is 42, and one cannot divide by zero."),
-    ]
-
-
-async def _converse(console: Console, peer: Peer) -> None:
-    console.print(INTRO[peer] + "\n")
-    async with AsyncExitStack() as stack:
-        options = await _options(stack, peer)
-        console.print(f"[bold]You[/]: {PROMPT}")
-        since = time.monotonic()
-        async for message in query(prompt=PROMPT, options=options):
-            for line in lines(message):
-                console.print(f"[dim]{time.monotonic() - since:6.2f} s[/]  {line}", soft_wrap=True)
-
-
-async def _options(stack: AsyncExitStack, peer: Peer) -> ClaudeAgentOptions:
-    given: dict[str, Any] = {"mcp_servers": {"calc": calculator()}, "allowed_tools": ["mcp__calc"]}
-    if peer == "live":
-        return ClaudeAgentOptions(**given)
-    if peer == "scripted":
-        from toolwire.testing import ScriptedCLI  # noqa: PLC0415
-
-        return ClaudeAgentOptions(**given, spawn_claude_code_process=ScriptedCLI(script()))
-    from toolwire.testing import ClaudeEnvironment, ScriptedModel  # noqa: PLC0415
-
-    model = await stack.enter_async_context(ScriptedModel(script()))
-    env = await stack.enter_async_context(ClaudeEnvironment(model))
-    return ClaudeAgentOptions(**given, **env.options_kwargs(), setting_sources=[], strict_mcp_config=True)
-
-
-def lines(message: object) -> list[str]:
-    """One line for each thing that happens in a message, for a terminal."""
-    if isinstance(message, AssistantMessage):
-        said = [
-            f"[bold]Claude[/]: {_plain(each.text)}" for each in message.content if isinstance(each, TextBlock)
-        ]
-        uses = [each for each in message.content if isinstance(each, ToolUseBlock)]
-        return said + [f"[cyan]calls[/] {_plain(each.name)} {_plain(str(each.input))}" for each in uses]
-    if isinstance(message, UserMessage) and isinstance(message.content, list):
-        results = [each for each in message.content if isinstance(each, ToolResultBlock)]
-        return [
-            f"{'[red]error[/]' if each.is_error else '[green]gets[/]'} {_text(each.content)}"
-            for each in results
-        ]
-    if isinstance(message, ResultMessage):
-        cost = f"${message.total_cost_usd or 0:.4f}"
-        return [f"[dim]{message.num_turns} turns, {cost} as the CLI reckons[/]"]
-    return []
-
-
-def _text(content: str | list[dict[str, Any]] | None) -> str:
-    blocks = content if isinstance(content, list) else [{"text": content or ""}]
-    return _plain(" ".join(str(block.get("text", f"<{block.get('type')}>")) for block in blocks))
-
-
-def _plain(text: str) -> str:
-    """Text of others is not markup, and has no say over the terminal."""
-    shown = "".join(char if char.isprintable() or char == "\n" else "�" for char in text)
-    return shown.replace("[", "\\[")

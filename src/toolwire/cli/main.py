@@ -1,18 +1,30 @@
 """The commands, put together. A user's mistake is a sentence and an exit code, never a traceback."""
 
+from typing import Annotated
+
 import typer
 
 from toolwire._version import __version__
+from toolwire.cli._failing import friendly
+from toolwire.cli.call import call
+from toolwire.cli.check import check
+from toolwire.cli.config import config
 from toolwire.cli.demo import demo
+from toolwire.cli.doctor import doctor
+from toolwire.cli.new import new
+from toolwire.cli.run import run
+from toolwire.cli.serve import serve
+from toolwire.cli.tools import tools
 
 app = typer.Typer(
     name="toolwire",
-    help="Give Claude the functions in your own process.",
+    help="Give Claude, or any other MCP client, the functions in your own process.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(demo)
+for command in (demo, new, tools, call, check, run, serve, config, doctor):
+    app.command()(friendly(command))
 
 
 def _show_version(wanted: bool) -> None:
@@ -23,8 +35,9 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def main(
-    version: bool = typer.Option(
-        False, "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
-    ),
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
 ) -> None:
-    """Give Claude the functions in your own process."""
+    """Give Claude, or any other MCP client, the functions in your own process."""

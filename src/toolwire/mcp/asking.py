@@ -31,8 +31,8 @@ logger = logger_for("serving")
 _TURNS: Final = 3  # turns of the event loop in which further questions of the same call join a round
 
 _NO_SESSION: Final = (
-    "This client cannot be asked: the server keeps no sessions (--workers, --stateless), which the client's version "
-    "of MCP needs for that"
+    "This client cannot be asked: the server keeps no sessions (--workers, --stateless), which the client's "
+    "version of MCP needs for that"
 )
 
 _Question = tuple[str, type[Any], type[BaseModel]]

@@ -60,7 +60,7 @@ async def serve_stdio(server: object, *, drain: float = DRAIN) -> None:
     What tools print goes to stderr meanwhile.
     """
     serving = serving_of(server)
-    await serve_wire(Wire(), serving.core, drain)
+    await serve_wire(Wire(), serving.core, drain, serving.hang_up)
 
 
 async def serve_http(

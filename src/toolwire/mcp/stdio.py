@@ -56,8 +56,13 @@ class Wire:
             sys.stdout.reconfigure(line_buffering=True)  # as stderr is: a print shows when it is made
 
 
-async def serve_wire(wire: Wire, core: Any, drain: float = 5.0) -> None:
-    """Run an `mcp` server over the wire until its input ends or SIGINT or SIGTERM comes."""
+async def serve_wire(
+    wire: Wire, core: Any, drain: float = 5.0, closing: Callable[[], None] = lambda: None
+) -> None:
+    """Run an `mcp` server over the wire until its input ends or SIGINT or SIGTERM comes.
+
+    `closing` is called then: it ends what would never end by itself.
+    """
     inbox, unanswered = Inbox(), _Unanswered()
     writer = _Writer(wire.output, unanswered)
     ended = anyio.Event()
@@ -76,6 +81,7 @@ async def serve_wire(wire: Wire, core: Any, drain: float = 5.0) -> None:
     async def until_told() -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             await _or_signal(signals, ended.wait)
+            closing()
             await _or_signal(signals, partial(unanswered.none, drain))  # a second signal ends the wait
             inbox.close()
             await anyio.sleep_forever()  # with signals still caught: the end is under way
@@ -100,7 +106,7 @@ async def _or_signal(signals: Any, wait: Callable[[], Awaitable[Any]]) -> None:
 
 
 class _Unanswered:
-    """Requests that have come in and wait for their answer. A request to listen is answered by listening."""
+    """Requests that have come in and wait for their answer."""
 
     def __init__(self) -> None:
         self._ids: set[int | str] = set()
@@ -108,7 +114,7 @@ class _Unanswered:
 
     def heard(self, message: Any) -> None:
         """Something came from the client."""
-        if isinstance(message, types.JSONRPCRequest) and message.method != "subscriptions/listen":
+        if isinstance(message, types.JSONRPCRequest):
             self._ids.add(message.id)
         elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
             self.answered((message.params or {}).get("requestId"))

@@ -4,11 +4,13 @@ One that has a parameter annotated `Context` gets one for each call. Everything 
 connection's outlet; this module does not know what is on the other side.
 """
 
+import math
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, overload
 
+import anyio
 from typing_extensions import TypeVar
 
 from toolwire._jsonrpc import Interrupted, Outlet, notification
@@ -87,11 +89,20 @@ class Context(Generic[S]):
         """The connection that the call came by: the same object for all calls of one client."""
         self.meta: Mapping[str, Any] = meta or {}
         """The request's `_meta`."""
-        self.cancelled = False
-        """True once the call was cancelled. Async tools are cancelled anyway; sync ones look here."""
+        self._cancelled = False
         self._outlet = outlet
         self._log_level = log_level
         self._post = post
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the call was cancelled. Async tools are cancelled anyway; sync ones look here."""
+        # On the event loop a cancellation from outside shows in the scope before anybody could tell us.
+        return self._cancelled or (self._post is None and anyio.current_effective_deadline() == -math.inf)
+
+    @cancelled.setter
+    def cancelled(self, value: bool) -> None:
+        self._cancelled = value
 
     @property
     def tool_use_id(self) -> str | None:

@@ -1,0 +1,298 @@
+"""TARGET: what a command line names as a server, made into one.
+
+    app.py   app.py:calc   package.module:calc   https://example.com/mcp
+
+Owns the reading of the text, which objects of a module are meant, and the words for everything that can be wrong
+with it: one line each, that says what, where and what to do. How a file becomes a module is in `_modules`. It
+serves nothing and connects to nothing.
+"""
+
+import difflib
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from toolwire import _modules
+from toolwire._mcp_servers import is_server as could_serve
+from toolwire.errors import NotSupportedError, ToolDefinitionError, UsageError
+from toolwire.tools.names import problem_with, wire_name
+from toolwire.tools.server import ToolServer
+from toolwire.tools.tool import Tool, from_function
+from toolwire.wrap import Combined, Renamed
+
+_FILE: Final = re.compile(r"(?P<path>.+\.py)(?::(?P<name>[^/\\]*))?", re.DOTALL)
+_MODULE: Final = re.compile(r"(?P<path>[^\W\d]\w*(?:\.[^\W\d]\w*)*)(?::(?P<name>.*))?", re.DOTALL)
+_LATER: Final = ("catalog:", "openapi:")
+_FACTORY: Final = ("make_", "create_")
+_FORMS: Final = "a target is app.py, app.py:name, package.module:name or the URL of an MCP server"
+_OURS: Final = (ToolServer, Renamed, Combined)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A server that was named on the command line."""
+
+    text: str
+    """As it was written."""
+    name: str
+    """What to call the server."""
+    server: Any
+    """Anything that `mcp_servers` takes in process."""
+    path: Path | None = None
+    """The file that it came from; None for a URL."""
+    modules: tuple[str, ...] = ()
+    """The names under which that file and its neighbours are in `sys.modules`."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def resolve(text: str, headers: Mapping[str, str] | None = None) -> Target:
+    """The server that `text` names. `headers` are for a URL. `UsageError` if there is none, and why."""
+    if text.lower().startswith(("http://", "https://")):
+        return _remote(text, headers or {})
+    if headers:
+        raise UsageError(f"--header goes with a URL, and {text} is none")
+    if not text.strip():
+        raise UsageError(f"no target given; {_FORMS}")
+    if text.startswith(_LATER):
+        raise UsageError(
+            f"{text}: targets of the form {text.partition(':')[0]}:... are not there yet; {_FORMS}"
+        )
+    if (file := _FILE.fullmatch(text)) is not None:
+        module = _modules.from_file(Path(file["path"]), file["path"])
+        return _found(text, module, file["path"], file["name"])
+    _refuse_path(text)
+    named = _MODULE.fullmatch(text)
+    if named is None:
+        raise UsageError(f"{text!r} names nothing; {_FORMS}")
+    return _found(text, _modules.from_name(named["path"]), named["path"], named["name"])
+
+
+def reload(target: Target) -> Target:
+    """The same target with its files imported anew. `UsageError` if that fails: the old one then still works."""
+    if target.path is None:
+        return target
+    with _modules.dropped(target.modules):
+        return replace(resolve(target.text), name=target.name)
+
+
+def watched(target: Target) -> list[Path]:
+    """The files whose change matters: the target's own and those of its folder that it has loaded."""
+    if target.path is None:
+        return []
+    return sorted({target.path, *_modules.files_of(_modules.neighbours(target.path))})
+
+
+def _remote(url: str, headers: Mapping[str, str]) -> Target:
+    try:
+        parts = urlsplit(url)
+        whole = bool(parts.hostname) and not re.search(r"\s", url) and (parts.port or 1)
+    except ValueError:
+        whole = False
+    if not whole:
+        raise UsageError(f"{url} is no URL; an MCP server is at one like https://example.com/mcp")
+    from toolwire.mcp.proxy import name_of, proxy  # noqa: PLC0415 - loads mcp
+
+    return Target(url, name_of(url), proxy(url, headers), headers=headers)
+
+
+def _refuse_path(text: str) -> None:
+    """Say what is wrong with something that looks like a path and is no Python file."""
+    path = Path(text.partition(":")[0])
+    if path.is_dir() and not (path / "__init__.py").exists():
+        files = sorted(each.name for each in path.glob("*.py"))
+        hint = f"name a file in it, as in {path / files[0]}" if files else "and there is no Python file in it"
+        raise UsageError(f"{text} is a folder: {hint}")
+    if path.is_file() or "/" in text or "\\" in text:
+        there = "is no Python file" if path.exists() else "is not there"
+        raise UsageError(f"{text} {there}; {_FORMS}")
+
+
+def _found(text: str, module: types.ModuleType, place: str, name: str | None) -> Target:
+    path = Path(module.__file__).resolve() if module.__file__ else None
+    label, server = _whole(module, place) if name is None else _named(module, place, name)
+    own = getattr(server, "name", None)
+    called = own if isinstance(own, str) and problem_with(own) is None else wire_name(label)
+    loaded = tuple(_modules.neighbours(path)) if path is not None else ()
+    return Target(text, called, server, path, tuple(dict.fromkeys([module.__name__, *loaded])))
+
+
+# --- a whole module ---
+
+
+def _whole(module: types.ModuleType, place: str) -> tuple[str, Any]:
+    """The one server of a module, or its functions as one."""
+    servers = _servers_in(module)
+    if len(servers) > 1:
+        names = list(servers)
+        counted = f"two servers, {names[0]} and {names[1]}"
+        if len(names) > 2:  # noqa: PLR2004 - two are told apart in words
+            counted = f"{len(names)} servers, {', '.join(names[:-1])} and {names[-1]}"
+        raise UsageError(f"{place} has {counted}: name one, as in {place}:{names[0]}")
+    if servers:
+        return next(iter(servers.items()))
+    functions = dict(_functions_in(module))
+    factories = [name for name, each in functions.items() if _gives_server(each)]
+    if len(factories) == 1:
+        return factories[0], _made(functions[factories[0]], f"{place}:{factories[0]}")
+    tools: dict[int, Any] = {id(each): each for each in vars(module).values() if isinstance(each, Tool)}
+    public = [each for name, each in functions.items() if name != "main"]  # where a script begins, not a tool
+    stem = _stem(module)
+    if not tools and not public:
+        raise UsageError(
+            f"{place} has no tools: define a function in it, or a server such as ToolServer({stem!r})"
+        )
+    return stem, _served(stem, [*tools.values(), *public], place)
+
+
+def _stem(module: types.ModuleType) -> str:
+    """A server name for a module: that of its file."""
+    file = Path(module.__file__ or module.__name__)
+    stem = wire_name(file.parent.name if file.stem == "__init__" else file.stem)
+    return stem if problem_with(stem) is None else "tools"
+
+
+def _servers_in(module: types.ModuleType) -> dict[str, Any]:
+    """Each server once, under the first name that it has."""
+    found: dict[int, tuple[str, Any]] = {}
+    for name, value in vars(module).items():
+        server = _unpacked(value)
+        if not name.startswith("__") and _is_server(server):
+            found.setdefault(id(server), (name, server))
+    return dict(found.values())
+
+
+def _functions_in(module: types.ModuleType) -> Iterator[tuple[str, Any]]:
+    """The public functions that were defined there; context managers and async generators are for other uses."""
+    for name, value in vars(module).items():
+        if name.startswith("_") or not inspect.isfunction(value) or value.__module__ != module.__name__:
+            continue
+        inner = inspect.unwrap(value)
+        manager = inner is not value and inspect.isgeneratorfunction(inner)
+        if not manager and not inspect.isasyncgenfunction(inner):
+            yield name, value
+
+
+# --- one thing in it ---
+
+
+def _named(module: types.ModuleType, place: str, name: str) -> tuple[str, Any]:
+    value: Any = module
+    for step in name.split("."):
+        try:
+            value = getattr(value, step)
+        except AttributeError:
+            raise UsageError(_unknown(module, place, name)) from None
+    last = name.rpartition(".")[2]
+    where = f"{place}:{name}"
+    if inspect.isfunction(value) and _is_factory(value):
+        value = _made(value, where)
+    return last, _as_server(value, _stem(module), where)
+
+
+def _unknown(module: types.ModuleType, place: str, name: str) -> str:
+    tools = [key for key, value in vars(module).items() if isinstance(value, Tool)]
+    there = [*_servers_in(module), *tools, *(key for key, _ in _functions_in(module))]
+    near = difflib.get_close_matches(name, there, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    listed = f"there are {', '.join(there[:10])}" if there else "there is no server and no function in it"
+    return f"{place} has no {name!r}: {hint}{listed}" if name else f"{place}: name something after the colon"
+
+
+def _as_server(value: Any, label: str, where: str) -> Any:
+    value = _unpacked(value)
+    if _is_server(value) or (could_serve(value) and not isinstance(value, types.ModuleType)):
+        return value
+    if isinstance(value, Tool) or inspect.isroutine(value):
+        return _served(label, [value], where)
+    many = isinstance(value, list | tuple) and value
+    if many and all(isinstance(each, Tool) or inspect.isroutine(each) for each in value):
+        return _served(label, value, where)
+    kind = f"the class {value.__name__}" if isinstance(value, type) else f"of type {type(value).__name__}"
+    raise UsageError(f"{where} is {kind}; wanted is a server, a tool, a function, or a list of tools")
+
+
+def _served(name: str, tools: Any, place: str) -> ToolServer[Any]:
+    name = wire_name(name)
+    server: ToolServer[Any] = ToolServer(name if problem_with(name) is None else "tools")
+    for each in tools:
+        called = each.name if isinstance(each, Tool) else getattr(each, "__name__", repr(each))
+        try:
+            server.add(each if isinstance(each, Tool) else from_function(each))
+        except ToolDefinitionError as error:
+            reason = str(error).removeprefix(f"tool {called!r}: ")
+            raise UsageError(
+                f"{place}: {called} cannot become a tool: {reason} "
+                "(a name that starts with an underscore leaves it out)"
+            ) from error
+    return server
+
+
+# --- what things are ---
+
+
+def _unpacked(value: Any) -> Any:
+    """The server itself, out of what `create_sdk_mcp_server` gives."""
+    if isinstance(value, dict) and value.get("type") == "sdk" and "instance" in value:
+        return value["instance"]
+    return value
+
+
+def _is_server(value: Any) -> bool:
+    """Whether this is a server beyond doubt: many an object can `connect`, a database for one."""
+    if isinstance(value, _OURS):
+        return True
+    if isinstance(value, type | types.ModuleType | Mapping) or inspect.isroutine(value):
+        return False
+    from toolwire.mcp.recognise import core_of  # noqa: PLC0415 - beside its only use
+
+    try:
+        core_of(value)
+    except NotSupportedError as error:
+        raise UsageError(str(error)) from error
+    except Exception:  # noqa: BLE001 - any object of a module is looked at, and some object to that
+        return False
+    return True
+
+
+def _is_factory(function: Callable[..., Any]) -> bool:
+    if _gives_server(function):
+        return True
+    unsaid = "return" not in getattr(function, "__annotations__", {})
+    return unsaid and function.__name__.startswith(_FACTORY) and not _required(function)
+
+
+def _gives_server(function: Callable[..., Any]) -> bool:
+    """Whether a function without required parameters says that it returns a server."""
+    try:
+        returned = typing.get_type_hints(function).get("return")
+    except Exception:  # noqa: BLE001 - annotations are code of the user, and may name what is not there
+        return False
+    kind = typing.get_origin(returned) or returned
+    if not isinstance(kind, type) or _required(function):
+        return False
+    foreign = kind.__module__.partition(".")[0] in {"mcp", "fastmcp"}
+    return issubclass(kind, _OURS) or (foreign and hasattr(kind, "run"))
+
+
+def _required(function: Callable[..., Any]) -> list[str]:
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    parameters = inspect.signature(function).parameters.values()
+    return [each.name for each in parameters if each.default is each.empty and each.kind not in variable]
+
+
+def _made(factory: Callable[..., Any], where: str) -> Any:
+    if inspect.iscoroutinefunction(factory):
+        raise UsageError(f"{where} is async; a function that makes a server must be a plain one")
+    made = _unpacked(_modules.guarded(factory, where, Path(inspect.getfile(factory))))
+    if _is_server(made) or could_serve(made) or isinstance(made, list | tuple):
+        return made
+    raise UsageError(
+        f"{where} was called to make a server and gave {type(made).__name__}; to use it as a tool, "
+        "say what it returns, as in -> str"
+    )

@@ -1,0 +1,300 @@
+"""MCP clients: what an entry for a server looks like in each, where its file is, how an entry gets in and out.
+
+Pure: paths, documents and texts come in and go out; no file is touched. Each client is a row of `CLIENTS`.
+"""
+
+import json
+import re
+import shlex
+import subprocess
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
+from urllib.parse import urlsplit
+
+from toolwire.errors import UsageError
+
+Scope = Literal["project", "user"]
+Document = dict[str, Any]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One program that can use MCP servers."""
+
+    title: str
+    key: str
+    """Where its file keeps the servers."""
+    project: tuple[str, ...] | None
+    """Its file in a project's folder; None if it knows no projects."""
+    token: str | None
+    """How an entry refers to a secret that is kept elsewhere; None if it cannot."""
+    secret: str
+    """What the user does about that."""
+    after: str
+    """What the user does after a change of its file."""
+    typed: bool = False
+    """It wants a `type` in an entry."""
+
+
+CLIENTS: Final[Mapping[str, Client]] = {
+    "claude-desktop": Client(
+        title="Claude Desktop",
+        key="mcpServers",
+        project=None,
+        token=None,
+        secret="",
+        after="Quit Claude Desktop and open it again.",
+    ),
+    "claude-code": Client(
+        title="Claude Code",
+        key="mcpServers",
+        project=(".mcp.json",),
+        token="${{{variable}}}",  # noqa: S106 - the form of a reference
+        secret="Set the variable {variable} to the token where Claude Code is started.",  # noqa: S106
+        after="Start `claude` in this folder: it asks once whether to use the server.",
+        typed=True,
+    ),
+    "cursor": Client(
+        title="Cursor",
+        key="mcpServers",
+        project=(".cursor", "mcp.json"),
+        token="${{env:{variable}}}",  # noqa: S106
+        secret="Set the variable {variable} to the token where Cursor is started.",  # noqa: S106
+        after="Cursor shows the server under Settings, Tools & MCP.",
+    ),
+    "vscode": Client(
+        title="VS Code",
+        key="servers",
+        project=(".vscode", "mcp.json"),
+        token="${{input:{input}}}",  # noqa: S106
+        secret="VS Code asks for the token when it starts the server, and keeps it.",  # noqa: S106
+        after="Start the server with the button above its entry, or with `MCP: List Servers`.",
+        typed=True,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A server as a client's file has it."""
+
+    name: str
+    body: Document
+    inputs: tuple[Document, ...] = ()
+    """What VS Code is to ask the user for."""
+    notes: tuple[str, ...] = ()
+    """What the user should be told about it."""
+
+
+def legal_name(text: str) -> str:
+    """A name that every client takes (letters, digits, `-` and `_`), as near to `text` as can be."""
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", plain).strip("-_")
+
+
+def stdio_entry(
+    client: Client, name: str, command: str, args: list[str], env: Mapping[str, str] | None = None
+) -> Entry:
+    """A server that the client starts itself."""
+    kind = {"type": "stdio"} if client.typed else {}
+    return Entry(name, {**kind, "command": command, "args": args, **({"env": dict(env)} if env else {})})
+
+
+def http_entry(client: Client, name: str, url: str, token: str | None = None) -> Entry:
+    """A server that runs already. A token is referred to where the client can, else it is in the entry."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(
+            f"--http needs the whole URL of a running server, such as http://127.0.0.1:8000/mcp; got {url!r}"
+        )
+    if client.token is None:
+        return _bridged(name, url, token)
+    body: Document = {**({"type": "http"} if client.typed else {}), "url": url}
+    if token is None:
+        return Entry(name, body)
+    words = {"variable": f"{re.sub('[^A-Z0-9_]', '_', name.upper())}_TOKEN", "input": f"{name}-token"}
+    body["headers"] = {"Authorization": f"Bearer {client.token.format(**words)}"}
+    asked = {
+        "type": "promptString",
+        "id": words["input"],
+        "description": f"Token for {name}",
+        "password": True,
+    }
+    inputs = (asked,) if "{input}" in client.token else ()
+    return Entry(name, body, inputs, (client.secret.format(**words),))
+
+
+_BRIDGE: Final = (
+    "The file of Claude Desktop only takes servers that it starts itself, so this entry starts the bridge "
+    "`npx mcp-remote`, which needs Node.js. Instead, a public server can be a connector (Settings, Connectors), "
+    "and for one without a token toolwire is the bridge if the URL is given as the target."
+)
+
+
+def _bridged(name: str, url: str, token: str | None) -> Entry:
+    """For a client that only starts processes: one that passes everything on to the URL."""
+    notes = [_BRIDGE]
+    args = ["-y", "mcp-remote", url]
+    parts = urlsplit(url)
+    if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+        args.append("--allow-http")
+    if token is None:
+        return Entry(name, {"command": "npx", "args": args}, notes=tuple(notes))
+    # No space after the colon: Claude Desktop on Windows does not quote arguments.
+    args += ["--header", "Authorization:${AUTH_HEADER}"]
+    notes.append("Warning: the token stands in this entry as it is; keep the file to yourself.")
+    body = {"command": "npx", "args": args, "env": {"AUTH_HEADER": f"Bearer {token}"}}
+    return Entry(name, body, notes=tuple(notes))
+
+
+def snippet(client: Client, entry: Entry) -> Document:
+    """A whole file with nothing in it but this server."""
+    inputs = {"inputs": list(entry.inputs)} if entry.inputs else {}
+    return {**inputs, client.key: {entry.name: entry.body}}
+
+
+def place(
+    client: Client, scope: Scope, *, cwd: Path, home: Path, platform: str, env: Mapping[str, str]
+) -> Path | None:
+    """The client's file; None where only the client itself should write."""
+    if client.project is None:
+        return _application_data(home, platform, env) / "Claude" / "claude_desktop_config.json"
+    if scope == "project":
+        return cwd.joinpath(*client.project)
+    return home.joinpath(*client.project) if client is CLIENTS["cursor"] else None
+
+
+def _application_data(home: Path, platform: str, env: Mapping[str, str]) -> Path:
+    if platform == "darwin":
+        return home / "Library" / "Application Support"
+    if platform == "win32":
+        return Path(env.get("APPDATA") or home / "AppData" / "Roaming")
+    return Path(env.get("XDG_CONFIG_HOME") or home / ".config")
+
+
+def user_command(client: Client, entry: Entry) -> list[str]:
+    """The client's own command that adds a server for the user, where `place` has no file."""
+    if client is CLIENTS["claude-code"]:
+        return ["claude", "mcp", "add-json", entry.name, json.dumps(entry.body), "--scope", "user"]
+    inputs = {"inputs": list(entry.inputs)} if entry.inputs else {}
+    return ["code", "--add-mcp", json.dumps({"name": entry.name, **entry.body, **inputs})]
+
+
+def user_removal(client: Client, name: str) -> list[str]:
+    """The client's own command that takes a server of the user's out again."""
+    if client is CLIENTS["claude-code"]:
+        return ["claude", "mcp", "remove", name, "--scope", "user"]
+    way = "run `MCP: Open User Configuration` in VS Code, or name its file with --path"
+    raise UsageError(f"VS Code has no command that takes {name!r} out of the user's profile: {way}")
+
+
+def typed_line(command: list[str], platform: str) -> str:
+    """A command as one types it: in a POSIX shell, or in Windows' own."""
+    return subprocess.list2cmdline(command) if platform == "win32" else shlex.join(command)
+
+
+def parse(text: str, where: str) -> Document:
+    """A client's file. What could not be written back as it was is refused with its line and column."""
+    if not text.strip():
+        return {}
+    try:
+        document = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        if _is_jsonc(text):
+            raise UsageError(
+                f"{where} has comments or trailing commas (line {error.lineno}), which would be lost: change it "
+                "by hand (without --install the entry is printed)"
+            ) from None
+        raise UsageError(
+            f"{where} is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}. "
+            "Nothing was changed; mend it and run this again"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{where} cannot be used: {error}. Nothing was changed") from None
+    if not isinstance(document, dict):
+        raise UsageError(f"{where} holds {_kind(document)}, not an object. Nothing was changed")
+    return document
+
+
+def written(document: Document, *, ascii_only: bool = False) -> str:
+    """A document as text. What UTF-8 cannot carry (half a surrogate pair) is escaped."""
+    text = json.dumps(document, indent=2, ensure_ascii=ascii_only)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(document, indent=2)
+    return text
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> Document:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice!r} is twice in one object, of which one would be lost")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+_COMMENT: Final = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_TRAILING: Final = re.compile(r'("(?:\\.|[^"\\\n])*")|,(?=\s*[}\]])')
+
+
+def _is_jsonc(text: str) -> bool:
+    try:
+        json.loads(_TRAILING.sub(r"\1", _COMMENT.sub(r"\1", text)))
+    except ValueError:
+        return False
+    return True
+
+
+def _kind(value: object) -> str:
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def _part(document: Document, key: str, empty: T, where: str) -> T:
+    found = document.get(key, empty)
+    if not isinstance(found, type(empty)):
+        raise UsageError(f"{where} has {_kind(found)} under {key!r}, not {_kind(empty)}. Nothing was changed")
+    return found
+
+
+def merge(document: Document, client: Client, entry: Entry, where: str, *, force: bool = False) -> Document:
+    """The document with the entry in it; everything else, and the order of it, stays."""
+    servers = _part(document, client.key, Document(), where)
+    if entry.name in servers and servers[entry.name] != entry.body and not force:
+        raise UsageError(
+            f"{where} has another server called {entry.name!r}: choose another name with --name, or replace it "
+            "with --force"
+        )
+    merged = {**document, client.key: {**servers, entry.name: entry.body}}
+    if entry.inputs:
+        inputs = _part(document, "inputs", list[Any](), where)
+        known = {each.get("id") for each in inputs if isinstance(each, dict)}
+        merged["inputs"] = [*inputs, *(each for each in entry.inputs if each["id"] not in known)]
+    return merged
+
+
+def without(document: Document, client: Client, name: str, where: str) -> Document:
+    """The document with that entry gone, and with it the questions that only it needed."""
+    servers = _part(document, client.key, Document(), where)
+    if name not in servers:
+        there = f"it has {', '.join(servers)}" if servers else "it has none"
+        raise UsageError(f"{where} has no server called {name!r}: {there}. --name says which one is meant")
+    left = {**document, client.key: {key: body for key, body in servers.items() if key != name}}
+    if client is CLIENTS["vscode"] and "inputs" in document:
+        reference = f"${{input:{name}-token}}"
+        rest = {key: value for key, value in left.items() if key != "inputs"}
+        if reference in json.dumps(servers[name]) and reference not in json.dumps(rest):
+            inputs = _part(document, "inputs", list[Any](), where)
+            kept = [x for x in inputs if not (isinstance(x, dict) and x.get("id") == f"{name}-token")]
+            left = {**left, "inputs": kept} if kept else rest
+    return left

@@ -1,0 +1,114 @@
+"""A target from the command line, connected: what `tools`, `call` and `check` share.
+
+Owns the options that they have in common and one client of one server. While user code runs its prints go to
+stderr, so that stdout has the result and nothing else.
+"""
+
+import contextlib
+import logging
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from toolwire.cli._show import plain
+from toolwire.errors import McpError
+
+if TYPE_CHECKING:
+    from toolwire._target import Target
+    from toolwire.testing.direct import DirectClient
+
+T = TypeVar("T")
+
+
+def complete_target(incomplete: str) -> list[str]:
+    """Python files and folders, for the shell's completion."""
+    start = Path(incomplete)
+    folder = start if incomplete.endswith("/") else start.parent
+    try:
+        found = sorted(folder.iterdir())
+    except OSError:
+        return []
+    shown = [
+        f"{each}/" if each.is_dir() else str(each) for each in found if not each.name.startswith((".", "__"))
+    ]
+    return [each for each in shown if each.startswith(incomplete) and each.endswith((".py", "/"))]
+
+
+TargetArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TARGET",
+        help="app.py, app.py:name, package.module:name, or the URL of an MCP server.",
+        autocompletion=complete_target,
+        show_default=False,
+    ),
+]
+HeaderOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--header",
+        "-H",
+        metavar="'NAME: VALUE'",
+        help="An HTTP header for a URL; may be given several times.",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+
+
+def resolved(text: str, header: list[str] | None) -> "Target":
+    """The target of a command, with its headers."""
+    from toolwire._target import resolve  # noqa: PLC0415 - loads the tools
+    from toolwire.cli._values import headers  # noqa: PLC0415
+
+    return resolve(text, headers(header or []))
+
+
+def run(work: Callable[..., Awaitable[T]], *args: Any) -> T:
+    """Run async code of a command. What libraries log is not shown: what matters of it comes as an error."""
+    import anyio  # noqa: PLC0415 - only when something runs
+
+    for name in ("mcp", "client", "httpx2", "fastmcp"):  # those that would print warnings by themselves
+        logging.getLogger(name).addHandler(logging.NullHandler())
+    with contextlib.redirect_stdout(sys.stderr):
+        try:
+            return anyio.run(work, *args)
+        except McpError as error:  # the words of a server, on their way to a terminal
+            raise McpError(error.code, plain(error.message), error.data) from error
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    target: "Target",
+    *,
+    on_notice: Callable[[str, dict[str, Any]], None] | None = None,
+    on_elicitation: Callable[[Any], Any] | None = None,
+) -> AsyncIterator["DirectClient"]:
+    """A client of the target's server. `on_notice(method, params)` hears what the server tells, when it does."""
+    from toolwire._servers import Callbacks, Servers  # noqa: PLC0415 - loads the tools
+    from toolwire.testing.direct import DirectClient  # noqa: PLC0415
+
+    class Listening(DirectClient):
+        def tell(self, body: dict[str, Any]) -> None:
+            super().tell(body)
+            if on_notice is not None:
+                heard = self.notifications[-1]
+                on_notice(heard.method, heard.params)
+
+    servers = Servers(Callbacks(on_elicitation))
+    client = Listening(servers, target.name)
+    servers.attach(client)
+    servers.add(target.name, target.server)
+    try:
+        await client.greet({})
+        yield client
+    finally:
+        await servers.aclose()
+
+
+async def listed_tools(target: "Target") -> list[dict[str, Any]]:
+    """All tools of a target, as the server describes them."""
+    async with connected(target) as client:
+        return [tool.raw for tool in await client.list_tools()]

@@ -1,0 +1,294 @@
+"""What a conversation looks like on a terminal.
+
+Owns the rendering of messages: text as it streams, tool calls with their times, progress, the last line. Text of
+others (the model, tools, servers) is cleaned first and never read as markup, so that it has no say over the
+terminal. It reads nothing and decides nothing, and is used from one thread.
+"""
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from typing import IO, Any, Final
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.text import Text
+
+from toolwire import (
+    ApiRetryMessage,
+    AssistantMessage,
+    InitMessage,
+    McpLogMessage,
+    McpProgressMessage,
+    ResultMessage,
+    StreamEvent,
+    SystemMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UserMessage,
+)
+from toolwire.cli import _show
+from toolwire.errors import result_error_text
+
+_RESULT_LINES: Final = 4
+_SIGNS: Final = {"call": ("→", "->"), "good": ("✓", "ok"), "bad": ("✗", "failed"), "cut": ("…", "...")}
+
+
+def plain(text: str) -> str:
+    """Text of others as it can stand on a terminal; a tab would go astray behind a mark."""
+    return _show.plain(text).replace("\t", "    ")
+
+
+def one_line(text: str) -> str:
+    """The same on one line."""
+    return " ".join(plain(text).split())
+
+
+def tool_name(name: str) -> str:
+    """`mcp__calc__add` as people say it: calc.add."""
+    server, _, tool = name.removeprefix("mcp__").partition("__")
+    return plain(f"{server}.{tool}" if name.startswith("mcp__") and tool else name)
+
+
+def arguments(given: Mapping[str, Any]) -> str:
+    """Arguments as in a call."""
+    shown = ((name, json.dumps(value, ensure_ascii=False, default=str)) for name, value in given.items())
+    return ", ".join(one_line(f"{name}={value}") for name, value in shown)
+
+
+def shortened(text: str, width: int, mark: str) -> str:
+    """At most `width` columns."""
+    return text if cell_len(text) <= width else set_cell_size(text, max(width - len(mark), 0)) + mark
+
+
+def result_text(content: str | list[dict[str, Any]] | None) -> str:
+    """What a tool gave, as text."""
+    blocks = content if isinstance(content, list) else [{"text": content or ""}]
+    return plain("\n".join(str(block.get("text", f"<{block.get('type')}>")) for block in blocks))
+
+
+def summary(result: ResultMessage) -> str:
+    """What a turn came to, in a line."""
+    usage = result.usage or {}
+    names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    tokens = sum(usage.get(name) or 0 for name in names)
+    turns = f"{result.num_turns} turn{'' if result.num_turns == 1 else 's'}"
+    written = usage.get("output_tokens") or 0
+    cost = f"${result.total_cost_usd or 0:.4f} as the CLI reckons"
+    return f"{turns}, {result.duration_ms / 1000:.1f} s, {tokens} tokens in, {written} out, {cost}"
+
+
+def failure(result: ResultMessage) -> str | None:
+    """Why a turn failed, on one line; None if it did not."""
+    return one_line(result_error_text(result.raw or dataclasses.asdict(result))) if result.is_error else None
+
+
+class Screen:
+    """Messages for people. `quiet` leaves only what the model says."""
+
+    def __init__(self, console: Console, *, thinking: bool = False, quiet: bool = False) -> None:
+        self._console = console
+        self._thinking = thinking
+        self._quiet = quiet
+        self._written = ""  # of the block that streams now
+        self._open_line = False
+        self._calls: dict[str, tuple[str, float]] = {}
+        self._latest = ""  # the call that was made last
+        self._bars = _Bars(console)
+
+    def show(self, message: object, now: float) -> None:
+        """A message that came at `now`."""
+        match message:
+            case StreamEvent(parent_tool_use_id=None):
+                self._stream(message.event)
+            case AssistantMessage():
+                self._said(message, now)
+            case UserMessage(content=list(content)):
+                for block in content:
+                    if isinstance(block, ToolResultBlock):
+                        self._came(block, now)
+            case ResultMessage():
+                self._end(message)
+            case _ if not self._quiet:
+                self._notice(message)
+
+    def resume(self, tool_use_id: str | None, now: float) -> None:
+        """A question about a call was answered: its time counts from here."""
+        if tool_use_id in self._calls:
+            self._calls[tool_use_id] = self._calls[tool_use_id][0], now
+
+    def settle(self) -> None:
+        """Others will write now: end what is half on the screen."""
+        self._bars.clear()
+        self._written = ""
+        if self._open_line:
+            self._console.out("")
+            self._open_line = False
+
+    def _stream(self, event: Mapping[str, Any]) -> None:
+        delta = event.get("delta") or {}
+        if event.get("type") in ("message_start", "content_block_start"):
+            self.settle()
+        elif delta.get("type") == "text_delta":
+            self._write(str(delta.get("text", "")))
+        elif delta.get("type") == "thinking_delta" and self._thinking and not self._quiet:
+            self._write(str(delta.get("thinking", "")), "dim italic")
+
+    def _write(self, text: str, style: str | None = None) -> None:
+        self._bars.clear()
+        self._written += text
+        self._console.out(plain(text), style=style, end="", highlight=False)
+        self._console.file.flush()
+        self._open_line = not self._written.endswith("\n")
+
+    def _said(self, message: AssistantMessage, now: float) -> None:
+        for block in message.content:
+            match block:
+                case ToolUseBlock():
+                    self._called(block, now, inner=message.parent_tool_use_id is not None)
+                case TextBlock(text=text) if message.parent_tool_use_id is None and message.error is None:
+                    self._whole(text)
+                case ThinkingBlock(thinking=text) if message.parent_tool_use_id is None and self._thinking:
+                    self._whole(text, "dim italic")
+
+    def _whole(self, text: str, style: str | None = None) -> None:
+        """A block that is complete: what has not been streamed of it is written."""
+        if style is not None and self._quiet:
+            return
+        if not text.startswith(self._written):
+            self.settle()
+        if rest := text[len(self._written) :]:
+            self._write(rest, style)
+        self.settle()
+
+    def _called(self, block: ToolUseBlock, now: float, *, inner: bool) -> None:
+        name = tool_name(block.name)
+        self._calls[block.id] = name, now
+        self._latest = block.id
+        if self._quiet:
+            return
+        self.settle()
+        before = "  " * inner + f"{self._sign('call')} "
+        room = self._console.width - len(before) - len(name) - 2
+        given = shortened(arguments(block.input), room, self._sign("cut"))
+        self._line((before, "cyan"), (name, "bold cyan"), f"({given})")
+
+    def _came(self, block: ToolResultBlock, now: float) -> None:
+        clear = len(self._calls) == 1 and self._latest == block.tool_use_id
+        name, since = self._calls.pop(block.tool_use_id, ("", now))
+        if self._quiet:
+            return
+        self.settle()
+        sign, style = ("bad", "red") if block.is_error else ("good", "green")
+        about = f"  {self._sign(sign)} " + ("" if clear else f"{name} ") + f"{now - since:.2f} s"
+        lines = result_text(block.content).strip().split("\n")
+        more = len(lines) - _RESULT_LINES
+        mark, room = self._sign("cut"), self._console.width - 4
+        shown = [shortened(line, room, mark) for line in lines[:_RESULT_LINES]]
+        short = len(shown) == 1 and len(about) + 2 + cell_len(shown[0]) <= self._console.width
+        self._line((about, style), (f"  {shown[0]}" if short else "", style if block.is_error else ""))
+        for line in [] if short else shown:
+            self._line((f"    {line}", style if block.is_error else ""))
+        if more > 0:
+            self._line((f"    {mark} {more} more line{'s' * (more > 1)}", "dim"))
+
+    def _notice(self, message: object) -> None:
+        match message:
+            case McpProgressMessage(tool_use_id=used) if used in self._calls or (
+                used is None and self._calls
+            ):
+                self._bars.update(message, self._calls[used][0] if used else plain(message.server))
+            case McpLogMessage():
+                text = (
+                    message.data if isinstance(message.data, str) else json.dumps(message.data, default=str)
+                )
+                level = "" if message.level == "info" else f"{message.level}: "
+                self._aside(f"  {message.logger or message.server}: {level}{text}")
+            case ApiRetryMessage():
+                why = f"{message.error} {message.error_status or ''}".strip()
+                self._aside(f"  API error ({why}), try {message.attempt} of {message.max_retries} follows")
+            case InitMessage():
+                for server in message.mcp_servers:
+                    if server.get("status") in ("failed", "needs-auth"):
+                        self._aside(f"  server {server.get('name')}: {server.get('status')}", "yellow")
+
+    def _aside(self, text: str, style: str = "dim") -> None:
+        if self._open_line:
+            self.settle()
+        self._line((plain(text), style))
+
+    def _end(self, result: ResultMessage) -> None:
+        self.settle()
+        self._calls.clear()
+        if not self._quiet:
+            self._line((summary(result), "dim"))
+
+    def _line(self, *parts: str | tuple[str, str]) -> None:
+        self._console.print(Text.assemble(*parts), soft_wrap=True)
+
+    def _sign(self, name: str) -> str:
+        return _SIGNS[name][not self._console.encoding.startswith("utf")]
+
+
+class _Bars:
+    """The progress of tools that run, on a terminal; nothing of it stays."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._progress: Any = None
+        self._tasks: dict[str, Any] = {}
+
+    def update(self, message: McpProgressMessage, name: str) -> None:
+        """A tool has told how far it is."""
+        if not self._console.is_terminal:
+            return
+        if self._progress is None:
+            from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415 - few tools tell
+
+            texts = [TextColumn(f"{{task.{part}}}", markup=False) for part in ("description", "fields[told]")]
+            columns = (texts[0], BarColumn(bar_width=24), texts[1])
+            self._progress = Progress(*columns, console=self._console, transient=True, auto_refresh=False)
+            self._progress.start()
+        key = message.tool_use_id or message.server
+        done, total = _number(message.progress) or 0, _number(message.total)
+        told = f"{done:g}" + ("" if total is None else f"/{total:g}")
+        now = {"completed": done, "total": total, "told": f"{told} {one_line(str(message.message or ''))}"}
+        if key not in self._tasks:
+            self._tasks[key] = self._progress.add_task(f"  {name}", **now)
+        self._progress.update(self._tasks[key], refresh=True, **now)
+
+    def clear(self) -> None:
+        """Take all of it off the screen."""
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+            self._tasks.clear()
+
+
+def _number(value: object) -> float | None:
+    """Servers of others may tell anything."""
+    return value if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+class JsonLines:
+    """Messages for programs: a line of JSON for each, the frame as the CLI sent it."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def show(self, message: Any, now: float) -> None:  # noqa: ARG002 - as `Screen` has it
+        """A message; one of our own kinds has no frame, but its fields."""
+        frame = message.data if isinstance(message, SystemMessage) else message.raw
+        if frame is None:
+            kind = "mcp_progress" if isinstance(message, McpProgressMessage) else "mcp_log"
+            frame = {"type": kind, **{name: value for name, value in vars(message).items() if name != "raw"}}
+        print(json.dumps(frame, default=str), file=self._file, flush=True)
+
+    def resume(self, tool_use_id: str | None, now: float) -> None:
+        """Times are not told."""
+
+    def settle(self) -> None:
+        """Lines are always whole."""

@@ -1,0 +1,206 @@
+"""`toolwire doctor`: what is here, what is missing, and what to do about it.
+
+Of keys only whether they are set is looked at, never their value, and no file of anybody is read. The CLI is
+started once, for its version, in an environment made from nothing.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Final, Literal
+
+import typer
+
+from toolwire.cli._direct import JsonOption
+
+Level = Literal["ok", "note", "problem"]
+
+_PATIENCE: Final = 30.0  # seconds for a --version
+_KEYS: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
+_PROVIDERS: Final = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY")
+_NEEDED: Final = ("anyio", "mcp", "orjson", "pydantic", "jsonschema-rs", "rich", "typer")
+_MARKS: Final[dict[Level, str]] = {
+    "ok": "[green]ok[/]",
+    "note": "[yellow]note[/]",
+    "problem": "[red]problem[/]",
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """One thing that was looked at."""
+
+    what: str
+    level: Level
+    said: str
+    fix: str = ""
+
+
+def doctor(json: JsonOption = False) -> None:
+    """Look at this machine: the Claude Code CLI, keys (only whether they are set), Python and packages.
+
+    Exits with 1 only if something is in the way of serving tools.
+
+    Examples:
+
+      toolwire doctor
+
+      toolwire doctor --json
+    """
+    found = list(_all(os.environ))
+    failed = any(each.level == "problem" for each in found)
+    if json:
+        from toolwire.cli._show import show_json  # noqa: PLC0415
+
+        show_json({"ok": not failed, "findings": [asdict(each) for each in found]})
+    else:
+        _show(found)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _show(found: list[Found]) -> None:
+    from rich.table import Table  # noqa: PLC0415 - loads rich
+
+    from toolwire.cli._show import markup, show  # noqa: PLC0415
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for each in found:
+        fix = f". {markup(each.fix)}" if each.fix else ""
+        table.add_row(_MARKS[each.level], f"[bold]{each.what}[/]", f"{markup(each.said)}{fix}")
+    show(table)
+
+
+def _all(env: Mapping[str, str]) -> Iterator[Found]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    yield Found("Python", "ok", f"{version} at {sys.executable}")
+    yield from _packages()
+    cli = _cli(env)
+    yield from cli
+    keys = [name for name in (*_KEYS, *_PROVIDERS) if env.get(name)]
+    if keys:
+        yield Found("key", "ok", f"{', '.join(keys)} set (the value was not looked at)")
+    else:
+        fix = "Live runs then need a CLI that is logged in: claude /login, or set ANTHROPIC_API_KEY"
+        yield Found("key", "note", "no key or provider in the environment", fix)
+    yield _node()
+    if cli[0].level == "ok":
+        said = "toolwire run starts your CLI, which talks to Claude and may cost; --scripted does not"
+        yield Found("run", "ok", said)
+    else:
+        yield Found("run", "note", "only toolwire run --scripted would work: there is no CLI to start")
+
+
+def _packages() -> Iterator[Found]:
+    versions = {name: _version(name) for name in ("toolwire", *_NEEDED, "uvloop", "trio", "uvicorn")}
+    missing = [name for name in _NEEDED if versions[name] is None]
+    there = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
+    yield Found("packages", "ok", there)
+    if missing:
+        fix = f"{sys.executable} -m pip install --force-reinstall toolwire"
+        yield Found("packages", "problem", f"missing: {', '.join(missing)}", fix)
+    old = versions["mcp"]
+    if old is not None and old.partition(".")[0] in {"0", "1"}:
+        yield Found("mcp", "problem", f"mcp {old} is too old", f"{sys.executable} -m pip install 'mcp>=2.2'")
+    if versions["uvloop"] is None and sys.platform != "win32":
+        yield Found(
+            "uvloop", "note", "not installed; calls are faster with it", "pip install 'toolwire[uvloop]'"
+        )
+
+
+def _version(name: str) -> str | None:
+    import importlib.metadata  # noqa: PLC0415 - slow to load
+
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _cli(env: Mapping[str, str]) -> list[Found]:
+    from toolwire._find import find_cli  # noqa: PLC0415
+    from toolwire.errors import CLIConnectionError  # noqa: PLC0415
+
+    try:
+        path = find_cli(env=env)
+    except CLIConnectionError as error:
+        said = str(error).splitlines()[0]
+        fix = "For live runs: npm install -g @anthropic-ai/claude-code, or pip install 'toolwire[cli]'"
+        return [Found("CLI", "note", said, fix)]
+    version, trouble = _version_of(path)
+    if version is None:
+        return [
+            Found("CLI", "note", f"{path} ({_how(path, env)}) {trouble}", "Install it again, or name another")
+        ]
+    return [Found("CLI", "ok", f"{version}, {path} ({_how(path, env)})"), *_tried(version)]
+
+
+def _how(path: str, env: Mapping[str, str]) -> str:
+    from toolwire._find import VARIABLE, bundled_cli  # noqa: PLC0415
+
+    if env.get(VARIABLE):
+        return f"named by {VARIABLE}"
+    if path == shutil.which("claude", path=env.get("PATH", "")):
+        return "on PATH"
+    return "from the package claude-agent-sdk" if path == bundled_cli() else "in a usual place"
+
+
+def _version_of(path: str) -> tuple[str | None, str]:
+    """The version that a CLI tells, or what went wrong."""
+    from toolwire.testing.environment import ClaudeEnvironment  # noqa: PLC0415
+
+    with ClaudeEnvironment("http://127.0.0.1:9") as clean:  # nobody listens there
+        try:
+            done = subprocess.run(  # noqa: S603 - the CLI that any run would start
+                [path, "--version"],
+                env=clean.env,
+                cwd=clean.cwd,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=_PATIENCE,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return None, f"did not tell its version within {_PATIENCE:g} seconds"
+        except OSError as error:
+            return None, f"cannot be started: {error.strerror}"
+    words = done.stdout.split()
+    if done.returncode or not words:
+        return None, f"failed when asked for its version (exit code {done.returncode})"
+    return words[0], ""
+
+
+def _tried(version: str) -> Iterator[Found]:
+    from toolwire.testing._links import VERSION  # noqa: PLC0415 - the version that the protocol was taken from
+
+    if version == VERSION:
+        yield Found("CLI version", "ok", "the one that toolwire was tried with")
+    else:
+        said = f"toolwire was tried with {VERSION}; {version} will most likely work too"
+        yield Found("CLI version", "ok" if version.split(".")[:2] == VERSION.split(".")[:2] else "note", said)
+
+
+def _node() -> Found:
+    path = shutil.which("node")
+    if path is None:
+        return Found("Node", "ok", "not found, and not needed: the native CLI runs without it")
+    try:
+        environment = {"PATH": os.environ.get("PATH", os.defpath)}
+        done = subprocess.run(  # noqa: S603 - asked for its version only
+            [path, "--version"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE,
+            check=False,
+        )
+        version = done.stdout.strip() or "of unknown version"
+    except (OSError, subprocess.SubprocessError):
+        version = "that does not start"
+    return Found("Node", "ok", f"{version} at {path}; only a CLI installed by npm needs it")

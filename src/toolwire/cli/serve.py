@@ -1,0 +1,191 @@
+"""`toolwire serve`: the tools of a target for any MCP client, over stdio or HTTP."""
+
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from toolwire.errors import UsageError
+
+if TYPE_CHECKING:
+    from toolwire._target import Target
+    from toolwire.mcp.serving import Serving
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+SECRET = "TOOLWIRE_STATE_SECRET"  # noqa: S105 - the name of a variable
+
+
+def serve(  # noqa: PLR0917 - options
+    target: Annotated[str, typer.Argument(help="file.py, file.py:name, package.module:name, or a URL.")],
+    http: Annotated[bool, typer.Option("--http", help="Serve over HTTP instead of stdio.")] = False,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; any but loopback needs a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free one.")] = 8000,
+    path: Annotated[str, typer.Option(help="Path of the MCP endpoint.")] = "/mcp",
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="TOOLWIRE_TOKEN", help="Bearer token that clients must send.", show_envvar=True),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="A file with the token; better than an option, which others can see.")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A further name this server is reached by.")
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(help="Origin of web pages that may use it, such as https://example.com."),
+    ] = None,
+    workers: Annotated[
+        int, typer.Option(min=1, max=64, help="Processes that serve; more than one keeps no sessions.")
+    ] = 1,
+    stateless: Annotated[
+        bool, typer.Option("--stateless", help="Keep no sessions: any process can answer any request.")
+    ] = False,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Load the file again when it changes; clients stay connected.")
+    ] = False,
+    drain: Annotated[
+        float, typer.Option(min=0, help="Seconds that running calls get to finish at the end.")
+    ] = 5.0,
+    header: Annotated[
+        list[str] | None, typer.Option(help="For a URL target: a header to send, such as 'X-Key: abc'.")
+    ] = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Say nothing but warnings and errors.")
+    ] = False,
+    fd: Annotated[int | None, typer.Option(hidden=True, help="A socket that is already bound.")] = None,
+) -> None:
+    """Serve the tools of a target to any MCP client: over stdio, or over HTTP.
+
+    Examples:
+
+      toolwire serve app.py
+
+      toolwire serve app.py:calc --http --port 8000
+
+      TOOLWIRE_TOKEN=... toolwire serve app.py --http --host 0.0.0.0 --workers 4
+
+      toolwire serve app.py --http --reload
+    """
+    from toolwire.mcp.stdio import Wire  # noqa: PLC0415 - heavy
+
+    wire = None if http else Wire()  # before the file is loaded: what it prints must not get on the wire
+    _log_to_stderr(quiet)
+    from toolwire._target import resolve  # noqa: PLC0415
+    from toolwire.cli._values import headers  # noqa: PLC0415
+    from toolwire.mcp.serve import serving_of  # noqa: PLC0415
+
+    found = resolve(target, headers(header or ()))
+
+    serving = serving_of(found.server, name=found.name, secret=os.environ.get(SECRET))
+    reloading = _reloading(found, serving) if reload else None
+    if wire is not None:
+        _say(quiet, f"{_what(serving)} over stdio")
+        from toolwire.mcp.stdio import serve_wire  # noqa: PLC0415
+
+        _run(partial(serve_wire, wire, serving.core, drain, serving.hang_up), reloading)
+        return
+    from toolwire.mcp.guard import guard_for  # noqa: PLC0415
+    from toolwire.mcp.http import bound_socket  # noqa: PLC0415
+    from toolwire.mcp.serve import Listening, check_path  # noqa: PLC0415
+
+    check_path(path)
+    guard = guard_for(host, _token(token, token_file), allow_host or (), allow_origin or ())
+    if fd is not None:
+        import socket  # noqa: PLC0415
+
+        listening = socket.socket(fileno=fd)
+    else:
+        listening = bound_socket(host, port)
+        where = Listening(host, listening.getsockname()[1], path)
+        _say(quiet, f"{_what(serving)} at {where.url}")
+        if workers > 1:
+            from toolwire.cli._workers import supervise  # noqa: PLC0415
+
+            _say(quiet, f"{workers} processes, no sessions")
+            raise typer.Exit(supervise(listening, workers, drain, SECRET))
+    from toolwire.mcp.serve import serve_over  # noqa: PLC0415
+
+    with listening:
+        sessions = not stateless
+        _run(
+            partial(serve_over, serving, listening, guard, path=path, sessions=sessions, drain=drain),
+            reloading,
+        )
+
+
+def _run(work: Work, beside: Work | None) -> None:
+    import importlib.util  # noqa: PLC0415
+
+    import anyio  # noqa: PLC0415
+
+    from toolwire._tasks import spawn  # noqa: PLC0415
+
+    async def both() -> None:
+        watcher = None if beside is None else spawn(beside)
+        try:
+            await work()
+        finally:
+            if watcher is not None:
+                watcher.cancel()
+
+    fast = importlib.util.find_spec("uvloop") is not None
+    anyio.run(both, backend_options={"use_uvloop": fast})
+
+
+def _reloading(target: "Target", serving: "Serving") -> Work:
+    if target.path is None:
+        raise UsageError(f"--reload needs a file, and {target.text} is none")
+    from toolwire.cli._reloading import follow  # noqa: PLC0415
+
+    return partial(follow, target, serving.replace, partial(_say, False))
+
+
+def _token(token: str | None, token_file: Path | None) -> str | None:
+    if token_file is None:
+        return token
+    if token is not None:
+        raise UsageError("--token (or TOOLWIRE_TOKEN) and --token-file exclude each other")
+    try:
+        return token_file.read_text().strip()
+    except OSError as error:
+        raise UsageError(f"cannot read the token file {token_file}: {error.strerror}") from None
+
+
+def _what(serving: "Serving") -> str:
+    from toolwire.tools.server import ToolServer  # noqa: PLC0415
+
+    server = serving.server
+    if not isinstance(server, ToolServer):
+        return serving.core.name
+    counts = [
+        (len(server.tools), "tool"),
+        (len(server.resources) + len(server.resource_templates), "resource"),
+        (len(server.prompts), "prompt"),
+    ]
+    parts = [
+        f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts if count or word == "tool"
+    ]
+    return f"{server.name}: {', '.join(parts)}"
+
+
+def _say(quiet: bool, text: str) -> None:
+    if not quiet:
+        print(text, file=sys.stderr, flush=True)  # noqa: T201 - stderr is this command's own
+
+
+def _log_to_stderr(quiet: bool) -> None:
+    import logging  # noqa: PLC0415
+
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.ERROR if quiet else logging.WARNING,
+        format="%(levelname)s: %(message)s",
+    )

@@ -1,0 +1,152 @@
+"""`toolwire check`, and the rules behind it."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from toolwire.cli.main import app
+from toolwire.tools.check import findings
+
+GOOD = {
+    "name": "add",
+    "description": "Add two numbers.",
+    "inputSchema": {"type": "object", "properties": {"a": {"type": "number", "description": "One."}}},
+}
+
+
+def changed(**changes):
+    """A good tool with something different."""
+    return {**GOOD, **changes}
+
+
+def schema(**changes):
+    """A good tool with something different in its schema."""
+    return changed(inputSchema={**GOOD["inputSchema"], **changes})
+
+
+def test_a_good_tool_has_no_findings():
+    """Nothing to say of it."""
+    assert findings([GOOD], "calc") == []
+
+
+@pytest.mark.parametrize(
+    ("tool", "level", "words"),
+    [
+        (changed(name=""), "error", "a tool has no name"),
+        (changed(name="äöü"), "error", "nothing of the name is left on the wire: mcp__calc_____"),
+        (changed(name="größe"), "warning", "the name is not ASCII, so Claude sees mcp__calc__gr__e"),
+        (changed(name="a.b"), "hint", "Claude sees the name as mcp__calc__a_b"),
+        (changed(name="x" * 54), "error", "has 65 characters, and the API takes 64"),
+        (changed(description=""), "warning", "it has no description"),
+        (changed(description=None), "warning", "it has no description"),
+        (changed(description="Adds."), "hint", "the description is very short: 'Adds.'"),
+        (changed(description="x" * 4097), "warning", "has 4,097 characters, and the CLI cuts it at 4,096"),
+        (changed(inputSchema=None), "error", "the input schema is missing: the CLI drops all tools"),
+        (changed(inputSchema={"anyOf": []}), "error", "the input schema is not of type object"),
+        (schema(oneOf=[{}]), "error", "the input schema has oneOf at the top, which the API refuses"),
+        (schema(anyOf=[{}], allOf=[{}]), "error", "the input schema has anyOf and allOf at the top"),
+        (schema(required="a"), "error", "the JSON schema is not valid"),
+        (schema(properties={"a": {"$ref": "http://x.y/z"}}), "error", "refers to 'http://x.y/z'"),
+        (schema(properties={"a": {}, "b": {}}), "hint", "no description for parameters a, b"),
+        (changed(outputSchema={"type": "array"}), "error", "the output schema is not of type object"),
+        (changed(outputSchema={"type": "object", "required": 1}), "error", "output schema: the JSON schema"),
+        (
+            changed(annotations={"readOnlyHint": True, "destructiveHint": True}),
+            "warning",
+            "it is marked read-only and destructive",
+        ),
+        (
+            changed(_meta={"anthropic/maxResultSizeChars": 600_000}),
+            "warning",
+            "the CLI takes 500,000 at most",
+        ),
+        (changed(_meta={"anthropic/maxResultSizeChars": "x"}), "error", "maxResultSizeChars is 'x'"),
+    ],
+)
+def test_each_rule_finds_what_it_looks_for(tool, level, words):
+    """One finding, with its level, its words and a way out."""
+    (found,) = findings([tool], "calc")
+    assert (found.level, words in found.what) == (level, True), found
+    assert found.fix
+
+
+def test_the_limits_themselves_are_fine():
+    """64 characters on the wire, 4,096 of description, 500,000 of result."""
+    meta = {"anthropic/maxResultSizeChars": 500_000}
+    assert findings([changed(name="x" * 53, description="x" * 4096, _meta=meta)], "calc") == []
+
+
+def test_tools_that_the_cli_spells_the_same_are_found():
+    """And those that are the same."""
+    found = findings([GOOD, changed(name="a.b"), changed(name="a_b"), GOOD], "calc")
+    errors = [each.what for each in found if each.level == "error"]
+    assert errors == ["there are 2 tools of this name", "'a.b' and 'a_b' are both mcp__calc__a_b to Claude"]
+
+
+def test_a_list_that_is_empty_or_long_is_told():
+    """In numbers."""
+    assert findings([], "calc")[0].what == "the server has no tools"
+    (found,) = findings([changed(name=f"tool_{number}") for number in range(298)], "calc")
+    assert (found.level, found.tool) == ("hint", None)
+    assert "298 tools" in found.what
+
+
+@pytest.fixture
+def check(tmp_path, monkeypatch):
+    """Runs the command on a file with this text."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(text, *options):
+        # A name of its own for each test: modules stay loaded.
+        name = f"checked_{abs(hash(text))}.py"
+        (tmp_path / name).write_text(text)
+        return CliRunner().invoke(app, ["check", name, *options])
+
+    return run
+
+
+FINE = '''
+def add(a: float) -> float:
+    """Add one to a number.
+
+    Args:
+        a: The number.
+    """
+'''
+
+
+def test_a_fine_file_is_told_so(check):
+    """In one line."""
+    done = check(FINE)
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "OK: 1 tool, nothing to fix\n", "")
+
+
+def test_hints_and_warnings_do_not_fail_unless_strict(check):
+    """Each finding has its fix."""
+    text = "def add(a: float) -> float: ...\n"
+    done = check(text)
+    assert done.exit_code == 0
+    assert "warning add: it has no description" in done.stdout
+    assert "fix: say what it does" in done.stdout
+    assert done.stdout.endswith("OK: 1 tool, 1 warning, 1 hint\n")
+    assert check(text, "--strict").exit_code == 1
+
+
+def test_errors_fail(check):
+    """For people and for machines."""
+    text = FINE.replace("add", "x" * 60)
+    assert check(text).exit_code == 1
+    done = check(text, "--json")
+    report = json.loads(done.stdout)
+    assert (done.exit_code, report["ok"], report["tools"]) == (1, False, 1)
+    assert report["findings"][0]["level"] == "error"
+    assert set(report["findings"][0]) == {"level", "tool", "what", "fix"}
+
+
+def test_words_of_others_do_nothing_to_the_terminal(check):
+    """Neither control characters nor markup."""
+    text = 'from toolwire import tool\n@tool(description="[b]\\x1b[2J")\ndef f(): ...\n'
+    done = check(text)
+    assert "\x1b" not in done.stdout
+    assert "[b]" in done.stdout

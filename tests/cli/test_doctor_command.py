@@ -1,0 +1,112 @@
+"""`toolwire doctor`: what is here and what is missing."""
+
+import json
+import stat
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from toolwire._find import VARIABLE
+from toolwire.cli.main import app
+
+SECRETS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK")
+posix = pytest.mark.skipif(sys.platform == "win32", reason="a stand-in that is a shell script")
+
+
+@pytest.fixture
+def doctor(tmp_path, monkeypatch):
+    """Runs the command with a stand-in for the CLI, and no keys but those given."""
+    for name in SECRETS:
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*words, script=None, **env):
+        cli = tmp_path / "claude"
+        if script is not None:
+            cli.write_text(f"#!/bin/sh\n{script}\n")
+            cli.chmod(cli.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setenv(VARIABLE, str(cli))
+        for name, value in env.items():
+            monkeypatch.setenv(name, value)
+        return CliRunner().invoke(app, ["doctor", *words])
+
+    return run
+
+
+def said_of(done, what):
+    """The finding of this name."""
+    return next(each for each in json.loads(done.stdout)["findings"] if each["what"] == what)
+
+
+@posix
+def test_a_cli_is_found_with_its_version(doctor):
+    """How it was found, and whether it is the one that was tried."""
+    done = doctor("--json", script="echo '2.1.325 (Claude Code)'")
+    assert done.exit_code == 0
+    assert said_of(done, "CLI")["said"].startswith("2.1.325, ")
+    assert f"named by {VARIABLE}" in said_of(done, "CLI")["said"]
+    assert said_of(done, "CLI version")["said"] == "the one that toolwire was tried with"
+    assert said_of(done, "run")["level"] == "ok"
+
+
+@posix
+def test_another_version_is_a_note(doctor):
+    """Not a problem."""
+    done = doctor("--json", script="echo '3.0.0 (Claude Code)'")
+    assert done.exit_code == 0
+    assert said_of(done, "CLI version")["level"] == "note"
+
+
+@posix
+def test_the_cli_is_started_in_an_environment_of_its_own(doctor):
+    """Nothing of the user's keys gets there."""
+    key = "sesame-open"
+    done = doctor("--json", script='echo "v:$CLAUDE_CODE_OAUTH_TOKEN:$HOME"', CLAUDE_CODE_OAUTH_TOKEN=key)
+    assert said_of(done, "CLI")["said"].startswith("v::/")
+    assert key not in done.stdout
+    assert said_of(done, "key")["said"] == "CLAUDE_CODE_OAUTH_TOKEN set (the value was not looked at)"
+
+
+@posix
+@pytest.mark.parametrize("script", ["exit 3", "true"])
+def test_a_cli_that_fails_is_a_note_with_a_fix(doctor, script):
+    """Serving and scripted runs work without it."""
+    done = doctor("--json", script=script)
+    assert done.exit_code == 0
+    assert said_of(done, "CLI")["level"] == "note"
+    assert said_of(done, "CLI")["fix"]
+    assert said_of(done, "run")["said"].startswith("only toolwire run --scripted")
+
+
+def test_no_cli_is_a_note_with_a_fix(doctor):
+    """One line for people."""
+    done = doctor()
+    assert done.exit_code == 0
+    assert "Claude Code not found" in done.stdout
+    assert "npm install -g @anthropic-ai/claude-code" in done.stdout
+    assert "no key or provider in the environment" in done.stdout
+
+
+def test_python_and_packages_are_named(doctor):
+    """With their versions."""
+    done = doctor("--json")
+    assert sys.executable in said_of(done, "Python")["said"]
+    for name in ("toolwire 0.", "mcp 2.", "pydantic 2.", "anyio 4."):
+        assert name in said_of(done, "packages")["said"]
+
+
+def test_a_missing_package_is_a_problem(doctor, monkeypatch):
+    """The one thing that fails the command."""
+    import importlib.metadata  # noqa: PLC0415 - changed here only
+
+    real = importlib.metadata.version
+
+    def version(name):
+        if name == "mcp":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    done = doctor("--json")
+    assert (done.exit_code, json.loads(done.stdout)["ok"]) == (1, False)
+    assert any(each["said"] == "missing: mcp" for each in json.loads(done.stdout)["findings"])

@@ -1,0 +1,270 @@
+"""`toolwire new`: the project works as written, and nothing of the user's is lost."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from toolwire._find import VARIABLE, bundled_cli
+from toolwire.cli._project import files, package_name
+from toolwire.cli.main import app
+from toolwire.errors import UsageError
+from toolwire.testing import ClaudeEnvironment, ScriptedModel, call, expect, say
+
+FILES = [
+    ".gitignore",
+    "README.md",
+    "agent.py",
+    "my_tools.py",
+    "pyproject.toml",
+    "tests",
+    "tests/test_my_tools.py",
+]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """An empty folder to work in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def new(*arguments, code=0):
+    """Run the command in this process."""
+    done = CliRunner().invoke(app, ["new", *map(str, arguments)])
+    assert done.exit_code == code, (done.stdout, done.stderr, done.exception)
+    return done
+
+
+def tree(folder):
+    """All that is in a folder."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+
+
+def python(*arguments, cwd):
+    """Run a module with this Python and hardly any environment."""
+    done = subprocess.run(
+        [sys.executable, "-m", *arguments],
+        env={
+            "PATH": os.defpath,
+            "HOME": str(cwd.parent),
+            "NO_COLOR": "1",
+            "COLUMNS": "200",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A new project, made as a user makes it."""
+    folder = tmp_path_factory.mktemp("with space")
+    said = python("toolwire", "new", "my-tools", cwd=folder)
+    assert "cd my-tools" in said
+    return folder / "my-tools"
+
+
+def test_the_files_of_a_project(project):
+    """These and no others."""
+    assert [path for path in tree(project) if "cache" not in path] == FILES
+    settings = tomllib.loads((project / "pyproject.toml").read_text())
+    assert settings["project"]["name"] == "my-tools"
+    assert any(each.startswith("toolwire") for each in settings["project"]["dependencies"])
+
+
+def test_its_tests_pass_without_a_warning(project):
+    """As they are written, with no key and no network."""
+    said = python("pytest", "-q", "-p", "no:cacheprovider", cwd=project)
+    assert "5 passed" in said
+    assert "warning" not in said.lower()
+
+
+@pytest.mark.parametrize("name", ["x", "my-tools", "a" * 40])
+def test_its_code_is_clean(name, folder):
+    """By the linter's and the formatter's own rules, whatever the length of the name."""
+    new(name)
+    wanted = "E,W,F,I,UP,B,A,C4,SIM,RET,RUF,PT,PL,ARG,N"
+    python("ruff", "check", "--no-cache", "--extend-select", wanted, ".", cwd=folder / name)
+    python("ruff", "format", "--no-cache", "--check", ".", cwd=folder / name)
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "shown"),
+    [
+        ("tools", [], "count_words"),
+        ("call", [], '["tea"]'),
+        ("check", ["--strict"], "OK: 3 tools"),
+        pytest.param("run", ["--scripted", "--yes"], "turn", marks=pytest.mark.real),
+        ("config", [], '"my_tools": {'),
+    ],
+)
+def test_the_commands_of_its_readme(command, more, shown, project):
+    """Each runs as it is written there; what needs a model gets a scripted one, and no file is installed."""
+    (line,) = re.findall(rf"`toolwire ({command} [^`]*)`", (project / "README.md").read_text())
+    given = [word for word in shlex.split(line) if word != "--install"]
+    assert shown in python("toolwire", *given, *more, cwd=project)
+
+
+@pytest.mark.real
+def test_its_agent_talks_to_claude(project):
+    """The real CLI calls the tools of the project; the model is scripted."""
+    script = [call("mcp__my_tools__find", word="tea"), expect('["tea"]', then=say("One note, on tea."))]
+    with ScriptedModel(script) as model, ClaudeEnvironment(model) as env:
+        done = subprocess.run(
+            [sys.executable, "agent.py", "Which notes mention tea?"],
+            env={**env.env, VARIABLE: bundled_cli(), "PYTHONDONTWRITEBYTECODE": "1"},
+            cwd=project,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        model.assert_finished()
+    assert done.stdout == "One note, on tea.\n"
+
+
+def test_its_agent_says_when_there_is_no_cli(project):
+    """A line and an exit code, no traceback."""
+    done = subprocess.run(
+        [sys.executable, "agent.py"],
+        env={"PATH": os.defpath, VARIABLE: str(project / "gone"), "PYTHONDONTWRITEBYTECODE": "1"},
+        cwd=project,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "Claude Code not found" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("given", ["my-tools", "My Tools", "deep/er/my.tools", "my_tools/"])
+def test_a_name_may_be_a_path_and_is_made_legal(given, folder):
+    """Folders on the way are made; what is typed next is told."""
+    done = new(given)
+    assert tree(folder / given) == FILES
+    assert "Next:" in done.stdout
+    assert "toolwire tools my_tools.py" in done.stdout
+
+
+def test_this_folder_may_become_the_project(folder, monkeypatch):
+    """An empty one, or one with a fresh repository in it."""
+    here = folder / "my-tools"
+    (here / ".git").mkdir(parents=True)
+    monkeypatch.chdir(here)
+    assert "cd " not in new(".").stdout
+    assert tree(here) == sorted([".git", *FILES])
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("", "needs a name"),
+        ("  ", "needs a name"),
+        ("123", "begin with a digit"),
+        ("2fast", "begin with a digit"),
+        ("!!!", "no letter"),
+        ("店", "no letter"),
+        ("class", "word of the Python language"),
+        ("email", "standard library"),
+        ("JSON", "standard library"),
+        ("agent", "in a new project"),
+        ("toolwire", "in a new project"),
+        ("pydantic", "installed package"),
+        ("x" * 41, "40 is the most"),
+    ],
+)
+def test_a_name_that_cannot_work_is_refused(name, said, folder):
+    """With the reason and another name to try; nothing is made."""
+    done = new(name, code=2)
+    assert said in done.stderr
+    assert "toolwire new " in done.stderr
+    assert done.stdout == ""
+    assert tree(folder) == []
+
+
+def test_the_name_that_is_offered_instead_works():
+    """So that it can be typed as it is."""
+    for name in ("123", "class", "email", "agent", "x" * 41, "", "café-2"):
+        try:
+            package_name(name)
+        except UsageError as error:
+            package_name(str(error).rpartition("toolwire new ")[2].rstrip("`"))
+    assert package_name("Café-2") == "cafe_2"
+
+
+def test_a_folder_that_is_not_empty_is_refused(folder):
+    """And left as it is."""
+    (folder / "my-tools").mkdir()
+    (folder / "my-tools" / "mine.txt").write_text("mine")
+    assert "--force" in new("my-tools", code=2).stderr
+    assert tree(folder) == ["my-tools", "my-tools/mine.txt"]
+
+
+def test_force_adds_what_is_missing_and_keeps_the_rest(folder):
+    """It says which files were kept."""
+    here = folder / "my-tools"
+    here.mkdir()
+    (here / "README.md").write_text("mine")
+    (here / "mine.txt").write_text("mine")
+    done = new("my-tools", "--force")
+    assert (here / "README.md").read_text() == "mine"
+    assert tree(here) == sorted([*FILES, "mine.txt"])
+    assert [line.split()[0] for line in done.stdout.splitlines() if "kept" in line] == ["README.md"]
+
+
+def test_a_file_of_that_name_is_refused(folder):
+    """With or without --force."""
+    (folder / "my-tools").write_text("mine")
+    for more in ([], ["--force"]):
+        assert "not a folder" in new("my-tools", *more, code=2).stderr
+
+
+def test_a_write_that_fails_leaves_nothing_behind(folder):
+    """Here a file is where a folder should be: what was written before it is taken back."""
+    here = folder / "my-tools"
+    here.mkdir()
+    (here / "tests").write_text("mine")
+    done = new("my-tools", "--force", code=1)
+    assert "could not be written" in done.stderr
+    assert tree(here) == ["tests"]
+
+
+def test_folders_on_the_way_are_taken_back_too(folder, monkeypatch):
+    """All of them that were made, when the disk is full half way."""
+    written = []
+    real = Path.open
+
+    def full(self, *arguments, **more):
+        written.extend([self.name] if "my-tools" in self.parts else [])
+        if len(written) == 4:
+            raise OSError(28, "No space left on device", str(self))
+        return real(self, *arguments, **more)
+
+    monkeypatch.setattr(Path, "open", full)
+    done = new("deep/er/my-tools", code=1)
+    assert "No space left on device" in done.stderr
+    assert len(written) == 4
+    assert tree(folder) == []
+
+
+def test_the_texts_are_filled_in():
+    """No mark of a template is left."""
+    for path, text in files("my_tools").items():
+        assert "{{" not in path + text
+        assert text.endswith("\n")
