@@ -1,6 +1,6 @@
 """TARGET: what a command line names as a server, made into one.
 
-    app.py   app.py:calc   package.module:calc   https://example.com/mcp
+    app.py   app.py:calc   package.module:calc   https://example.com/mcp   catalog:agentpmt   catalog:shop.toml
 
 Owns the reading of the text, which objects of a module are meant, and the words for everything that can be wrong
 with it: one line each, that says what, where and what to do. How a file becomes a module is in `_modules`. It
@@ -24,13 +24,16 @@ from toolwire.errors import NotSupportedError, ToolDefinitionError, UsageError
 from toolwire.tools.names import problem_with, wire_name
 from toolwire.tools.server import ToolServer
 from toolwire.tools.tool import Tool, from_function
-from toolwire.wrap import Combined, Renamed
+from toolwire.wrap import Combined, Renamed, only, without
 
 _FILE: Final = re.compile(r"(?P<path>.+\.py)(?::(?P<name>[^/\\]*))?", re.DOTALL)
 _MODULE: Final = re.compile(r"(?P<path>[^\W\d]\w*(?:\.[^\W\d]\w*)*)(?::(?P<name>.*))?", re.DOTALL)
-_LATER: Final = ("catalog:", "openapi:")
+_CATALOG: Final = "catalog:"
+_LATER: Final = ("openapi:",)
 _FACTORY: Final = ("make_", "create_")
-_FORMS: Final = "a target is app.py, app.py:name, package.module:name or the URL of an MCP server"
+_FORMS: Final = (
+    "a target is app.py, app.py:name, package.module:name, the URL of an MCP server, or catalog:PROFILE"
+)
 _OURS: Final = (ToolServer, Renamed, Combined)
 
 
@@ -49,10 +52,50 @@ class Target:
     modules: tuple[str, ...] = ()
     """The names under which that file and its neighbours are in `sys.modules`."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    choice: "Choice | None" = None
 
 
-def resolve(text: str, headers: Mapping[str, str] | None = None) -> Target:
+@dataclass(frozen=True)
+class Choice:
+    """Which tools of a target are wanted, by globs; and, for a catalogue, how it is kept."""
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    catalog: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of `Catalog`, such as `budget`."""
+
+
+def resolve(text: str, headers: Mapping[str, str] | None = None, choice: Choice | None = None) -> Target:
     """The server that `text` names. `headers` are for a URL. `UsageError` if there is none, and why."""
+    choice = choice or Choice()
+    if text.startswith(_CATALOG):
+        return _catalog(text, headers, choice)
+    if choice.catalog:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in choice.catalog)
+        raise UsageError(f"{names} goes with a catalogue, and {text} is none")
+    return _chosen(_resolved(text, headers), choice)
+
+
+def _catalog(text: str, headers: Mapping[str, str] | None, choice: Choice) -> Target:
+    if headers:
+        raise UsageError(f"--header goes with a URL: what {text} sends is in its profile")
+    from toolwire.catalog.gateway import Catalog  # noqa: PLC0415 - loads mcp
+
+    profile = text.removeprefix(_CATALOG)
+    server = Catalog(profile, include=choice.include, exclude=choice.exclude, **choice.catalog)
+    return Target(text, server.name, server)
+
+
+def _chosen(target: Target, choice: Choice) -> Target:
+    server = target.server
+    if choice.include:
+        server = only(server, *choice.include)
+    if choice.exclude:
+        server = without(server, *choice.exclude)
+    return replace(target, server=server, choice=choice)
+
+
+def _resolved(text: str, headers: Mapping[str, str] | None) -> Target:
     if text.lower().startswith(("http://", "https://")):
         return _remote(text, headers or {})
     if headers:
@@ -78,7 +121,7 @@ def reload(target: Target) -> Target:
     if target.path is None:
         return target
     with _modules.dropped(target.modules):
-        return replace(resolve(target.text), name=target.name)
+        return replace(resolve(target.text, choice=target.choice), name=target.name)
 
 
 def watched(target: Target) -> list[Path]:

@@ -14,6 +14,7 @@
     ├── ResourceNotFoundError         raised by a resource's function: there is nothing at that address
     ├── ToolDefinitionError           a tool or server that cannot work, refused where it is defined
     ├── UsageError                    a target, file or value on the command line that cannot be used
+    ├── CatalogError                  a catalogue that cannot be read or paid: the API, the network, the budget
     ├── NotSupportedError             an official feature that toolwire does not have yet
     ├── OutputValidationError         the structured output does not fit `output_type`
     ├── CLIJSONDecodeError            kept for code that catches it; toolwire skips bad lines instead
@@ -142,6 +143,10 @@ class ToolDefinitionError(ClaudeSDKError, TypeError, ValueError):
 
 class UsageError(ClaudeSDKError):
     """What was named on the command line (a target, a file, a value) is not there or cannot be used."""
+
+
+class CatalogError(ClaudeSDKError):
+    """A catalogue of remote tools cannot be fetched or used: by the API's fault, the network's, or a limit."""
 
 
 class NotSupportedError(ClaudeSDKError, NotImplementedError):

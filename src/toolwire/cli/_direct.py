@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from toolwire.cli._show import plain
-from toolwire.errors import McpError
+from toolwire.cli._show import note, plain
+from toolwire.errors import CatalogError, McpError
 
 if TYPE_CHECKING:
     from toolwire._target import Target
@@ -41,7 +41,7 @@ TargetArgument = Annotated[
     str,
     typer.Argument(
         metavar="TARGET",
-        help="app.py, app.py:name, package.module:name, or the URL of an MCP server.",
+        help="app.py, app.py:name, package.module:name, the URL of an MCP server, or catalog:PROFILE.",
         autocompletion=complete_target,
         show_default=False,
     ),
@@ -58,12 +58,29 @@ HeaderOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 
 
-def resolved(text: str, header: list[str] | None) -> "Target":
-    """The target of a command, with its headers."""
-    from toolwire._target import resolve  # noqa: PLC0415 - loads the tools
+IncludeOption = Annotated[
+    list[str] | None,
+    typer.Option("--include", metavar="GLOB", help="Only these tools; may be given several times."),
+]
+ExcludeOption = Annotated[
+    list[str] | None,
+    typer.Option("--exclude", metavar="GLOB", help="All but these tools; may be given several times."),
+]
+
+
+def resolved(
+    text: str,
+    header: list[str] | None,
+    include: list[str] | None = None,
+    exclude: list[str] | None = None,
+    **catalog: Any,
+) -> "Target":
+    """The target of a command, with its headers and its choice of tools."""
+    from toolwire._target import Choice, resolve  # noqa: PLC0415 - loads the tools
     from toolwire.cli._values import headers  # noqa: PLC0415
 
-    return resolve(text, headers(header or []))
+    given = {name: value for name, value in catalog.items() if value is not None}
+    return resolve(text, headers(header or []), Choice(tuple(include or ()), tuple(exclude or ()), given))
 
 
 def run(work: Callable[..., Awaitable[T]], *args: Any) -> T:
@@ -103,9 +120,22 @@ async def connected(
     servers.add(target.name, target.server)
     try:
         await client.greet({})
+        await _loaded(target.server)
         yield client
     finally:
         await servers.aclose()
+
+
+async def _loaded(server: Any) -> None:
+    """A catalogue's tools come behind the handshake: wait for them, and say why there are none."""
+    loaded = getattr(server, "loaded", None)
+    if loaded is None:
+        return
+    status = await loaded()
+    if status.state == "cached":
+        note(f"{status.error}; these are the tools of last time")
+    elif status.state != "live":
+        raise CatalogError(status.error or "the catalogue did not load within 30 s")
 
 
 async def listed_tools(target: "Target") -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ import typer
 from toolwire._version import __version__
 from toolwire.cli._failing import friendly
 from toolwire.cli.call import call
+from toolwire.cli.catalog import catalog_app
 from toolwire.cli.check import check
 from toolwire.cli.config import config
 from toolwire.cli.demo import demo
@@ -23,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(catalog_app)
 for command in (demo, new, tools, call, check, run, serve, config, doctor):
     app.command()(friendly(command))
 

@@ -4,19 +4,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolwire.cli._direct import HeaderOption, JsonOption, TargetArgument, connected, resolved, run
+from toolwire.cli._direct import (
+    ExcludeOption,
+    HeaderOption,
+    IncludeOption,
+    JsonOption,
+    TargetArgument,
+    connected,
+    resolved,
+    run,
+)
 
 if TYPE_CHECKING:
     from toolwire._target import Target
 
 
-def tools(
+def tools(  # noqa: PLR0917 - typer takes them by position
     target: TargetArgument,
     json: JsonOption = False,
     schemas: Annotated[
         bool, typer.Option("--schemas", "-s", help="Show the JSON schema of each tool.")
     ] = False,
     header: HeaderOption = None,
+    include: IncludeOption = None,
+    exclude: ExcludeOption = None,
 ) -> None:
     """List the tools of a server: their names, parameters and descriptions.
 
@@ -26,11 +37,13 @@ def tools(
 
       toolwire tools app.py:calc --schemas
 
+      toolwire tools catalog:agentpmt --include 'weather*'
+
       toolwire tools https://example.com/mcp --header "Authorization: Bearer $TOKEN"
     """
     from toolwire.cli._show import show_json  # noqa: PLC0415
 
-    offer = run(_offer, resolved(target, header))
+    offer = run(_offer, resolved(target, header, include, exclude))
     if json:
         others = {key: value for key, value in offer.items() if key != "tools" and value}
         show_json({"tools": offer["tools"], **others})

@@ -1,0 +1,149 @@
+"""How large a schema may be, measured before anything recurses into it.
+
+Owns the caps on bytes, depth and nodes, and the bound on how much work one value can cause: schemas that refer to
+each other twice per level double with each level, though the document is small.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import unquote
+
+import orjson
+
+MOST_BYTES: Final = 256 * 1024
+MOST_DEPTH: Final = 64
+MOST_NODES: Final = 20_000
+MOST_WORK: Final = 10_000
+_LONGEST_CHAIN: Final = 100
+_IN_PLACE: Final = ("allOf", "anyOf", "oneOf")
+_IN_PLACE_ONE: Final = ("not", "if", "then", "else")
+
+
+class Unrepairable(Exception):  # noqa: N818 - it names the schema, and never leaves this package
+    """A schema that cannot be used. The text is the reason."""
+
+
+def measure(value: Any) -> None:
+    """Refuse what is too large, too deep or no JSON. Walks without recursion, and no further than the caps."""
+    stack: list[tuple[Any, int]] = [(value, 1)]
+    nodes = size = 0
+    while stack:
+        each, depth = stack.pop()
+        nodes += 1
+        if nodes > MOST_NODES:
+            raise Unrepairable(f"the schema has more than {MOST_NODES:,} parts")
+        if isinstance(each, (dict, list)):
+            if depth > MOST_DEPTH:
+                raise Unrepairable(f"the schema is nested more than {MOST_DEPTH} deep")
+            if len(each) + nodes > MOST_NODES:
+                raise Unrepairable(f"the schema has more than {MOST_NODES:,} parts")
+            if isinstance(each, dict):
+                size += sum(_length(key) for key in each)
+            stack.extend((inner, depth + 1) for inner in (each.values() if isinstance(each, dict) else each))
+        else:
+            size += _length(each)
+        if size > MOST_BYTES:
+            break
+    if size > MOST_BYTES or len(_json(value)) > MOST_BYTES:
+        raise Unrepairable(f"the schema is larger than {MOST_BYTES // 1024} KiB")
+
+
+def _length(value: Any) -> int:
+    """About how many bytes a leaf takes; what is no JSON is refused."""
+    if isinstance(value, str):
+        return len(value)
+    if value is None or isinstance(value, (bool, int)):
+        return 1
+    if isinstance(value, float) and math.isfinite(value):
+        return 1
+    raise Unrepairable(f"the schema holds something that is not JSON: {type(value).__name__}")
+
+
+def _json(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except (
+        TypeError,
+        ValueError,
+    ) as error:  # a key that is no text, half a surrogate pair, a number past 64 bits
+        raise Unrepairable(f"the schema holds something that is not JSON: {error}") from error
+
+
+def check_work(schema: dict[str, Any]) -> None:
+    """Refuse a schema in which one value is checked against too many others."""
+    counted: dict[int, tuple[int, int]] = {}
+
+    def of(node: Any, depth: int) -> tuple[int, int]:
+        """How many schemas look at a value because of this one, and the longest way to one of them."""
+        if not isinstance(node, dict):
+            return 1, 1
+        if id(node) in counted:
+            return counted[id(node)]
+        counted[id(node)] = 1, 1  # for now: the validator stops where a reference comes back to itself
+        inner = [] if depth > _LONGEST_CHAIN else [of(each, depth + 1) for each in _in_place(node, schema)]
+        work = 1 + sum(each for each, _ in inner)
+        chain = 1 + max((each for _, each in inner), default=0)
+        if depth + chain > _LONGEST_CHAIN:
+            raise Unrepairable(f"the schema has a chain of more than {_LONGEST_CHAIN} references")
+        if work > MOST_WORK:
+            raise Unrepairable(
+                f"the schema's references multiply to more than {MOST_WORK:,} checks of one value"
+            )
+        counted[id(node)] = work, chain
+        return work, chain
+
+    stack: list[Any] = [schema]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, dict):
+            of(each, 0)
+            stack.extend(each.values())
+        elif isinstance(each, list):
+            stack.extend(each)
+
+
+def _in_place(node: dict[str, Any], root: dict[str, Any]) -> Iterator[Any]:
+    """The schemas that look at the same value as this one."""
+    for keyword in _IN_PLACE:
+        if isinstance(several := node.get(keyword), list):
+            yield from several
+    for keyword in _IN_PLACE_ONE:
+        if keyword in node:
+            yield node[keyword]
+    if isinstance(dependent := node.get("dependentSchemas"), dict):
+        yield from dependent.values()
+    for keyword in ("$ref", "$dynamicRef"):
+        if isinstance(target := node.get(keyword), str):
+            yield resolve(target, root)
+
+
+def resolve(reference: str, root: dict[str, Any]) -> Any:
+    """What a reference inside the document leads to; None when it leads nowhere, or goes by an anchor."""
+    node: Any = root
+    if reference == "#":
+        return node
+    if not reference.startswith("#/"):
+        return _anchored(reference[1:], root)
+    for raw in unquote(reference[2:]).split("/"):
+        step = raw.replace("~1", "/").replace("~0", "~")
+        if isinstance(node, dict):
+            node = node.get(step)
+        elif isinstance(node, list) and step.isdecimal() and len(step) < 7 and int(step) < len(node):  # noqa: PLR2004
+            node = node[int(step)]
+        else:
+            return None
+    return node
+
+
+def _anchored(anchor: str, root: dict[str, Any]) -> Any:
+    stack: list[Any] = [root]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, dict):
+            if anchor in (each.get("$anchor"), each.get("$dynamicAnchor")):
+                return each
+            stack.extend(each.values())
+        elif isinstance(each, list):
+            stack.extend(each)
+    return None

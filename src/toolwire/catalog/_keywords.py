@@ -1,0 +1,196 @@
+"""Single keywords of a schema, mended one by one.
+
+Each function takes a node that it may change (it is a copy), where that is, and a function that hears of a repair.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import orjson
+
+from toolwire.catalog._values import TYPES, converted, tidy
+
+Note = Callable[[str, str], None]
+
+_ALIASES: Final = {
+    **dict.fromkeys(("str", "text", "char", "varchar", "uuid", "url", "uri", "email"), "string"),
+    **dict.fromkeys(("date", "datetime", "date-time", "time", "password"), "string"),
+    **dict.fromkeys(("int", "int32", "int64", "long", "short"), "integer"),
+    **dict.fromkeys(("float", "double", "decimal", "numeric"), "number"),
+    "bool": "boolean",
+    **dict.fromkeys(("dict", "map", "struct", "json", "hash"), "object"),
+    **dict.fromkeys(("list", "tuple", "set"), "array"),
+    **dict.fromkeys(("none", "nil"), "null"),
+}
+_WHOLE: Final = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
+_NUMBERS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+# Where a name may be defined although `properties` does not have it.
+_ELSEWHERE: Final = {
+    *("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"),
+    *("$ref", "$dynamicRef", "$recursiveRef", "patternProperties", "unevaluatedProperties"),
+}
+
+
+def kind_of(word: Any) -> str | None:
+    """The JSON type that a word means."""
+    if not isinstance(word, str):
+        return None
+    plain = word.strip().lower()
+    return plain if plain in TYPES else _ALIASES.get(plain)
+
+
+def kinds(node: dict[str, Any]) -> tuple[str, ...]:
+    """The types that a mended node allows; none when it does not say."""
+    given = node.get("type")
+    return tuple(given) if isinstance(given, list) else (given,) if isinstance(given, str) else ()
+
+
+def flag(value: Any) -> bool | None:
+    """A boolean, or the text of one; None for anything else."""
+    if isinstance(value, bool):
+        return value
+    return {"true": True, "false": False}.get(value.strip().lower()) if isinstance(value, str) else None
+
+
+def listed_names(required: Any) -> list[str]:
+    """The names that `required` means, in any of the ways that it is written."""
+    if isinstance(required, str):
+        return [] if flag(required) is not None else [required]
+    if isinstance(required, dict):
+        return [name for name, wanted in required.items() if wanted is True]
+    return [each for each in required if isinstance(each, str)] if isinstance(required, list) else []
+
+
+def numbers(node: dict[str, Any], where: str, note: Note) -> None:
+    """Limits written as text become numbers; what is none goes when the schema is compiled."""
+    for keyword in (*_WHOLE, *_NUMBERS):
+        value = node.get(keyword)
+        if isinstance(value, (str, float)):
+            can, number = converted(value, ("integer",) if keyword in _WHOLE else ("number",))
+            if can and number != value:
+                node[keyword] = number
+                note(where, f"`{keyword}` was text, and is now a number")
+
+
+def enum(node: dict[str, Any], where: str, note: Note) -> None:
+    """A list of different values of the right type, or none."""
+    if "enum" not in node:
+        return
+    given = node["enum"]
+    if not isinstance(given, list) or not given:
+        del node["enum"]
+        note(where, "`enum` was no list of values and was dropped")
+        return
+    values = given
+    if allowed := kinds(node):
+        pairs = [(True, None) if each is None else converted(each, allowed) for each in given]
+        if not any(can for can, _ in pairs):
+            del node["type"]
+            note(where, "no value of `enum` is of the type, and the type was dropped")
+        elif (mended := [value for can, value in pairs if can]) != given or _types(mended) != _types(given):
+            values = mended
+            note(where, "values of `enum` were brought to the type")
+    unique = list({orjson.dumps(each): each for each in values}.values())
+    if len(unique) < len(values):
+        note(where, "`enum` had values twice")
+    node["enum"] = unique
+
+
+def default(node: dict[str, Any], where: str, note: Note) -> None:
+    """A default that the schema itself would take, or none."""
+    if "default" not in node:
+        return
+    value = node["default"]
+    if allowed := kinds(node):
+        nulls = node.get("nullable") is True and value is None
+        can, made = (True, None) if nulls else converted(value, allowed)
+        if not can:
+            del node["default"]
+            note(where, "`default` was of another type and was dropped")
+            return
+        if type(made) is not type(value) or made != value:
+            node["default"] = value = made
+            note(where, "`default` was brought to the type")
+    choices = node.get("enum")
+    if choices and not any(
+        each == value and isinstance(each, bool) == isinstance(value, bool) for each in choices
+    ):
+        del node["default"]
+        note(where, "`default` is not in `enum` and was dropped")
+
+
+def required(node: dict[str, Any], where: str, note: Note) -> None:
+    """A list of names, each once, or none."""
+    if "required" not in node:
+        return
+    given = node["required"]
+    names = list(dict.fromkeys(listed_names(given)))
+    if names == given:
+        return
+    note(where, "`required` is now a list of names, each once")
+    if names:
+        node["required"] = names
+    else:
+        del node["required"]
+
+
+def required_of_unknown(node: dict[str, Any], where: str, note: Note) -> None:
+    """Names that no property has cannot be given: they are not required."""
+    table = node.get("properties")
+    if "required" not in node or not isinstance(table, dict) or _ELSEWHERE & node.keys():
+        return
+    names = [name for name in node["required"] if name in table]
+    if names == node["required"]:
+        return
+    note(where, "`required` named properties that there are not")
+    node["required"] = names
+    if not names:
+        del node["required"]
+
+
+def nullable(node: dict[str, Any], where: str, note: Note) -> None:
+    """OpenAPI's `nullable` as a type. It comes last: it may wrap what is there."""
+    if "nullable" not in node:
+        return
+    wanted = flag(node.pop("nullable"))
+    allowed = kinds(node)
+    if not wanted or "null" in allowed:
+        return
+    if allowed:
+        node["type"] = [*allowed, "null"]
+        if "enum" in node and None not in node["enum"]:
+            node["enum"] = [*node["enum"], None]
+    elif {"$ref", "anyOf", "oneOf", "allOf", "enum", "const"} & node.keys():
+        inner = {
+            key: node.pop(key)
+            for key in list(node)
+            if key not in ("description", "title", "default", "$defs")
+        }
+        node["anyOf"] = [inner, {"type": "null"}]
+    else:
+        return
+    note(where, "`nullable` was changed to the type null")
+
+
+def texts(node: dict[str, Any], where: str, note: Note) -> None:
+    """What a model reads is visible and of bearable length."""
+    for keyword in ("title", "description", "$comment"):
+        if keyword not in node:
+            continue
+        given = node[keyword]
+        cleaned = tidy(given)
+        if cleaned == given:
+            continue
+        if cleaned:
+            node[keyword] = cleaned
+        else:
+            del node[keyword]
+        if not isinstance(given, str) or cleaned != given.strip():
+            note(where, f"`{keyword}` was cleaned of what cannot be seen, or cut")
+
+
+ALL: Final = (numbers, enum, default, required, texts)
+
+
+def _types(values: list[Any]) -> list[type]:
+    return [type(each) for each in values]

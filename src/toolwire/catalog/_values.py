@@ -1,0 +1,129 @@
+"""Text and values that an API wrote: cleaned, and brought to the type that they were meant to have.
+
+Owns what may stand in a text that a model reads (nothing that a person would not see), and the conversion of a
+value to a JSON type. Knows nothing of schemas.
+"""
+
+import unicodedata
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import orjson
+
+LONGEST_TEXT: Final = 2_000
+TYPES: Final = ("string", "integer", "number", "boolean", "object", "array", "null")
+# Cf: zero-width and bidi marks, soft hyphens, tags. Cc: controls. Cs: halves of surrogate pairs. Co, Cn: nothing.
+_UNSEEN: Final = {"Cf", "Cc", "Cs", "Co", "Cn"}
+# Letters without a mark of their own category that are blank or steer what is near them.
+_BLANK: Final = {
+    "\u034f",  # combining grapheme joiner
+    "\u115f",
+    "\u1160",
+    "\u17b4",
+    "\u17b5",
+    "\u2800",
+    "\u3164",
+    "\uffa0",  # fillers
+    "\u2028",
+    "\u2029",  # line and paragraph separators
+}
+_KEPT: Final = {"\n", "\t"}
+_TRUE: Final = {"true", "yes", "1", "on"}
+_FALSE: Final = {"false", "no", "0", "off"}
+
+
+def visible(text: str) -> str:
+    """The text without what cannot be seen: zero-width, bidi, control, tag and filler characters."""
+    if text.isascii() and text.isprintable():
+        return text
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return "".join(each for each in text if not _is_unseen(each))
+
+
+def tidy(text: Any, longest: int = LONGEST_TEXT) -> str:
+    """A description as a model may read it: visible, stripped, cut with an ellipsis. Empty for what is no text."""
+    if not isinstance(text, str):
+        return ""
+    cleaned = visible(text[: 8 * longest]).strip()
+    return cleaned if len(cleaned) <= longest else cleaned[: longest - 1].rstrip() + "…"
+
+
+def fits(value: Any, kind: str) -> bool:
+    """Whether a JSON value is of a JSON type."""
+    if kind == "null":
+        return value is None
+    if kind == "boolean":
+        return isinstance(value, bool)
+    if kind == "integer":
+        return not isinstance(value, bool) and (
+            isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+        )
+    if kind == "number":
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, {"string": str, "object": dict, "array": list}[kind])
+
+
+def converted(value: Any, kinds: Iterable[str]) -> tuple[bool, Any]:
+    """Whether a value can be one of the types, and then as that: `"5"` as an integer is 5."""
+    kinds = tuple(kinds)
+    if any(fits(value, kind) for kind in kinds):
+        return True, int(value) if isinstance(value, float) and kinds == ("integer",) else value
+    for kind in kinds:
+        made = _made(value, kind)
+        if made is not None and fits(made, kind):
+            return True, made
+    return False, None
+
+
+def at(data: Any, path: str) -> Any:
+    """What a dotted path leads to in JSON data (`details.tools.0`); None when it leads nowhere or is empty.
+
+    Of several paths (`price|function.price`) it is the first that leads anywhere.
+    """
+    if "|" in path:
+        return next((found for each in path.split("|") if (found := at(data, each)) is not None), None)
+    if not path:
+        return None
+    for step in path.split("."):
+        if isinstance(data, Mapping):
+            data = data.get(step)
+        elif isinstance(data, list) and step.isdecimal() and len(step) < 7 and int(step) < len(data):  # noqa: PLR2004
+            data = data[int(step)]
+        else:
+            return None
+    return data
+
+
+def _made(value: Any, kind: str) -> Any:
+    """A value as another type; None when it cannot be."""
+    if kind == "string" and isinstance(value, (bool, int, float)):
+        return orjson_text(value)
+    if kind == "boolean":
+        word = str(value).strip().lower() if isinstance(value, (str, int)) else ""
+        return True if word in _TRUE else False if word in _FALSE else None
+    if isinstance(value, str) and kind in ("integer", "number", "array", "object"):
+        try:
+            return orjson.loads(value)
+        except ValueError:
+            return None
+    return None
+
+
+def orjson_text(value: Any) -> str | None:
+    """A value as compact JSON; None for what JSON has no words for."""
+    try:
+        return orjson.dumps(value).decode()
+    except (TypeError, ValueError):
+        return None
+
+
+def _is_unseen(character: str) -> bool:
+    if character in _KEPT:
+        return False
+    # Variation selectors are marks (Mn), and 256 of them carry hidden bytes.
+    return (
+        unicodedata.category(character) in _UNSEEN
+        or character in _BLANK
+        or "\ufe00" <= character <= "\ufe0f"
+        or "\U000e0100" <= character <= "\U000e01ef"
+    )

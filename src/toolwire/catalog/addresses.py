@@ -1,0 +1,111 @@
+"""Where requests may go: a name is resolved for each connection, checked, and the address checked is the one used.
+
+Owns the rule and the lookup. If the name were looked up again after the check, an attacker's DNS server could
+answer differently the second time (rebinding); so the URL that is asked has the address in it, while the `Host`
+header and the name in the TLS handshake stay those of the profile. It knows nothing of catalogues.
+"""
+
+import ipaddress
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+import anyio
+
+from toolwire.errors import CatalogError
+
+Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+_DEFAULT_PORTS: Final = {"https": 443, "http": 80}
+
+
+async def resolve(host: str, port: int) -> Sequence[str]:
+    """The addresses of a name, in the order in which the system would try them."""
+    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(place[0]) for *_, place in found]
+
+
+@dataclass(frozen=True)
+class Base:
+    """A base URL in its parts."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    @classmethod
+    def of(cls, url: str) -> "Base":
+        """The parts of an address that the profile has checked already."""
+        parts = urlsplit(url)
+        port = parts.port or _DEFAULT_PORTS[parts.scheme]
+        return cls(parts.scheme, parts.hostname or "", port, parts.path.rstrip("/"))
+
+    @property
+    def local(self) -> bool:
+        """Whether it is this machine that is meant."""
+        address = _parsed(self.host)
+        return self.host == "localhost" if address is None else address.is_loopback
+
+    @property
+    def named(self) -> str:
+        """The value of the `Host` header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
+    def url(self, address: str, path: str) -> str:
+        """The URL of a path below the base, with a checked address in the place of the name."""
+        host = f"[{address}]" if ":" in address else address
+        return f"{self.scheme}://{host}:{self.port}{self.path}{path}"
+
+    async def addresses(self, resolver: Resolver = resolve) -> list[str]:
+        """Where to connect. CatalogError when the name leads where it must not, ConnectionError when nowhere."""
+        literal = _parsed(self.host)
+        try:
+            found = [self.host] if literal is not None else await resolver(self.host, self.port)
+        except OSError as error:
+            raise ConnectionError(f"{self.host} could not be resolved: {error}. Check base_url") from error
+        addresses = list(dict.fromkeys(found))
+        if not addresses:
+            raise ConnectionError(f"{self.host} has no address. Check base_url")
+        # One bad address spoils them all: a name that is public and private at once is how rebinding looks.
+        for address in addresses:
+            if not _allowed(address, local=self.local):
+                where = "this machine" if self.local else "the public internet"
+                raise CatalogError(
+                    f"{self.host} leads to {address}, which is not on {where}, so nothing was sent. "
+                    "Only a base_url of localhost or a loopback address may lead to this machine"
+                )
+        return addresses
+
+
+def _allowed(text: str, *, local: bool) -> bool:
+    address = _parsed(text)
+    if address is None:
+        return False
+    address = _inner(address)
+    if local:
+        return address.is_loopback
+    if isinstance(address, ipaddress.IPv6Address) and (address.is_site_local or address.teredo is not None):
+        return False
+    return address.is_global and not address.is_multicast and not address.is_reserved
+
+
+def _inner(address: IPAddress) -> IPAddress:
+    """The IPv4 address that an IPv6 one stands for, if it stands for one."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    if address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour or address
+
+
+def _parsed(text: str) -> IPAddress | None:
+    try:
+        return ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return None

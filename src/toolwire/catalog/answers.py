@@ -1,0 +1,154 @@
+"""What became of a purchase, and what an HTTP reply says about it. Pure: bytes and headers in, an `Answer` out.
+
+The rule: a reply that does not clearly say "bought" or "not bought" leaves the matter unknown.
+"""
+
+import email.utils
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+import orjson
+
+from toolwire.errors import CatalogError
+
+_JSON: Final = ("application/json", "text/json", "")
+_LONGEST_REASON: Final = 300
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is known of a purchase after it was tried.
+
+    - `answered`: a success (2xx) with a readable body, or a refusal with a status on which the API does not charge
+    - `not_sent`: nothing of the order went out, so nothing was bought
+    - `unknown`: it may have been bought. `status` and `body` are there if the API did say something
+    """
+
+    state: Literal["answered", "not_sent", "unknown"]
+    status: int | None = None
+    """Of a reply that was read to its end."""
+    body: Any = field(default=None, repr=False)
+    error: str | None = None
+    """For people and models, in one sentence; None when all went well. May quote the API: scrub it."""
+    retry_after: float | None = None
+    """Seconds, as the API asked."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the API accepted the order; what its body says is another matter."""
+        return self.state == "answered" and self.error is None
+
+
+@dataclass
+class Attempt:
+    """The state of a purchase under way: to be read at any time, above all after it was cancelled."""
+
+    sent: bool = False
+    """True from just before the first byte goes out, until an answer proves that nothing was bought."""
+    tries: int = 0
+    answer: Answer | None = None
+    """The last one, if there was time for it."""
+
+
+def judge(status: int, headers: Mapping[str, str], content: bytes, uncharged: Collection[int]) -> Answer:
+    """What a complete HTTP reply to an order means."""
+    body = decoded(headers, content)
+    if is_success(status):
+        if body is None:
+            return Answer(
+                "unknown", status, error=f"the API answered {_described(headers, content)}, which is no JSON"
+            )
+        return Answer("answered", status, body)
+    retry_after = seconds_of(headers.get("retry-after"))
+    error = refusal(status, headers, body)
+    return Answer("answered" if status in uncharged else "unknown", status, body, error, retry_after)
+
+
+def decoded(headers: Mapping[str, str], content: bytes) -> Any:
+    """The JSON in a body that says it is JSON, or None."""
+    kind = media_type(headers)
+    if kind not in _JSON and not kind.endswith("+json"):
+        return None
+    try:
+        return orjson.loads(content.removeprefix(b"\xef\xbb\xbf"))
+    except orjson.JSONDecodeError:
+        return None
+
+
+def media_type(headers: Mapping[str, str]) -> str:
+    """The content type without its parameters."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def is_success(status: int) -> bool:
+    """2xx."""
+    return HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES
+
+
+def refusal(status: int, headers: Mapping[str, str], body: Any) -> str:
+    """A status other than 2xx, in words."""
+    if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
+        to = _host_of(headers.get("location", ""))
+        return (
+            f"HTTP {status}: the API redirects to {to}. Redirects are not followed; if it moved, set base_url"
+        )
+    phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else "no such status"
+    reason = _reason(body)
+    return f"HTTP {status} ({phrase}): {reason}" if reason else f"HTTP {status} ({phrase})"
+
+
+def seconds_of(retry_after: str | None) -> float | None:
+    """The `Retry-After` header, in seconds from now; a date in the past is 0."""
+    if not retry_after:
+        return None
+    try:
+        seconds = float(retry_after)
+    except ValueError:
+        try:
+            date = email.utils.parsedate_to_datetime(retry_after)
+        except ValueError:
+            return None
+        seconds = (date - email.utils.localtime()).total_seconds() if date.tzinfo else math.nan
+    return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def said(error: Exception) -> str:
+    """An exception in words: its own, or where it has none, those of the system's error that it came from."""
+    told: BaseException | None = error
+    while told is not None and not (str(told) and (told is error or isinstance(told, OSError))):
+        told = told.__cause__ or told.__context__
+    text = " ".join(str(told or "").split())
+    if isinstance(error, CatalogError):
+        return text
+    kind = type(error).__name__
+    return f"{kind}: {text[:_LONGEST_REASON]}" if text else kind
+
+
+def _reason(body: Any) -> str:
+    """The sentence with which an API explains a refusal, wherever it puts it."""
+    found = body
+    for name in ("error", "message", "detail"):
+        if isinstance(found, dict) and found.get(name):
+            found = found[name]
+            if isinstance(found, dict):
+                found = found.get("message") or found.get("detail")
+            break
+    text = " ".join(found.split()) if isinstance(found, str) else ""
+    return "".join(each for each in text if each.isprintable())[:_LONGEST_REASON]
+
+
+def _host_of(location: str) -> str:
+    try:
+        return (urlsplit(location).hostname or "another path")[:_LONGEST_REASON]
+    except ValueError:
+        return "an address that is none"
+
+
+def _described(headers: Mapping[str, str], content: bytes) -> str:
+    kind = media_type(headers)
+    named = kind if kind and kind.isprintable() else "something"
+    return f"{len(content):,} bytes of {named[:80]}" if content else "with an empty body"

@@ -1,0 +1,172 @@
+"""From the entries of a catalogue to the definitions of tools.
+
+Owns what an entry, a definition and a skipped entry are, and the way from one to the other. Pure: the same entries
+give the same definitions in whatever order they come, and one bad entry never costs the others.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import orjson
+
+from toolwire.catalog._bounds import Unrepairable, measure
+from toolwire.catalog._values import tidy
+from toolwire.catalog.names import Wish, assign, base_name, check_renames, prefix_of
+from toolwire.catalog.repair import repaired
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing that a catalogue offers, as its API tells it: nothing is checked yet."""
+
+    id: str
+    """By which it is bought. Never shown to the model."""
+    name: str
+    description: str = ""
+    schema: Any = None
+    """What it takes: meant to be a JSON schema."""
+    price: int | None = None
+    """Of one call, in micro-dollars; None when the catalogue does not tell."""
+    category: str | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """The entry as it came."""
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A tool that can be registered: a legal and unique name, clean text, a schema that compiles."""
+
+    id: str
+    name: str
+    description: str
+    schema: dict[str, Any]
+    price: int | None = None
+    category: str | None = None
+    repairs: tuple[str, ...] = ()
+    """What had to be mended, one sentence each."""
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The SHA-256 of name, description and schema. The price is pinned beside it, not inside."""
+        return fingerprint(self.name, self.description, self.schema)
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """An entry that cannot be a tool, and why."""
+
+    id: str
+    name: str
+    reason: str
+
+
+def fingerprint(name: str, description: str, schema: Any) -> str:
+    """The SHA-256, in hex, of what a model is told of a tool."""
+    told = {"name": name, "description": description, "schema": schema}
+    return hashlib.sha256(orjson.dumps(told, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def define(
+    entries: Iterable[Entry],
+    *,
+    taken: Collection[str] = (),
+    rename: Mapping[str, str] | None = None,
+    namespace: str = "",
+    known: Mapping[str, str] | None = None,
+    separator: str = " — ",
+) -> tuple[list[Definition], list[Skipped]]:
+    """Tools for all entries that can be one, and the others with the reason; both in the order of their names.
+
+    `taken` are names that must not be used. `rename` gives new names by an entry's id or by the name that it would
+    get; `namespace` goes before every name. `known` is id -> name of an earlier run (`Pins.names`): see
+    `names.assign` for who keeps a name. UsageError only for an illegal new name or namespace.
+    """
+    rename = rename or {}
+    check_renames(rename)
+    prefix = prefix_of(namespace)
+    single, skipped = _single(entries)
+    usable: dict[str, tuple[Entry, dict[str, Any], tuple[str, ...]]] = {}
+    for entry in single:
+        try:
+            usable[entry.id] = (entry, *repaired(entry.schema))
+        except Unrepairable as reason:
+            skipped.append(Skipped(entry.id, _label(entry), str(reason)))
+        except Exception as error:  # noqa: BLE001 - a mistake of ours with one schema must not cost the others
+            skipped.append(
+                Skipped(entry.id, _label(entry), f"its schema cannot be read: {type(error).__name__}")
+            )
+    rights, wishes = dict(known or {}), []
+    for entry, _, _ in usable.values():
+        base = base_name(entry.id, _text(entry.name), _text(entry.description), separator)
+        new = rename.get(entry.id) or rename.get(base) or rename.get(_text(entry.name))
+        wishes.append(Wish(entry.id, new or base))
+        if new:  # the user's word goes before an older right
+            own = f"{prefix}{new}"
+            rights = {who: had for who, had in rights.items() if had != own} | {entry.id: own}
+    names = assign(wishes, taken=taken, namespace=namespace, known=rights)
+    definitions = []
+    for entry, schema, repairs in usable.values():
+        if (name := names[entry.id]) is None:
+            skipped.append(Skipped(entry.id, _label(entry), "no name is free for it"))
+        else:
+            definitions.append(_defined(entry, name, schema, repairs))
+    return sorted(definitions, key=lambda each: each.name), sorted(skipped, key=_order)
+
+
+def _single(entries: Iterable[Entry]) -> tuple[list[Entry], list[Skipped]]:
+    """Each id once. Of several with one id the dearest is kept, so that money is never reserved for the cheaper."""
+    groups: dict[str, list[Entry]] = {}
+    skipped = []
+    for entry in entries:
+        if _text(entry.id) and entry.id.isprintable():
+            groups.setdefault(entry.id, []).append(entry)
+        else:
+            skipped.append(
+                Skipped(tidy(entry.id, 200), _label(entry), "it has no id by which it could be bought")
+            )
+    single = []
+    for group in groups.values():
+        different = {_identity(entry): entry for entry in group}
+        first, *others = [different[key] for key in sorted(different)]
+        single.append(first)
+        skipped += [
+            Skipped(first.id, _label(other), "the catalogue has its id more than once, with different words")
+            for other in others
+        ]
+    return single, skipped
+
+
+def _defined(entry: Entry, name: str, schema: dict[str, Any], repairs: tuple[str, ...]) -> Definition:
+    description = tidy(entry.description)
+    if description != _text(entry.description).strip():
+        repairs = ("the description was cleaned of what cannot be seen, or cut", *repairs)
+    price = entry.price if type(entry.price) is int and entry.price >= 0 else None
+    return Definition(entry.id, name, description, schema, price, tidy(entry.category, 100) or None, repairs)
+
+
+def _identity(entry: Entry) -> tuple[int, str]:
+    """What makes two entries with one id the same; it sorts the dearest first."""
+    price = entry.price if type(entry.price) is int else -1
+    told = (_text(entry.name), _text(entry.description), entry.category)
+    try:
+        measure(entry.schema)
+        schema = orjson.dumps(entry.schema, option=orjson.OPT_SORT_KEYS).decode()
+    except Unrepairable as reason:
+        schema = f"~{reason}"  # after any that can be used
+    return -price, f"{schema} {told!r}"
+
+
+def _order(skipped: Skipped) -> tuple[str, str, str]:
+    return skipped.name, skipped.id, skipped.reason
+
+
+def _label(entry: Entry) -> str:
+    """What a skipped entry is called in a warning."""
+    return tidy(entry.name, 80) or tidy(entry.id, 80)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,295 @@
+"""`Catalog`: a server whose tools are what a REST catalogue has on offer.
+
+Owns which tools there are and when that changes: definitions kept from last time are there at once, the list is
+fetched behind the handshake and again every so often, and clients hear of what came and went. What a call does is
+in `purchase`. The server's lifespan owns all of it: nothing runs while nobody is connected.
+"""
+
+import os
+import secrets as random_bytes
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import anyio
+
+from toolwire._jsonrpc import Outlet
+from toolwire._log import logger_for
+from toolwire._threads import Workers
+from toolwire.catalog import settings, stored
+from toolwire.catalog.books import Books, opened, recovered
+from toolwire.catalog.definitions import Definition, Entry, Skipped
+from toolwire.catalog.http import Api, Retry
+from toolwire.catalog.ledger import SqliteLedger, default_path
+from toolwire.catalog.ledger_sqlite import MEMORY
+from toolwire.catalog.limits import Breaker, RateLimit, ResultCache
+from toolwire.catalog.names import slug
+from toolwire.catalog.observe import Observer
+from toolwire.catalog.offer import Offer, Status, offered, report, scrubbed, tool_of
+from toolwire.catalog.pins import Pins
+from toolwire.catalog.profile import Profile
+from toolwire.catalog.purchase import Buyer
+from toolwire.catalog.refreshing import Refreshing
+from toolwire.catalog.secrets import Scrubber, credentials
+from toolwire.catalog.selection import Selection
+from toolwire.catalog.spending import Ledger, Limits
+from toolwire.errors import CatalogError, ToolDefinitionError, UsageError
+from toolwire.tools.connection import DirectConnection
+from toolwire.tools.context import Context
+from toolwire.tools.server import ToolServer
+
+__all__ = ["SESSION", "Catalog", "Status"]
+
+logger = logger_for("catalog")
+
+SESSION: Final = "TOOLWIRE_SESSION"
+"""The variable by which several processes spend one budget."""
+
+
+class Catalog(ToolServer[None]):
+    """The tools of a REST catalogue, live and within a budget.
+
+        shop = Catalog("agentpmt", budget=5)
+        options = ClaudeAgentOptions(mcp_servers={"shop": shop}, allowed_tools=["mcp__shop"])
+
+    It is a `ToolServer`: served, wrapped and tested like any other.
+    """
+
+    def __init__(
+        self,
+        profile: Profile | str = "agentpmt",
+        *,
+        name: str | None = None,
+        budget: float | str | Limits | None = None,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        rename: Mapping[str, str] | None = None,
+        namespace: str = "",
+        group: bool = False,
+        refresh: float | None = 300.0,
+        ledger: Ledger | str | os.PathLike[str] | None = None,
+        credentials_file: str | Path | None = None,
+        cache: str | Path | Literal[False] | None = None,
+        pins: str | Path | None = None,
+        audit: str | Path | Literal[False] | None = None,
+        cache_results: Mapping[str, float] | None = None,
+        rate: float | None = None,
+        retry: Retry | None = None,
+        breaker: Breaker | None = None,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        """Make a catalogue; nothing is fetched before a client connects.
+
+        `profile` is the name of a built-in one, a file, or a `Profile`. `budget` is a hard limit in dollars for
+        this process, or `Limits`. `include`, `exclude`, `rename`, `namespace` and `group` choose and name tools
+        (see `Selection`). `refresh` is in seconds, None for never. `pins` is a file of agreed definitions: what
+        differs from it is not offered. `cache_results` lets tools give a result again for so many seconds instead
+        of buying it anew. `rate` is in calls a second. `cache` and `audit` are files, False for none.
+
+        `UsageError` names what is missing in the environment.
+        """
+        self.profile = (Profile.find(profile) if isinstance(profile, str) else profile).resolved(environ)
+        super().__init__(name or slug(self.profile.name), lifespan=self._live, always_load=False)
+        self.status = Status()
+        self.session = environ.get(SESSION) or random_bytes.token_hex(8)
+        self._secrets = credentials(self.profile, environ, credentials_file)
+        self._scrubber = Scrubber(settings.secret_values(self._secrets, self.profile))
+        self._limits = settings.limits_of(budget, self.profile, environ)
+        self._selection = Selection(
+            include=(*include, *settings.wanted_tools(self.profile, environ)),
+            exclude=tuple(exclude),
+            rename=dict(rename or {}),
+            namespace=namespace,
+            group=group,
+            separator=self.profile.name_separator,
+        )
+        self._refreshing = Refreshing(refresh)
+        self._ledger_at = default_path(environ) if ledger is None else ledger
+        self._ledger: Ledger | None = None
+        usual = f"{self.name}-{settings.short(self.profile.base_url)}.json"
+        self._cache_file = settings.file_of(cache, stored.cache_folder(environ) / usual)
+        self._pins_file = None if pins is None else Path(pins)
+        self._audit_file = settings.file_of(audit, settings.audit_beside(self._ledger_at))
+        self._rate = None if rate is None else RateLimit(rate, burst=max(1, int(rate)))
+        self._retry = retry
+        self._breaker = breaker or Breaker()
+        self._cached_for = dict(cache_results or {})
+        self._results = ResultCache(max(self._cached_for.values())) if self._cached_for else None
+        self._definitions: dict[str, Definition] = {}
+        self._io = Workers(2)
+        self._buyer: Buyer | None = None
+        self._observer: Observer | None = None
+        agreed = self._pins()  # a file that cannot be read is told now
+        if self._cache_file is not None and (kept := stored.load(self._cache_file, self.profile.base_url)):
+            self._install(self._offered(kept.entries, agreed), "cached", kept.at)
+
+    # What others see.
+
+    @property
+    def definitions(self) -> Mapping[str, Definition]:
+        """What is on offer, by tool name."""
+        return self._definitions
+
+    @property
+    def limits(self) -> Limits:
+        """The budget."""
+        return self._limits
+
+    @property
+    def metrics_registry(self) -> Any:
+        """The Prometheus registry of the calls; `/metrics` of a served catalogue has it too."""
+        return self._observe().registry
+
+    def refresh(self) -> None:
+        """Fetch the list again now; `loaded` waits for it. From the event loop."""
+        self._refreshing.ask()
+
+    async def loaded(self, within: float = 30.0) -> Status:
+        """Wait until the list has been fetched, or could not be. For a catalogue that somebody is connected to."""
+        await self._refreshing.wait(within)
+        return self.status
+
+    def unknown(self, name: str) -> str:
+        """What to say of a tool that is not there."""
+        said = super().unknown(name)
+        return f"{said} The catalogue is still being loaded." if self.status.state == "loading" else said
+
+    def connect(self, outlet: Outlet, **settings: Any) -> DirectConnection:
+        """A connection for one client. The first begins to fetch the list."""
+        if self.lifespan is None:
+            self._refreshing.begin()
+        return super().connect(outlet, **settings)
+
+    # The lifespan.
+
+    @asynccontextmanager
+    async def _live(self, _server: ToolServer[None]) -> AsyncIterator[None]:
+        try:
+            ledger, observer = await self._io.run(self._open_ledger), self._observe()
+        except CatalogError as error:
+            self.status = replace(self.status, state="down", error=str(error))
+            self._refreshing.give_up()
+            raise
+        async with (
+            Api(self.profile, self._secrets, retry=self._retry) as api,
+            anyio.create_task_group() as tasks,
+        ):
+            self._buyer = Buyer(
+                api=api,
+                books=Books(ledger),
+                limits=self._limits,
+                session=self.session,
+                identity=settings.short(self.profile.base_url, *sorted(self._secrets.values())),
+                scrubber=self._scrubber,
+                observer=observer,
+                breaker=self._breaker,
+                timeouts=self.profile.timeouts,
+                rate=self._rate,
+                cache=self._results,
+                cached_for=self._cached_for,
+            )
+            tasks.start_soon(self._refreshing.keep, partial(self._fetched, api))
+            try:
+                yield
+            finally:
+                self._buyer = None
+                tasks.cancel_scope.cancel()
+                with anyio.CancelScope(shield=True):
+                    await self._io.run(self._close_ledger)
+
+    def _open_ledger(self) -> Ledger:
+        self._ledger = self._ledger or opened(self._ledger_at)
+        return recovered(self._ledger)
+
+    def _close_ledger(self) -> None:
+        ledger = self._ledger
+        if not isinstance(ledger, SqliteLedger) or ledger is self._ledger_at:
+            return
+        if ledger.path != MEMORY:  # what is in memory would be forgotten
+            ledger.close()
+            self._ledger = None
+
+    def _observe(self) -> Observer:
+        if self._observer is None:
+            self._observer = Observer(self.name, self.session, self._audit_file)
+        return self._observer
+
+    async def _fetched(self, api: Api) -> bool:
+        """Fetch the list once. Whether it could be had."""
+        if not self._definitions:
+            self.status = replace(self.status, state="loading")
+        try:
+            entries = scrubbed(await api.entries(), self._scrubber)
+            made = await self._io.run(lambda: self._offered(entries, self._pins()))
+            self._install(made, "live", time.time())
+            if self._cache_file is not None:
+                await self._io.run(partial(stored.store, self._cache_file, entries, self.profile.base_url))
+        except (CatalogError, UsageError) as error:
+            self._unread(str(error))
+            return False
+        except Exception as error:
+            # The boundary of the task that keeps the list fresh: it lives on, or the list would be old for ever.
+            logger.exception("the list of %s broke in an unexpected way", self.name)
+            self._unread(f"{type(error).__name__}, see the log")
+            return False
+        return True
+
+    def _unread(self, error: str) -> None:
+        """The list could not be had: say so once, and keep what there is."""
+        reason = self._scrubber.text(error)
+        if self.status.error is None:
+            more = "; the tools of last time stay" if self._definitions else ""
+            self._tell(f"the catalogue cannot be read: {reason}{more}", "warning")
+        self.status = replace(self.status, state="cached" if self._definitions else "down", error=reason)
+
+    # The tools.
+
+    def _pins(self) -> Pins | None:
+        return None if self._pins_file is None else Pins.load(self._pins_file)
+
+    def _offered(self, entries: Iterable[Entry], pins: Pins | None) -> Offer:
+        own = set(self.tools) - self._definitions.keys()  # added by hand: they keep their names
+        return offered(entries, self._selection, self._definitions, pins, own)
+
+    def _install(self, made: Offer, state: Literal["live", "cached"], at: float) -> None:
+        if self.status.error is not None:
+            self._tell("the catalogue can be read again", "notice")
+        report(made, self.status)
+        refused = self._register(made.definitions)
+        skipped = (*made.skipped, *refused)
+        registered = len(self._definitions)
+        self.status = Status(state, made.entries, registered, skipped, made.changes, None, at)
+
+    def _register(self, definitions: Sequence[Definition]) -> list[Skipped]:
+        wanted = {definition.name: definition for definition in definitions}
+        refused = []
+        for name in [name for name in self._definitions if name not in wanted]:
+            self.remove(name)
+        for name, definition in list(wanted.items()):
+            if self._definitions.get(name) == definition:
+                continue
+            try:
+                self.add(tool_of(definition, self._buy), replace=True)
+            except ToolDefinitionError as error:  # one bad entry never costs the others
+                logger.warning("%s is left out: %s", name, error)
+                refused.append(Skipped(definition.id, name, str(error)))
+                del wanted[name]
+                if name in self._definitions:
+                    self.remove(name)
+        self._definitions = wanted
+        return refused
+
+    async def _buy(
+        self, definition: Definition, arguments: dict[str, Any], context: Context[Any]
+    ) -> dict[str, Any]:
+        if self._buyer is None:
+            raise CatalogError("the catalogue is closed")
+        return await self._buyer.call(definition, arguments, context)
+
+    def _tell(self, text: str, level: Literal["warning", "notice"]) -> None:
+        logger.warning("%s: %s", self.name, text)
+        self.log(text, level=level)

@@ -1,0 +1,165 @@
+"""What can be seen of a catalogue's calls: metrics for Prometheus and OpenTelemetry, spans, a log, an audit file.
+
+Every paid call is one line of JSON in the audit file: what was bought, for how much, how it ended. No arguments and
+no secrets are in any of it: arguments stand there as their digest. OpenTelemetry does nothing unless the program
+has set it up.
+"""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from opentelemetry import metrics as otel_metrics
+from opentelemetry import trace
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from toolwire._log import logger_for
+from toolwire.errors import CatalogError
+
+logger = logger_for("catalog")
+
+_BUCKETS: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_DOLLAR: Final = 1_000_000
+
+
+@dataclass
+class Seen:
+    """What is known of a call when it is over. `outcome`: bought, failed, released, unknown, refused or cached."""
+
+    tool: str
+    outcome: str = ""
+    booking: str = ""
+    entry: str = ""
+    digest: str = ""
+    reserved: int = 0
+    cost: int = 0
+    balance: int | None = None
+    seconds: float = 0.0
+    api_seconds: float = 0.0
+    """The part of it that the API took, repeats included."""
+
+
+class Observer:
+    """Sees the calls of one catalogue. `registry` holds the Prometheus metrics."""
+
+    def __init__(
+        self,
+        catalog: str,
+        session: str,
+        audit: Path | None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.registry = CollectorRegistry()
+        self._catalog = catalog
+        self._session = session
+        self._clock = clock
+        self._audit = None if audit is None else AuditFile(audit)
+        labels = ["catalog", "tool", "outcome"]
+        add: dict[str, Any] = {"registry": self.registry}
+        self._calls = Counter("toolwire_catalog_calls_total", "Calls of catalogue tools.", labels, **add)
+        self._cost = Counter(
+            "toolwire_catalog_cost_dollars_total", "Money spent.", ["catalog", "tool"], **add
+        )
+        self._seconds = Histogram(
+            "toolwire_catalog_call_seconds",
+            "How long calls of catalogue tools took.",
+            ["catalog", "tool"],
+            buckets=_BUCKETS,
+            **add,
+        )
+        self._api = Histogram(
+            "toolwire_catalog_api_seconds",
+            "How long the API took for them.",
+            ["catalog", "tool"],
+            buckets=_BUCKETS,
+            **add,
+        )
+        meter = otel_metrics.get_meter("toolwire.catalog")
+        self._otel_calls = meter.create_counter(
+            "toolwire.catalog.calls", "{call}", "Calls of catalogue tools"
+        )
+        self._otel_cost = meter.create_counter("toolwire.catalog.cost", "USD", "Money spent")
+        self._otel_seconds = meter.create_histogram(
+            "toolwire.catalog.call.duration", "s", "Duration of calls"
+        )
+        self._tracer = trace.get_tracer("toolwire.catalog")
+
+    @contextmanager
+    def call(self, tool: str) -> Iterator[Seen]:
+        """Hold it around a call, and fill in what comes out."""
+        seen = Seen(tool)
+        since = time.perf_counter()
+        # What an exception says may hold arguments or worse, so it is no part of the span.
+        with self._tracer.start_as_current_span(
+            f"catalog.call {tool}", record_exception=False, set_status_on_exception=False
+        ) as span:
+            try:
+                yield seen
+            finally:
+                seen.seconds = time.perf_counter() - since
+                seen.outcome = seen.outcome or "cancelled"
+                span.set_attributes(
+                    {
+                        "toolwire.catalog": self._catalog,
+                        "gen_ai.tool.name": tool,
+                        "toolwire.outcome": seen.outcome,
+                        "toolwire.cost_usd": seen.cost / _DOLLAR,
+                    }
+                )
+                if seen.outcome not in ("bought", "cached"):
+                    span.set_status(trace.StatusCode.ERROR, seen.outcome)
+                self._count(seen)
+
+    def _count(self, seen: Seen) -> None:
+        names = {"catalog": self._catalog, "tool": seen.tool}
+        self._calls.labels(**names, outcome=seen.outcome).inc()
+        self._seconds.labels(**names).observe(seen.seconds)
+        if seen.api_seconds:
+            self._api.labels(**names).observe(seen.api_seconds)
+        self._otel_calls.add(1, {**names, "outcome": seen.outcome})
+        self._otel_seconds.record(seen.seconds, names)
+        if seen.cost:
+            self._cost.labels(**names).inc(seen.cost / _DOLLAR)
+            self._otel_cost.add(seen.cost / _DOLLAR, names)
+        line = {"catalog": self._catalog, "session": self._session, **vars(seen)}
+        logger.info("catalogue call %s: %s", seen.tool, seen.outcome, extra={"toolwire": line})
+        if self._audit is not None and seen.booking:
+            try:
+                self._audit.write({"at": self._clock(), **line})
+            except (
+                OSError
+            ) as error:  # the ledger has the money; a missing line must not lose the model its answer
+                logger.warning("the audit file %s cannot be written: %s", self._audit.path, error.strerror)
+
+
+class AuditFile:
+    """A file of JSON lines that only its owner can read. Each line is written whole, by any number of processes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            os.close(self._open())
+        except OSError as error:
+            raise CatalogError(f"the audit file {path} cannot be written: {error.strerror}") from error
+
+    def _open(self) -> int:
+        return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Append a line."""
+        data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        with self._lock:
+            descriptor = self._open()
+            try:
+                os.write(descriptor, data)
+            finally:
+                os.close(descriptor)

@@ -1,0 +1,129 @@
+"""What a catalogue has on offer: its entries chosen, named, and held against what was agreed to.
+
+Pure, but for what `report` logs.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from toolwire._log import logger_for
+from toolwire.catalog.definitions import Definition, Entry, Skipped
+from toolwire.catalog.money import dollars
+from toolwire.catalog.pins import Change, Pins, compare
+from toolwire.catalog.secrets import Scrubber
+from toolwire.catalog.selection import Selection
+from toolwire.tools.context import Context
+from toolwire.tools.tool import Tool
+
+logger = logger_for("catalog")
+
+_BLOCKED: Final = ("added", "changed", "price_up")
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a catalogue is doing. `cached`: the API is not there, and the tools are those of last time."""
+
+    state: Literal["idle", "loading", "live", "cached", "down"] = "idle"
+    fetched: int = 0
+    registered: int = 0
+    skipped: tuple[Skipped, ...] = ()
+    changes: tuple[Change, ...] = ()
+    """How the list differs from the pins, or from the one before it."""
+    error: str | None = None
+    at: float | None = None
+    """When the list was fetched, in seconds since 1970."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The tools, the entries that can be none, and how the list differs from the pins or from the one before it."""
+
+    definitions: tuple[Definition, ...]
+    skipped: tuple[Skipped, ...]
+    changes: tuple[Change, ...]
+    entries: int
+    """How many there were."""
+
+
+def offered(
+    entries: Iterable[Entry],
+    selection: Selection,
+    before: Mapping[str, Definition],
+    pins: Pins | None,
+    taken: Collection[str] = (),
+) -> Offer:
+    """What these entries offer. `before` is what was there until now, by name; `taken` are names of others.
+
+    What differs from the pins is not offered. Who was pinned under a name keeps it, so that a namesake that comes
+    later cannot push a tool aside.
+    """
+    entries = list(entries)
+    known = {definition.id: name for name, definition in before.items()}
+    definitions, skipped = selection.define(entries, known | ({} if pins is None else pins.names), taken)
+    changes: list[Change] = []
+    if pins is not None:
+        # A tool that is only not wanted here was not removed there.
+        unwanted = {each.id for each in entries} - {each.id for each in definitions}
+        unwanted -= {each.id for each in skipped}
+        pins = Pins({key: pin for key, pin in pins.tools.items() if key not in unwanted})
+        changes = compare(definitions, pins)
+        blocked = {change.id for change in changes if change.kind in _BLOCKED}
+        definitions = [each for each in definitions if each.id not in blocked]
+    elif before:
+        changes = compare(definitions, Pins.of(before.values()))
+    return Offer(tuple(definitions), tuple(skipped), tuple(changes), len(entries))
+
+
+def scrubbed(entries: Iterable[Entry], scrubber: Scrubber) -> list[Entry]:
+    """Entries without our secrets in their words: what an API echoes must not reach the model, a log or a file.
+
+    An id cannot be changed, and stands in all of these: an entry with a secret in its id is left out.
+    """
+    entries = list(entries)
+    clean = [each for each in entries if scrubber.text(each.id) == each.id]
+    if len(clean) < len(entries):
+        logger.warning("%d entries have one of our secrets in their id: left out", len(entries) - len(clean))
+    return [
+        replace(
+            each,
+            name=scrubber.text(each.name),
+            description=scrubber.text(each.description),
+            schema=scrubber.data(each.schema),
+            category=scrubber.data(each.category),
+            raw={},
+        )
+        for each in clean
+    ]
+
+
+def tool_of(definition: Definition, buy: Callable[..., Awaitable[dict[str, Any]]]) -> Tool[Any]:
+    """The tool that buys with `buy(definition, arguments, context)`."""
+
+    async def handler(arguments: dict[str, Any], context: Context[Any]) -> dict[str, Any]:
+        return await buy(definition, arguments, context)
+
+    price = "" if definition.price is None else f"\n\nCosts {dollars(definition.price)} a call."
+    return Tool(
+        name=definition.name,
+        description=definition.description + price,
+        input_schema=definition.schema,
+        handler=handler,
+        annotations={"readOnlyHint": False, "idempotentHint": False, "openWorldHint": True},
+        meta={"toolwire/category": definition.category} if definition.category else None,
+        structure_says_all=True,
+        repeatable=False,  # what costs money is never run again in silence
+    )
+
+
+def report(made: Offer, before: Status) -> None:
+    """Log what came out of a list: each entry that is left out, and each change, once."""
+    logger.info("%d entries fetched, %d tools to register", made.entries, len(made.definitions))
+    for each in made.skipped:
+        if each not in before.skipped:
+            logger.warning("entry %s (%s) is left out: %s", each.id, each.name, each.reason)
+    for change in made.changes:
+        if change not in before.changes:
+            kind = change.kind.replace("_", " ")
+            logger.warning("catalogue: %s %s\n%s", change.name, kind, change.diff)

@@ -1,0 +1,240 @@
+"""Pins: what was agreed to, and what has changed since.
+
+Owns the pin file (JSON, for the owner only, written whole or not at all) and the comparison. A definition that
+changed after somebody had looked at it is how a catalogue turns on its users, so a pin file that cannot be read is
+an error, never an empty one.
+"""
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import orjson
+
+from toolwire.catalog.definitions import Definition, fingerprint
+from toolwire.catalog.money import dollars
+from toolwire.errors import UsageError
+from toolwire.tools.parameters import clipped
+
+Kind = Literal["added", "removed", "changed", "price_up", "price_down"]
+
+_VERSION: Final = 1
+_LARGEST: Final = 256 * 1024 * 1024
+_MOST_LINES: Final = 200
+_WIDTH: Final = 70
+_BEFORE: Final = 20
+_MOST_DEPTH: Final = 200
+_KINDS: Final = {"name": (str,), "description": (str,), "schema": (dict,), "price": (int, type(None))}
+
+
+@dataclass(frozen=True)
+class Change:
+    """One way in which a catalogue differs from what was pinned."""
+
+    kind: Kind
+    name: str
+    diff: str
+    """One line for each thing that differs. Plain ASCII: what an API wrote cannot steer a terminal."""
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """A definition as it was agreed to."""
+
+    id: str
+    name: str
+    description: str
+    schema: dict[str, Any]
+    price: int | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """The same as the definition's."""
+        return fingerprint(self.name, self.description, self.schema)
+
+
+@dataclass(frozen=True)
+class Pins:
+    """The definitions that were agreed to, by the id of their entry."""
+
+    tools: Mapping[str, Pinned] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, definitions: Iterable[Definition]) -> "Pins":
+        """All of these agreed to."""
+        return cls({each.id: _pinned(each) for each in definitions})
+
+    def accept(self, definitions: Iterable[Definition]) -> "Pins":
+        """These agreed to as well, in place of what was pinned for them."""
+        return Pins({**self.tools, **Pins.of(definitions).tools})
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Entry id -> tool name: what `define(known=...)` takes, so that names stay."""
+        return {each.id: each.name for each in self.tools.values()}
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Pins":
+        """The pins in a file; none if there is no file. UsageError for one that cannot be read."""
+        path = Path(path)
+        try:
+            with path.open("rb") as file:
+                content = file.read(_LARGEST + 1)
+        except FileNotFoundError:
+            return cls()
+        except OSError as error:
+            raise UsageError(f"{path}: the pins cannot be read: {error.strerror}") from error
+        try:
+            return cls._from_json(json.loads(content) if len(content) <= _LARGEST else None)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise UsageError(
+                f"{path} is not a file of pins: restore it from a copy, or delete it to look through and pin "
+                "all tools anew"
+            ) from error
+
+    def save(self, path: str | Path) -> None:
+        """Write the file, whole or not at all, readable by its owner only."""
+        path = Path(path)
+        tools = {each.id: asdict(each) for each in self.tools.values()}
+        for each in tools.values():
+            del each["id"]
+        content = json.dumps({"version": _VERSION, "tools": tools}, indent=1, sort_keys=True).encode() + b"\n"
+        temporary = None
+        try:
+            descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(temporary).replace(path)
+        except OSError as error:
+            if temporary is not None:
+                with contextlib.suppress(OSError):
+                    Path(temporary).unlink()
+            raise UsageError(f"{path}: the pins cannot be written: {error.strerror}") from error
+
+    @classmethod
+    def _from_json(cls, data: Any) -> "Pins":
+        if data["version"] != _VERSION:
+            raise ValueError("another version")
+        tools = {}
+        for id, each in data["tools"].items():  # noqa: A001 - as the field is called
+            pinned = Pinned(id=id, **each)
+            for name, kinds in _KINDS.items():
+                if type(each.get(name)) not in kinds:
+                    raise TypeError("a pin of another kind")
+            orjson.dumps(each)  # neither too deep nor more than JSON
+            tools[id] = pinned
+        return cls(tools)
+
+
+def compare(definitions: Iterable[Definition], pins: Pins) -> list[Change]:
+    """What is not as it was pinned, by name. A tool whose words and price both changed is there twice.
+
+    A price that becomes known, or unknown, counts as up: either way more may be spent than was agreed to.
+    """
+    changes = []
+    current = {each.id: each for each in definitions}
+    for new in current.values():
+        old = pins.tools.get(new.id)
+        if old is None:
+            changes.append(Change("added", new.name, _summary("+", new), new.id))
+            continue
+        if old.fingerprint != new.fingerprint:
+            changes.append(Change("changed", new.name, _diff(old, new), new.id))
+        if old.price != new.price:
+            up = old.price is None or new.price is None or new.price > old.price
+            words = f"price: {_price(old.price)} -> {_price(new.price)}"
+            changes.append(Change("price_up" if up else "price_down", new.name, words, new.id))
+    gone = [old for old in pins.tools.values() if old.id not in current]
+    changes += [Change("removed", old.name, _summary("-", old), old.id) for old in gone]
+    return sorted(changes, key=lambda change: (change.name, change.kind, change.id))
+
+
+def _pinned(definition: Definition) -> Pinned:
+    return Pinned(definition.id, definition.name, definition.description, definition.schema, definition.price)
+
+
+def _summary(sign: str, tool: Definition | Pinned) -> str:
+    """A tool that only one side has, whole."""
+    lines = [
+        f"{sign} description: {_json(tool.description)}",
+        f"{sign} price: {_price(tool.price)}",
+        *(
+            f"{sign} schema.{path}: {_json(value)}"
+            for path, value in _leaves(tool.schema.get("properties", {}))
+        ),
+    ]
+    return "\n".join(_few(lines))
+
+
+def _leaves(properties: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(properties, dict):
+        yield from ((_step("properties", name), value) for name, value in properties.items())
+
+
+def _diff(old: Pinned, new: Definition) -> str:
+    lines = []
+    for name, before, after in (
+        ("name", old.name, new.name),
+        ("description", old.description, new.description),
+    ):
+        if before != after:
+            lines.append(f"{name}: {_shown_pair(before, after)}")
+    lines += _differences("schema", old.schema, new.schema, 0)
+    return "\n".join(_few(lines))
+
+
+def _differences(path: str, old: Any, new: Any, depth: int) -> Iterator[str]:
+    if isinstance(old, dict) and isinstance(new, dict) and depth < _MOST_DEPTH:
+        for key in sorted({*old, *new}):
+            inner = _step(path, key)
+            if key not in new:
+                yield f"- {inner}: {_clipped(_json(old[key]))}"
+            elif key not in old:
+                yield f"+ {inner}: {_clipped(_json(new[key]))}"
+            else:
+                yield from _differences(inner, old[key], new[key], depth + 1)
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new) and depth < _MOST_DEPTH:
+        for index, (before, after) in enumerate(zip(old, new, strict=True)):
+            yield from _differences(f"{path}[{index}]", before, after, depth + 1)
+    elif _json(old) != _json(new):
+        yield f"{path}: {_shown_pair(old, new)}"
+
+
+def _shown_pair(old: Any, new: Any) -> str:
+    """Both values, cut to where they differ."""
+    before, after = _json(old), _json(new)
+    pairs = enumerate(zip(before, after, strict=False))
+    same = next((index for index, (one, other) in pairs if one != other), min(len(before), len(after)))
+    start = max(0, same - _BEFORE) if max(len(before), len(after)) > _WIDTH else 0
+    lead = "..." if start else ""
+    return f"{lead}{_clipped(before[start:])} -> {lead}{_clipped(after[start:])}"
+
+
+def _step(path: str, key: str) -> str:
+    plain = key.isascii() and key.replace("_", "").replace("-", "").replace("$", "").isalnum()
+    return f"{path}.{key}" if plain else f"{path}[{_clipped(_json(key))}]"
+
+
+def _clipped(text: str) -> str:
+    return clipped(text, _WIDTH)
+
+
+def _few(lines: list[str]) -> list[str]:
+    more = len(lines) - _MOST_LINES
+    return [*lines[:_MOST_LINES], f"... and {more} more"] if more > 0 else lines
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _price(price: int | None) -> str:
+    return "unknown" if price is None else dollars(price, 6)

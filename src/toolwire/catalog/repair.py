@@ -1,0 +1,111 @@
+"""Schemas as APIs write them, made into schemas that hold.
+
+Owns the repairs and the words for them. `repaired` gives an object schema of draft 2020-12 that compiles offline,
+and refers to nothing outside itself, or says why there is none. It never changes what it is given.
+"""
+
+from typing import Any, Final
+
+import orjson
+
+from toolwire.catalog._bounds import Unrepairable, check_work, measure
+from toolwire.catalog._mend import LISTS, ONE, REFERENCES, TABLES, mended, under
+from toolwire.catalog._top import as_object
+from toolwire.catalog._values import tidy
+from toolwire.tools.forms import from_json_schema
+from toolwire.tools.parameters import DefinitionError, clipped
+
+__all__ = ["Unrepairable", "repaired"]
+
+_EMPTY: Final = {"type": "object", "properties": {}}
+# What holds other schemas. A pattern as a key may be no pattern: those go with all that is under them.
+_STRUCTURE: Final = {*TABLES, *LISTS, *ONE} - {"patternProperties"}
+_MOST_DROPPED: Final = 20
+_MOST_NOTES: Final = 40
+
+
+def repaired(schema: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """A schema that holds, and what was repaired in it, one short sentence each. `Unrepairable` says why not."""
+    notes = _Notes()
+    measure(schema)
+    if isinstance(schema, str) and schema.strip():
+        schema = _parsed(schema)
+        notes.add("", "it was text, and is read as JSON")
+        measure(schema)
+    if schema is None or schema is True or schema in ("", [], {}) or not (schema or schema is False):
+        if schema != {}:
+            notes.add("", "there was none, and it is an object without properties")
+        return dict(_EMPTY, properties={}), notes.shown()
+    if not isinstance(schema, dict):
+        raise Unrepairable(f"the schema must be an object, got {type(schema).__name__}")
+    whole = as_object(mended(_as_properties(schema, notes), notes.add), notes.add)
+    check_work(whole)
+    whole = _compiling(whole, notes)
+    measure(whole)  # what was added may have made it larger
+    return whole, notes.shown()
+
+
+class _Notes:
+    """The sentences, each with where it is about."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+
+    def add(self, where: str, what: str) -> None:
+        self._lines.append(f"{clipped(tidy(where), 100) or 'the schema'}: {what}")
+
+    def shown(self) -> tuple[str, ...]:
+        lines = list(dict.fromkeys(self._lines))
+        more = len(lines) - _MOST_NOTES
+        return (*lines[:_MOST_NOTES], f"... and {more} more repairs") if more > 0 else tuple(lines)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except ValueError as error:
+        raise Unrepairable("the schema is text, and no JSON") from error
+
+
+def _as_properties(schema: dict[str, Any], notes: _Notes) -> dict[str, Any]:
+    """The properties alone, written where the schema should be, as a schema."""
+    bare = all(isinstance(each, dict) and isinstance(each.get("type"), str) for each in schema.values())
+    if bare and not ({"properties", "items", *LISTS, *TABLES} & schema.keys()):
+        notes.add("", "it was only the properties, and is now an object that has them")
+        return {"type": "object", "properties": schema}
+    return schema
+
+
+def _compiling(schema: dict[str, Any], notes: _Notes) -> dict[str, Any]:
+    """The schema as it compiles: a keyword whose value makes no sense is dropped, the rest is kept."""
+    for _ in range(_MOST_DROPPED):
+        try:
+            return from_json_schema(schema).json_schema
+        except DefinitionError as error:
+            path = getattr(error.__cause__, "instance_path", None)
+            if not path or not _drop(schema, path, notes):
+                raise Unrepairable(str(error)) from error
+    raise Unrepairable(f"more than {_MOST_DROPPED} keywords of the schema make no sense")
+
+
+def _drop(schema: Any, path: list[str | int], notes: _Notes) -> bool:
+    """Take away the keyword that a complaint is about. False for one that carries the structure."""
+    owner: Any = None
+    keyword, steps, where = "", list(path), ""
+    try:
+        while steps and isinstance(schema, dict):
+            owner, keyword = schema, str(steps.pop(0))
+            schema = schema[keyword]
+            if keyword not in _STRUCTURE:
+                break
+            if keyword not in ONE and steps:
+                step = steps.pop(0)
+                where = under(where, step) if keyword == "properties" else where
+                schema = schema[step]
+    except (LookupError, TypeError):  # the validator leaves steps without a name out of its paths
+        return False
+    if owner is None or keyword in _STRUCTURE or keyword in REFERENCES:
+        return False
+    del owner[keyword]
+    notes.add(where, f"`{clipped(tidy(keyword), 40)}` made no sense and was dropped")
+    return True

@@ -1,0 +1,66 @@
+"""What a `Catalog` is given, made into what it uses: the budget, the files, what must never be seen. Pure."""
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from toolwire.catalog.ledger_sqlite import MEMORY
+from toolwire.catalog.money import micros
+from toolwire.catalog.profile import Profile
+from toolwire.catalog.spending import Ledger, Limits
+from toolwire.errors import UsageError
+
+File = str | Path | Literal[False] | None
+"""A file that the user named; False for none, None for the usual one."""
+
+
+def limits_of(budget: float | str | Limits | None, profile: Profile, environ: Mapping[str, str]) -> Limits:
+    """The budget of the caller and that of the environment: the smaller counts."""
+    limits = budget if isinstance(budget, Limits) else Limits()
+    said = environ.get(profile.budget_variable, "").strip() if profile.budget_variable else ""
+    given = [said or None, None if isinstance(budget, Limits) else budget]
+    try:
+        amounts = [micros(each) for each in given if each is not None]
+    except ValueError as error:
+        raise UsageError(f"the budget is no amount of dollars: {error}") from None
+    if limits.per_session is not None:
+        amounts.append(limits.per_session)
+    return replace(limits, per_session=min(amounts)) if amounts else limits
+
+
+def wanted_tools(profile: Profile, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The filter that the environment has: words with commas between them."""
+    words = environ.get(profile.filter_variable, "") if profile.filter_variable else ""
+    return tuple(each.strip() for each in words.split(",") if each.strip())
+
+
+def secret_values(secrets: Mapping[str, str], profile: Profile) -> Iterable[str]:
+    """All that must never be seen: what the headers say, and the bare secrets in them."""
+    for header, value in secrets.items():
+        yield value
+        secret = profile.secrets.get(header)
+        if secret is not None and secret.template != "{value}":
+            before, _, after = secret.template.partition("{value}")
+            yield value.removeprefix(before).removesuffix(after)
+
+
+def file_of(given: File, otherwise: Path | None) -> Path | None:
+    """The file that was named, or the usual one."""
+    if given is False:
+        return None
+    return otherwise if given is None else Path(given)
+
+
+def audit_beside(ledger: Ledger | str | os.PathLike[str]) -> Path | None:
+    """Where the audit file is unless somebody says: beside the ledger's file, if it has one."""
+    if not isinstance(ledger, str | os.PathLike) or os.fspath(ledger) == MEMORY:
+        return None
+    return Path(ledger).parent / "audit.jsonl"
+
+
+def short(*texts: str) -> str:
+    """A few digits that stand for these texts."""
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]

@@ -1,0 +1,94 @@
+"""The definitions of a catalogue on disk: what was there the last time, for when the API is not.
+
+Owns the file's form. It is written whole or not at all, and what cannot be read is as good as not there.
+"""
+
+import contextlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from toolwire._log import logger_for
+from toolwire.catalog.definitions import Entry
+
+logger = logger_for("catalog")
+
+_FORM: Final = 1
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Entries, and when they were fetched (seconds since 1970)."""
+
+    at: float
+    entries: tuple[Entry, ...]
+
+
+def cache_folder(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
+    """The user's folder for such files."""
+    home = Path.home()
+    if platform == "darwin":
+        return home / "Library" / "Caches" / "toolwire"
+    if platform == "win32":
+        return Path(environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "toolwire" / "cache"
+    given = environ.get("XDG_CACHE_HOME", "")
+    return (Path(given) if given.startswith("/") else home / ".cache") / "toolwire"
+
+
+def store(path: Path, entries: Iterable[Entry], base_url: str) -> None:
+    """Keep entries. A disk that is full or may not be written costs the cache, not the tools."""
+    data = {
+        "form": _FORM,
+        "base_url": base_url,
+        "at": time.time(),
+        "entries": [{name: getattr(entry, name) for name in _FIELDS} for entry in entries],
+    }
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # 0600 by itself
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(orjson.dumps(data))
+            Path(name).replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                Path(name).unlink()
+            raise
+    except (OSError, TypeError) as error:
+        logger.warning("the definitions cannot be kept in %s: %s", path, error)
+
+
+_FIELDS: Final = ("id", "name", "description", "schema", "price", "category")
+
+
+def load(path: Path, base_url: str) -> Stored | None:
+    """What was kept of this API, None if there is nothing that can be used."""
+    try:
+        data = orjson.loads(path.read_bytes())
+        if data["form"] != _FORM or data["base_url"] != base_url:
+            return None
+        return Stored(float(data["at"]), tuple(_entry(each) for each in data["entries"]))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        logger.warning("the kept definitions in %s cannot be read (%s): they are fetched anew", path, error)
+        return None
+
+
+def _entry(data: Mapping[str, Any]) -> Entry:
+    price, category = data["price"], data["category"]
+    texts = all(isinstance(data[name], str) for name in ("id", "name", "description"))
+    if (
+        not texts
+        or not (price is None or (type(price) is int and price >= 0))
+        or not (category is None or isinstance(category, str))
+    ):
+        raise ValueError("an entry is damaged")
+    return Entry(**{name: data[name] for name in _FIELDS})

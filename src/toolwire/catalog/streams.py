@@ -1,0 +1,159 @@
+"""Reading the body of a reply, never more of it than allowed: whole, or as server-sent events with progress."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import httpx2
+import orjson
+
+from toolwire._log import logger_for
+from toolwire.catalog.answers import media_type
+from toolwire.errors import CatalogError
+
+_log = logger_for("catalog.streams")
+
+Progress = Callable[[str], None]
+
+_LONGEST_NEWS: Final = 1_000
+
+
+class Unreadable(CatalogError):  # noqa: N818 - what it is
+    """A body that is too long or packed: it would be no better if it were asked for again."""
+
+
+async def collect(response: httpx2.Response, most: int, *, lenient: bool = False) -> bytes:
+    """The whole body. `lenient` takes what there is of it: an error's body is worth little."""
+    parts: list[bytes] = []
+
+    def take(part: bytes) -> bool:
+        parts.append(part)
+        return True
+
+    try:
+        await _pour(response, most, take)
+    except (httpx2.HTTPError, Unreadable):
+        if not lenient:
+            raise
+    return b"".join(parts)
+
+
+def is_stream(response: httpx2.Response) -> bool:
+    """Whether the body is a stream of events."""
+    return media_type(response.headers) == "text/event-stream"
+
+
+async def follow(response: httpx2.Response, most: int, on_progress: Progress | None) -> Any:
+    """What a stream of `data`, `error` and `done` events adds up to, as a reply's body.
+
+    `done` may carry the whole reply, or the last `data` may; otherwise the pieces of text make up the output.
+    A stream that ends without `done` or `error` is half a reply.
+    """
+    events = Events()
+    pieces: list[str] = []
+    replies: list[Any] = []
+
+    def take(part: bytes) -> bool:
+        for event, data in events.feed(part):
+            if event == "error":
+                replies.append({"success": False, "error": data})
+            elif event == "done":
+                whole = [each for each in map(_object, (data, *pieces[-1:])) if each and "success" in each]
+                replies.append(whole[0] if whole else {"success": True, "output": "".join(pieces)})
+            elif event in ("data", "message") and data:
+                pieces.append(data)
+                if on_progress is not None:
+                    _tell(on_progress, data)
+            if replies:
+                return False
+        return True
+
+    await _pour(response, most, take)
+    if not replies:
+        raise CatalogError("the stream of events ended before it was done")
+    return replies[0]
+
+
+class Events:
+    """Server-sent events out of bytes, in pieces of any size. The caller bounds how many bytes there are."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._event = ""
+        self._data: list[str] = []
+
+    def feed(self, part: bytes) -> list[tuple[str, str]]:
+        """The events that are complete now: name (`message` if it has none) and data."""
+        text = self._rest + part
+        # A carriage return at the end may be half of a line's end.
+        held = b"\r" if text.endswith(b"\r") else b""
+        *lines, rest = text.removesuffix(held).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        self._rest = rest + held
+        found = []
+        for line in lines:
+            name, _, value = line.decode(errors="replace").partition(":")
+            value = value.removeprefix(" ")
+            if not line:
+                if self._data or self._event:
+                    found.append((self._event or "message", "\n".join(self._data)))
+                self._event, self._data = "", []
+            elif name == "event":
+                self._event = value
+            elif name == "data":
+                self._data.append(value)
+        return found
+
+
+async def _pour(response: httpx2.Response, most: int, take: Callable[[bytes], bool]) -> None:
+    """Give the body to `take`, part by part, until it has enough. Unreadable past `most` bytes.
+
+    httpx2 reads through a chain of generators that do not close each other, and one that is left in the middle is
+    a warning on trio. So none is left: hanging up makes the next read fail, and that ends the whole chain.
+    """
+    _check_head(response, most)
+    size, enough = 0, False
+    try:
+        async for part in response.aiter_bytes():
+            size += len(part)
+            if not enough and (size > most or not take(part)):
+                enough = True
+                await response.aclose()
+    except httpx2.HTTPError:
+        if not enough:
+            raise
+    if size > most:
+        raise _too_long(most)
+
+
+def _too_long(most: int) -> Unreadable:
+    return Unreadable(f"the reply is over {most:,} bytes (max_reply_bytes) and was not read to its end")
+
+
+def _check_head(response: httpx2.Response, most: int) -> None:
+    """Refuse what need not be read: too long by its own account, or packed though we asked for plain."""
+    if (encoding := response.headers.get("content-encoding", "identity").strip().lower()) not in (
+        "",
+        "identity",
+    ):
+        raise Unreadable(f"the reply is encoded as {encoding[:40]!r}, which was not asked for")
+    length = response.headers.get("content-length", "")
+    if length.isdecimal() and len(length) < 20 and int(length) > most:  # noqa: PLR2004 - digits of a 64 bit number
+        raise Unreadable(f"the reply has {int(length):,} bytes, {most:,} are allowed (max_reply_bytes)")
+
+
+def _tell(on_progress: Progress, data: str) -> None:
+    told = _object(data)
+    news = told.get("message") if told else None
+    try:
+        on_progress((news if isinstance(news, str) else data)[:_LONGEST_NEWS])
+    except Exception:  # noqa: BLE001 - a listener's mistake must not lose the answer to a purchase
+        _log.exception("The listener for progress failed")
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,255 @@
+"""What `toolwire catalog` shows: sums with bars, calls whose answer was lost, and the same as JSON.
+
+Names and reasons in a ledger are the words of others. Money in JSON is micros, so that no machine has to round.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from toolwire.catalog.ledger import Grouping, Price, Row, SqliteLedger, Stop, Total
+from toolwire.catalog.spending import shown
+from toolwire.cli._show import markup, one_line, out, show, show_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_MOST_LINES: Final = 31
+_WIDEST_BAR: Final = 40
+_NARROWEST_BAR: Final = 6
+_BAR_IN_A_PIPE: Final = 30
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
+_OPEN: Final = "░"
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that `spend` shows. `left` has, for each limit that was asked about, the limit and what is left."""
+
+    ledger: str
+    since: float | None
+    sums: Mapping[Grouping, list[Total]] = field(default_factory=dict)
+    left: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    stops: Sequence[Stop] = ()
+    raised: Sequence[Price] = ()
+
+    @property
+    def whole(self) -> Total:
+        """The sum of the sums."""
+        totals = next(iter(self.sums.values()), [])
+        numbers = [(each.calls, each.settled, each.reserved, each.unknown) for each in totals]
+        return (
+            Total("", *(sum(column) for column in zip(*numbers, strict=True)))
+            if numbers
+            else Total("", 0, 0, 0, 0)
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "ledger": self.ledger,
+            "since": None if self.since is None else datetime.fromtimestamp(self.since, UTC).isoformat(),
+            **_numbers(self.whole),
+            "left_micros": {name: left for name, (_, left) in self.left.items()},
+            "by": {
+                by: [{"name": each.name, **_numbers(each)} for each in sums] for by, sums in self.sums.items()
+            },
+            "stopped": [{"tool": each.tool, "why": each.why} for each in self.stops],
+            "raised_prices": [
+                {
+                    "tool": each.tool,
+                    "entry": each.entry_id,
+                    "pinned_micros": each.price,
+                    "asked_micros": each.offered,
+                }
+                for each in self.raised
+            ],
+        }
+
+
+def report(
+    ledger: SqliteLedger,
+    groupings: Sequence[Grouping],
+    since: float | None,
+    limits: Mapping[str, int | None],
+    now: datetime,
+) -> Report:
+    """Read what shall be shown."""
+    days = {each.name: each.money for each in ledger.totals("day")}
+    used = {"day": days.get(now.date().isoformat(), 0), "total": sum(days.values())}
+    return Report(
+        ledger.path,
+        since,
+        {by: ledger.totals(by, since) for by in groupings},
+        {name: (most, max(most - used[name], 0)) for name, most in limits.items() if most is not None},
+        ledger.stops(),
+        [each for each in ledger.prices() if each.offered > each.price],
+    )
+
+
+def show_report(report: Report) -> None:
+    """For people."""
+    console, whole = out(), report.whole
+    console.print(f"Ledger: {markup(one_line(report.ledger))}", soft_wrap=True)
+    if not whole.calls:
+        when = "" if report.since is None else f" since {_moment(report.since)}"
+        console.print(f"No paid call was made{when}.", soft_wrap=True)
+    else:
+        calls = f"{whole.calls} call{'' if whole.calls == 1 else 's'}"
+        rest = [f"{shown(whole.reserved)} reserved"] if whole.reserved else []
+        if whole.unknown:
+            rest.append(f"[yellow]{shown(whole.unknown)} unknown[/] (toolwire catalog reconcile)")
+        console.print(", ".join([f"[bold]{shown(whole.settled)}[/] spent in {calls}", *rest]), soft_wrap=True)
+    words = {"day": "today (UTC)", "total": "in total"}
+    for name, (most, left) in report.left.items():
+        console.print(f"{shown(left)} of {shown(most)} left {words[name]}", soft_wrap=True)
+    for by, sums in report.sums.items():
+        if sums:
+            typer.echo()
+            _show_sums(by, sums)
+    for stop in report.stops:
+        name = markup(one_line(stop.tool))
+        console.print(
+            f"\n[red]{name} is stopped[/]: {markup(one_line(stop.why))} (toolwire catalog accept {name})",
+            soft_wrap=True,
+        )
+    for price in report.raised:
+        name, entry = markup(one_line(price.tool or price.entry_id)), markup(one_line(price.entry_id))
+        console.print(
+            f"\n[yellow]{name} asks {shown(price.offered)}[/], and {shown(price.price)} is accepted"
+            f" (toolwire catalog accept {entry})",
+            soft_wrap=True,
+        )
+
+
+def show_calls(rows: Sequence[Row], json: bool) -> None:
+    """The calls whose answer was lost."""
+    from rich.table import Table  # noqa: PLC0415 - loads rich
+
+    if json:
+        show_json([_call(row) for row in rows])
+        return
+    if not rows:
+        typer.echo("Nothing to reconcile: no call is unknown.")
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("Call", "When (UTC)", "Tool", "Reserved", "Why"):
+        table.add_column(column, overflow="fold", justify="right" if column == "Reserved" else "left")
+    for row in rows:
+        price = "not known" if row.exclusive and not row.reserved else shown(row.reserved)
+        words = (markup(one_line(row.tool)), price, markup(one_line(row.why)))
+        table.add_row(f"[cyan]{row.id}[/]", _moment(row.at), *words)
+    show(table)
+    typer.echo("\nAsk the seller, then: toolwire catalog reconcile ID --charged or --not-charged")
+
+
+def show_resolved(rows: Sequence[Row], json: bool) -> None:
+    """What became of calls."""
+    if json:
+        show_json([_call(row) for row in rows])
+        return
+    for row in rows:
+        said = f"cost {shown(row.money)}" if row.state == "settled" else "cost nothing"
+        typer.echo(f"Call {row.id} of {one_line(row.tool)} {said}.")
+    if not rows:
+        typer.echo("Nothing to reconcile: no call is unknown.")
+
+
+def _show_sums(by: Grouping, sums: list[Total]) -> None:
+    lines = _days(sums) if by == "day" else sorted(sums, key=lambda each: (-each.money, each.name))
+    kept = lines[-_MOST_LINES:] if by == "day" else lines[:_MOST_LINES]
+    show(_table(by.capitalize(), kept))
+    if len(lines) > len(kept):
+        others = sum(each.money for each in lines) - sum(each.money for each in kept)
+        typer.echo(f"... and {len(lines) - len(kept)} more, {shown(others)} together (--json has all)")
+
+
+def _days(sums: list[Total]) -> list[Total]:
+    """Days in a row, those without a call too, as far as they are shown."""
+    known = {each.name: each for each in sums}
+    last = date.fromisoformat(max(known))
+    recent = {(last - timedelta(days=back)).isoformat() for back in range(_MOST_LINES)}
+    gaps = {day for day in recent if day > min(known)} - known.keys()
+    return [known.get(day) or Total(day, 0, 0, 0, 0) for day in sorted(known.keys() | gaps)]
+
+
+def _table(title: str, sums: list[Total]) -> "Table":
+    from rich.table import Table  # noqa: PLC0415 - loads rich
+
+    titles = [title, "Calls", "Spent", "Reserved", "Unknown"]
+    cells = [
+        [one_line(each.name) or "-", str(each.calls)]
+        + [shown(money) if money else "" for money in (each.settled, each.reserved, each.unknown)]
+        for each in sums
+    ]
+    used = [column for column in range(5) if column < 3 or any(row[column] for row in cells)]  # noqa: PLR2004
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in used:
+        table.add_column(titles[column], justify="left" if column == 0 else "right", overflow="fold")
+    width = _room([[titles[column] for column in used], *([row[column] for column in used] for row in cells)])
+    if width:
+        table.add_column("", no_wrap=True)
+    most = max(each.money for each in sums)
+    for each, row in zip(sums, cells, strict=True):
+        words = [markup(row[column]) for column in used]
+        table.add_row(*words, *([_bar(each, most, width)] if width else []))
+    return table
+
+
+def _room(cells: list[list[str]]) -> int:
+    """How wide bars may be beside these columns; 0 if there is no room for any."""
+    from rich.cells import cell_len  # noqa: PLC0415 - loads rich
+
+    console = out()
+    if not console.is_terminal:
+        return _BAR_IN_A_PIPE
+    taken = sum(max(map(cell_len, column)) + 2 for column in zip(*cells, strict=True))
+    room = min(console.width - taken, _WIDEST_BAR)
+    return room if room >= _NARROWEST_BAR else 0
+
+
+def _bar(total: Total, most: int, width: int) -> str:
+    """A bar with a dark part for what was spent and a light one for what is not settled."""
+    if not most:
+        return ""
+    eighths = round(total.settled * width * 8 / most)
+    if total.settled and not eighths:
+        eighths = 1
+    dark = _EIGHTHS[8] * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
+    light = _OPEN * min(round((total.reserved + total.unknown) * width / most), width - len(dark))
+    try:
+        (dark + light).encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        dark, light = "#" * len(dark), "-" * len(light)
+    return f"[cyan]{dark}[/][yellow]{light}[/]"
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _numbers(total: Total) -> dict[str, int]:
+    return {
+        "calls": total.calls,
+        "settled_micros": total.settled,
+        "reserved_micros": total.reserved,
+        "unknown_micros": total.unknown,
+    }
+
+
+def _call(row: Row) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "at": datetime.fromtimestamp(row.at, UTC).isoformat(),
+        "tool": row.tool,
+        "entry": row.entry_id,
+        "session": row.session,
+        "state": row.state,
+        "reserved_micros": row.reserved,
+        "money_micros": row.money,
+        "why": row.why,
+    }

@@ -1,0 +1,257 @@
+"""The API failing in every way it can, seen by the model and by both ledgers; and what holds calls back."""
+
+import time
+from dataclasses import replace
+
+import anyio
+import pytest
+from shop import Fault, PaidApi
+from till import ULM, catalog_for, ledger_in, opened, states
+
+from toolwire.catalog.limits import Breaker
+from toolwire.testing import connect
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+async def limit(anyio_backend):
+    with anyio.fail_after(20):
+        yield
+
+
+@pytest.fixture
+def shop():
+    with PaidApi(replay="same") as running:
+        yield running
+
+
+def posts(shop):
+    """How many orders arrived."""
+    return sum(method == "POST" for method, _, _ in shop.requests)
+
+
+PLAIN, ONCE = {}, {"idempotent": True, "idempotency_header": "Idempotency-Key"}
+LONG, SHORT = 5.0, 0.15
+MATRIX = [
+    # fault, time-out, how it ends in our ledger, bought, and the same for an API that charges once for a key
+    (Fault("reset_on_connect"), LONG, ("unknown", 0), ("settled", 1)),
+    (Fault("reset_before_buying"), LONG, ("unknown", 0), ("settled", 1)),
+    (Fault("reset_after_buying"), LONG, ("unknown", 1), ("settled", 1)),
+    (Fault("half_reply"), LONG, ("unknown", 1), ("settled", 1)),
+    (Fault("hang_before_buying"), SHORT, ("unknown", 0), ("unknown", 0)),
+    (Fault("hang_after_buying"), SHORT, ("unknown", 1), ("unknown", 1)),
+    (Fault("drip", seconds=0.02), SHORT, ("unknown", 1), ("unknown", 1)),
+    (Fault("garbage"), LONG, ("unknown", 1), ("unknown", 1)),
+    (Fault("wrong_type"), LONG, ("unknown", 1), ("unknown", 1)),
+    (Fault("oversized", size=200_000), LONG, ("unknown", 1), ("unknown", 1)),
+    (Fault("close_idle"), LONG, ("settled", 1), ("settled", 1)),
+    (Fault("redirect"), LONG, ("unknown", 0), ("unknown", 0)),
+    (Fault("status_before_buying", status=500), LONG, ("unknown", 0), ("settled", 1)),
+    (Fault("status_after_buying", status=500), LONG, ("unknown", 1), ("settled", 1)),
+    (Fault("status_before_buying", status=503), LONG, ("unknown", 0), ("settled", 1)),
+    (Fault("status_before_buying", status=429, retry_after="0"), LONG, ("unknown", 0), ("settled", 1)),
+    (Fault("status_before_buying", status=409), LONG, ("unknown", 0), ("unknown", 0)),
+    (Fault("status_before_buying", status=400), LONG, ("released", 0), ("released", 0)),
+    (Fault("status_before_buying", status=402), LONG, ("released", 0), ("released", 0)),
+]
+NAMES = [f"{fault.kind}-{fault.status}" if "status" in fault.kind else fault.kind for fault, *_ in MATRIX]
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+@pytest.mark.parametrize("case", MATRIX, ids=NAMES)
+async def test_no_fault_costs_twice_or_lies(shop, tmp_path, case, idempotent):
+    """At most one purchase, a state that fits, and a text that tells the model the truth."""
+    fault, timeout, plain, once = case
+    state, bought = once if idempotent else plain
+    profile = {**(ONCE if idempotent else PLAIN), "timeout": timeout, "max_reply_bytes": 100_000}
+    async with opened(shop, tmp_path, profile=profile) as (_, client):
+        shop.faults.append(replace(fault))
+        result = await client.call("weather", ULM)
+        shop.faults.clear()
+        assert len(shop.purchases) == bought
+        assert states(tmp_path) == [(state, 0 if state == "released" else 10_000)]
+        assert result.is_error is (state != "settled")
+        if result.is_error:
+            assert result.text.startswith("Tool execution failed: ")
+        assert ("Do not repeat it by yourself" in result.text) is (state == "unknown")
+        assert ("$0.0100 stays reserved" in result.text) is (state == "unknown")
+        assert ("Nothing was bought" in result.text) is (state == "released")
+        if state == "unknown":
+            with ledger_in(tmp_path) as ledger:
+                assert ledger.rows()[0].id in result.text
+        after = await client.call("weather", city="Oslo")
+        assert not after.is_error, after.text  # the connection and the catalogue live
+
+
+async def test_an_api_that_is_not_there_costs_nothing(shop, tmp_path):
+    """A connection that was never made is tried again, and then nothing was bought."""
+    async with opened(shop, tmp_path) as (_, client):
+        await shop.stop()
+        result = await client.call("weather", ULM)
+        await shop.start()
+        assert not (await client.call("weather", city="Oslo")).is_error
+    assert result.is_error
+    assert result.text.endswith("Nothing was bought.")
+    assert states(tmp_path) == [("released", 0), ("settled", 10_000)]
+
+
+@pytest.mark.parametrize("body", ["[]", '"text"', "null"])
+async def test_a_reply_that_is_no_object_is_unknown(shop, tmp_path, body):
+    """It says neither that it was bought nor that it was not."""
+    shop.buy = lambda order, headers: {"[]": [], '"text"': "text", "null": None}[body]
+    async with opened(shop, tmp_path) as (_, client):
+        result = await client.call("weather", ULM)
+    assert "Do not repeat" in result.text
+    assert states(tmp_path) == [("unknown", 10_000)]
+
+
+@pytest.mark.parametrize(
+    ("reply", "state"),
+    [
+        ({"success": False, "error": "no luck", "cost": 0}, ("released", 0)),
+        ({"success": False, "error": "no luck", "cost": 0.005}, ("settled", 5_000)),
+        ({"success": False, "error": "no luck"}, ("settled", 10_000)),
+    ],
+)
+async def test_a_failure_that_may_have_cost_counts_as_paid(shop, tmp_path, reply, state):
+    """A failed call costs what the reply says; a reply that does not say is not taken for free."""
+    shop.buy = lambda order, headers: reply
+    async with opened(shop, tmp_path) as (_, client):
+        result = await client.call("weather", ULM)
+    assert result.is_error
+    assert result.text.startswith("Tool execution failed: no luck")
+    assert ("counts as spent" in result.text) is ("cost" not in reply)
+    assert states(tmp_path) == [state]
+
+
+@pytest.mark.parametrize("key", ["name", "id"])
+async def test_a_tool_has_its_own_time_out(shop, tmp_path, key):
+    """By its name or by the id of its entry; the others have the profile's."""
+    named = "slow" if key == "name" else shop.id_of("slow")
+    async with opened(shop, tmp_path, profile={"timeouts": {named: 0.05}}) as (_, client):
+        result = await client.call("slow", seconds=0.2)
+        assert "no answer within 0.05 s" in result.text
+        shop.products[shop.id_of("weather")].run = lambda city: time.sleep(0.1) or city
+        assert not (await client.call("weather", ULM)).is_error
+    assert states(tmp_path) == [("unknown", 10_000), ("settled", 10_000)]
+
+
+async def test_the_breaker_opens_and_recovers(shop, tmp_path):
+    """After failures in a row nothing is sent for a while; then one call finds the API well again."""
+    now = [0.0]
+    breaker = Breaker(failures=2, reset_after=30.0, clock=lambda: now[0])
+    async with opened(shop, tmp_path, breaker=breaker) as (_, client):
+        shop.faults.append(Fault("status_before_buying", status=400))
+        shop.faults.append(Fault("status_before_buying", status=500, times=2))
+        for number in range(3):  # a refusal is no failure of the API
+            assert (await client.call("weather", city=f"city {number}")).is_error
+        assert breaker.state == "open"
+        refused = await client.call("weather", city="Oslo")
+        assert "keeps failing, so nothing was sent; it is tried again in 30 s" in refused.text
+        assert posts(shop) == 3
+        now[0] = 31.0
+        assert not (await client.call("weather", city="Oslo")).is_error
+        assert breaker.state == "closed"
+    assert [state for state, _ in states(tmp_path)] == ["released", "unknown", "unknown", "settled"]
+
+
+async def test_what_is_refused_here_is_no_failure_of_the_api(shop, tmp_path):
+    """A budget that is used up does not open the breaker, nor keep it half open."""
+    now = [0.0]
+    breaker = Breaker(failures=1, reset_after=30.0, clock=lambda: now[0])
+    async with opened(shop, tmp_path, breaker=breaker, budget="0.02") as (_, client):
+        shop.faults.append(Fault("status_before_buying", status=500))
+        await client.call("weather", ULM)
+        now[0] = 31.0
+        assert "budget" in (await client.call("stock", symbol="X")).text
+        assert not (await client.call("weather", city="Oslo")).is_error
+    assert breaker.state == "closed"
+
+
+async def test_calls_are_spread_by_the_rate(shop, tmp_path):
+    """What is past the burst waits for its place."""
+    async with opened(shop, tmp_path, rate=20) as (_, client):
+        since = time.monotonic()
+        async with anyio.create_task_group() as tasks:
+            for number in range(24):
+                tasks.start_soon(client.call, "weather", {"city": f"city {number}"})
+        assert time.monotonic() - since >= 0.18
+    assert len(shop.purchases) == 24
+
+
+async def test_a_place_too_far_off_is_refused(shop, tmp_path):
+    """Nobody waits for minutes: the call is refused at once, and nothing is booked."""
+    async with opened(shop, tmp_path, rate=0.01) as (_, client):
+        await client.call("weather", ULM)
+        refused = await client.call("weather", city="Oslo")
+    assert "the rate limit has no place within 30 s" in refused.text
+    assert len(states(tmp_path)) == 1
+
+
+async def test_a_result_may_be_given_again(shop, tmp_path):
+    """Only for tools that allow it, for the same arguments, and it says that nothing was bought."""
+    async with opened(shop, tmp_path, cache_results={"weather": 60}) as (_, client):
+        first = await client.call("weather", ULM)
+        again = await client.call("weather", ULM)
+        await client.call("weather", city="Oslo")
+        for _ in range(2):
+            await client.call("stock", symbol="X")
+    assert [each.name for each in shop.purchases] == ["weather", "weather", "stock", "stock"]
+    assert "nothing was bought this time" in again.text
+    assert "nothing was bought" not in first.text
+    assert (first.structured["cost"], again.structured["cost"]) == (0.01, 0.0)
+    assert again.structured["result"] == first.structured["result"]
+    assert len(states(tmp_path)) == 4
+
+
+async def test_a_result_is_kept_no_longer_than_allowed(shop, tmp_path):
+    """Past its time it is bought anew."""
+    async with opened(shop, tmp_path, cache_results={"weather": 0.05, "stock": 60}) as (_, client):
+        await client.call("weather", ULM)
+        await anyio.sleep(0.06)
+        await client.call("weather", ULM)
+    assert len(shop.purchases) == 2
+
+
+async def test_a_failure_is_not_given_again(shop, tmp_path):
+    """Errors are not kept."""
+    shop.faults.append(Fault("status_before_buying", status=400))
+    async with opened(shop, tmp_path, cache_results={"weather": 60}) as (_, client):
+        assert (await client.call("weather", ULM)).is_error
+        assert not (await client.call("weather", ULM)).is_error
+    assert len(shop.purchases) == 1
+
+
+async def test_results_are_not_shared_between_payers(shop, tmp_path):
+    """The key under which a result is kept has the payer in it."""
+    shared = None
+    for number, key in enumerate(("key of one", "key of two", "key of one")):
+        catalog = catalog_for(
+            shop, tmp_path, cache_results={"weather": 60}, variables={"AGENT_PAYMENT_API_KEY": key}
+        )
+        shared = catalog._results = shared or catalog._results
+        async with connect(catalog) as client:
+            await catalog.loaded(10)
+            await client.call("weather", ULM)
+        assert len(shop.purchases) == min(number + 1, 2)
+
+
+async def test_a_stream_becomes_progress(shop, tmp_path):
+    """What an API tells on the way reaches the client, counted up, and the result is the last word."""
+    async with opened(shop, tmp_path, profile={"streams": True}) as (_, client):
+        result = await client.call("weather", ULM)
+        told = [each.params for each in client.notifications if each.method == "notifications/progress"]
+    assert [(each["progress"], each["message"]) for each in told] == [(1, "looking"), (2, "found")]
+    assert "clear, 21 degrees" in result.text
+    assert states(tmp_path) == [("settled", 10_000)]
+
+
+async def test_a_stream_that_fails_is_an_error(shop, tmp_path):
+    """An error event after the money was taken is a failure that counts as paid."""
+    shop.shape = "nested_failure"
+    async with opened(shop, tmp_path, profile={"streams": True}) as (_, client):
+        result = await client.call("weather", ULM)
+    assert result.text.startswith("Tool execution failed: the tool failed")
+    assert states(tmp_path) == [("settled", 10_000)]
+    assert len(shop.purchases) == 1

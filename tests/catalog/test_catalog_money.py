@@ -1,0 +1,383 @@
+"""Money: never more than allowed, never twice, never lost, whatever is cancelled, killed, raced or raised."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import anyio
+import pytest
+from shop import Fault, PaidApi
+from till import ULM, Watched, eventually, ledger_in, opened, states
+
+from toolwire.catalog.spending import Limits
+
+TILL = Path(__file__).parent / "till.py"
+
+
+@pytest.fixture
+def shop():
+    with PaidApi(balance="100") as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+async def limit(anyio_backend):
+    with anyio.fail_after(30):
+        yield
+
+
+def posts(shop):
+    """How many orders arrived."""
+    return sum(method == "POST" for method, _, _ in shop.requests)
+
+
+async def asked(client, use, **arguments):
+    """The result of a call with that id of the model's tool use."""
+    meta = {"claudecode/toolUseId": use}
+    return await client.request(
+        "tools/call", {"name": "weather", "arguments": arguments or ULM, "_meta": meta}
+    )
+
+
+# --- limits ---
+
+
+@pytest.mark.anyio
+async def test_a_race_for_the_budget_spends_exactly_that(shop, tmp_path):
+    """200 calls at once with money for 50: 50 are bought, 150 refused, and both ledgers agree."""
+    results = []
+
+    async def call(client, number):
+        results.append(await client.call("weather", city=f"city {number}"))
+
+    async with opened(shop, tmp_path, budget="0.5") as (_, client), anyio.create_task_group() as tasks:
+        for number in range(200):
+            tasks.start_soon(call, client, number)
+    refused = [each for each in results if each.is_error]
+    assert (len(results), len(refused), len(shop.purchases)) == (200, 150, 50)
+    assert all("the budget of this session is $0.5000" in each.text for each in refused)
+    assert states(tmp_path) == [("settled", 10_000)] * 50
+    assert str(shop.balance) == "99.50"
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+def test_two_processes_share_a_budget(anyio_backend, shop, tmp_path):
+    """The same, with the calls in two processes of one session."""
+    env = {**os.environ, "TOOLWIRE_SESSION": "shared", "AGENT_PAYMENT_BUDGET": "0.5"}
+    command = [sys.executable, str(TILL), shop.url, str(tmp_path), "race"]
+    running = [subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    done = [int(each.communicate(timeout=60)[0]) for each in running]
+    assert sum(done) == 50 == len(shop.purchases)
+    assert states(tmp_path) == [("settled", 10_000)] * 50
+    with ledger_in(tmp_path) as ledger:
+        assert [(each.name, each.money) for each in ledger.totals("session")] == [("shared", 500_000)]
+        assert len({row.owner for row in ledger.rows()}) in (1, 2)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("limits", "words", "bought"),
+    [
+        (Limits(per_call=9_999), "the limit for one call is $0.009999", 0),
+        (Limits(per_session=25_000), "the budget of this session", 2),
+        (Limits(per_day=10_000), "the budget of this day", 1),
+        (Limits(total=20_000), "the whole budget", 2),
+        (Limits(per_tool={"weather": 10_000}), "the budget of this tool", 1),
+        (Limits(per_tool={"stock": 0}), "", 3),
+        (0, "the budget of this session", 0),
+        (None, "", 3),
+    ],
+)
+async def test_every_limit_is_hard(shop, tmp_path, limits, words, bought):
+    """A call past any limit is refused with the limit's name, and nothing is sent."""
+    async with opened(shop, tmp_path, budget=limits) as (_, client):
+        texts = [(await client.call("weather", city=f"city {number}")).text for number in range(3)]
+    assert posts(shop) == len(shop.purchases) == bought
+    assert [words in text for text in texts[bought:]] == [True] * (3 - bought)
+    assert all("nothing was spent" in text for text in texts[bought:])
+
+
+# --- prices ---
+
+
+@pytest.mark.anyio
+async def test_a_price_that_rose_is_not_paid(shop, tmp_path):
+    """Nothing is sent at a price above the pinned one, until a person accepts it; a lower one is fine."""
+    weather = shop.products[shop.id_of("weather")]
+    async with opened(shop, tmp_path) as (catalog, client):
+        await client.call("weather", ULM)
+        weather.price = 0.02
+        catalog.refresh()
+        await catalog.loaded(10)
+        refused = await client.call("weather", city="Oslo")
+        assert "rose from $0.0100 to $0.0200; nothing was bought" in refused.text
+        assert posts(shop) == 1
+        with ledger_in(tmp_path) as ledger:
+            ledger.accept_price(weather.id, 20_000)
+        assert "Cost: $0.0200" in (await client.call("weather", city="Lima")).text
+        weather.price = 0.001
+        catalog.refresh()
+        await catalog.loaded(10)
+        assert "Cost: $0.0010" in (await client.call("weather", city="Rome")).text
+    assert states(tmp_path) == [("settled", 10_000), ("settled", 20_000), ("settled", 1_000)]
+
+
+@pytest.mark.anyio
+async def test_a_fallen_price_fits_a_small_budget(shop, tmp_path):
+    """What was once agreed to is reserved only where it fits: the price of today is enough."""
+    weather = shop.products[shop.id_of("weather")]
+    with ledger_in(tmp_path) as ledger:
+        ledger.accept_price(weather.id, 5_000_000)
+    async with opened(shop, tmp_path, budget="0.02") as (_, client):
+        for city in ("Ulm", "Oslo"):
+            assert not (await client.call("weather", city=city)).is_error
+        assert "costs $0.0100" in (await client.call("weather", city="Lima")).text
+    assert states(tmp_path) == [("settled", 10_000)] * 2
+
+
+@pytest.mark.anyio
+async def test_a_reply_that_costs_more_stops_its_tool(shop, tmp_path, caplog):
+    """It is settled with what it cost and flagged; the tool runs again once that is accepted, and stays so."""
+    weather = shop.products[shop.id_of("weather")]
+    async with opened(shop, tmp_path) as (_, client):
+        weather.price = 0.03  # and the list still says 0.01
+        assert "Cost: $0.0300" in (await client.call("weather", ULM)).text
+        assert "it is stopped until that is accepted" in caplog.text
+        refused = await client.call("weather", city="Oslo")
+        assert refused.is_error
+        assert "weather is stopped (a call cost $0.0300, and $0.0100 was reserved)" in refused.text
+        assert not (await client.call("stock", symbol="X")).is_error
+        with ledger_in(tmp_path) as ledger:
+            (row,) = [row for row in ledger.rows() if row.over]
+            (price,) = [each for each in ledger.prices() if each.offered > each.price]
+            ledger.accept_price(weather.id, price.offered)
+            ledger.accept("weather")
+        for city in ("Lima", "Rome"):
+            assert "Cost: $0.0300" in (await client.call("weather", city=city)).text
+    assert (row.reserved, row.actual) == (10_000, 30_000)
+    assert posts(shop) == 4
+
+
+@pytest.mark.anyio
+async def test_an_unknown_price_is_learnt_by_one_call(shop, tmp_path):
+    """One call at a time until a reply tells the price; then all at once."""
+    weather = shop.products[shop.id_of("weather")]
+    first, together = threading.Event(), threading.Barrier(4)
+    seen = []
+
+    def run(city):
+        seen.append(city)
+        if len(seen) == 1:
+            assert first.wait(10)
+        else:
+            together.wait(10)
+        return city
+
+    weather.run = run
+    async with opened(shop, tmp_path, profile={"price": ""}) as (catalog, client):
+        assert catalog.definitions["weather"].price is None
+        async with anyio.create_task_group() as tasks:
+            for number in range(5):
+                tasks.start_soon(client.call, "weather", {"city": f"city {number}"})
+            await eventually(lambda: seen)
+            await anyio.sleep(0.1)
+            assert len(seen) == posts(shop) == 1
+            first.set()
+    assert len(seen) == 5
+    assert states(tmp_path) == [("settled", 10_000)] * 5
+    with ledger_in(tmp_path) as ledger:
+        assert [row.reserved for row in reversed(ledger.rows())] == [0, *[10_000] * 4]
+
+
+@pytest.mark.anyio
+async def test_a_lost_answer_of_unknown_price_stops_the_tool(shop, tmp_path):
+    """What it cost no limit could see, so nothing more is bought until a person has said it."""
+    shop.faults.append(Fault("reset_after_buying"))
+    async with opened(shop, tmp_path, profile={"price": ""}, budget=1) as (_, client):
+        assert "its cost is not known" in (await client.call("weather", ULM)).text
+        refused = await client.call("weather", city="Oslo")
+        assert "the answer to an earlier call was lost" in refused.text
+        with ledger_in(tmp_path) as ledger:
+            ledger.resolve(ledger.rows()[-1].id, charged=True, amount=10_000)
+        assert not (await client.call("weather", city="Lima")).is_error
+    assert posts(shop) == 2
+
+
+# --- once ---
+
+
+@pytest.mark.anyio
+async def test_one_use_of_a_tool_buys_once(shop, tmp_path):
+    """The same tool use delivered again, before or after the answer, is not sent again."""
+    replies = []
+
+    async def ask(client, use):
+        replies.append(await asked(client, use))
+
+    async with opened(shop, tmp_path) as (_, client), anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(ask, client, "toolu_1")
+        await eventually(lambda: len(replies) == 3)
+        await ask(client, "toolu_1")
+        assert len(shop.purchases) == 1
+        assert sorted(each.get("isError", False) for each in replies) == [False, True, True, True]
+        assert "was made before" in replies[-1]["content"][0]["text"]
+        assert not (await asked(client, "toolu_2")).get("isError")
+        assert not (await asked(client, "toolu_1", city="Oslo")).get("isError")
+    assert len(shop.purchases) == 3
+
+
+@pytest.mark.anyio
+async def test_a_use_that_bought_nothing_may_be_tried_again(shop, tmp_path):
+    """A refusal frees the tool use."""
+    shop.faults.append(Fault("status_before_buying", status=400))
+    async with opened(shop, tmp_path) as (_, client):
+        assert (await asked(client, "toolu_1"))["isError"]
+        assert not (await asked(client, "toolu_1")).get("isError")
+    assert len(shop.purchases) == 1
+    assert states(tmp_path) == [("released", 0), ("settled", 10_000)]
+
+
+# --- cancelled ---
+
+POINTS = [
+    ("before reserve", "released"),
+    ("after reserve", "released"),
+    ("before sent", "released"),
+    ("after sent", "released"),
+    ("before settle", "settled"),
+    ("after settle", "settled"),
+]
+
+
+def hold(ledger, point):
+    """Make the ledger wait there: an event that tells when it does, and one that lets it go on."""
+    reached, go = threading.Event(), threading.Event()
+    when, _, act = point.partition(" ")
+    getattr(ledger, when)[act] = lambda *_: reached.set() or go.wait(10)
+    return reached, go
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("point", "state"), POINTS)
+async def test_a_cancelled_call_is_booked_right(shop, tmp_path, point, state):
+    """Cancelled at any act of the ledger, the call ends as it must, and the next one is bought."""
+    ledger = Watched(tmp_path / "ledger.db")
+    async with opened(shop, tmp_path, ledger=ledger) as (_, client):
+        reached, go = hold(ledger, point)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.call, "weather", ULM)
+            await eventually(reached.is_set)
+            tasks.cancel_scope.cancel()
+            go.set()
+        ledger.before.clear()
+        ledger.after.clear()
+        assert [each[0] for each in states(tmp_path)] == [state]
+        assert len(shop.purchases) == (state == "settled")
+        assert not (await client.call("weather", city="Oslo")).is_error
+    ledger.close()
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize(("point", "state"), POINTS)
+@pytest.mark.anyio
+async def test_a_cancellation_of_asyncio_itself_is_no_worse(anyio_backend, shop, tmp_path, point, state):
+    """It knows no shield, and comes twice; the ledger hears of the end all the same."""
+    ledger = Watched(tmp_path / "ledger.db")
+    async with opened(shop, tmp_path, ledger=ledger) as (_, client):
+        reached, go = hold(ledger, point)
+        task = asyncio.create_task(client.call("weather", ULM))
+        await eventually(reached.is_set)
+        task.cancel()
+        await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.wait([task], timeout=0.1)
+        go.set()
+        await asyncio.wait([task], timeout=5)
+        assert task.cancelled()
+        await eventually(lambda: [each[0] for each in states(tmp_path)] == [state])
+        ledger.before.clear()
+        ledger.after.clear()
+        assert not (await client.call("weather", city="Oslo")).is_error
+        assert len(shop.purchases) == 1 + (state == "settled")
+    ledger.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", ["hang_before_buying", "hang_after_buying"])
+async def test_a_call_cancelled_in_flight_is_unknown(shop, tmp_path, kind):
+    """The order is out: its money stays reserved until a person has said what became of it."""
+    shop.faults.append(Fault(kind))
+    async with opened(shop, tmp_path) as (_, client):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.call, "weather", ULM)
+            await eventually(lambda: posts(shop))
+            tasks.cancel_scope.cancel()
+        with ledger_in(tmp_path) as ledger:
+            (row,) = ledger.rows()
+            assert (row.state, row.money) == ("unknown", 10_000)
+            assert "given up while the order was out" in row.why
+            ledger.resolve(row.id, charged=False)
+    assert states(tmp_path) == [("released", 0)]
+
+
+@pytest.mark.anyio
+async def test_a_call_cancelled_while_it_waits_for_its_turn_books_nothing(shop, tmp_path):
+    """At the rate limit nothing was reserved yet."""
+    async with opened(shop, tmp_path, rate=0.1) as (_, client):
+        await client.call("weather", ULM)
+        with anyio.move_on_after(0.1) as scope:
+            await client.call("weather", city="Oslo")
+        assert scope.cancelled_caught
+    assert states(tmp_path) == [("settled", 10_000)]
+
+
+# --- killed ---
+
+
+@pytest.mark.parametrize(
+    ("scene", "left", "after"),
+    [
+        ("after reserve", "reserved", "released"),
+        ("after sent", "sent", "unknown"),
+        ("waiting", "sent", "unknown"),
+        ("before settle", "sent", "unknown"),
+    ],
+)
+@pytest.mark.anyio
+async def test_a_process_that_is_killed_loses_no_money(shop, tmp_path, scene, left, after):
+    """After a restart what may be out is unknown and reserved, the rest is free; no call is bought twice."""
+    if scene == "waiting":
+        shop.faults.append(Fault("hang_after_buying"))
+    env = {**os.environ, "TOOLWIRE_SESSION": "s"}
+    command = [sys.executable, str(TILL), shop.url, str(tmp_path), scene]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
+        if scene == "waiting":
+            await eventually(lambda: shop.purchases, 20.0)
+        else:
+            assert process.stdout.readline() == "here\n"
+        process.kill()
+    bought = len(shop.purchases)
+    assert [each[0] for each in states(tmp_path)] == [left]
+    assert bought == (scene in ("waiting", "before settle"))
+    assert await restarted(shop, tmp_path) == (after, 2 if after == "released" else 1)
+    with ledger_in(tmp_path) as ledger:
+        (row,) = [row for row in ledger.rows() if row.state != "settled"]
+        if after == "unknown":
+            assert "the process that made this call ended" in row.why
+            ledger.resolve(row.id, charged=bool(bought))
+        assert sum(row.money for row in ledger.rows()) == 10_000 * len(shop.purchases)
+
+
+async def restarted(shop, folder):
+    """The state of the call of a dead process, and how many more calls its session's budget has room for."""
+    bought = 0
+    settings = {"variables": {"TOOLWIRE_SESSION": "s"}, "budget": "0.02"}
+    async with opened(shop, folder, **settings) as (_, client):
+        state = states(folder)[0][0]
+        for city in ("Oslo", "Lima", "Rome"):
+            bought += not (await client.call("weather", city=city)).is_error
+    return state, bought

@@ -1,0 +1,363 @@
+"""The list over time: cached, fetched, changed, pinned; and an end that leaves nothing behind."""
+
+import logging
+import time
+from dataclasses import replace
+from functools import partial
+
+import anyio
+import pytest
+from shop import Fault, PaidApi
+from till import ULM, catalog_for, eventually, opened, states
+
+from toolwire.catalog.pins import Pins
+from toolwire.errors import McpError
+from toolwire.testing import connect
+
+pytestmark = pytest.mark.anyio
+LIST = "/products/fetch"
+
+
+@pytest.fixture(autouse=True)
+async def limit(anyio_backend):
+    with anyio.fail_after(20):
+        yield
+
+
+@pytest.fixture
+def shop():
+    with PaidApi() as running:
+        yield running
+
+
+def heard(client, method):
+    """What the client was told."""
+    return [each.params for each in client.notifications if each.method == f"notifications/{method}"]
+
+
+def changed(client):
+    """How often the client was told that the tools are others."""
+    return len(heard(client, "tools/list_changed"))
+
+
+async def refreshed(catalog):
+    """Fetch again, and let what follows from it be told."""
+    catalog.refresh()
+    status = await catalog.loaded(10)
+    await anyio.sleep(0.01)
+    return status
+
+
+async def names(client):
+    """The names of the tools."""
+    return [each.name for each in await client.list_tools()]
+
+
+def takes(**properties):
+    """A schema in which nothing is required."""
+    return {"type": "object", "properties": properties}
+
+
+def sell(shop, name, price=0.01):
+    """Put one more product on sale."""
+    like = shop.products[shop.id_of("weather")]
+    words = {"name": name, "description": f"All about {name}", "parameters": takes(), "category": "demo"}
+    product = replace(like, **words, price=price, run=lambda: name)
+    shop.products[product.id] = product
+    return product
+
+
+# --- down and up ---
+
+
+async def test_the_tools_of_last_time_stand_in(shop, tmp_path, caplog):
+    """While the API is down they are there from the start, and log and client hear why; then it is back."""
+    async with opened(shop, tmp_path):
+        pass
+    await shop.stop()
+    catalog = catalog_for(shop, tmp_path)
+    assert (catalog.status.state, len(catalog.tools)) == ("cached", 6)  # before anything was fetched
+    async with connect(catalog) as client:
+        assert len(await names(client)) == 6
+        status = await catalog.loaded(10)
+        assert status.state == "cached"
+        assert "page 1 of the list" in status.error
+        await eventually(lambda: heard(client, "message"))
+        (told,) = heard(client, "message")
+        assert told["level"] == "warning"
+        assert "cannot be read" in told["data"]
+        assert told["data"].endswith("the tools of last time stay")
+        await refreshed(catalog)
+        assert len(heard(client, "message")) == 1  # told once, however often it fails
+        assert "cannot be read" in caplog.text
+        sell(shop, "news")
+        await shop.start()
+        status = await refreshed(catalog)
+        assert (status.state, status.error, status.registered) == ("live", None, 7)
+        assert changed(client) == 1
+        assert heard(client, "message")[-1] == {
+            "level": "notice",
+            "logger": catalog.name,
+            "data": "the catalogue can be read again",
+        }
+        assert not (await client.call("news")).is_error
+
+
+async def test_without_a_cache_there_is_nothing_and_then_all(shop, tmp_path):
+    """An API that is down at the first start leaves an empty list, which fills when it comes."""
+    await shop.stop()
+    async with opened(shop, tmp_path, cache=False) as (catalog, client):
+        assert catalog.status.state == "down"
+        assert await names(client) == []
+        with pytest.raises(McpError, match="Unknown tool"):
+            await client.call("weather", ULM)
+        await shop.start()
+        assert (await refreshed(catalog)).state == "live"
+        assert not (await client.call("weather", ULM)).is_error
+    assert not (tmp_path / "cache").exists()
+
+
+async def test_a_list_that_failed_is_asked_for_again_by_itself(shop, tmp_path):
+    """Soon, and without anybody's asking, even if it is never refreshed otherwise."""
+    shop.faults.append(Fault("status_before_buying", path=LIST, status=400))
+    async with opened(shop, tmp_path) as (catalog, _):
+        assert catalog.status.state == "down"
+        await eventually(lambda: catalog.status.state == "live")
+
+
+async def test_half_a_list_changes_nothing(tmp_path):
+    """If one page cannot be had, the list stays as it was."""
+    with PaidApi(entries=150) as shop:
+        async with opened(shop, tmp_path) as (catalog, client):
+            real = shop.page
+            shop.page = lambda page=1, page_size=50: (
+                real(page, page_size) if page == 1 else {"success": False}
+            )
+            status = await refreshed(catalog)
+            assert (status.state, len(await names(client)), changed(client)) == ("cached", 150, 1)
+
+
+async def test_the_handshake_does_not_wait(shop, tmp_path):
+    """While the list hangs, the client is connected, hears that it loads, and can leave at once."""
+    shop.faults.append(Fault("hang_before_buying", path=LIST))
+    since = time.monotonic()
+    catalog = catalog_for(shop, tmp_path)
+    async with connect(catalog) as client:
+        assert time.monotonic() - since < 1.0
+        assert await names(client) == []
+        await eventually(lambda: catalog.status.state == "loading")
+        with pytest.raises(McpError, match="The catalogue is still being loaded"):
+            await client.call("weather", ULM)
+        assert (await catalog.loaded(0.05)).state == "loading"
+        since = time.monotonic()
+    assert time.monotonic() - since < 2.0
+
+
+# --- changes ---
+
+
+async def test_changes_are_registered_and_told_once(shop, tmp_path, caplog):
+    """Added, removed, changed and repriced tools: one list_changed for all of them, each reported once."""
+    async with opened(shop, tmp_path) as (catalog, client):
+        await eventually(lambda: changed(client) == 1)
+        await refreshed(catalog)
+        assert changed(client) == 1  # nothing changed, nothing told
+        sell(shop, "news")
+        del shop.products[shop.id_of("stock")]
+        shop.products[shop.id_of("weather")].price = 0.005
+        shop.products[shop.id_of("echo")].parameters = takes(loud={"type": "boolean"})
+        caplog.clear()
+        status = await refreshed(catalog)
+        assert changed(client) == 2
+        assert [(each.kind, each.name) for each in status.changes] == [
+            ("changed", "echo"),
+            ("added", "news"),
+            ("removed", "stock"),
+            ("price_down", "weather"),
+        ]
+        listed = {each.name: each for each in await client.list_tools()}
+        assert "loud" in listed["echo"].input_schema["properties"]
+        assert listed["weather"].description.endswith("Costs $0.0050 a call.")
+        assert "stock" not in listed
+        assert "Cost: $0.0050" in (await client.call("weather", ULM)).text
+        assert (await client.call("news")).text.startswith("news")
+        assert caplog.text.count("catalogue: weather price down\nprice: $0.010000 -> $0.005000") == 1
+        assert (await refreshed(catalog)).changes == ()
+
+
+async def test_the_list_is_fetched_every_so_often(shop, tmp_path):
+    """What comes on sale is there after the interval."""
+    async with opened(shop, tmp_path, refresh=0.05) as (catalog, client):
+        sell(shop, "news")
+        await eventually(lambda: "news" in catalog.tools)
+        await eventually(lambda: changed(client) == 2)
+
+
+async def test_a_refresh_during_a_fetch_is_not_lost(shop, tmp_path):
+    """What changes while the list is on its way is fetched after it."""
+    async with opened(shop, tmp_path) as (catalog, _):
+        shop.faults.append(Fault("hang_after_buying", path=LIST, seconds=0.15))
+        before = len(shop.requests)
+        catalog.refresh()
+        await eventually(lambda: len(shop.requests) > before)
+        sell(shop, "news")  # too late for the answer that hangs
+        catalog.refresh()
+        status = await catalog.loaded(10)
+        assert status.registered == 7
+        assert len(shop.requests) == before + 2
+
+
+# --- pins ---
+
+
+def pinned(catalog, folder):
+    """A file in which all that is on offer is agreed to."""
+    path = folder / "pins.json"
+    Pins.of(catalog.definitions.values()).save(path)
+    return path
+
+
+async def test_what_differs_from_the_pins_is_not_offered(shop, tmp_path, caplog):
+    """Changed, added and dearer tools are blocked with a diff that can be read; a cheaper one is fine."""
+    async with opened(shop, tmp_path) as (catalog, _):
+        pins = pinned(catalog, tmp_path)
+    sell(shop, "news")
+    shop.products[shop.id_of("weather")].price = 0.02
+    shop.products[shop.id_of("stock")].price = 0.01
+    shop.products[shop.id_of("echo")].parameters = takes(password={"type": "string"})
+    async with opened(shop, tmp_path, pins=pins) as (catalog, client):
+        assert await names(client) == ["big", "slow", "stock", "translate"]
+        kinds = {each.name: each.kind for each in catalog.status.changes}
+        assert kinds == {"weather": "price_up", "stock": "price_down", "echo": "changed", "news": "added"}
+        assert "catalogue: weather price up\nprice: $0.010000 -> $0.020000" in caplog.text
+        assert "password" in next(each.diff for each in catalog.status.changes if each.name == "echo")
+        with pytest.raises(McpError, match="Unknown tool"):
+            await client.call("weather", ULM)
+        agreed = Pins.load(pins)
+        async with opened(shop, tmp_path) as (open_to_all, _):
+            agreed.accept([open_to_all.definitions["weather"]]).save(pins)
+        await refreshed(catalog)
+        assert "weather" in await names(client)
+
+
+async def test_a_namesake_cannot_push_a_pinned_tool_aside(shop, tmp_path):
+    """A newcomer of the same name gets a suffix, and is blocked; the pinned tool keeps its name after a restart."""
+    async with opened(shop, tmp_path) as (catalog, _):
+        pins = pinned(catalog, tmp_path)
+    sell(shop, "weather!")
+    async with opened(shop, tmp_path, pins=pins, cache=False) as (catalog, client):
+        assert "weather" in await names(client)
+        assert [each.kind for each in catalog.status.changes] == ["added"]
+        assert "clear" in (await client.call("weather", ULM)).text
+
+
+async def test_a_tool_that_is_not_wanted_was_not_removed(shop, tmp_path):
+    """A filter makes no news of the tools that it leaves out; one that is gone is news."""
+    async with opened(shop, tmp_path) as (catalog, _):
+        pins = pinned(catalog, tmp_path)
+    async with opened(shop, tmp_path, pins=pins, include=["weather", "stock"]) as (catalog, client):
+        assert catalog.status.changes == ()
+        del shop.products[shop.id_of("stock")]
+        status = await refreshed(catalog)
+        assert [(each.kind, each.name) for each in status.changes] == [("removed", "stock")]
+        assert await names(client) == ["weather"]
+
+
+async def test_pins_that_break_keep_the_list(shop, tmp_path):
+    """A pin file that cannot be read any more is told, and nothing is let in or thrown out meanwhile."""
+    async with opened(shop, tmp_path) as (catalog, _):
+        pins = pinned(catalog, tmp_path)
+    good = pins.read_bytes()
+    async with opened(shop, tmp_path, pins=pins) as (catalog, client):
+        pins.write_text("{")
+        sell(shop, "news")
+        status = await refreshed(catalog)
+        assert (status.state, len(await names(client))) == ("cached", 6)
+        assert "not a file of pins" in status.error
+        pins.write_bytes(good)
+        assert (await refreshed(catalog)).state == "live"
+
+
+async def test_what_nobody_thought_of_does_not_end_the_refresh(shop, tmp_path, caplog):
+    """An unexpected failure is logged, and the next fetch is as good as any."""
+    async with opened(shop, tmp_path) as (catalog, _):
+        good, catalog._selection = catalog._selection, None
+        status = await refreshed(catalog)
+        assert (status.state, status.error) == ("cached", "AttributeError, see the log")
+        assert "in an unexpected way" in caplog.text
+        catalog._selection = good
+        assert (await refreshed(catalog)).state == "live"
+
+
+async def test_a_tool_added_by_hand_keeps_its_name(shop, tmp_path):
+    """An entry that would like the same name gets a suffix, and both can be called."""
+    catalog = catalog_for(shop, tmp_path)
+
+    @catalog.tool
+    def weather() -> str:
+        """Be there already."""
+        return "mine"
+
+    async with connect(catalog) as client:
+        await catalog.loaded(10)
+        await refreshed(catalog)
+        assert (await client.call("weather")).text == "mine"
+        (other,) = [name for name in await names(client) if name.startswith("weather_")]
+        assert "clear" in (await client.call(other, ULM)).text
+
+
+# --- the end ---
+
+
+@pytest.mark.parametrize("ledger", [None, ":memory:"])
+async def test_a_second_client_after_the_last_finds_all_there(shop, tmp_path, ledger):
+    """The catalogue opens again, with a ledger that still counts, in one session."""
+    catalog = catalog_for(shop, tmp_path, budget="0.03", ledger=ledger)
+    for city in ("Ulm", "Oslo"):
+        async with connect(catalog) as client:
+            assert (await catalog.loaded(10)).state == "live"
+            assert not (await client.call("weather", city=city)).is_error
+    async with connect(catalog) as client:
+        await catalog.loaded(10)
+        assert not (await client.call("weather", city="Lima")).is_error
+        assert "budget" in (await client.call("weather", city="Rome")).text
+    assert sum(path.startswith(LIST) for _, path, _ in shop.requests) == 3
+
+
+async def test_a_catalogue_serves_one_event_loop_after_another(shop, tmp_path):
+    """What is made in one is not waited for in the next."""
+    catalog = catalog_for(shop, tmp_path)
+
+    async def visit(city):
+        async with connect(catalog) as client:
+            await catalog.loaded(10)
+            await refreshed(catalog)
+            return (await client.call("weather", city=city)).is_error
+
+    for city, backend in (("Ulm", "asyncio"), ("Oslo", "trio"), ("Lima", "asyncio")):
+        assert not await anyio.to_thread.run_sync(partial(anyio.run, visit, city, backend=backend))
+
+
+async def test_closing_during_a_call_is_bounded_and_booked(shop, tmp_path, caplog):
+    """The client leaves while an order is out: the end comes soon, the call is unknown, nothing is left running."""
+    caplog.set_level(logging.WARNING)
+    shop.faults.append(Fault("hang_after_buying"))
+    catalog = catalog_for(shop, tmp_path)
+    ended = []
+
+    async def call(client):
+        try:
+            await client.call("weather", ULM)
+        except McpError as error:
+            ended.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        async with connect(catalog) as client:
+            await catalog.loaded(10)
+            tasks.start_soon(call, client)
+            await eventually(lambda: shop.purchases)
+            since = time.monotonic()
+        assert time.monotonic() - since < 2.0
+    assert len(ended) == 1
+    assert states(tmp_path) == [("unknown", 10_000)]
+    assert [each.message for each in caplog.records if each.levelno >= logging.ERROR] == []

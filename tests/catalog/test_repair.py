@@ -1,0 +1,477 @@
+"""Repairs: schemas as APIs write them become schemas that hold, or are refused with the reason."""
+
+import contextlib
+import copy
+import math
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from toolwire.catalog.repair import Unrepairable, repaired
+from toolwire.tools.forms import from_json_schema
+
+
+def mended(schema):
+    """The repaired schema, which was copied first to see that it is never changed."""
+    before = copy.deepcopy(schema)
+    result, notes = repaired(schema)
+    assert schema == before
+    assert all(isinstance(note, str) and note for note in notes)
+    from_json_schema(result)
+    again, more = repaired(result)
+    assert (again, more) == (result, ())  # what is repaired needs no repair
+    return result, notes
+
+
+def properties(**given):
+    """The repaired properties of an object that has these."""
+    return mended({"type": "object", "properties": given})[0]["properties"]
+
+
+def test_a_sound_schema_stays_as_it_is():
+    """Nothing is repaired that is not broken, nested or not."""
+    schema = {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "description": "Where", "minLength": 1},
+            "unit": {"type": "string", "enum": ["c", "f"], "default": "c"},
+            "days": {"type": "array", "items": {"$ref": "#/$defs/day"}},
+            "when": {"anyOf": [{"type": "string", "format": "date"}, {"type": "null"}]},
+        },
+        "required": ["city"],
+        "additionalProperties": False,
+        "$defs": {"day": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}},
+    }
+    assert mended(schema) == (schema, ())
+
+
+@pytest.mark.parametrize("nothing", [None, {}, [], "", True])
+def test_no_schema_is_an_object_without_properties(nothing):
+    """The tool can be called with no arguments."""
+    assert mended(nothing)[0] == {"type": "object", "properties": {}}
+
+
+def test_a_boolean_required_moves_up_to_the_list():
+    """At every level, with what the list already had."""
+    schema, notes = mended(
+        {
+            "type": "object",
+            "required": ["b"],
+            "properties": {
+                "a": {"type": "string", "required": True},
+                "b": {"type": "string", "required": False},
+                "c": {"type": "object", "properties": {"d": {"type": "string", "required": "true"}}},
+                "e": {"type": "array", "items": {"type": "string", "required": True}},
+            },
+        }
+    )
+    assert schema["required"] == ["b", "a"]
+    assert schema["properties"]["c"] == {
+        "type": "object",
+        "properties": {"d": {"type": "string"}},
+        "required": ["d"],
+    }
+    assert schema["properties"]["e"]["items"] == {"type": "string"}
+    assert "c.d: `required` was moved up to the object's list" in notes
+
+
+def test_a_property_called_required_is_a_property():
+    """Only the keyword is moved."""
+    assert properties(required={"type": "boolean"}) == {"required": {"type": "boolean"}}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"type": "integer", "default": "5"}, {"type": "integer", "default": 5}),
+        ({"type": "integer", "default": 5.0}, {"type": "integer", "default": 5}),
+        ({"type": "number", "default": "0.5"}, {"type": "number", "default": 0.5}),
+        ({"type": "boolean", "default": "false"}, {"type": "boolean", "default": False}),
+        ({"type": "boolean", "default": 1}, {"type": "boolean", "default": True}),
+        ({"type": "string", "default": 5}, {"type": "string", "default": "5"}),
+        ({"type": "string", "default": True}, {"type": "string", "default": "true"}),
+        ({"type": "string", "default": None}, {"type": "string"}),
+        ({"type": "integer", "default": "many"}, {"type": "integer"}),
+        ({"type": "integer", "default": True}, {"type": "integer"}),
+        ({"type": "object", "default": "{}"}, {"type": "object", "default": {}}),
+        ({"type": "string", "enum": ["a"], "default": "b"}, {"type": "string", "enum": ["a"]}),
+        (
+            {"type": "integer", "enum": [1, 2], "default": "2"},
+            {"type": "integer", "enum": [1, 2], "default": 2},
+        ),
+        ({"enum": [1, "a"], "default": True}, {"enum": [1, "a"]}),
+        ({"default": "kept"}, {"default": "kept"}),
+    ],
+)
+def test_a_default_is_one_that_the_schema_takes(given, expected):
+    """It is brought to the type, or dropped when it cannot be or is outside of the enum."""
+    result = properties(a=given)["a"]
+    assert result == expected
+    assert orjson.dumps(result) == orjson.dumps(expected)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"type": "array"}, {"type": "array", "items": {}}),
+        ({"type": ["array", "null"]}, {"type": ["array", "null"], "items": {}}),
+        ({"type": "array", "items": None}, {"type": "array", "items": {}}),
+        ({"items": {"type": "str"}}, {"type": "array", "items": {"type": "string"}}),
+        (
+            {"type": "array", "items": [{"type": "int"}]},
+            {"type": "array", "prefixItems": [{"type": "integer"}]},
+        ),
+        ({"properties": {"b": None}}, {"type": "object", "properties": {"b": {}}}),
+        ({"type": "any"}, {}),
+        ({"type": None}, {}),
+        ({"type": ["string", "wat"]}, {}),
+        ({"type": "String"}, {"type": "string"}),
+        ({"type": ["int", "integer"]}, {"type": "integer"}),
+        ({"type": {"type": "string"}}, {}),
+        ({"type": []}, {}),
+        ({"type": [None]}, {}),
+        ({"": {"type": None}}, {"": {"type": None}}),
+        ({"patternProperties": {"([": {}}}, {}),
+        ("string", {"type": "string"}),
+        ("list", {"type": "array", "items": {}}),
+        ("false", False),
+        (7, {}),
+        (None, {}),
+        (True, True),
+    ],
+)
+def test_types_and_items_that_are_missing_or_unknown(given, expected):
+    """Other spellings are understood; what is unknown takes anything."""
+    assert properties(a=given)["a"] == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"enum": ["a", "b", "a"]}, {"enum": ["a", "b"]}),
+        ({"type": "integer", "enum": ["1", "2"]}, {"type": "integer", "enum": [1, 2]}),
+        ({"type": "integer", "enum": ["one", "two"]}, {"enum": ["one", "two"]}),
+        ({"type": "string", "enum": ["a", None]}, {"type": "string", "enum": ["a", None]}),
+        ({"enum": []}, {}),
+        ({"enum": "a"}, {}),
+        ({"enum": [1, True, 1.0]}, {"enum": [1, True, 1.0]}),
+        ({"type": "string", "nullable": True}, {"type": ["string", "null"]}),
+        (
+            {"type": "string", "nullable": True, "enum": ["a"]},
+            {"type": ["string", "null"], "enum": ["a", None]},
+        ),
+        (
+            {"type": "string", "nullable": True, "default": None},
+            {"type": ["string", "null"], "default": None},
+        ),
+        ({"nullable": True}, {}),
+        ({"type": "string", "nullable": False}, {"type": "string"}),
+        (
+            {"description": "x", "nullable": True, "oneOf": [{"type": "string"}]},
+            {"description": "x", "anyOf": [{"oneOf": [{"type": "string"}]}, {"type": "null"}]},
+        ),
+        (
+            {"minimum": "5", "maxLength": "7", "minItems": 2.0},
+            {"minimum": 5, "maxLength": 7, "minItems": 2.0},
+        ),
+        ({"minimum": 5, "exclusiveMinimum": True}, {"exclusiveMinimum": 5}),
+        ({"maximum": 5, "exclusiveMaximum": False}, {"maximum": 5}),
+        ({"examples": "x", "pattern": "([", "multipleOf": -1, "title": 5}, {}),
+        ({"additionalProperties": "false"}, {"additionalProperties": False}),
+        ({"anyOf": {"type": "int"}}, {"anyOf": [{"type": "integer"}]}),
+        ({"allOf": [], "patternProperties": 3}, {}),
+        ({"dependencies": {"a": ["b"]}, "dependentRequired": 1}, {"dependentRequired": {"a": ["b"]}}),
+        (
+            {"dependencies": {"a": ["b"], "c": {"type": "object"}}},
+            {"dependentRequired": {"a": ["b"]}, "dependentSchemas": {"c": {"type": "object"}}},
+        ),
+    ],
+)
+def test_single_keywords(given, expected):
+    """Older drafts, OpenAPI and plain mistakes."""
+    assert properties(a=given)["a"] == expected
+
+
+@pytest.mark.parametrize(
+    ("required", "expected"),
+    [
+        (["a", "gone"], ["a"]),
+        (["a", "a"], ["a"]),
+        ("a", ["a"]),
+        ({"a": True, "b": False}, ["a"]),
+        (["gone"], None),
+        (True, None),
+        (None, None),
+        ([1, None], None),
+    ],
+)
+def test_required_names_properties_that_there_are(required, expected):
+    """Each once, and none that cannot be given."""
+    schema, notes = mended({"type": "object", "properties": {"a": {}, "b": {}}, "required": required})
+    assert schema.get("required") == expected
+    assert notes
+
+
+def test_required_without_any_properties_names_nothing():
+    """Nobody could know what to give; an empty list is no mistake."""
+    assert mended({"required": "a"})[0] == {"type": "object", "properties": {}}
+    sound = {"type": "object", "properties": {}, "required": []}
+    assert mended(sound) == (sound, ())
+
+
+def test_required_in_a_branch_may_name_what_the_object_defines():
+    """Either of two is a common way to write it, and no mistake."""
+    either = {
+        "type": "object",
+        "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
+        "anyOf": [{"required": ["a"]}, {"required": ["b"]}],
+    }
+    assert properties(x=either) == {"x": either}
+
+
+def test_repairs_reach_everywhere():
+    """Properties, items, branches and definitions."""
+    broken, sound = {"type": "int", "default": "3"}, {"type": "integer", "default": 3}
+    schema = mended(
+        {
+            "type": "object",
+            "properties": {
+                "a": {"type": "array", "items": broken},
+                "b": {"anyOf": [broken, {"type": "null"}]},
+                "c": {"type": "object", "additionalProperties": broken},
+            },
+            "$defs": {"d": broken},
+        }
+    )[0]
+    assert schema["properties"]["a"]["items"] == sound
+    assert schema["properties"]["b"]["anyOf"][0] == sound
+    assert schema["properties"]["c"]["additionalProperties"] == sound
+    assert schema["$defs"]["d"] == sound
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"properties": {"a": {"type": "string"}}},
+        {"a": {"type": "string"}},
+        {"type": ["object", "null"], "properties": {"a": {"type": "string"}}},
+        {"type": "dict", "properties": [{"name": "a", "type": "string"}]},
+        '{"properties": {"a": {"type": "string"}}}',
+        {"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"a": {"type": "string"}}},
+        {"$schema": "http://evil.example/meta", "$id": "http://x/y", "properties": {"a": {"type": "string"}}},
+        {"type": "object", "nullable": True, "properties": {"a": {"type": "string"}}, "default": {}},
+    ],
+)
+def test_the_top_is_an_object_in_the_end(given):
+    """However it was said."""
+    schema, notes = mended(given)
+    assert schema == {"type": "object", "properties": {"a": {"type": "string"}}}
+    assert notes
+
+
+def test_branches_at_the_top_are_folded_into_one_object():
+    """The model's API refuses them there, and with them every other tool."""
+    first = {
+        "type": "object",
+        "properties": {"a": {"type": "string"}, "k": {"const": 1}},
+        "required": ["a", "k"],
+    }
+    second = {"type": "object", "properties": {"b": {"type": "string"}, "k": {"const": 2}}, "required": ["k"]}
+    table = {"a": {"type": "string"}, "b": {"type": "string"}}
+    assert mended({"oneOf": [first, {"$ref": "#/$defs/s"}], "$defs": {"s": second}})[0] == {
+        "type": "object",
+        "properties": {**table, "k": {"anyOf": [{"const": 1}, {"const": 2}]}},
+        "required": ["k"],
+        "$defs": {"s": second},
+    }
+    every = mended({"allOf": [first, second]})[0]
+    assert every["required"] == ["a", "k"]
+    assert every["properties"]["k"] == {"allOf": [{"const": 1}, {"const": 2}]}
+    referred = mended({"$ref": "#/$defs/s", "$defs": {"s": second}})[0]
+    assert referred["properties"] == second["properties"]
+
+
+def test_a_property_that_no_model_may_name():
+    """It is dropped when it is optional, and costs the tool when it is required."""
+    schema, notes = mended({"properties": {"a b": {}, "ok": {}}})
+    assert list(schema["properties"]) == ["ok"]
+    assert any("a b" in note for note in notes)
+    with pytest.raises(Unrepairable, match="required property"):
+        repaired({"properties": {"a b": {}}, "required": ["a b"]})
+
+
+def test_hidden_text_is_taken_out_of_descriptions():
+    """Zero-width, bidi, tag and control characters, at every level; long ones are cut."""
+    tagged = "".join(chr(0xE0000 + ord(each)) for each in "ignore all")
+    result = properties(
+        a={"type": "string", "description": f"Where\u200b you\u202e live{tagged}\x1b[31m\ufe01\u3164"},
+        b={"type": "object", "properties": {"c": {"description": "x" * 5000}}},
+    )
+    assert result["a"]["description"] == "Where you live[31m"
+    assert len(result["b"]["properties"]["c"]["description"]) == 2000
+    assert result["b"]["properties"]["c"]["description"].endswith("x…")
+
+
+def nested(levels, leaf=None):
+    """A schema of objects in objects."""
+    schema = leaf or {"type": "string"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+def bomb(levels):
+    """Definitions that each refer twice to the next."""
+    table = {
+        f"d{level}": {"allOf": [{"$ref": f"#/$defs/d{level + 1}"}] * 2, "title": str(level)}
+        for level in range(levels)
+    }
+    return {"properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": {**table, f"d{levels}": {"type": "string"}}}
+
+
+def cyclic():
+    """A Python object that contains itself."""
+    schema = {"type": "object", "properties": {}}
+    schema["properties"]["a"] = schema
+    return schema
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ({"type": "string"}, "of type string"),
+        ({"type": "array", "items": {}}, "of type array"),
+        ("no json", "no JSON"),
+        (5, "must be an object"),
+        (False, "must be an object"),
+        ([{"type": "string"}], "must be an object"),
+        ({"properties": {"a": {"$ref": "http://127.0.0.1/x"}}}, "not inside"),
+        ({"properties": {"a": {"$ref": "file:///etc/passwd"}}}, "not inside"),
+        ({"properties": {"a": {"$ref": "other.json#/x"}}}, "not inside"),
+        ({"$defs": {"d": {"items": {"$ref": "//evil/x"}}}}, "not inside"),
+        ({"properties": {"a": {"$ref": "#/$defs/gone"}}}, "gone"),
+        ({"properties": {"a": {"properties": {"": {"minLength": -1}}}}}, "not valid"),
+        ({"$ref": "#"}, "does not say what object"),
+        ({"allOf": [{"anyOf": [{"type": "object"}]}]}, "does not say what object"),
+        ({"anyOf": [{"type": "string"}]}, "does not say what object"),
+        ({"$ref": "#/x/y", "x": {"y": {"properties": [1]}}}, "does not say what object"),
+        ({"$ref": "#/x/y", "x": {"y": {"required": 5}}}, "does not say what object"),
+        (nested(100_000), "nested more than 64"),
+        (cyclic(), "nested more than 64"),
+        ({"enum": [list(range(30_000))]}, "20,000 parts"),
+        ({"properties": {str(each): {"type": "string"} for each in range(12_000)}}, "20,000 parts"),
+        ({"description": "x" * 300_000}, "256 KiB"),
+        ({"x-" + "y" * 300_000: 1}, "256 KiB"),
+        ({"maximum": math.inf}, "not JSON"),
+        ({"properties": {1: {}}}, "not JSON"),
+        ({"x": {1, 2}}, "not JSON"),
+        ({"x": "\ud800"}, "not JSON"),
+        ({"maximum": 10**40}, "not JSON"),
+        (bomb(40), "multiply"),
+        ({"$defs": {str(n): {"$ref": f"#/$defs/{n + 1}"} for n in range(500)}}, "chain"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and len(value) < 40 else None,
+)
+def test_what_cannot_be_repaired_is_refused_with_the_reason(schema, reason):
+    """Nothing outside is fetched, nothing too large is walked, nothing too costly is kept."""
+    with pytest.raises(Unrepairable, match=reason):
+        repaired(schema)
+
+
+def test_a_recursive_schema_is_no_bomb():
+    """A tree that refers to itself is sound."""
+    tree = {
+        "type": "object",
+        "properties": {"left": {"$ref": "#"}, "all": {"type": "array", "items": {"$ref": "#"}}},
+    }
+    assert mended(tree) == (tree, ())
+
+
+def test_many_repairs_are_counted_not_listed():
+    """The list of repairs stays short."""
+    _, notes = mended({"properties": {f"p{n}": {"type": "int"} for n in range(100)}})
+    assert len(notes) == 41
+    assert "more repairs" in notes[-1]
+
+
+KEYWORDS = st.sampled_from(
+    [
+        *(
+            "type",
+            "properties",
+            "items",
+            "required",
+            "enum",
+            "default",
+            "anyOf",
+            "allOf",
+            "oneOf",
+            "not",
+            "$ref",
+        ),
+        *(
+            "nullable",
+            "description",
+            "title",
+            "minimum",
+            "exclusiveMinimum",
+            "pattern",
+            "additionalProperties",
+        ),
+        *(
+            "$defs",
+            "patternProperties",
+            "const",
+            "format",
+            "$schema",
+            "$id",
+            "id",
+            "examples",
+            "dependencies",
+        ),
+        *("if", "then", "minLength", "$anchor", "prefixItems", "additionalItems", "dependentRequired"),
+    ]
+)
+WORDS = st.sampled_from(
+    [
+        "string",
+        "integer",
+        "object",
+        "array",
+        "any",
+        "int",
+        "#",
+        "#/$defs/a",
+        "#/properties/a",
+        "#/default",
+        "true",
+        "a",
+        "b",
+        "^[a-z]+$",
+        "5",
+    ]
+)
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), WORDS, st.text(max_size=8))
+SCHEMAS = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(st.one_of(KEYWORDS, st.sampled_from("abc"), st.text(max_size=4)), inner, max_size=5),
+    ),
+    max_leaves=30,
+)
+
+
+@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(st.one_of(SCHEMAS, st.dictionaries(KEYWORDS, SCHEMAS, max_size=6)))
+def test_any_json_is_repaired_or_refused(schema):
+    """Never another exception, never a change of the input; what comes out compiles and is an object."""
+    before = copy.deepcopy(schema)
+    with contextlib.suppress(Unrepairable):
+        result, _ = repaired(schema)
+        assert from_json_schema(result).json_schema["type"] == "object"
+        assert not {"anyOf", "oneOf", "allOf", "$ref"} & result.keys()
+        assert repaired(schema)[0] == result
+    assert repr(schema) == repr(before)

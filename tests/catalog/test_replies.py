@@ -1,0 +1,218 @@
+"""Replies: what an API answered, read and shown."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolwire.catalog.replies import Outcome, read_reply, shown
+
+
+@pytest.mark.parametrize(
+    ("result", "text", "structured"),
+    [
+        ("sunny", "sunny", None),
+        (21.5, "21.5", None),
+        (None, "", None),
+        ([1, 2], "[1,2]", {"result": [1, 2]}),
+        ({"t": 21}, '{"t":21}', {"t": 21}),
+        ({}, "{}", None),
+        (True, "true", None),
+    ],
+)
+@pytest.mark.parametrize("shape", ["result", "output", "nested"])
+def test_the_result_of_every_shape(shape, result, text, structured):
+    """Flat with `result`, flat with `output`, and nested: the same outcome."""
+    body = {"success": True, shape: result, "error": None}
+    if shape == "nested":
+        inner = {"status_code": 200, "data": {"success": True, "output": result}, "success": True}
+        body = {"success": True, "response": inner, "purchase_details": {}, "error": None}
+    assert read_reply(body) == Outcome(True, text, structured)
+
+
+@pytest.mark.parametrize(
+    ("body", "cost", "balance"),
+    [
+        ({"success": True, "result": "x", "cost": 0.01, "balance": 9.99}, 10_000, 9_990_000),
+        ({"success": True, "result": "x", "cost": "0.01", "balance": "$9.99"}, 10_000, 9_990_000),
+        (
+            {"success": True, "output": "x", "purchase_details": {"cost": 0.5, "balance": 2}},
+            500_000,
+            2_000_000,
+        ),
+        ({"success": True, "output": "x", "purchase_details": {"price": "0.5"}}, 500_000, None),
+        (
+            {"success": True, "output": "x", "purchase_result": {"amount": 1, "new_balance": 3}},
+            1_000_000,
+            3_000_000,
+        ),
+        ({"success": True, "response": {"data": {"output": "x", "cost": 0.25}}}, 250_000, None),
+        ({"success": True, "result": "x", "cost": -1, "balance": -2}, None, None),
+        ({"success": True, "result": "x", "cost": math.nan, "balance": math.inf}, None, None),
+        ({"success": True, "result": "x", "cost": True, "balance": {}}, None, None),
+        ({"success": True, "result": {"cost": 500, "balance": 3}}, None, None),
+        ({"flight": "LH1", "cost": 500}, None, None),
+        ({"success": False, "error": "late", "cost": 0.01}, 10_000, None),
+    ],
+)
+def test_money_is_read_where_the_envelope_tells_it(body, cost, balance):
+    """Numbers or text, never negative, and never from inside the result."""
+    outcome = read_reply(body)
+    assert (outcome.cost, outcome.balance) == (cost, balance)
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ({"success": False, "error": "no money"}, "no money"),
+        ({"success": False, "error": {"code": 7, "message": "no money"}}, "no money"),
+        ({"success": False, "error": {"code": 7}}, '{"code":7}'),
+        ({"success": False, "errors": ["a", {"message": "b"}, 3]}, "a; b"),
+        ({"success": False, "message": "no"}, "no"),
+        ({"success": "false", "error": "no"}, "no"),
+        ({"success": False}, "the API says that it failed, and not why"),
+        ({"success": False, "output": "bad city"}, "bad city"),
+        ({"error": "no"}, "no"),
+        (
+            {"success": True, "response": {"status_code": 200, "data": {"success": False, "error": "in"}}},
+            "in",
+        ),
+        ({"success": True, "response": {"status_code": 500, "data": {"output": ""}}}, "status 500"),
+        (
+            {"success": True, "response": {"status_code": "404", "data": "gone"}, "message": "paid"},
+            "status 404",
+        ),
+        ({"success": True, "response": {"success": False, "data": {"output": "x"}}, "error": "out"}, "out"),
+        ({"success": True, "result": {"success": False, "error": "deep"}}, "deep"),
+        ({"success": True, "purchase_result": {"success": False, "error": "card"}, "output": "x"}, "card"),
+        (None, "unreadable reply: null instead of an object"),
+        ("<html>", "unreadable reply: text instead of an object"),
+        ([1], "unreadable reply: a list instead of an object"),
+        (3, "unreadable reply: a number instead of an object"),
+        (b"x", "unreadable reply: bytes instead of an object"),
+    ],
+)
+def test_a_failure_at_any_level_is_a_failure(body, error):
+    """HTTP 200 or not; with the API's own words where it has any."""
+    outcome = read_reply(body)
+    assert not outcome.ok
+    assert outcome.error == error
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ({"success": True}, ""),
+        ({"success": True, "message": "done"}, "done"),
+        ({"success": True, "error": "a note only", "result": "x"}, "x"),
+        ({"temperature": 21}, '{"temperature":21}'),
+        ({"success": True, "temperature": 21, "cost": 1}, '{"temperature":21}'),
+        ({"success": True, "output": None, "result": "x"}, "x"),
+        (
+            {"success": True, "result": {"status_code": 404, "error": 0.02}},
+            '{"status_code":404,"error":0.02}',
+        ),
+        ({"success": True, "data": {"city": "Oslo"}}, '{"city":"Oslo"}'),
+        ({}, "{}"),
+        ({"result": 10**30}, str(10**30)),
+        ({"result": "\ud800"}, "?"),
+    ],
+)
+def test_other_shapes_are_read_with_sense(body, text):
+    """What is not envelope is the result, and data that looks like a failure is data."""
+    outcome = read_reply(body)
+    assert outcome.ok
+    assert outcome.text == text
+
+
+def test_a_success_is_shown_with_its_money():
+    """Each line only when it is known; structured content has both too."""
+    outcome = read_reply({"success": True, "result": {"t": 21}, "cost": 0.01, "balance": 9.99})
+    assert shown(outcome, 20_000) == {
+        "content": [{"type": "text", "text": '{"t":21}\nCost: $0.0100\nRemaining Balance: $9.99'}],
+        "isError": False,
+        "structuredContent": {"result": {"t": 21}, "cost": 0.01, "balance": 9.99},
+    }
+    plain = shown(Outcome(True, "sunny"))
+    assert plain == {"content": [{"type": "text", "text": "sunny"}], "isError": False}
+    assert shown(Outcome(True, "x"), 20_000)["content"][0]["text"] == "x\nCost: $0.0200"
+    assert shown(Outcome(True))["content"][0]["text"] == "The tool gave no result."
+
+
+def test_a_list_is_structured_under_result():
+    """Structured content is always an object."""
+    assert shown(read_reply({"result": [1]}))["structuredContent"] == {"result": [1]}
+
+
+def test_a_cost_in_the_result_is_not_overwritten():
+    """The result is kept whole beside the money."""
+    body = {"success": True, "result": {"cost": 500}, "cost": 0.01}
+    assert shown(read_reply(body))["structuredContent"] == {"result": {"cost": 500}, "cost": 0.01}
+
+
+def test_a_failure_is_an_error_result():
+    """With the words that the model reads, and a cost only if the reply says that it was charged."""
+    failed = shown(read_reply({"success": False, "error": "no"}), 20_000)
+    assert failed == {
+        "content": [{"type": "text", "text": "Tool execution failed: no"}],
+        "isError": True,
+    }
+    charged = shown(read_reply({"success": False, "error": "no", "cost": 1, "result": {"a": 1}}))
+    assert charged["content"][0]["text"] == "Tool execution failed: no\nCost: $1.0000"
+    assert "structuredContent" not in charged
+    assert shown(Outcome(False))["content"][0]["text"] == "Tool execution failed: no reason given"
+
+
+def test_a_long_error_is_cut():
+    """A page of HTML as an error does not flood the model."""
+    assert len(read_reply({"success": False, "error": "x" * 10_000}).error) == 2_000
+
+
+def test_a_reply_of_any_depth_is_read():
+    """A hostile reply is text at worst."""
+    deep: list = []
+    for _ in range(100_000):
+        deep = [deep]
+    outcome = read_reply({"success": True, "result": deep})
+    assert outcome.text == "unreadable reply"
+    assert outcome.structured is None
+    envelope: dict = {"success": False, "error": "innermost"}
+    for _ in range(50):
+        envelope = {"success": True, "response": envelope}
+    read_reply(envelope)
+
+
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8)),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.one_of(
+                st.sampled_from(
+                    [
+                        *("success", "result", "output", "response", "data", "error", "cost", "balance"),
+                        *("status_code", "purchase_details", "purchase_result", "message"),
+                    ]
+                ),
+                st.text(max_size=3),
+            ),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@given(JSON, st.one_of(st.none(), st.integers(0, 10**9)))
+def test_any_reply_is_read_and_shown(body, price):
+    """Whatever comes: an outcome, never an exception, with text to show."""
+    outcome = read_reply(body)
+    assert outcome.ok == (outcome.error is None)
+    assert outcome.cost is None or outcome.cost >= 0
+    result = shown(outcome, price)
+    assert result["isError"] is not outcome.ok
+    assert result["content"][0]["text"].encode()
+    if isinstance(body, dict) and body.get("success") is False:
+        assert not outcome.ok

@@ -1,0 +1,296 @@
+"""Secrets: where they come from, and that no form of them gets out."""
+
+import base64
+import html
+import json
+import logging
+import re
+import string
+import time
+from urllib.parse import quote, quote_plus
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from toolwire.catalog.profile import BUILTIN, Profile, Secret
+from toolwire.catalog.secrets import Scrubber, credentials
+from toolwire.errors import CatalogError, UsageError
+
+AGENTPMT = BUILTIN["agentpmt"]
+KEYS = {"AGENT_PAYMENT_API_KEY": "key-123456", "AGENT_PAYMENT_BUDGET_KEY": "budget-654321"}
+TRICKY = 'sk/live+1 2%3"4\\5&é😀='
+
+
+def lower_hex(text):
+    """Percent escapes in small letters."""
+    return re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), text)
+
+
+def forms(secret):
+    """Every encoding that must not get out."""
+    raw = secret.encode()
+    escaped = json.dumps(secret)[1:-1]
+    yield secret
+    yield escaped
+    yield json.dumps(secret, ensure_ascii=False)[1:-1]
+    yield orjson.dumps(secret).decode()[1:-1]
+    yield json.dumps(escaped)[1:-1]
+    yield escaped.replace("/", "\\/")
+    for encoded in (
+        quote(secret),
+        quote(secret, safe=""),
+        quote_plus(secret),
+        quote(secret, safe="!~*'()+/"),
+    ):
+        yield encoded
+        yield lower_hex(encoded)
+    yield quote(quote(secret, safe=""), safe="")
+    yield "".join(f"%{byte:02X}" for byte in raw)
+    yield raw.hex()
+    yield raw.hex().upper()
+    yield html.escape(secret)
+
+
+def base64_forms(secret, before=b"", after=b""):
+    """Base64 of the secret with something around it."""
+    raw = before + secret.encode() + after
+    for encoded in (base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()):
+        yield encoded
+        yield encoded.rstrip("=")
+        yield quote(encoded, safe="")
+        yield json.dumps(encoded).replace("/", "\\/")[1:-1]
+
+
+@pytest.mark.parametrize(
+    "secret", [TRICKY, "abcdef", "12345678", "100%25 off%%x", 'a\\\\b\\c"d', "tab\tnew\nline", "x y z w"]
+)
+def test_no_form_of_a_secret_is_left(secret):
+    """Raw, JSON-escaped once or twice, URL-encoded in every way, hex and base64 at every place."""
+    scrubber = Scrubber([secret])
+    for form in forms(secret):
+        assert scrubber.text(f"before {form} after") == "before [redacted] after", form
+    for before in (b"", b"x", b"xy", b"user:", b"key-and-more"):
+        for after in (b"", b"z", b":budget"):
+            for form in base64_forms(secret, before, after):
+                cleaned = scrubber.text(f"Authorization: {form}")
+                assert "[redacted]" in cleaned, form
+                assert form not in cleaned
+
+
+def test_base64_in_lines_is_found():
+    """Mail and PEM break lines, inside JSON too."""
+    scrubber = Scrubber(["a-secret-of-some-length"])
+    for lead in range(60, 80):
+        broken = base64.encodebytes(b"x" * lead + b"a-secret-of-some-length").decode()
+        assert "[redacted]" in scrubber.text(broken)
+        assert "[redacted]" in scrubber.text(json.dumps(broken))
+
+
+def test_pairs_of_secrets_in_base64():
+    """`key:budget`, as the API once took it."""
+    scrubber = Scrubber(KEYS.values())
+    encoded = base64.b64encode(":".join(KEYS.values()).encode()).decode()
+    cleaned = scrubber.text(f"Bearer {encoded}")
+    assert cleaned.count("[redacted]") == 2
+    assert not [size for size in range(8, len(encoded)) if encoded[:size] in cleaned]
+
+
+def test_ordinary_text_stays():
+    """Nothing is taken that is no secret."""
+    text = 'The key to success: 100% effort, "quoted" \\ and base64 aGVsbG8gd29ybGQ= too.'
+    assert Scrubber(["key-123456", TRICKY]).text(text) == text
+    assert Scrubber([]).text(text) == text
+    assert Scrubber(["", " "]).data({"a": [text]}) == {"a": [text]}
+
+
+def test_data_is_cleaned_with_its_keys_and_numbers():
+    """At every level, in a copy; two keys that become one stay two."""
+    scrubber = Scrubber(["12345678", "key-123456"])
+    data = {
+        "key-123456": 1,
+        "x key-123456": {"n": [12345678, 1.5, True, None, 912345678.5]},
+        "[redacted]": "key-123456!",
+        5: (b"key-123456", {"key-123456"}),
+    }
+    before = repr(data)
+    assert scrubber.data(data) == {
+        "[redacted]": 1,
+        "x [redacted]": {"n": ["[redacted]", 1.5, True, None, "[redacted]"]},
+        "[redacted] 2": "[redacted]!",
+        5: [b"[redacted]", ["[redacted]"]],
+    }
+    assert repr(data) == before
+
+
+def test_data_of_any_depth_and_with_cycles():
+    """Nothing is raised, whatever the shape."""
+    scrubber = Scrubber(["key-123456"])
+    deep: list = ["key-123456"]
+    for _ in range(100_000):
+        deep = [deep]
+    cleaned = scrubber.data(deep)
+    while isinstance(cleaned[0], list):
+        cleaned = cleaned[0]
+    assert cleaned == ["[redacted]"]
+    cycle: dict = {"a": "key-123456"}
+    cycle["self"] = cycle
+    copy = scrubber.data(cycle)
+    assert copy["self"] is copy
+    assert copy["a"] == "[redacted]"
+    assert scrubber.data([10**5000, object]) == [10**5000, object]
+
+
+def test_a_short_value_is_taken_only_as_a_word(caplog):
+    """It would eat ordinary text otherwise; a warning says so, without the value."""
+    with caplog.at_level(logging.WARNING, "toolwire"):
+        scrubber = Scrubber(["abc"])
+    assert "less than 6 characters" in caplog.text
+    assert "abc" not in caplog.text
+    assert scrubber.text("abc abcdef xabc (abc)") == "[redacted] abcdef xabc ([redacted])"
+    assert scrubber.text("token=YWJj; more=YWJjZGVm") == "token=[redacted]; more=YWJjZGVm"
+
+
+@pytest.mark.parametrize("secret", ["redacted", "[redacted]", "]aaaaa", "aaaaaa", "d]d]d]", "[redac"])
+def test_a_secret_that_looks_like_the_mask(secret):
+    """The mask is never a secret, and never makes one with what is beside it."""
+    scrubber = Scrubber([secret])
+    for text in (
+        secret,
+        secret + secret[1:],
+        secret[:-1] + secret * 3 + secret[1:],
+        f"[redacted]{secret[1:]}",
+    ):
+        assert secret not in scrubber.text(text)
+
+
+@pytest.mark.parametrize("filler", ["\\", "%25", "key-12345", "a", "aGVs", "\\u006b", "%6b", "\n", "&#0"])
+def test_the_cost_is_linear(filler):
+    """A megabyte of what looks almost like a secret takes a moment, not minutes."""
+    scrubber = Scrubber(["key-123456", "\\\\\\\\\\\\", "%%%%%%%%%%", "aaaaaaaaaaab"])
+    text = filler * (1_000_000 // len(filler))
+    started = time.perf_counter()
+    scrubber.text(text)
+    assert time.perf_counter() - started < 10
+
+
+SECRETS = st.text(
+    st.one_of(
+        st.sampled_from(string.ascii_letters + string.digits + '+/=-_.:%&"\\ '), st.characters(codec="utf-8")
+    ),
+    min_size=6,
+    max_size=40,
+).filter(lambda text: text == text.strip())
+AROUND = st.text(st.characters(codec="utf-8"), max_size=20)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(SECRETS, AROUND, AROUND, st.binary(max_size=5), st.binary(max_size=5))
+def test_any_secret_in_any_text(secret, before, after, lead, trail):
+    """None of the encodings is left in text, nor in the JSON of nested data."""
+    scrubber = Scrubber([secret])
+    for form in [*forms(secret), *base64_forms(secret, lead, trail)]:
+        assert form not in scrubber.text(f"{before}{form}{after}")
+        cleaned = scrubber.data({"a": [f"{before}{form}", {form: form}], form + after: 1})
+        values = [cleaned["a"][0], *cleaned["a"][1], *cleaned["a"][1].values(), *cleaned]
+        assert not [value for value in values if form in value]
+        assume(not any(each in form for each in ', "{[:'))  # those come from JSON itself
+        assert form not in json.dumps(cleaned, ensure_ascii=False)
+
+
+def test_credentials_come_from_the_environment():
+    """By the profile's variables, in its headers."""
+    assert credentials(AGENTPMT, KEYS) == {"x-api-key": "key-123456", "x-budget-key": "budget-654321"}
+    assert credentials(AGENTPMT, KEYS | {"AGENT_PAYMENT_API_KEY": " key\n"})["x-api-key"] == "key"
+
+
+def test_all_missing_variables_are_named_in_one_line():
+    """So that a user sets them once."""
+    with pytest.raises(CatalogError) as caught:
+        credentials(AGENTPMT, {"AGENT_PAYMENT_API_KEY": "  "})
+    assert str(caught.value) == (
+        "AGENT_PAYMENT_API_KEY, AGENT_PAYMENT_BUDGET_KEY are not set: set them, or put api_key, budget_key "
+        "in a credentials file (profile agentpmt)"
+    )
+    with pytest.raises(CatalogError, match="^AGENT_PAYMENT_BUDGET_KEY is not set: set it"):
+        credentials(AGENTPMT, {"AGENT_PAYMENT_API_KEY": "x"})
+
+
+def test_templates_make_the_header():
+    """`Bearer ...` and the like."""
+    small = {"name": "x", "base_url": "https://x.example", "list_path": "/l", "call_path": "/c"}
+    profile = Profile(**small, secrets={"Authorization": Secret("TOKEN", template="Bearer {value}")})
+    assert credentials(profile, {"TOKEN": "t{value}"}) == {"Authorization": "Bearer t{value}"}
+
+
+@pytest.mark.parametrize("value", ["a\nb", "a\rX: y", "é", "\x00", "x" * 9000])
+def test_a_value_that_no_header_can_hold_is_refused_unseen(value):
+    """The error names the variable, not the value."""
+    with pytest.raises(UsageError, match="^AGENT_PAYMENT_API_KEY has characters") as caught:
+        credentials(AGENTPMT, KEYS | {"AGENT_PAYMENT_API_KEY": value})
+    assert value not in str(caught.value)
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """A credentials file with the given text and mode."""
+
+    def store(text, name="credentials.toml", mode=0o600):
+        path = tmp_path / name
+        path.write_text(text)
+        path.chmod(mode)
+        return path
+
+    return store
+
+
+def test_credentials_from_a_file(stored):
+    """TOML or JSON; the environment goes before it."""
+    path = stored('api_key = "file-key"\nbudget_key = "file-budget"')
+    assert credentials(AGENTPMT, {}, path) == {"x-api-key": "file-key", "x-budget-key": "file-budget"}
+    assert credentials(AGENTPMT, {"AGENT_PAYMENT_API_KEY": "env"}, path)["x-api-key"] == "env"
+    path = stored('{"api_key": "json-key", "budget_key": 12}', "credentials.json")
+    assert credentials(AGENTPMT, {}, str(path)) == {"x-api-key": "json-key", "x-budget-key": "12"}
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o620])
+def test_a_file_that_others_can_read_is_refused(stored, mode):
+    """With the command that helps."""
+    path = stored('api_key = "x"', mode=mode)
+    with pytest.raises(UsageError, match=f"chmod 600 {path}"):
+        credentials(AGENTPMT, KEYS, path)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "words"),
+    [
+        ("api_key = hidden-secret", "c.toml", "not a file of credentials"),
+        ("{hidden-secret", "c.json", "not a file of credentials"),
+        ("[1]", "c.json", "names with text"),
+        ("[table]\na = 1", "c.toml", "names with text"),
+        ("#" * 70_000, "c.toml", "too large"),
+    ],
+)
+def test_a_file_that_holds_no_credentials(stored, text, name, words):
+    """Refused, and nothing of it is quoted, not even by the cause."""
+    with pytest.raises(UsageError, match=words) as caught:
+        credentials(AGENTPMT, KEYS, stored(text, name))
+    assert "hidden" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_a_file_that_is_none(tmp_path):
+    """Missing, or no plain file."""
+    with pytest.raises(UsageError, match="cannot be read"):
+        credentials(AGENTPMT, KEYS, tmp_path / "gone.toml")
+    with pytest.raises(UsageError, match="cannot be read|plain file"):
+        credentials(AGENTPMT, KEYS, tmp_path)
+    with pytest.raises(UsageError, match="plain file"):
+        credentials(AGENTPMT, KEYS, "/dev/null")
+
+
+def test_an_endless_secret_is_refused():
+    """It would make an endless pattern."""
+    with pytest.raises(UsageError, match="may have"):
+        Scrubber(["x" * 10_000])

@@ -1,0 +1,102 @@
+"""Definitions on disk, for when the API is not there."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from toolwire.catalog.definitions import Entry
+from toolwire.catalog.stored import cache_folder, load, store
+
+URL = "https://shop.example.com"
+ENTRIES = (
+    Entry("1", "weather", "Tell the weather", {"type": "object"}, 10_000, "data"),
+    Entry("2", "mail", "", None, None, None),
+)
+
+
+def test_what_is_kept_comes_back(tmp_path):
+    """All fields of all entries, and when they were fetched, in a file for the owner only."""
+    path = tmp_path / "deep" / "er" / "kept.json"
+    store(path, ENTRIES, URL)
+    kept = load(path, URL)
+    assert kept.entries == ENTRIES
+    assert kept.at > 1_700_000_000
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [each.name for each in path.parent.iterdir()] == ["kept.json"]
+
+
+def test_another_address_has_nothing(tmp_path):
+    """What one API offered is not shown as another's."""
+    store(tmp_path / "kept.json", ENTRIES, URL)
+    assert load(tmp_path / "kept.json", "https://other.example.com") is None
+    assert load(tmp_path / "none.json", URL) is None
+
+
+def damaged(**changes):
+    """A file with one entry that is not as it should be."""
+    entry = {"id": "1", "name": "a", "description": "", "schema": None, "price": 1, "category": None}
+    return json.dumps({"form": 1, "base_url": URL, "at": 1.0, "entries": [{**entry, **changes}]})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "{}",
+        json.dumps({"form": 1, "base_url": URL, "at": "then", "entries": []}),
+        json.dumps({"form": 1, "base_url": URL, "at": 1.0, "entries": 5}),
+        json.dumps({"form": 1, "base_url": URL, "at": 1.0, "entries": [{}]}),
+        json.dumps({"form": 1, "base_url": URL, "at": 1.0, "entries": ["text"]}),
+        damaged(price="0.01"),
+        damaged(price=-1),
+        damaged(price=True),
+        damaged(id=7),
+        damaged(name=None),
+        damaged(description=[]),
+        damaged(category={}),
+        "[" * 100_000,
+    ],
+)
+def test_what_is_damaged_is_as_good_as_not_there(tmp_path, caplog, content):
+    """It is told, and the list is fetched anew."""
+    (tmp_path / "kept.json").write_text(content)
+    assert load(tmp_path / "kept.json", URL) is None
+    assert "they are fetched anew" in caplog.text
+
+
+def test_an_older_form_is_left_alone(tmp_path, caplog):
+    """A file of another version is no damage."""
+    (tmp_path / "kept.json").write_text(json.dumps({"form": 0, "base_url": URL}))
+    assert load(tmp_path / "kept.json", URL) is None
+    assert caplog.text == ""
+
+
+def test_a_good_file_is_read(tmp_path):
+    """The damaged ones above are damaged by what was changed in them."""
+    (tmp_path / "kept.json").write_text(damaged())
+    assert load(tmp_path / "kept.json", URL).entries == (Entry("1", "a", price=1),)
+
+
+def test_what_cannot_be_kept_is_told(tmp_path, caplog):
+    """A place that cannot be written, or data that is no JSON, costs the cache and nothing else."""
+    (tmp_path / "file").write_text("")
+    store(tmp_path / "file" / "kept.json", ENTRIES, URL)
+    assert "cannot be kept" in caplog.text
+    caplog.clear()
+    store(tmp_path / "kept.json", [Entry("1", "a", schema={"n": 1 << 70})], URL)
+    assert "cannot be kept" in caplog.text
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["file"]
+
+
+def test_the_folder_is_the_users():
+    """As each system has it; a relative XDG folder does not count."""
+    home = Path.home()
+    assert cache_folder({"XDG_CACHE_HOME": "/x"}, "linux") == Path("/x/toolwire")
+    assert cache_folder({"XDG_CACHE_HOME": "x"}, "linux") == home / ".cache" / "toolwire"
+    assert cache_folder({}, "darwin") == home / "Library" / "Caches" / "toolwire"
+    assert cache_folder({"LOCALAPPDATA": "/l"}, "win32") == Path("/l/toolwire/cache")

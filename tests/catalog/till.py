@@ -1,0 +1,136 @@
+"""A catalogue on the sample paid API, connected, with its ledger at hand; as a program, one in another process.
+
+python till.py URL FOLDER SCENE       the scene "race" makes 100 calls at once; any other is an act of the
+                                      ledger, at which it says so and waits to be killed ("waiting" is none)
+"""
+
+import os
+import sys
+import threading
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from time import monotonic
+from types import SimpleNamespace
+
+import anyio
+from shop import KEYS, QUICK, profile_for
+
+from toolwire.catalog.gateway import Catalog
+from toolwire.catalog.ledger import SqliteLedger
+from toolwire.testing import connect
+
+__all__ = ["ULM", "Watched", "catalog_for", "environ", "eventually", "ledger_in", "opened", "states"]
+
+ULM = {"city": "Ulm"}
+
+
+def environ(folder, **more):
+    """All that a catalogue takes from the environment, in a folder of its own."""
+    return {
+        "AGENT_PAYMENT_API_KEY": KEYS["x-api-key"],
+        "AGENT_PAYMENT_BUDGET_KEY": KEYS["x-budget-key"],
+        "TOOLWIRE_LEDGER": str(folder / "ledger.db"),
+        "XDG_CACHE_HOME": str(folder / "cache"),
+        **{
+            name: os.environ[name]
+            for name in ("TOOLWIRE_SESSION", "AGENT_PAYMENT_BUDGET")
+            if name in os.environ
+        },
+        **more,
+    }
+
+
+def catalog_for(shop, folder, *, variables=None, profile=None, **settings):
+    """A catalogue; `profile` are settings of the profile, `variables` more of the environment."""
+    return Catalog(
+        profile_for(shop.url, **(profile or {})),
+        environ=environ(folder, **(variables or {})),
+        **{"retry": QUICK, "refresh": None, **settings},
+    )
+
+
+@asynccontextmanager
+async def opened(shop, folder, **settings):
+    """A catalogue that has loaded, and a client of it."""
+    catalog = catalog_for(shop, folder, **settings)
+    async with connect(catalog) as client:
+        await catalog.loaded(10)
+        yield catalog, client
+
+
+class Watched(SqliteLedger):
+    """A ledger that calls `before[act](*args)` and `after[act](*args)`, where there is one."""
+
+    def __init__(self, path):
+        self.before, self.after = {}, {}
+        super().__init__(path)
+
+    def __getattribute__(self, name):
+        value = super().__getattribute__(name)
+        if name not in ("reserve", "sent", "settle", "release", "unknown"):
+            return value
+
+        def act(*args):
+            self.before.get(name, lambda *_: None)(*args)
+            result = value(*args)
+            self.after.get(name, lambda *_: None)(*args)
+            return result
+
+        return act
+
+
+def ledger_in(folder):
+    """The ledger, for somebody who only looks, or accepts."""
+    return SqliteLedger(folder / "ledger.db", owner="somebody else")
+
+
+def states(folder):
+    """Every call in the ledger, the oldest first: its state and the money that counts."""
+    with ledger_in(folder) as ledger:
+        return [(row.state, row.money) for row in reversed(ledger.rows())]
+
+
+async def eventually(true, within=5.0):
+    """Wait until something is so."""
+    ends = monotonic() + within
+    while not true():
+        assert monotonic() < ends, "it did not come"
+        await anyio.sleep(0.005)
+
+
+def say(word):
+    """Tell the test."""
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
+
+
+async def race(shop, folder):
+    """A hundred calls at once; how many were let through."""
+    done = []
+
+    async def call(client, number):
+        done.append(not (await client.call("weather", city=f"{os.getpid()} {number}")).is_error)
+
+    async with opened(shop, folder, audit=False) as (_, client), anyio.create_task_group() as tasks:
+        for number in range(100):
+            tasks.start_soon(call, client, number)
+    say(sum(done))
+
+
+async def halt(shop, folder, scene):
+    """One call that never gets past an act of the ledger."""
+    ledger = Watched(folder / "ledger.db")
+    when, _, act = scene.partition(" ")
+    if act:
+        getattr(ledger, when)[act] = lambda *_: say("here") or threading.Event().wait(60)
+    async with opened(shop, folder, ledger=ledger) as (_, client):
+        await client.call("weather", ULM)
+
+
+if __name__ == "__main__":
+    url, place, *rest = sys.argv[1:]
+    with suppress(KeyboardInterrupt):
+        if rest == ["race"]:
+            anyio.run(race, SimpleNamespace(url=url), Path(place))
+        else:
+            anyio.run(halt, SimpleNamespace(url=url), Path(place), *rest)

@@ -1,0 +1,350 @@
+"""`toolwire catalog`: what was spent, lost answers, and accepted prices."""
+
+import json
+import os
+import sys
+from datetime import UTC, datetime
+
+import pytest
+from terminal import Terminal
+from typer.testing import CliRunner
+
+from toolwire.catalog.ledger import Limits, Spend, SqliteLedger
+from toolwire.cli.catalog import catalog_app
+
+NOON = datetime(2026, 11, 6, 12, tzinfo=UTC).timestamp()
+DAY = 86_400
+MAIN = "from toolwire.cli.catalog import catalog_app; catalog_app()"
+
+
+@pytest.fixture(autouse=True)
+def path(tmp_path, monkeypatch):
+    """A place for a ledger that is nobody's."""
+    monkeypatch.setenv("TOOLWIRE_LEDGER", str(tmp_path / "ledger.db"))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    return tmp_path / "ledger.db"
+
+
+@pytest.fixture
+def ledger(path):
+    """An empty ledger, whose clock can be set."""
+    with SqliteLedger(path, clock=lambda: opened.now) as opened:
+        opened.now = NOON
+        yield opened
+
+
+def catalog(*arguments, code=0):
+    """Run a command in this process; what it printed."""
+    done = CliRunner().invoke(catalog_app, list(map(str, arguments)))
+    assert done.exit_code == code, (done.stdout, done.stderr, done.exception)
+    if code:
+        assert done.stdout == ""
+        assert done.stderr.startswith("Error: ")
+        assert done.stderr.count("\n") == 1
+        return done.stderr
+    return done.stdout
+
+
+def paid(ledger, tool="search", amount=10_000, session="s1", actual=None):
+    """A call that was paid."""
+    call = sent(ledger, tool, amount, session)
+    ledger.settle(call, actual)
+    return call
+
+
+def sent(ledger, tool="search", amount=10_000, session="s1", **given):
+    """A call that is on its way."""
+    call = ledger.reserve(Spend(session, tool, f"id-{tool}", amount, "", "d", **given), Limits())
+    ledger.sent(call)
+    return call
+
+
+def lines(text, start):
+    """The lines that begin with one of these."""
+    return [line.split() for line in text.splitlines() if line.startswith(start)]
+
+
+def test_nothing_spent_is_said(path):
+    """Asking makes no ledger, and is no failure."""
+    assert "No paid call was made." in catalog("spend")
+    assert str(path) in catalog("spend")
+    assert "Nothing to reconcile" in catalog("reconcile")
+    assert json.loads(catalog("reconcile", "--json")) == []
+    shown = json.loads(catalog("spend", "--json"))
+    assert (shown["ledger"], shown["calls"], shown["by"]) == (str(path), 0, {})
+    assert not path.exists()
+
+
+def test_an_empty_ledger_is_said_too(ledger):
+    """A file without a call has nothing to show."""
+    assert catalog("spend").endswith("No paid call was made.\n")
+    paid(ledger)
+    assert catalog("spend", "--since", "2026-11-07").endswith(
+        "No paid call was made since 2026-11-07 00:00.\n"
+    )
+
+
+def test_days_and_tools_are_shown_with_bars(ledger):
+    """Sums, what is reserved and unknown, days without a call, and bars in proportion."""
+    paid(ledger, "draw", 40_000)
+    ledger.now += 2 * DAY
+    paid(ledger, "search", 10_000)
+    sent(ledger, "search", 10_000)
+    ledger.unknown(sent(ledger, "search", 20_000), "lost")
+    shown = catalog("spend")
+    assert "$0.0500 spent in 4 calls, $0.0100 reserved, $0.0200 unknown (toolwire catalog reconcile)" in shown
+    assert lines(shown, "2026") == [
+        ["2026-11-06", "1", "$0.0400", "█" * 30],
+        ["2026-11-07", "0"],
+        ["2026-11-08", "3", "$0.0100", "$0.0100", "$0.0200", "█" * 7 + "▌" + "░" * 22],
+    ]
+    assert [line[0] for line in lines(shown, ("draw", "search"))] == ["draw", "search"]
+    assert "\x1b" not in shown
+
+
+@pytest.mark.parametrize(
+    ("by", "names"),
+    [
+        ("tool", ["draw", "search"]),
+        ("session", ["s2", "s1"]),
+        ("day", ["2026-11-06"]),
+        ("state", ["settled"]),
+    ],
+)
+def test_sums_are_over_what_is_asked(ledger, by, names):
+    """The dearest first, and in JSON all of it in micros."""
+    paid(ledger, "search", 10_000, "s1")
+    paid(ledger, "draw", 30_000, "s2")
+    shown = catalog("spend", "--by", by)
+    assert [line[0] for line in lines(shown, tuple(names))] == names
+    report = json.loads(catalog("spend", "--by", by, "--json"))
+    assert (report["calls"], report["settled_micros"], report["reserved_micros"]) == (2, 40_000, 0)
+    assert sorted(each["name"] for each in report["by"][by]) == sorted(names)
+    assert sum(each["settled_micros"] for each in report["by"][by]) == 40_000
+
+
+@pytest.mark.parametrize(
+    ("since", "calls"),
+    [
+        ("2026-11-06", 3),
+        ("2026-11-07T00:00:00+00:00", 2),
+        ("3d", 2),
+        ("1w", 2),
+        ("1h", 1),
+        ("1d", 1),
+        ("0d", 1),
+    ],
+)
+def test_since_takes_ages_and_dates(ledger, since, calls):
+    """Today is one of the days of an age in days."""
+    now = datetime.now(UTC).timestamp()
+    paid(ledger)
+    for ledger.now in (now - 2 * DAY, now):
+        paid(ledger)
+    assert json.loads(catalog("spend", "--since", since, "--json"))["calls"] == calls
+
+
+def test_what_is_left_of_limits_is_shown(ledger):
+    """Today's money counts against a day, all of it in total; less than nothing is never left."""
+    paid(ledger, amount=1_000_000)
+    ledger.now = datetime.now(UTC).timestamp()
+    sent(ledger, amount=500_000)
+    shown = catalog("spend", "--per-day", "2", "--total", "$1.20")
+    assert "$1.5000 of $2.0000 left today (UTC)" in shown
+    assert "$0.0000 of $1.2000 left in total" in shown
+    assert json.loads(catalog("spend", "--per-day", "2", "--json"))["left_micros"] == {"day": 1_500_000}
+
+
+def test_long_lists_end_with_what_is_left_out(ledger):
+    """The 31 dearest tools and the 31 last days are shown, JSON has all."""
+    for number in range(40):
+        paid(ledger, f"tool{number:02}", 1000 + number * 100)
+        ledger.now += DAY
+    shown = catalog("spend")
+    assert [line[0] for line in lines(shown, "tool")] == [f"tool{number:02}" for number in range(39, 8, -1)]
+    assert [line[0] for line in lines(shown, "2026")][::30] == ["2026-11-15", "2026-12-15"]
+    assert shown.count("... and 9 more, $0.0126 together (--json has all)") == 2
+    assert len(json.loads(catalog("spend", "--json"))["by"]["tool"]) == 40
+
+
+def test_names_of_others_have_no_say(ledger):
+    """Neither markup nor escape sequences of a tool's name or a reason act."""
+    ledger.unknown(sent(ledger, "[red]a[/]\x1b[2J\x07"), "[bold]no\x1b[0m\nsecond")
+    ledger.stop("[red]b[/]\x1b[2J\x07", "\x1b[2J[red]why")
+    for shown in (catalog("spend"), catalog("reconcile")):
+        assert "[red]a[/]\ufffd" in shown
+        assert "\x1b" not in shown
+    assert "[bold]no" in shown
+    assert "second" not in shown
+    refused = catalog("accept", "x\x1b[2J", code=2)
+    assert "[red]b[/]\ufffd" in refused
+    assert "\x1b" not in refused
+
+
+def test_stopped_tools_and_higher_prices_are_shown(ledger):
+    """With the command that accepts them."""
+    ledger.pin_price("id-search", "search", 10_000)
+    ledger.pin_price("id-draw", "draw", 10_000)
+    ledger.pin_price("id-draw", "draw", 20_000)
+    paid(ledger, actual=30_000)
+    shown = catalog("spend")
+    assert (
+        "search is stopped: a call cost $0.0300, and $0.0100 was reserved (toolwire catalog accept search)"
+        in shown
+    )
+    assert "draw asks $0.0200, and $0.0100 is accepted (toolwire catalog accept id-draw)" in shown
+    report = json.loads(catalog("spend", "--json"))
+    assert [each["tool"] for each in report["stopped"]] == ["search"]
+    assert [each["asked_micros"] for each in report["raised_prices"]] == [20_000, 30_000]
+
+
+def test_reconcile_lists_and_settles(ledger):
+    """What is unknown, by its first characters; then it is no more."""
+    first, second, third = (sent(ledger) for _ in range(3))
+    for call in (first, second, third):
+        ledger.unknown(call, "read time-out")
+    (row,) = lines(catalog("reconcile"), first)
+    assert row == [first, "2026-11-06", "12:00", "search", "$0.0100", "read", "time-out"]
+    assert catalog("reconcile", first, "--charged") == f"Call {first} of search cost $0.0100.\n"
+    assert catalog("reconcile", second[:11], "--charged", "--amount", "0.02") == (
+        f"Call {second} of search cost $0.0200.\n"
+    )
+    (left,) = json.loads(catalog("reconcile", "--json"))
+    assert (left["id"], left["state"], left["why"]) == (third, "unknown", "read time-out")
+    (done,) = json.loads(catalog("reconcile", third, "--not-charged", "--json"))
+    assert (done["id"], done["state"], done["money_micros"]) == (third, "released", 0)
+    assert sum(each.money for each in ledger.totals("tool")) == 30_000
+
+
+def test_reconcile_releases_all(ledger):
+    """Every unknown call at once, and no other."""
+    ledger.now = datetime.now(UTC).timestamp()
+    calls = {sent(ledger) for _ in range(3)}
+    for call in calls:
+        ledger.unknown(call, "lost")
+    kept = sent(ledger)
+    assert catalog("reconcile", "--all-not-charged").count("cost nothing") == 3
+    assert "Nothing to reconcile" in catalog("reconcile", "--all-not-charged")
+    assert {row.id for row in ledger.rows(states=["released"])} == calls
+    assert ledger.rows(states=["sent"])[0].id == kept
+
+
+def test_reconcile_finds_what_a_crash_left(ledger):
+    """A call of a process that is gone is asked about; one of a living process is not."""
+    ledger.now = datetime.now(UTC).timestamp()
+    sent(ledger)
+    namespace = ledger.owner.split(":")[3]
+    ledger.owner = f"4194300:1:00000000:{namespace}"  # of another boot
+    lost = sent(ledger)
+    (row,) = json.loads(catalog("reconcile", "--json"))
+    assert row["id"] == lost
+    assert "ended before" in row["why"]
+
+
+def test_a_lost_answer_of_unknown_price_needs_an_amount(ledger):
+    """The list says that the price is not known, and the command asks for it."""
+    call = sent(ledger, amount=0, exclusive=True)
+    ledger.unknown(call, "lost")
+    assert "not known" in catalog("reconcile")
+    assert "say what it cost" in catalog("reconcile", call, "--charged", code=1)
+    assert "cost $0.0300" in catalog("reconcile", call, "--charged", "--amount", "0.03")
+
+
+def test_accept_lets_a_tool_run_again_at_its_new_price(ledger):
+    """By the tool's name or the entry's."""
+    for name, price in (("search", None), ("id-draw", None), ("sing", "0.05")):
+        tool = name.removeprefix("id-")
+        ledger.pin_price(f"id-{tool}", tool, 10_000)
+        paid(ledger, tool, actual=30_000)
+        done = catalog("accept", name, *(["--price", price] if price else []))
+        assert f"{tool} may cost {'$0.0500' if price else '$0.0300'} a call now; it was $0.0100." in done
+        assert f"{tool} may be called again." in done
+        assert ledger.stopped(tool) is None
+        assert ledger.price(f"id-{tool}") == (50_000 if price else 30_000)
+    assert "nothing to accept" in catalog("accept", "search")
+
+
+def test_accept_lifts_a_stop_without_a_price(ledger):
+    """A tool that was stopped by hand has no price to accept."""
+    ledger.stop("search", "by hand")
+    assert "stands for 0 (none was seen)" in catalog("accept", "search", "--price", "1", code=2)
+    assert catalog("accept", "search") == "search may be called again.\n"
+    assert ledger.stopped("search") is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["spend", "--since", "yesterday"], "--since takes 12h, 7d, 4w or a date"),
+        (["spend", "--per-day", "lots"], "--per-day: an amount must be a number"),
+        (["spend", "--total", "-1"], "--total: an amount must not be negative"),
+        (["spend", "--ledger", "none.db"], "there is no ledger at none.db"),
+        (["reconcile", "--charged"], "name the call"),
+        (["reconcile", "abc"], "--charged or --not-charged"),
+        (["reconcile", "abc", "--not-charged", "--amount", "1"], "--amount goes with --charged"),
+        (["reconcile", "abc", "--charged", "--amount", "x"], "--amount: an amount must be"),
+        (["reconcile", "abc", "--charged"], "there is no call abc"),
+        (["reconcile", "--all-not-charged", "--not-charged"], "says it all"),
+        (
+            ["accept", "nope"],
+            "nope is not stopped, and no price of it was seen; waiting to be accepted: draw",
+        ),
+    ],
+)
+def test_wrong_use_is_one_line(ledger, arguments, said):
+    """Exit 2, and what to do instead."""
+    ledger.stop("draw", "by hand")
+    assert said in catalog(*arguments, code=2)
+
+
+def test_a_call_that_is_not_unknown_is_not_reconciled(ledger):
+    """Nor one that several ids could mean."""
+    done = paid(ledger)
+    assert f"call {done} is settled, not unknown" in catalog("reconcile", done, "--charged", code=2)
+    for _ in range(2):
+        ledger.unknown(sent(ledger), "lost")
+    assert "2 calls begin with" in catalog("reconcile", "", "--charged", code=2)
+
+
+@pytest.mark.parametrize("arguments", [["reconcile", "abc", "--charged"], ["accept", "search"]])
+def test_without_a_ledger_there_is_nothing_to_book(path, arguments):
+    """Exit 2, and none is made."""
+    assert "there is no ledger at" in catalog(*arguments, code=2)
+    assert not path.exists()
+
+
+def test_a_damaged_ledger_is_one_line(path):
+    """Exit 1: the use was right."""
+    path.write_text("no database, but long enough to look at" * 30)
+    assert "is damaged, or no ledger of toolwire" in catalog("spend", code=1)
+
+
+@pytest.mark.parametrize("command", ["spend", "reconcile", "accept"])
+def test_help_has_examples(command):
+    """Each command shows how it is used."""
+    assert f"toolwire catalog {command}" in catalog(command, "--help")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal")
+@pytest.mark.parametrize(
+    ("width", "bar", "env"), [(60, 36, {}), (200, 40, {}), (60, 36, {"NO_COLOR": "1"}), (28, 0, {})]
+)
+def test_bars_fit_the_terminal(ledger, tmp_path, width, bar, env):
+    """As wide as there is room, none where there is too little, and no colour if none is wanted."""
+    paid(ledger)
+    paid(ledger, "draw", 5_000)
+    argv = [sys.executable, "-c", MAIN, "spend", "--ledger", "ledger.db", "--by", "tool"]
+    env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **env}
+    with Terminal(argv, cwd=tmp_path, env=env, size=(width, 24)) as terminal:
+        assert terminal.wait() == 0
+        (row,) = lines(terminal.screen(), "search")
+        assert row == ["search", "1", "$0.0100", *(["█" * bar] if bar else [])]
+        assert ("\x1b[36m" in terminal.raw) == (bar > 0 and "NO_COLOR" not in env)
+
+
+def test_an_old_encoding_gets_plain_bars(ledger, tmp_path):
+    """What cannot write blocks writes number signs."""
+    paid(ledger)
+    done = CliRunner(charset="ascii").invoke(catalog_app, ["spend", "--by", "tool"])
+    assert done.exit_code == 0, done.exception
+    assert "#" * 30 in done.stdout
