@@ -182,6 +182,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"agents": {"a": AgentDefinition("d", "p", tools="Read")}}, "agents", "Did you mean ['Read']?"),
     ({"agents": {"a": AgentDefinition("d", "p", effort="huge")}}, "agents", ".effort must be 'low'"),
     ({"agents": {"a": AgentDefinition("d", "p", mcpServers=[{"x": FakeServer()}])}}, "agents", ".mcpServers"),
+    ({"on_frame": "print"}, "on_frame", "function"),
     # options that contradict each other
     (
         {"can_use_tool": callback, "permission_prompt_tool_name": "mcp__a__b"},

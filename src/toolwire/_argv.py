@@ -192,6 +192,7 @@ HOST_ONLY: Final = frozenset(
             "include_all_messages",
             "initialize_timeout",
             "control_timeout",
+            "on_frame",
             "on_elicitation",
             "on_sampling",
             "spawn_claude_code_process",

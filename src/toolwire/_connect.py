@@ -18,13 +18,15 @@ import anyio
 from toolwire import _argv
 from toolwire._find import find_cli
 from toolwire._handlers import handlers
-from toolwire._log import logger_for
+from toolwire._log import keep_secret, logger_for
 from toolwire._mcp_servers import check_servers, policies, split_servers
 from toolwire._option_checks import check_paths
 from toolwire._pipe import Pipe
 from toolwire._process import Command, process_pipe
 from toolwire._session import Handler, Session
+from toolwire._taps import Taps, eliding
 from toolwire._tasks import Task, spawn
+from toolwire._tracing import Tracer, tracer
 from toolwire._transport import Transport, TransportPipe
 from toolwire._version import __version__
 from toolwire._wire.lines import DEFAULT_LIMIT
@@ -46,6 +48,7 @@ _WIND_DOWN: Final = 5.0  # seconds that the user's own generator gets to clean u
 _MIN_INITIALIZE: Final = 60.0
 _INITIALIZE_VARIABLE: Final = "CLAUDE_CODE_STREAM_CLOSE_TIMEOUT"
 _CEILING_VARIABLE: Final = "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS"
+_SECRET: Final = re.compile(r"KEY(?!BOARD)|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 _VERBATIM_SINCE: Final = (2, 1, 248)
 
 
@@ -65,6 +68,7 @@ class Conversation:
         self._fed = anyio.Event()
         self._input_error: Exception | None = None
         self._mcp_servers: Any = options.mcp_servers
+        self._tracer: Tracer | None = None
 
     @property
     def session(self) -> Session:
@@ -81,7 +85,10 @@ class Conversation:
 
             options = self.options
             self._servers = Servers(Callbacks(options.on_elicitation, options.on_sampling, options.roots))
-            self._handlers["mcp_message"] = self._servers.handle
+            handle: Handler = self._servers.handle
+            self._handlers["mcp_message"] = (
+                handle if self._tracer is None else self._tracer.traced("mcp_message", handle)
+            )
             if self._session is not None:
                 self._servers.attach(self._session)
         return self._servers
@@ -94,6 +101,10 @@ class Conversation:
             warnings.warn(warning, CanUseToolShadowedWarning, stacklevel=3)
         hooks_config, callbacks = register(options.hooks or {})
         self._handlers = handlers(options, callbacks)
+        self._tracer = tracer()
+        if self._tracer is not None:
+            traced = self._tracer.traced
+            self._handlers = {name: traced(name, handler) for name, handler in self._handlers.items()}
         instances, _configs = split_servers(options.mcp_servers)
         try:
             for name, instance in instances.items():
@@ -104,6 +115,10 @@ class Conversation:
                 limit=options.max_buffer_size or DEFAULT_LIMIT,
                 ceiling=_ceiling(options.env),
                 on_stderr=options.stderr,
+                taps=Taps(
+                    None if options.on_frame is None else eliding(options.on_frame),
+                    None if self._tracer is None else self._tracer.frame,
+                ),
             )
             if self._servers is not None:
                 self._servers.attach(self._session)
@@ -213,6 +228,8 @@ class Conversation:
                     await self._session.aclose()
             finally:
                 self._files.remove()
+                if self._tracer is not None:
+                    self._tracer.end()
                 if self._servers is not None:
                     await self._servers.aclose()
 
@@ -224,7 +241,9 @@ class Conversation:
         if spawner is None:
             check_paths(options)
         env = _argv.environment(options, os.environ, __version__)
-        _add_trace_context(env, options.env)
+        keep_secret(value for name, value in env.items() if _SECRET.search(name))
+        if self._tracer is not None:
+            _add_trace_context(env, options.env, self._tracer.context)
         # Who starts it elsewhere may have no CLI here.
         cli = find_cli(options.cli_path) if spawner is None else os.fspath(options.cli_path or "claude")
         argv = _argv.command(options, cli, self._files.add)
@@ -294,16 +313,12 @@ def _check_answer(options: ClaudeAgentOptions, hooks: dict[str, Any] | None, inf
         )
 
 
-def _add_trace_context(env: dict[str, str], own: Mapping[str, str]) -> None:
-    """Hand an active OpenTelemetry span on to the CLI, if the application uses OpenTelemetry at all."""
-    import sys  # noqa: PLC0415 - beside its only use
-
-    if "opentelemetry.trace" not in sys.modules:  # nobody has made a span, then
-        return
+def _add_trace_context(env: dict[str, str], own: Mapping[str, str], context: Any) -> None:
+    """Hand the span of the run on to the CLI."""
     from opentelemetry import propagate  # noqa: PLC0415 - optional, and only when already in use
 
     carrier: dict[str, str] = {}
-    propagate.inject(carrier)
+    propagate.inject(carrier, context)
     if "traceparent" in carrier:
         fresh = {name: carrier.get(name.lower()) for name in ("TRACEPARENT", "TRACESTATE")}
         for name, value in fresh.items():

@@ -183,6 +183,7 @@ KINDS: dict[str, Kind] = {
     "title": TEXT | NOTHING,
     "spawn_claude_code_process": FUNCTION | NOTHING,
     "project_config_root": PATH | NOTHING,
+    "on_frame": FUNCTION | NOTHING,
 }
 
 AGENT_KINDS: dict[str, Kind] = {

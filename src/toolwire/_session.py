@@ -16,9 +16,10 @@ import anyio
 from toolwire._log import logger_for
 from toolwire._pipe import Pipe
 from toolwire._stderr import Stderr
+from toolwire._taps import Taps
 from toolwire._tasks import Task, is_cancellation, nobody_asked, spawn
 from toolwire._wire.control import Answered, Asked, Control, Malformed, Said, Stray, Withdrawn
-from toolwire._wire.lines import DEFAULT_LIMIT, Lines, encode
+from toolwire._wire.lines import DEFAULT_LIMIT, Lines, decode, encode
 from toolwire._wire.run import DEFAULT_CEILING, Run
 from toolwire.errors import (
     ClaudeSDKError,
@@ -51,8 +52,10 @@ class Session:
         limit: int = DEFAULT_LIMIT,
         ceiling: float | None = DEFAULT_CEILING,
         on_stderr: Callable[[str], None] | None = None,
+        taps: Taps | None = None,
     ) -> None:
         self._pipe = pipe
+        self._taps = taps
         self._handlers = handlers
         self._control = Control()
         self._lines = Lines(limit)
@@ -99,6 +102,11 @@ class Session:
         self._must_be_alive()
         if frame.get("type") == "user":  # other frames may be streamed too, and get no result
             self._run.prompted(time.monotonic())
+        self._write(line)
+
+    def _write(self, line: bytes) -> None:
+        if self._taps:
+            self._taps("out", decode(line))
         self._pipe.write(line)
 
     async def drain(self) -> None:
@@ -112,7 +120,7 @@ class Session:
         self._must_be_alive()
         request_id, line = self._control.ask(body)
         question = self._questions[request_id] = _Question()
-        self._pipe.write(line)
+        self._write(line)
         try:
             with anyio.move_on_after(timeout):
                 await question.settled.wait()
@@ -126,7 +134,7 @@ class Session:
         if self.alive:
             request_id, line = self._control.ask(body)
             self._control.forget(request_id)
-            self._pipe.write(line)
+            self._write(line)
 
     def inject(self, message: Any) -> None:
         """Put a message of our own into the conversation."""
@@ -188,6 +196,8 @@ class Session:
             self.received_frame(frame)
 
     def received_frame(self, frame: dict[str, Any]) -> None:
+        if self._taps:
+            self._taps("in", frame)
         event = self._control.receive(frame)
         _ROUTES[type(event)](self, event)
 
@@ -233,7 +243,7 @@ class Session:
         if handler is None:
             logger.warning("the CLI asked %r, which nothing here answers: refused", event.subtype)
             refusal = f"Unsupported control request subtype: {event.subtype}"
-            self._pipe.write(self._control.refuse(event.request_id, refusal))
+            self._write(self._control.refuse(event.request_id, refusal))
         elif event.request_id in self._answering:
             logger.warning("the CLI asked twice with the id %s: the second is ignored", event.request_id)
         elif self._closer is None and not self._ending:
@@ -251,7 +261,7 @@ class Session:
 
     def _on_malformed(self, event: Malformed) -> None:
         logger.warning("%s: refused", event.reason)
-        self._pipe.write(event.reply)
+        self._write(event.reply)
 
     def _on_stray(self, event: Stray) -> None:
         logger.debug("an answer to nothing that was asked: %s", event.request_id)
@@ -267,7 +277,7 @@ class Session:
             line = self._control.accept(asked.request_id, response)
         except Exception as error:  # noqa: BLE001 - as in _answer
             line = self._failure(asked, error)
-        self._pipe.write(line)
+        self._write(line)
 
     def _done(self, task: Task, asked: Asked, response: Awaitable[dict[str, Any]]) -> None:
         self._still_wanted(asked)
@@ -294,7 +304,7 @@ class Session:
                 raise
             line = self._failure(asked, error)
         if self._still_wanted(asked):
-            self._pipe.write(line)
+            self._write(line)
 
     def _failure(self, asked: Asked, error: BaseException) -> bytes:
         logger.warning("answering %r failed: %s", asked.subtype, error, exc_info=error)
@@ -307,7 +317,7 @@ class Session:
             await self._stop_handlers()
             if self._run.busy and not self._over:
                 # Without it the CLI would finish the turn before it heeds the end of its input.
-                self._pipe.write(self._control.ask({"subtype": "interrupt"})[1])
+                self._write(self._control.ask({"subtype": "interrupt"})[1])
         except BaseException:
             self._pipe.kill()  # the event loop is going down: there is no time left to be gentle
             raise

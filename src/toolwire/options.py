@@ -47,7 +47,7 @@ from toolwire._option_types import (
     ToolConfig,
     ToolsPreset,
 )
-from toolwire.hooks import HookEvent, HookMatcher
+from toolwire.hooks import HookEvent, HookMatcher, Hooks
 from toolwire.permissions import CanUseTool, PermissionMode
 
 OnElicitation: TypeAlias = Callable[..., Awaitable[Any]]
@@ -56,6 +56,9 @@ OnSampling: TypeAlias = Callable[..., Awaitable[Any]]
 """Called when an in-process server wants a model's answer; see `ClaudeAgentOptions.on_sampling`."""
 SpawnProcess: TypeAlias = Callable[[Any], Any]
 """Runs the CLI somewhere else; see `ClaudeAgentOptions.spawn_claude_code_process`."""
+OnFrame: TypeAlias = Callable[[Literal["in", "out"], dict[str, Any]], None]
+"""Looks at frames as they go by; see `ClaudeAgentOptions.on_frame`."""
+
 OnUserDialog: TypeAlias = Callable[..., Awaitable[Any]]
 """Called with a dialog that the CLI wants shown; see `ClaudeAgentOptions.on_user_dialog`."""
 
@@ -127,8 +130,8 @@ class ClaudeAgentOptions:
     """Called with each line that the CLI writes to stderr."""
     can_use_tool: CanUseTool | None = None
     """Asked before a tool runs that no rule, mode or hook has already allowed or denied."""
-    hooks: dict[HookEvent, list[HookMatcher]] | None = None
-    """Event -> matchers with the functions to call. The CLI runs those of one event side by side."""
+    hooks: dict[HookEvent, list[HookMatcher]] | Hooks | None = None
+    """`Hooks`, or event -> matchers with the functions to call. The CLI runs those of one event side by side."""
     user: str | int | None = None
     """Operating-system user (name or id) to run the CLI as."""
     include_partial_messages: bool = False
@@ -228,6 +231,8 @@ class ClaudeAgentOptions:
     """Called with the command (`argv`, `env`, `cwd`, `user`) in place of starting it; gives a `Transport`."""
     project_config_root: str | Path | None = None
     """Trusted checkout (absolute) whose project settings count instead of those in `cwd`."""
+    on_frame: OnFrame | None = None
+    """Called with `"in"` or `"out"` and each frame, long texts cut; for debugging. Must not block."""
 
     def __post_init__(self) -> None:
         self.check()

@@ -1,0 +1,43 @@
+"""What the log never shows."""
+
+import logging
+
+import pytest
+
+from toolwire._log import REDACTED, keep_secret, logger_for
+
+
+@pytest.fixture
+def shown(caplog):
+    """Everything that a handler would write."""
+    caplog.set_level(logging.DEBUG, "toolwire")
+    formatter = logging.Formatter("%(message)s")
+    return lambda: "\n".join(formatter.format(record) for record in caplog.records)
+
+
+@pytest.mark.parametrize(
+    "secret",
+    ["sk-ant-api03-abcdefgh_1234-xyz", "Authorization: Bearer abc.def-ghi_jkl==", "my-own-secret-value"],
+)
+def test_secrets_are_taken_out_of_messages_arguments_and_traces(shown, secret):
+    """By their looks, or because somebody named them."""
+    keep_secret(["my-own-secret-value", "abc"])
+    logger = logger_for("test")
+    logger.info("the key is %s", secret)
+    logger.info(secret)
+    try:
+        raise ValueError(f"bad {secret}")  # noqa: TRY301
+    except ValueError:
+        logger.exception("failed")
+    text = shown()
+    assert secret.rpartition(" ")[2] not in text
+    assert text.count(REDACTED) >= 3
+    assert "ValueError: bad" in text
+
+
+def test_what_is_no_secret_stays_as_it_is(shown, caplog):
+    """Arguments stay arguments, for handlers that look at them; short values are not searched for."""
+    keep_secret(["abc"])
+    logger_for("test").info("the %s is abcdef", "word")
+    assert shown() == "the word is abcdef"
+    assert caplog.records[0].args == ("word",)
