@@ -9,7 +9,8 @@ from typing import Any
 from toolwire._session import Handler
 from toolwire._tasks import awaited
 from toolwire.elicitation import ElicitationRequest, elicitation_to_wire
-from toolwire.hooks.registry import HookCallback, output_to_wire
+from toolwire.hooks.calling import answering
+from toolwire.hooks.registry import HookCallback, registered
 from toolwire.options import ClaudeAgentOptions, OnElicitation, OnUserDialog
 from toolwire.permissions import CanUseTool
 from toolwire.permissions.answer import context_from_wire, result_to_wire
@@ -21,7 +22,7 @@ def handlers(options: ClaudeAgentOptions, hooks: Mapping[str, HookCallback]) -> 
     if options.can_use_tool is not None:
         table["can_use_tool"] = _permission(options.can_use_tool)
     if hooks:
-        table["hook_callback"] = _hook(hooks)
+        table["hook_callback"] = answering(registered(options.hooks or {}))
     if options.on_user_dialog is not None:
         table["request_user_dialog"] = _dialog(options.on_user_dialog)
     return table
@@ -33,17 +34,6 @@ def _permission(decide: CanUseTool) -> Handler:
         tool_input: dict[str, Any] = given if isinstance(given, dict) else {}
         verdict = await awaited(decide(str(body.get("tool_name", "")), tool_input, context_from_wire(body)))
         return result_to_wire(verdict, tool_input)
-
-    return answer
-
-
-def _hook(callbacks: Mapping[str, HookCallback]) -> Handler:
-    async def answer(body: dict[str, Any]) -> dict[str, Any]:
-        callback = callbacks.get(str(body.get("callback_id")))
-        if callback is None:
-            raise LookupError(f"No hook callback found for ID: {body.get('callback_id')}")
-        hook_input: Any = body.get("input")
-        return output_to_wire(await awaited(callback(hook_input, body.get("tool_use_id"), {"signal": None})))
 
     return answer
 

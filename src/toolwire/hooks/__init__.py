@@ -1,5 +1,6 @@
 """Hooks: callbacks that the CLI asks at certain moments. The list of names; see the modules."""
 
+from toolwire.hooks.decorators import Hooks
 from toolwire.hooks.inputs import (
     BackgroundTaskSummary,
     BaseHookInput,
@@ -42,13 +43,26 @@ from toolwire.hooks.inputs import (
     WorktreeCreateHookInput,
     WorktreeRemoveHookInput,
 )
+from toolwire.hooks.outcomes import (
+    HookOutcome,
+    add_context,
+    allow,
+    ask,
+    block,
+    change_input,
+    deny,
+    replace_output,
+    stop,
+)
 from toolwire.hooks.outputs import (
     AsyncHookJSONOutput,
+    CommonHookOutput,
     CwdChangedHookSpecificOutput,
     ElicitationHookSpecificOutput,
     ElicitationResultHookSpecificOutput,
     FileChangedHookSpecificOutput,
     HookJSONOutput,
+    HookOutput,
     HookSpecificOutput,
     MessageDisplayHookSpecificOutput,
     NotificationHookSpecificOutput,
@@ -79,6 +93,7 @@ __all__ = [
     "AsyncHookJSONOutput",
     "BackgroundTaskSummary",
     "BaseHookInput",
+    "CommonHookOutput",
     "ConfigChangeHookInput",
     "CwdChangedHookInput",
     "CwdChangedHookSpecificOutput",
@@ -96,7 +111,10 @@ __all__ = [
     "HookInput",
     "HookJSONOutput",
     "HookMatcher",
+    "HookOutcome",
+    "HookOutput",
     "HookSpecificOutput",
+    "Hooks",
     "InstructionsLoadedHookInput",
     "MessageDisplayHookInput",
     "MessageDisplayHookSpecificOutput",
@@ -144,4 +162,12 @@ __all__ = [
     "WorktreeCreateHookInput",
     "WorktreeCreateHookSpecificOutput",
     "WorktreeRemoveHookInput",
+    "add_context",
+    "allow",
+    "ask",
+    "block",
+    "change_input",
+    "deny",
+    "replace_output",
+    "stop",
 ]

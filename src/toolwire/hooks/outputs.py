@@ -4,7 +4,7 @@ Two keys are written with an underscore in Python, `async_` and `continue_`; `re
 it off. Names, keys and which of them are required are those of `claude_agent_sdk`.
 """
 
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Generic, Literal, NotRequired, TypedDict, TypeVar
 
 
 class PreToolUseHookSpecificOutput(TypedDict):
@@ -222,3 +222,23 @@ class SyncHookJSONOutput(TypedDict):
 
 
 HookJSONOutput = AsyncHookJSONOutput | SyncHookJSONOutput
+
+
+Specific = TypeVar("Specific")
+
+
+class CommonHookOutput(TypedDict):
+    """What a hook of any event may return; see `SyncHookJSONOutput`."""
+
+    continue_: NotRequired[bool]
+    suppressOutput: NotRequired[bool]
+    stopReason: NotRequired[str]
+    decision: NotRequired[Literal["block"]]
+    systemMessage: NotRequired[str]
+    reason: NotRequired[str]
+
+
+class HookOutput(CommonHookOutput, Generic[Specific]):
+    """What a hook of one event may return, as in `HookOutput[PreToolUseHookSpecificOutput]`."""
+
+    hookSpecificOutput: NotRequired[Specific]

@@ -4,7 +4,9 @@ Pure: it hands out ids, and leaves it to others to call the callbacks. `HookMatc
 are here because they are what is registered.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import functools
+import itertools
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
@@ -31,30 +33,71 @@ class HookMatcher(Record):
     """For tool events a pattern of tool names, `Bash` or `Write|Edit`; None for all."""
     hooks: list[HookCallback] = field(default_factory=list)
     timeout: float | None = None
-    """Seconds that each callback has; the CLI's default is 60."""
+    """Seconds that each callback has. None or 0: the CLI's own limit, 600."""
     on_failure: Literal["continue", "block"] | None = None
-    """With `block`, a callback that raises or returns no dict stops the action. `{}` says: no opinion."""
+    """What becomes of the action when a callback raises, hangs or returns nonsense: it goes on, or is stopped.
+
+    None leaves it to the CLI, which lets it go on after an exception and stops it after a time-out. `{}` is no
+    failure; it says: no opinion.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """One callback, with what is needed to call it and to speak of it."""
+
+    event: str
+    callback: HookCallback
+    matcher: str | None
+    timeout: float | None
+    on_failure: str | None
+
+    def __str__(self) -> str:
+        where = "" if self.matcher is None else f" (matcher {self.matcher!r})"
+        return f"the {self.event} hook {qualified_name(self.callback)}{where}"
+
+
+def qualified_name(callback: object) -> str:
+    """What to call a callback in a log: its module and name, or those of what it wraps."""
+    while isinstance(callback, functools.partial) or hasattr(callback, "__wrapped__"):
+        callback = callback.func if isinstance(callback, functools.partial) else callback.__wrapped__
+    named = callback if hasattr(callback, "__qualname__") else type(callback)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 def register(
     hooks: Mapping[Any, Sequence[HookMatcher]],
 ) -> tuple[dict[str, list[dict[str, Any]]] | None, dict[str, HookCallback]]:
     """The `hooks` field of the initialize request, None if there are none, and the callback of each id."""
-    callbacks: dict[str, HookCallback] = {}
     config: dict[str, list[dict[str, Any]]] = {}
-    for event, matchers in hooks.items():
-        if matchers:
-            config[event] = [_matcher_to_wire(matcher, callbacks) for matcher in matchers]
+    callbacks: dict[str, HookCallback] = {}
+    for event, matcher, ids in _numbered(hooks):
+        config.setdefault(event, []).append(_matcher_to_wire(matcher, ids))
+        callbacks |= ids
     return config or None, callbacks
 
 
-def _matcher_to_wire(matcher: HookMatcher, callbacks: dict[str, HookCallback]) -> dict[str, Any]:
-    ids = []
-    for callback in matcher.hooks:
-        callback_id = f"hook_{len(callbacks)}"
-        callbacks[callback_id] = callback
-        ids.append(callback_id)
-    wire: dict[str, Any] = {"matcher": matcher.matcher, "hookCallbackIds": ids}
+def registered(hooks: Mapping[Any, Sequence[HookMatcher]]) -> dict[str, Registered]:
+    """The same callbacks by the same ids, each with its event and matcher."""
+    return {
+        callback_id: Registered(event, callback, matcher.matcher, matcher.timeout, matcher.on_failure)
+        for event, matcher, ids in _numbered(hooks)
+        for callback_id, callback in ids.items()
+    }
+
+
+def _numbered(
+    hooks: Mapping[Any, Sequence[HookMatcher]],
+) -> Iterator[tuple[str, HookMatcher, dict[str, HookCallback]]]:
+    """Each matcher with its callbacks by id; the ids count up over all of them."""
+    count = itertools.count()
+    for event, matchers in hooks.items():
+        for matcher in matchers:
+            yield event, matcher, {f"hook_{next(count)}": callback for callback in matcher.hooks}
+
+
+def _matcher_to_wire(matcher: HookMatcher, ids: Mapping[str, HookCallback]) -> dict[str, Any]:
+    wire: dict[str, Any] = {"matcher": matcher.matcher, "hookCallbackIds": [*ids]}
     if matcher.timeout is not None:
         wire["timeout"] = matcher.timeout
     if matcher.on_failure is not None:

@@ -1,0 +1,261 @@
+"""Calling a hook: in time, in a thread, and with a defined end when it goes wrong."""
+
+import asyncio
+import contextvars
+import functools
+import logging
+import threading
+
+import anyio
+import pytest
+
+from toolwire import Hooks
+from toolwire.hooks import HookMatcher, deny
+from toolwire.hooks.calling import answering, is_async
+from toolwire.hooks.registry import registered
+
+pytestmark = pytest.mark.anyio
+
+WHO = contextvars.ContextVar("WHO")
+
+
+def calling(callback, event="PreToolUse", **settings):
+    """A function that calls the one hook there is."""
+    answer = answering(registered({event: [HookMatcher(hooks=[callback], **settings)]}))
+
+    async def call():
+        with anyio.fail_after(5):
+            return await answer({"callback_id": "hook_0", "input": {"n": 1}, "tool_use_id": "t"})
+
+    return call
+
+
+def lines(caplog):
+    return [record.getMessage() for record in caplog.records if record.name == "toolwire.hooks"]
+
+
+async def test_sync_hooks_run_in_a_thread():
+    """A sync function runs beside the event loop, with the caller's context variables."""
+    WHO.set("Ada")
+    seen = []
+
+    def hook(data, tool_use_id, context):
+        seen.append((data, tool_use_id, context, WHO.get(), threading.current_thread()))
+        return {"continue_": True}
+
+    assert await calling(hook)() == {"continue": True}
+    [(data, tool_use_id, context, who, thread)] = seen
+    assert (data, tool_use_id, context, who) == ({"n": 1}, "t", {"signal": None}, "Ada")
+    assert thread is not threading.current_thread()
+
+
+async def test_what_counts_as_async():
+    """Coroutine functions, partials of them and objects with an async call run on the loop."""
+
+    async def hook(*_):
+        return {}
+
+    class Hook:
+        async def __call__(self, *_):
+            return {}
+
+    assert all(map(is_async, [hook, functools.partial(hook, 1), Hook()]))
+    assert not is_async(lambda *_: hook())
+    assert await calling(lambda *_: hook())() == {}  # but what it gives is awaited
+
+
+async def test_an_unknown_id_is_an_error():
+    """The CLI is told that there is no such hook."""
+    with pytest.raises(LookupError, match="hook_7"):
+        await answering({})({"callback_id": "hook_7"})
+
+
+@pytest.mark.parametrize("on_failure", [None, "continue", "block"])
+async def test_an_exception_is_logged_and_told(caplog, on_failure):
+    """The log names event, matcher and function and has the trace; the CLI gets an error, and does the rest."""
+
+    async def guard(*_):
+        raise ValueError("boom")
+
+    with pytest.raises(RuntimeError, match="^boom$") as caught:
+        await calling(guard, matcher="Bash", on_failure=on_failure)()
+    assert caught.value.__suppress_context__
+    [line] = lines(caplog)
+    assert "the PreToolUse hook test_hook_calling.test_an_exception_is_logged" in line
+    assert "guard (matcher 'Bash') failed" in line
+    assert ("stops the action" if on_failure == "block" else "goes on") in line
+    assert "Traceback" in caplog.text
+
+
+@pytest.mark.parametrize("returned", [None, "yes", 3, ["a"]])
+async def test_nonsense_is_an_error(returned):
+    """In the official form only a dict is an answer."""
+    with pytest.raises(RuntimeError, match="must return a dict"):
+        await calling(lambda *_: returned)()
+
+
+@pytest.mark.parametrize("on_failure", ["continue", "block"])
+async def test_a_hung_hook_is_cut(caplog, on_failure):
+    """Where on_failure says what is to happen, our time-out comes before the CLI's and cancels the callback."""
+    cut = []
+
+    async def hook(*_):
+        try:
+            await anyio.sleep_forever()
+        finally:
+            cut.append(True)
+
+    with pytest.raises(RuntimeError, match=r"did not return within 0\.1 s"):
+        await calling(hook, timeout=0.1, on_failure=on_failure)()
+    assert cut
+    assert "did not return within 0.1 s" in lines(caplog)[0]
+
+
+async def test_a_hung_thread_is_left_behind():
+    """What a sync function gives after its time is thrown away."""
+    release, done = threading.Event(), threading.Event()
+
+    def hook(*_):
+        release.wait(5)
+        done.set()
+        return {"decision": "block"}
+
+    with pytest.raises(RuntimeError, match="did not return"):
+        await calling(hook, timeout=0.1, on_failure="continue")()
+    release.set()
+    assert done.wait(5)
+
+
+@pytest.mark.parametrize("timeout", [0.2, None])
+async def test_without_on_failure_the_cli_decides(caplog, timeout):
+    """The CLI withdraws the question, which cancels the callback; that is logged only if its time was up."""
+    caplog.set_level(logging.DEBUG, "toolwire.hooks")
+    ended = anyio.Event()
+
+    async def hook(*_):
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.set()
+
+    with anyio.move_on_after(0.3) as withdrawn:
+        await calling(hook, timeout=timeout)()
+    assert withdrawn.cancelled_caught
+    assert ended.is_set()
+    [record] = caplog.records
+    assert record.levelname == ("DEBUG" if timeout is None else "WARNING")
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # trio lets nobody raise one
+async def test_a_cancellation_inside_a_hook_is_a_failure(caplog):
+    """A hook that lets a CancelledError of its own out has failed, like any other."""
+
+    async def hook(*_):
+        raise asyncio.CancelledError
+
+    with pytest.raises(RuntimeError, match="CancelledError"):
+        await calling(hook)()
+    assert len(lines(caplog)) == 1
+
+
+ODD = [
+    ({"hookSpecificOutput": {"permissionDecision": "deny"}}, "has no 'hookEventName'"),
+    ({"hookSpecificOutput": {"hookEventName": "Stop"}}, "is 'Stop', but the event is 'PreToolUse'"),
+    (
+        {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecison": "deny"}},
+        "did you mean 'permissionDecision'",
+    ),
+    (
+        {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "no"}},
+        "it can be 'allow'",
+    ),
+    ({"hookSpecificOutput": {"hookEventName": "PreToolUse", "reason": "no"}}, "belongs beside"),
+    ({"hookSpecificOutput": []}, "is a list, not a dict"),
+    ({"permissionDecision": "deny"}, "belongs into 'hookSpecificOutput'"),
+    ({"systemMesage": "hi"}, "did you mean 'systemMessage'"),
+    ({"decision": "allow"}, "it can only be 'block'"),
+    ({"zzz": 1}, "unknown key 'zzz'"),
+]
+
+
+@pytest.mark.parametrize(("output", "words"), ODD)
+async def test_odd_outputs_are_warned_about_once(caplog, output, words):
+    """With the nearest name; the output goes out all the same."""
+    call = calling(lambda *_: output)
+    for _ in range(2):
+        answer = await call()
+        assert answer.keys() == output.keys()
+    [line] = lines(caplog)
+    assert words in line
+    assert "the PreToolUse hook" in line
+
+
+async def test_a_missing_event_name_is_put_in():
+    """Without it the CLI would ignore the decision."""
+    answer = await calling(lambda *_: {"hookSpecificOutput": {"permissionDecision": "deny"}})()
+    assert answer["hookSpecificOutput"] == {"hookEventName": "PreToolUse", "permissionDecision": "deny"}
+
+
+@pytest.mark.parametrize(
+    ("number", "on_failure"), [(1, "block"), (1, "continue"), (2, "block"), (3, "block"), (7, "block")]
+)
+async def test_where_on_failure_counts_oddities(number, on_failure):
+    """A guard must not be undone by a misspelt key, nor an action stopped by a wrong event name."""
+    output, words = ODD[number]
+    with pytest.raises(RuntimeError, match=words):
+        await calling(lambda *_: output, on_failure=on_failure)()
+
+
+async def test_events_that_read_no_specific_output(caplog):
+    """One is warned about; an event of tomorrow is not looked into."""
+    output = {"hookSpecificOutput": {"hookEventName": "SessionEnd", "a": 1}}
+    assert await calling(lambda *_: output, event="SessionEnd")() == output
+    assert "reads no 'hookSpecificOutput' after SessionEnd" in lines(caplog)[0]
+    assert await calling(lambda *_: {"zzz": 1}, event="Tomorrow")() == {"zzz": 1}
+    assert len(lines(caplog)) == 1
+
+
+async def test_a_misspelt_event_is_named(caplog):
+    """The CLI takes any name for an event; a name of tomorrow is left alone."""
+    calling(lambda *_: {}, event="PreToolUes")
+    assert "will never be called: did you mean PreToolUse?" in lines(caplog)[0]
+    calling(lambda *_: {}, event="SomeEventOfTomorrow")
+    assert len(lines(caplog)) == 1
+
+
+async def test_good_outputs_are_not_warned_about(caplog):
+    """All keys of the official types pass, those of asynchronous hooks too."""
+    for output in (
+        {},
+        {"async_": True, "asyncTimeout": 5},
+        {"continue_": False, "stopReason": "x", "suppressOutput": True, "systemMessage": "y"},
+        {"decision": "approve", "reason": "old"},
+        {"hookSpecificOutput": {"hookEventName": "PreToolUse", "updatedInput": {}, "additionalContext": "c"}},
+    ):
+        await calling(lambda *_, output=output: output)()
+    assert lines(caplog) == []
+
+
+async def test_outcomes_become_dicts():
+    """An outcome works in both forms; one that the event does not know is a failure with a name."""
+    told = {"hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": "no"}
+    assert await calling(lambda *_: deny("no"))() == {"hookSpecificOutput": told}
+    with pytest.raises(RuntimeError, match=r"deny\(\) means nothing to a Stop hook; it is for PreToolUse"):
+        await calling(lambda *_: deny("no"), event="Stop")()
+
+
+async def test_decorated_hooks_may_return_nothing():
+    """None is no opinion, sync or async."""
+    hooks = Hooks()
+
+    @hooks.stop()
+    async def later(event):
+        """Async."""
+
+    @hooks.stop()
+    def at_once(event):
+        """Sync."""
+
+    answer = answering(registered(hooks))
+    for callback_id in ("hook_0", "hook_1"):
+        assert await answer({"callback_id": callback_id, "input": {}}) == {}

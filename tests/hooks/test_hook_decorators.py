@@ -1,0 +1,163 @@
+"""`Hooks`: collecting hooks with decorators."""
+
+import functools
+import inspect
+import re
+import typing
+
+import pytest
+
+from toolwire import ClaudeAgentOptions, Hooks, OptionsError
+from toolwire.hooks import HookEvent, HookMatcher, HookOutcome, inputs, outputs
+from toolwire.hooks.calling import answering
+from toolwire.hooks.registry import qualified_name, register, registered
+
+EVENTS = typing.get_args(HookEvent)
+
+
+def snake(name):
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+async def official(data, tool_use_id, context):
+    return {}
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_every_event_has_a_method(event):
+    """Named after it in snake case; it registers the function under the event, with its settings."""
+    hooks = Hooks()
+
+    def function(data):
+        return None
+
+    assert getattr(hooks, snake(event))("Some", timeout=5, on_failure="block")(function) is function
+    config, callbacks = register(hooks)
+    wire = {"matcher": "Some", "hookCallbackIds": ["hook_0"], "timeout": 5, "onFailure": "block"}
+    assert config == {event: [wire]}
+    assert qualified_name(callbacks["hook_0"]).endswith("test_every_event_has_a_method.<locals>.function")
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_every_method_is_typed(event):
+    """With the input of its event, and with its own output where the CLI reads one."""
+    made = Hooks.__dict__[snake(event)]
+    told, returned = made.__orig_class__.__args__
+    assert told is getattr(inputs, f"{event}HookInput")
+    specific = getattr(outputs, f"{event}HookSpecificOutput", None)
+    assert returned == (outputs.HookOutput[specific] if specific else outputs.CommonHookOutput)
+
+
+class Bound:
+    """Has a method that is a hook."""
+
+    def method(self, event, tool_use_id):
+        return {"systemMessage": tool_use_id}
+
+
+CALLS = [
+    (lambda event: event, 1),
+    (lambda event, tool_use_id: event, 2),
+    (lambda event, tool_use_id, context: event, 3),
+    (lambda *args: args[0], 3),
+    (lambda event, log=print: event, 1),
+    (lambda event=None: event, 1),
+    (functools.partial(lambda extra, event: event, 0), 1),
+]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("function", "count"), CALLS)
+async def test_functions_get_as_many_arguments_as_they_want(function, count):
+    """One, two or three; what has a default is left alone."""
+    hooks, seen = Hooks(), []
+
+    @functools.wraps(function)
+    def noting(*args):
+        seen.append(args)
+        return function(*args)
+
+    noting.__signature__ = inspect.signature(function)
+    hooks.stop()(noting)
+    assert (
+        await answering(registered(hooks))({"callback_id": "hook_0", "input": {}, "tool_use_id": "t"}) == {}
+    )
+    assert seen == [({}, "t", {"signal": None})[:count]]
+
+
+@pytest.mark.anyio
+async def test_methods_can_be_hooks():
+    """A bound method is called without its self."""
+    hooks = Hooks()
+    hooks.stop()(Bound().method)
+    answer = await answering(registered(hooks))({"callback_id": "hook_0", "input": {}, "tool_use_id": "t"})
+    assert answer == {"systemMessage": "t"}
+    assert str(registered(hooks)["hook_0"]) == "the Stop hook test_hook_decorators.Bound.method"
+
+
+@pytest.mark.parametrize("function", [lambda: None, lambda a, b, c, d: None, lambda event, *, needed: None])
+def test_functions_that_cannot_be_called_are_refused(function):
+    """Where they are decorated, not when the CLI asks."""
+    with pytest.raises(TypeError, match="cannot be a hook"):
+        Hooks().stop()(function)
+
+
+def test_functions_without_a_signature_get_everything():
+    """As in the official form."""
+    hooks = Hooks()
+    hooks.stop()(min)
+    assert len(hooks["Stop"]) == 1
+
+
+def test_forgotten_parentheses_and_objects_are_named():
+    """Both mistakes say what to write."""
+    with pytest.raises(TypeError, match="with parentheses"):
+        Hooks().stop(official)
+    with pytest.raises(TypeError, match=r"hooks = Hooks\(\)"):
+        Hooks.stop()
+
+
+def test_hooks_add_up():
+    """With other hooks and with a dict, on either side, in order; nothing is changed in place."""
+    first, second = Hooks(), Hooks()
+    first.stop()(official)
+    second.stop("b")(official)
+    second.setup()(official)
+    plain = {"Stop": [HookMatcher("c", [official])]}
+    assert [matcher.matcher for matcher in (first + second + plain)["Stop"]] == [None, "b", "c"]
+    assert [matcher.matcher for matcher in (plain + first)["Stop"]] == ["c", None]
+    assert [*first + second] == ["Stop", "Setup"]
+    assert len(first["Stop"]) == 1
+    assert len(plain["Stop"]) == 1
+    assert [*Hooks(plain)] == ["Stop"]
+    assert not Hooks()
+    with pytest.raises(TypeError):
+        first + 1
+    with pytest.raises(TypeError):
+        1 + first
+
+
+def test_options_take_hooks():
+    """As they take a dict, with the same checks."""
+    hooks = Hooks()
+    hooks.on("Stop", on_failure="block")(official)
+    assert ClaudeAgentOptions(hooks=hooks).hooks is hooks
+    assert "official" in repr(hooks)
+    hooks.stop(timeout="soon")(official)
+    with pytest.raises(OptionsError, match="timeout must be a number"):
+        ClaudeAgentOptions(hooks=hooks)
+
+
+def test_one_decorator_for_several_functions():
+    """It can be kept and used again; each use adds a matcher of its own."""
+    hooks = Hooks()
+    guard = hooks.pre_tool_use("Bash")
+    guard(official)
+    guard(official)
+    assert [len(matcher.hooks) for matcher in hooks["PreToolUse"]] == [1, 1]
+
+
+def test_outcomes_are_records():
+    """They compare and show like any record."""
+    assert HookOutcome("stop", "x") == HookOutcome("stop", "x")
+    assert "stop" in repr(HookOutcome("stop"))
