@@ -8,13 +8,26 @@ from importlib import import_module
 from typing import Any
 
 _NAMES: dict[str, str] = {
+    "_answers": """
+        AccountInfo AgentInfo FileContents FileSuggestion FileSuggestions ForkConversationResult
+        InitializeResponse InterruptReceipt ModelInfo PlanResponse ProactivityLevel
+        ReloadOutputStylesResponse ReloadPluginsResponse ReloadSkillsResponse RepoRoot
+        RewindConversationResult RewindFilesResult SessionModelUsage SessionUsage SetCwdResult SideAnswer
+        SlashCommand TaskOutput UsageResponse WorkspaceDiff
+    """,
+    "_listings": """
+        BinaryVersion ExportedConversation HookEventInfo HooksListing MemoryDialog PermissionRule
+        PermissionRules SandboxDialog SettingsResponse SettingsSource SkillsDialog StatusResponse
+        StatusRow StatusSection
+    """,
     "_process": """
         Command
     """,
     "_status": """
-        ContextUsageCategory ContextUsageResponse McpClaudeAIProxyServerConfig McpSdkServerConfigStatus
-        McpServerConnectionStatus McpServerInfo McpServerStatus McpServerStatusConfig McpSetServersResult
-        McpStatusResponse McpToolAnnotations McpToolInfo
+        ContextUsageCategory ContextUsageResponse McpCallResult McpClaudeAIProxyServerConfig McpContent
+        McpModeOverride McpResource McpSdkServerConfigStatus McpServerConnectionStatus McpServerInfo
+        McpServerStatus McpServerStatusConfig McpSetServersResult McpStatusResponse McpToolAnnotations
+        McpToolInfo
     """,
     "_transport": """
         Transport
@@ -40,11 +53,12 @@ _NAMES: dict[str, str] = {
         UnsupportedRequestError
     """,
     "hooks": """
-        AsyncHookJSONOutput BackgroundTaskSummary BaseHookInput ConfigChangeHookInput CwdChangedHookInput
-        CwdChangedHookSpecificOutput DirectoryAddedHookInput ElicitationHookInput
+        AsyncHookJSONOutput BackgroundTaskSummary BaseHookInput CommonHookOutput ConfigChangeHookInput
+        CwdChangedHookInput CwdChangedHookSpecificOutput DirectoryAddedHookInput ElicitationHookInput
         ElicitationHookSpecificOutput ElicitationResultHookInput ElicitationResultHookSpecificOutput
         FileChangedHookInput FileChangedHookSpecificOutput HookCallback HookContext HookEffort HookEvent
-        HookInput HookJSONOutput HookMatcher HookSpecificOutput InstructionsLoadedHookInput
+        HookInput HookJSONOutput HookMatcher HookOutcome HookOutput HookSpecificOutput Hooks
+        InstructionsLoadedHookInput
         MessageDisplayHookInput MessageDisplayHookSpecificOutput NotificationHookInput
         NotificationHookSpecificOutput PermissionDeniedHookInput PermissionDeniedHookSpecificOutput
         PermissionRequestHookInput PermissionRequestHookSpecificOutput PostCompactHookInput
@@ -90,7 +104,7 @@ _NAMES: dict[str, str] = {
         ToolsPreset
     """,
     "permissions": """
-        CanUseTool PermissionBehavior PermissionMode PermissionResult PermissionResultAllow
+        CanUseTool MatchedAskRule PermissionBehavior PermissionMode PermissionResult PermissionResultAllow
         PermissionResultDeny PermissionRuleValue PermissionUpdate PermissionUpdateDestination
         ToolPermissionContext
     """,

@@ -1,3 +1,120 @@
+from toolwire._answers import (
+    AccountInfo as AccountInfo,
+)
+from toolwire._answers import (
+    AgentInfo as AgentInfo,
+)
+from toolwire._answers import (
+    FileContents as FileContents,
+)
+from toolwire._answers import (
+    FileSuggestion as FileSuggestion,
+)
+from toolwire._answers import (
+    FileSuggestions as FileSuggestions,
+)
+from toolwire._answers import (
+    ForkConversationResult as ForkConversationResult,
+)
+from toolwire._answers import (
+    InitializeResponse as InitializeResponse,
+)
+from toolwire._answers import (
+    InterruptReceipt as InterruptReceipt,
+)
+from toolwire._answers import (
+    ModelInfo as ModelInfo,
+)
+from toolwire._answers import (
+    PlanResponse as PlanResponse,
+)
+from toolwire._answers import (
+    ProactivityLevel as ProactivityLevel,
+)
+from toolwire._answers import (
+    ReloadOutputStylesResponse as ReloadOutputStylesResponse,
+)
+from toolwire._answers import (
+    ReloadPluginsResponse as ReloadPluginsResponse,
+)
+from toolwire._answers import (
+    ReloadSkillsResponse as ReloadSkillsResponse,
+)
+from toolwire._answers import (
+    RepoRoot as RepoRoot,
+)
+from toolwire._answers import (
+    RewindConversationResult as RewindConversationResult,
+)
+from toolwire._answers import (
+    RewindFilesResult as RewindFilesResult,
+)
+from toolwire._answers import (
+    SessionModelUsage as SessionModelUsage,
+)
+from toolwire._answers import (
+    SessionUsage as SessionUsage,
+)
+from toolwire._answers import (
+    SetCwdResult as SetCwdResult,
+)
+from toolwire._answers import (
+    SideAnswer as SideAnswer,
+)
+from toolwire._answers import (
+    SlashCommand as SlashCommand,
+)
+from toolwire._answers import (
+    TaskOutput as TaskOutput,
+)
+from toolwire._answers import (
+    UsageResponse as UsageResponse,
+)
+from toolwire._answers import (
+    WorkspaceDiff as WorkspaceDiff,
+)
+from toolwire._listings import (
+    BinaryVersion as BinaryVersion,
+)
+from toolwire._listings import (
+    ExportedConversation as ExportedConversation,
+)
+from toolwire._listings import (
+    HookEventInfo as HookEventInfo,
+)
+from toolwire._listings import (
+    HooksListing as HooksListing,
+)
+from toolwire._listings import (
+    MemoryDialog as MemoryDialog,
+)
+from toolwire._listings import (
+    PermissionRule as PermissionRule,
+)
+from toolwire._listings import (
+    PermissionRules as PermissionRules,
+)
+from toolwire._listings import (
+    SandboxDialog as SandboxDialog,
+)
+from toolwire._listings import (
+    SettingsResponse as SettingsResponse,
+)
+from toolwire._listings import (
+    SettingsSource as SettingsSource,
+)
+from toolwire._listings import (
+    SkillsDialog as SkillsDialog,
+)
+from toolwire._listings import (
+    StatusResponse as StatusResponse,
+)
+from toolwire._listings import (
+    StatusRow as StatusRow,
+)
+from toolwire._listings import (
+    StatusSection as StatusSection,
+)
 from toolwire._process import (
     Command as Command,
 )
@@ -8,7 +125,19 @@ from toolwire._status import (
     ContextUsageResponse as ContextUsageResponse,
 )
 from toolwire._status import (
+    McpCallResult as McpCallResult,
+)
+from toolwire._status import (
     McpClaudeAIProxyServerConfig as McpClaudeAIProxyServerConfig,
+)
+from toolwire._status import (
+    McpContent as McpContent,
+)
+from toolwire._status import (
+    McpModeOverride as McpModeOverride,
+)
+from toolwire._status import (
+    McpResource as McpResource,
 )
 from toolwire._status import (
     McpSdkServerConfigStatus as McpSdkServerConfigStatus,
@@ -170,6 +299,9 @@ from toolwire.hooks import (
     BaseHookInput as BaseHookInput,
 )
 from toolwire.hooks import (
+    CommonHookOutput as CommonHookOutput,
+)
+from toolwire.hooks import (
     ConfigChangeHookInput as ConfigChangeHookInput,
 )
 from toolwire.hooks import (
@@ -219,6 +351,15 @@ from toolwire.hooks import (
 )
 from toolwire.hooks import (
     HookMatcher as HookMatcher,
+)
+from toolwire.hooks import (
+    HookOutcome as HookOutcome,
+)
+from toolwire.hooks import (
+    HookOutput as HookOutput,
+)
+from toolwire.hooks import (
+    Hooks as Hooks,
 )
 from toolwire.hooks import (
     HookSpecificOutput as HookSpecificOutput,
@@ -684,6 +825,9 @@ from toolwire.options import (
 )
 from toolwire.permissions import (
     CanUseTool as CanUseTool,
+)
+from toolwire.permissions import (
+    MatchedAskRule as MatchedAskRule,
 )
 from toolwire.permissions import (
     PermissionBehavior as PermissionBehavior,

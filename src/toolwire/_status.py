@@ -1,4 +1,4 @@
-"""What the CLI says about MCP servers and about the context window, as typed dicts.
+"""What the CLI says about MCP servers, what it gets from them, and about the context window, as typed dicts.
 
 The dicts are the CLI's own; nothing here is built or checked by toolwire. Fields are those of
 `claude_agent_sdk`, with what newer CLIs add after them.
@@ -90,6 +90,9 @@ class ContextUsageCategory(TypedDict):
     tokens: int
     color: str
     isDeferred: NotRequired[bool]
+    id: NotRequired[str]
+    """Which row it is, whatever its name: `system_prompt`, `mcp_tools`, `messages`, `free_space`, ..."""
+    kind: NotRequired[Literal["used", "free", "buffer", "deferred"]]
 
 
 class ContextUsageResponse(TypedDict):
@@ -122,6 +125,9 @@ class ContextUsageResponse(TypedDict):
     skills: NotRequired[dict[str, Any]]
     messageBreakdown: NotRequired[dict[str, Any]]
     apiUsage: NotRequired[dict[str, Any] | None]
+    mcpInstructions: NotRequired[list[dict[str, Any]]]
+    """Instructions of MCP servers: serverName, tokens."""
+    autocompactSource: NotRequired[str]
 
 
 class McpSetServersResult(TypedDict):
@@ -130,3 +136,37 @@ class McpSetServersResult(TypedDict):
     added: list[str]
     removed: list[str]
     errors: dict[str, str]
+
+
+class McpContent(TypedDict):
+    """One item of a resource."""
+
+    uri: str
+    mimeType: NotRequired[str]
+    text: NotRequired[str]
+    blob: NotRequired[str]
+    """Base64, for bytes."""
+    _meta: NotRequired[dict[str, Any]]
+
+
+class McpResource(TypedDict):
+    """A resource that a server gave."""
+
+    contents: list[McpContent]
+
+
+class McpCallResult(TypedDict):
+    """What a tool gave."""
+
+    content: Any
+    """Content blocks; text from old servers."""
+    structuredContent: NotRequired[Any]
+    _meta: NotRequired[dict[str, Any]]
+    isError: NotRequired[bool]
+
+
+class McpModeOverride(TypedDict):
+    """Whether the mode of one server was set."""
+
+    warning: NotRequired[str]
+    """There is no server of that name, as yet."""

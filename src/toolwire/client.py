@@ -1,16 +1,18 @@
 """`query()` and `ClaudeSDKClient`: the two ways into a conversation, as the official SDK has them."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Any, Self, cast
 
 from toolwire._connect import Conversation, Prompt, check_prompt
-from toolwire._status import ContextUsageResponse, McpSetServersResult, McpStatusResponse
+from toolwire._controls import Controls
+from toolwire._file_controls import FileControls
+from toolwire._mcp_controls import McpControls
+from toolwire._session_controls import SessionControls
 from toolwire._transport import Transport
 from toolwire.errors import CLIConnectionError
 from toolwire.messages import Message, ResultMessage
 from toolwire.options import ClaudeAgentOptions
-from toolwire.permissions import PermissionMode
 
 
 async def query(
@@ -36,7 +38,7 @@ async def query(
         await conversation.aclose()
 
 
-class ClaudeSDKClient:
+class ClaudeSDKClient(Controls, McpControls, FileControls, SessionControls):
     """A conversation that stays open: prompts, interrupts and settings whenever you like.
 
         async with ClaudeSDKClient(options) as client:
@@ -46,6 +48,8 @@ class ClaudeSDKClient:
 
     It may be used from any task of the event loop that it was connected in. Messages that nobody reads wait in
     memory (`unread` counts them) and never hold up an answer.
+
+    Every control request of the CLI is a method; docs/control.md lists them, `control_request` sends any other.
     """
 
     def __init__(self, options: ClaudeAgentOptions | None = None, transport: Transport | None = None) -> None:
@@ -127,73 +131,9 @@ class ClaudeSDKClient:
         """The messages up to and including the next `ResultMessage`."""
         return Messages(self._live, until_result=True)
 
-    # Control requests.
-
-    async def interrupt(self) -> None:
-        """Stop the turn that runs. Its result still comes."""
-        await self._ask("interrupt")
-
-    async def set_permission_mode(self, mode: PermissionMode) -> None:
-        """Change the permission mode from now on."""
-        await self._ask("set_permission_mode", mode=mode)
-
-    async def set_model(self, model: str | None = None) -> None:
-        """Change the model from now on; None is the default one."""
-        await self._ask("set_model", model=model)
-
-    async def rewind_files(self, user_message_id: str) -> None:
-        """Put tracked files back as they were at a user message (needs `enable_file_checkpointing`)."""
-        await self._ask("rewind_files", user_message_id=user_message_id)
-
-    async def reconnect_mcp_server(self, server_name: str) -> None:
-        """Try again to reach an MCP server."""
-        await self._ask("mcp_reconnect", serverName=server_name)
-
-    async def toggle_mcp_server(self, server_name: str, enabled: bool) -> None:
-        """Switch an MCP server on or off."""
-        await self._ask("mcp_toggle", serverName=server_name, enabled=enabled)
-
-    async def set_mcp_servers(self, servers: Mapping[str, Any]) -> McpSetServersResult:
-        """Replace all MCP servers of the session: those of `mcp_servers` and those set before.
-
-        In-process servers that stay keep their connection, and calls that run go on.
-        """
-        return cast("McpSetServersResult", await self._live.set_servers(servers))
-
-    async def add_mcp_server(self, name: str, server: Any) -> McpSetServersResult:
-        """Add a server, in-process or by its config; one of that name is replaced."""
-        return await self.set_mcp_servers({**self._live.mcp_servers, name: server})
-
-    async def remove_mcp_server(self, name: str) -> McpSetServersResult:
-        """Take a server away. KeyError if there is none of that name."""
-        servers = self._live.mcp_servers
-        del servers[name]
-        return await self.set_mcp_servers(servers)
-
-    async def stop_task(self, task_id: str) -> None:
-        """Stop a background task; its end comes as a task message."""
-        await self._ask("stop_task", task_id=task_id)
-
-    async def get_mcp_status(self) -> McpStatusResponse:
-        """How each MCP server is doing."""
-        return cast("McpStatusResponse", await self._ask("mcp_status"))
-
-    async def get_context_usage(self) -> ContextUsageResponse:
-        """What fills the context window."""
-        return cast("ContextUsageResponse", await self._ask("get_context_usage"))
-
     async def get_server_info(self) -> dict[str, Any] | None:
         """What the CLI said of itself when it was initialized: commands, models, account, version."""
         return self._live.info
-
-    @property
-    def _live(self) -> Conversation:
-        if self._conversation is None:
-            raise CLIConnectionError("Not connected. Call connect() first.")
-        return self._conversation
-
-    async def _ask(self, subtype: str, **body: Any) -> dict[str, Any]:
-        return await self._live.session.ask({"subtype": subtype, **body}, self.options.control_timeout)
 
 
 def client_over(conversation: Conversation) -> ClaudeSDKClient:
