@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolwire.permissions import (
+    MatchedAskRule,
     PermissionResultAllow,
     PermissionResultDeny,
     PermissionRuleValue,
@@ -29,6 +30,22 @@ BODY = {
     "decision_reason_type": "workingDir",
     "tool_use_id": "toolu_0007",
     "agent_id": "a1",
+    "decision_reason_code": "outside_reads_blocked",
+    "decision_reason_rule_source": "userSettings",
+    "decision_reason_hook_event": "PreToolUse",
+    "decision_reason_hook_source": "settings",
+    "decision_reason_hook_plugin_id": "p@m",
+    "matched_ask_rule": {"source": "userSettings", "tool_name": "Bash", "rule_content": "ls"},
+    "server_policy_ask_only": True,
+    "classifier_approvable": False,
+    "requires_user_interaction": True,
+    "default_to_no": True,
+    "suppress_always_allow_rule": True,
+    "tool_kind": "mcp",
+    "plugin": "p",
+    "server_prompt": "May I?",
+    "provenance_prompt_line": "from a page",
+    "request_id": "r1",
 }
 INPUT = {"a": 1}
 
@@ -53,6 +70,16 @@ def test_the_context_has_all_that_the_cli_said():
     assert context.mcp_server == {"name": "calc", "source": "sdk"}
     assert context.decision_reason_type == "workingDir"
     assert context.raw is BODY
+    assert context.matched_ask_rule == MatchedAskRule("userSettings", "Bash", "ls")
+    elsewhere = {"subtype", "tool_name", "input", "permission_suggestions", "matched_ask_rule"}
+    for name in BODY.keys() - elsewhere:
+        assert getattr(context, name) == BODY[name]
+
+
+@pytest.mark.parametrize("rule", [None, "x", {}, {"source": "s"}])
+def test_an_ask_rule_that_cannot_be_read_is_none(rule):
+    """The request goes on without it."""
+    assert context_from_wire({"matched_ask_rule": rule}).matched_ask_rule is None
 
 
 def test_a_bare_request_has_an_empty_context():
@@ -129,6 +156,16 @@ def test_allow_with_another_input_and_with_rules():
         "updatedPermissions": [{"type": "setMode", "mode": "plan"}],
     }
     assert result_to_wire(PermissionResultAllow(updated_permissions=[]), INPUT)["updatedPermissions"] == []
+
+
+def test_a_rule_for_a_whole_tool_goes_without_a_null():
+    """The CLI drops an update whose rule says `ruleContent: null`, without a word."""
+    rules = [PermissionRuleValue("Read"), PermissionRuleValue("Bash", "ls:*")]
+    allow = PermissionResultAllow(
+        updated_permissions=[PermissionUpdate("addRules", rules, "allow", destination="session")]
+    )
+    (update,) = result_to_wire(allow, INPUT)["updatedPermissions"]
+    assert update["rules"] == [{"toolName": "Read"}, {"toolName": "Bash", "ruleContent": "ls:*"}]
 
 
 def test_deny():

@@ -268,7 +268,7 @@ class Session:
 
     def _handle(self, handler: Handler, asked: Asked) -> None:
         try:
-            response = handler(asked.body)
+            response = handler({**asked.body, "request_id": asked.request_id})
             if not isinstance(response, dict):
                 task = spawn(self._answer, response, asked, on_done=lambda: self._done(task, asked, response))
                 self._answering[asked.request_id] = asked, task

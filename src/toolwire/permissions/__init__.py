@@ -1,8 +1,9 @@
-"""Permissions: who may use which tool."""
+"""Permissions: who may use which tool. Ready-made policies are in `toolwire.permissions.policies`."""
 
 from toolwire.messages import PermissionMode
 from toolwire.permissions.types import (
     CanUseTool,
+    MatchedAskRule,
     PermissionBehavior,
     PermissionResult,
     PermissionResultAllow,
@@ -15,6 +16,7 @@ from toolwire.permissions.types import (
 
 __all__ = [
     "CanUseTool",
+    "MatchedAskRule",
     "PermissionBehavior",
     "PermissionMode",
     "PermissionResult",

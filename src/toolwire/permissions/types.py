@@ -80,6 +80,15 @@ _FIELDS: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(repr=False, eq=False)
+class MatchedAskRule(Record):
+    """A rule that says: ask. `source` tells which settings it is in."""
+
+    source: str
+    tool_name: str
+    rule_content: str | None = None
+
+
+@dataclass(repr=False, eq=False)
 class ToolPermissionContext(Record):
     """All that the CLI tells about a tool call that waits for permission, apart from its name and input."""
 
@@ -100,9 +109,38 @@ class ToolPermissionContext(Record):
     """A short name of the tool, to be shown."""
     description: str | None = None
     mcp_server: dict[str, Any] | None = field(default=None, compare=False, repr=False)
-    """`name` and `source` of the MCP server whose tool it is."""
+    """`name` and `source` of the MCP server whose tool it is. Trust goes by `source`: `sdk` is this program."""
     decision_reason_type: str | None = field(default=None, compare=False, repr=False)
     """The kind of `decision_reason`: rule, hook, safetyCheck, ..."""
+    decision_reason_code: str | None = field(default=None, compare=False, repr=False)
+    """A fixed word for a reason that a program can act on, such as `outside_reads_blocked`."""
+    decision_reason_rule_source: str | None = field(default=None, compare=False, repr=False)
+    """With the kind `rule`: where that rule is from. For logs."""
+    decision_reason_hook_event: str | None = field(default=None, compare=False, repr=False)
+    """With the kind `hook`: the event of the hook that asked. For display."""
+    decision_reason_hook_source: str | None = field(default=None, compare=False, repr=False)
+    """With the kind `hook`: `settings`, `plugin:<name>`, `skill:<name>`. For display."""
+    decision_reason_hook_plugin_id: str | None = field(default=None, compare=False, repr=False)
+    matched_ask_rule: MatchedAskRule | None = field(default=None, compare=False, repr=False)
+    """A rule of the user that wants a person asked, whatever else the reason says."""
+    server_policy_ask_only: bool | None = field(default=None, compare=False, repr=False)
+    """True: only the default question, or a policy that this program set itself, is behind this."""
+    classifier_approvable: bool | None = field(default=None, compare=False, repr=False)
+    """With a safety check as the reason: whether it may be answered without a person."""
+    requires_user_interaction: bool | None = field(default=None, compare=False, repr=False)
+    """The tool is a talk with the user: answering for them makes little sense."""
+    default_to_no: bool | None = field(default=None, compare=False, repr=False)
+    """The question must open on its no, with no single key for yes."""
+    suppress_always_allow_rule: bool | None = field(default=None, compare=False, repr=False)
+    """Offer no `always`: its rule would grant more than this call."""
+    tool_kind: str | None = field(default=None, compare=False, repr=False)
+    plugin: str | None = field(default=None, compare=False, repr=False)
+    """The plugin that started the call."""
+    server_prompt: str | None = field(default=None, compare=False, repr=False)
+    provenance_prompt_line: str | None = field(default=None, compare=False, repr=False)
+    """A line to show about where the call comes from."""
+    request_id: str | None = field(default=None, compare=False, repr=False)
+    """The id of the question itself, where the session passes it on."""
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
     """The request as the CLI sent it."""
 

@@ -9,6 +9,7 @@ as in a session, by the same code.
 """
 
 import inspect
+import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -135,6 +136,7 @@ class DirectClient:
     """One client of one server; `connect` makes it."""
 
     def __init__(self, servers: Servers, name: str) -> None:
+        self._mark = secrets.token_hex(4)  # no two clients make the same call
         self.server_info: dict[str, Any] = {}
         self.capabilities: dict[str, Any] = {}
         self.instructions: str | None = None
@@ -147,7 +149,7 @@ class DirectClient:
     async def call(self, name: str, arguments: dict[str, Any] | None = None, /, **more: Any) -> CallResult:
         """Call a tool, with arguments as keywords or in a dict; `McpError` if the server refuses."""
         request_id = next(self._ids)
-        meta = {"claudecode/toolUseId": f"toolu_direct_{request_id}", "progressToken": request_id}
+        meta = {"claudecode/toolUseId": f"toolu_direct_{self._mark}_{request_id}", "progressToken": request_id}
         params = {"name": name, "arguments": {**(arguments or {}), **more}, "_meta": meta}
         result = await self._request("tools/call", params, request_id)
         return CallResult(

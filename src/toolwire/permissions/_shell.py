@@ -1,0 +1,260 @@
+"""Reads a shell command line as far as that is safe: the simple commands in it, however deep.
+
+A small part of the language is understood: words and quotes, `;`, `&`, `|`, newlines, subshells, `$(...)`,
+backticks, assignments, redirections. All else raises `Unclear`. A word whose value is known only when it runs
+(variables, wildcards, braces) is not `fixed`. Pure; what may run is not decided here.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+_META: Final = " \t\n;&|<>()"
+_NAME: Final = re.compile(r"[A-Za-z_]\w*|[0-9?$!#@*-]", re.ASCII)
+_BRACED: Final = re.compile(r"\{[A-Za-z_]\w*\}", re.ASCII)
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*(\[[^]]*\])?\+?=", re.ASCII)
+_NUMBERED: Final = re.compile(r"\d+[<>]", re.ASCII)
+_KEYWORDS: Final = frozenset(
+    (
+        *(
+            "if",
+            "then",
+            "else",
+            "elif",
+            "fi",
+            "for",
+            "foreach",
+            "while",
+            "until",
+            "do",
+            "done",
+            "end",
+            "repeat",
+        ),
+        *("case", "esac", "select", "function", "coproc", "in", "[["),
+    )
+)
+_LONGEST: Final = 100_000
+_DEEPEST: Final = 12
+
+
+class Unclear(Exception):  # noqa: N818 - it says what a command is
+    """Why a command cannot be judged."""
+
+
+@dataclass
+class Word:
+    """One word. `text` is exact if it is `fixed`."""
+
+    text: str = ""
+    fixed: bool = True
+    quoted: bool = False
+
+
+@dataclass
+class Simple:
+    """A command with its words."""
+
+    words: list[Word] = field(default_factory=list)
+    assigns: bool = False
+    """It sets variables, for itself or for what follows."""
+    writes: bool = False
+    """Its output goes to a file."""
+
+    @property
+    def started(self) -> bool:
+        return bool(self.words or self.assigns or self.writes)
+
+
+def read(text: str, depth: int = 0) -> list[Simple]:
+    """All simple commands, those of substitutions and subshells too."""
+    if depth > _DEEPEST or len(text) > _LONGEST:
+        raise Unclear("it is too long or too deeply nested")
+    if any((char < " " and char not in "\t\n") or char == "\x7f" for char in text):
+        raise Unclear("it has control characters")
+    reader = _Reader(text, depth)
+    reader.commands(None)
+    return reader.found
+
+
+class _Reader:
+    def __init__(self, text: str, depth: int) -> None:
+        self.text = text
+        self.depth = depth
+        self.at = 0
+        self.found: list[Simple] = []
+
+    def peek(self, ahead: int = 0) -> str:
+        at = self.at + ahead
+        return self.text[at] if at < len(self.text) else ""
+
+    def commands(self, end: str | None) -> None:  # noqa: C901, PLR0912 - one branch for each character that counts
+        """Up to the end, or to the bracket that closes."""
+        if end is not None:
+            self.depth += 1
+            if self.depth > _DEEPEST:
+                raise Unclear("it is too deeply nested")
+        now, closed = Simple(), False
+        while char := self.peek():
+            if char in " \t":
+                self.at += 1
+            elif char == "\\" and self.peek(1) == "\n":
+                self.at += 2
+            elif char == "#":
+                while self.peek() not in ("", "\n"):
+                    self.at += 1
+            elif char == ")" and end is not None:
+                break
+            elif char in "<>" or (char == "&" and self.peek(1) == ">"):
+                self.redirection(now)
+            elif char in "\n;&|":
+                if self.text.startswith(";;", self.at):
+                    raise Unclear("it has a case")
+                self.at += 1
+                now, closed = self.finish(now), False
+            elif closed and not _NUMBERED.match(self.text, self.at):
+                raise Unclear("a bracket is followed by more words")
+            elif char == "(":
+                if now.started or self.peek(1) == "(":
+                    raise Unclear("it has brackets that are no plain subshell")
+                self.at += 1
+                self.commands(")")
+                closed = True
+            elif char == ")":
+                raise Unclear("a bracket closes that was not opened")
+            else:
+                self.next_word(now)
+        if end is not None:
+            if not self.peek():
+                raise Unclear("a bracket is not closed")
+            self.at += 1
+            self.depth -= 1
+        self.finish(now)
+
+    def finish(self, command: Simple) -> Simple:
+        if command.started:
+            self.found.append(command)
+        return Simple()
+
+    def next_word(self, command: Simple) -> None:
+        word = self.word()
+        if (
+            word.text.isdecimal()
+            and word.text.isascii()
+            and word.fixed
+            and not word.quoted
+            and self.peek() in ("<", ">")
+        ):
+            return  # the number of what is redirected
+        if not command.words:
+            if not word.quoted and word.text in ("!", "{", "}"):
+                return
+            if not word.quoted and word.text in _KEYWORDS:
+                raise Unclear(f"it uses {word.text!r}, write plain commands one after another")
+            if _ASSIGNMENT.match(word.text):
+                if "$(" in word.text or "`" in word.text:
+                    raise Unclear("it keeps a command in a variable")
+                command.assigns = True
+                return
+        command.words.append(word)
+
+    def word(self) -> Word:  # noqa: C901, PLR0912 - as above
+        word = Word()
+        while (char := self.peek()) and char not in _META:
+            if char == "\\":
+                if not self.peek(1):
+                    raise Unclear("it ends in a backslash")
+                if self.peek(1) != "\n":
+                    word.text += self.peek(1)
+                    word.quoted = True
+                self.at += 2
+            elif char == "'":
+                end = self.text.find("'", self.at + 1)
+                if end < 0:
+                    raise Unclear("a quote is not closed")
+                word.text += self.text[self.at + 1 : end]
+                word.quoted = True
+                self.at = end + 1
+            elif char == '"':
+                self.at += 1
+                self.double_quoted(word)
+            elif char in "$`":
+                self.expansion(word, quoted=False)
+            else:
+                if char.isspace():
+                    raise Unclear("it has a space of an unusual kind")
+                alone = not word.text and not word.quoted and self.peek(1) in ("", *_META)
+                braces = not word.text and self.peek(1) == "}" and self.peek(2) in ("", *_META)  # as for find
+                if char in "*?" or (char == "[" and not alone) or (char == "{" and not alone and not braces):
+                    word.fixed = False
+                elif char == "=" and not word.text:
+                    word.fixed = False  # zsh takes it for a search
+                word.text += char
+                self.at += 1
+        if self.peek() == "(":
+            raise Unclear("it has brackets inside a word")
+        return word
+
+    def double_quoted(self, word: Word) -> None:
+        word.quoted = True
+        while (char := self.peek()) != '"':
+            if not char:
+                raise Unclear("a quote is not closed")
+            if char == "\\" and self.peek(1) in ("$", "`", '"', "\\", "\n"):
+                word.text += self.peek(1).strip("\n")
+                self.at += 2
+            elif char in "$`":
+                self.expansion(word, quoted=True)
+            else:
+                word.text += char
+                self.at += 1
+        self.at += 1
+
+    def expansion(self, word: Word, *, quoted: bool) -> None:
+        """A `$` or a backtick."""
+        if self.peek() == "`":
+            self.backticks()
+        elif self.peek(1) == "(":
+            if self.peek(2) == "(":
+                raise Unclear("it has arithmetic")
+            self.at += 2
+            self.commands(")")
+        elif match := _BRACED.match(self.text, self.at + 1) or _NAME.match(self.text, self.at + 1):
+            self.at = match.end()
+        elif self.peek(1) in ("{", "[") or (self.peek(1) in ("'", '"') and not quoted):
+            raise Unclear("it has an expansion that is not simple")
+        else:
+            word.text += "$"
+            self.at += 1
+            return
+        word.fixed = False
+
+    def backticks(self) -> None:
+        inner, at = "", self.at + 1
+        while at < len(self.text) and self.text[at] != "`":
+            if self.text[at] == "\\" and self.text[at + 1 : at + 2] in ("`", "$", "\\", '"'):
+                at += 1
+            inner += self.text[at : at + 1]
+            at += 1
+        if at >= len(self.text):
+            raise Unclear("a backtick is not closed")
+        self.at = at + 1
+        self.found += read(inner, self.depth + 1)
+
+    def redirection(self, command: Simple) -> None:
+        if self.text.startswith(("<<", "<(", ">("), self.at):
+            raise Unclear("it has a here-document or a process substitution")
+        operator = ""
+        while self.peek() in ("<", ">", "&", "|") and len(operator) < 3:  # noqa: PLR2004 - `&>>` is the longest
+            operator += self.peek()
+            self.at += 1
+        if operator not in (">", ">>", ">|", "<", "<>", ">&", "<&", "&>", "&>>"):
+            raise Unclear("it has a redirection that is not understood")
+        while self.peek() in (" ", "\t"):
+            self.at += 1
+        target = self.word()
+        if not target.text and target.fixed:
+            raise Unclear("a redirection has no target")
+        copied = operator in (">&", "<&") and re.fullmatch(r"\d+|-", target.text)
+        harmless = target.fixed and (copied or target.text == "/dev/null")
+        command.writes |= ">" in operator and not harmless

@@ -1,0 +1,66 @@
+"""Permissions through the public API: a policy as `can_use_tool`, and what the CLI is answered."""
+
+import json
+
+import anyio
+import pytest
+
+from toolwire import AssistantMessage, CanUseToolShadowedWarning, ClaudeSDKClient, query
+from toolwire.permissions.policies import allow, audit, commands, deny
+
+pytestmark = pytest.mark.anyio
+
+
+async def answered(options):
+    """What the stand-in CLI got for its question about `ls`."""
+    with anyio.fail_after(20):
+        messages = [message async for message in query(prompt="go", options=options)]
+    told = next(message.text for message in messages if isinstance(message, AssistantMessage))
+    return json.loads(told)["response"]
+
+
+async def test_a_policy_answers_the_cli(play):
+    """A yes with the input as it was, a no with its reason, no opinion as a no."""
+    yes = await answered(play("permission", can_use_tool=commands(allow=["ls"])))
+    assert yes == {"behavior": "allow", "updatedInput": {"command": "ls"}}
+    no = await answered(play("permission", can_use_tool=deny("Bash", reason="no shell")))
+    assert no == {"behavior": "deny", "message": "no shell"}
+    none = await answered(play("permission", can_use_tool=allow("Read")))
+    assert none == {
+        "behavior": "deny",
+        "message": "Bash was refused: no rule of this program allows the call.",
+    }
+
+
+async def test_a_withdrawn_question_is_on_record(play, tmp_path):
+    """The policy is cancelled with the question, and the record says so."""
+    started = anyio.Event()
+
+    async def slow(*_):
+        started.set()
+        await anyio.sleep_forever()
+
+    record = tmp_path / "audit.jsonl"
+    options = play("permission withdrawn", can_use_tool=audit(slow, record))
+    with anyio.fail_after(20):
+        async with ClaudeSDKClient(options) as client:
+            await client.query("go")
+            await started.wait()
+            await client.interrupt()
+            while not record.exists():
+                await anyio.sleep(0.01)
+    assert json.loads(record.read_text())["decision"] == "withdrawn"
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"allowed_tools": ["Bash", "Read(x)"]}, "not asked about Bash:"),
+        ({"permission_mode": "bypassPermissions"}, "never asked"),
+        ({"permission_prompts": "none"}, "never asked"),
+    ],
+)
+async def test_a_policy_that_will_not_be_asked_is_warned_about(play, more, words):
+    """Rules and modes that hide calls from `can_use_tool` are named, and the hook as the way out."""
+    with pytest.warns(CanUseToolShadowedWarning, match=f"{words}.*PreToolUse hook"):
+        await answered(play("permission", can_use_tool=allow("Bash"), **more))
