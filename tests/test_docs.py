@@ -14,7 +14,8 @@ from toolwire.testing import ClaudeEnvironment, ScriptedModel
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.name != "offline.py")
+NO_CONVERSATIONS = {"offline.py", "paid_api.py", *(each.name for each in (ROOT / "examples").glob("_*.py"))}
+EXAMPLES = sorted(each for each in (ROOT / "examples").glob("*.py") if each.name not in NO_CONVERSATIONS)
 BLOCK = re.compile(r"(?:<!-- script: (?P<script>.*?) -->\n)?```python\n(?P<code>.*?)```", re.DOTALL)
 RUN = "\nimport asyncio as _asyncio\nif 'main' in globals():\n    _asyncio.run(globals().pop('main')())\n"
 

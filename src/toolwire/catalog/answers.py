@@ -4,8 +4,9 @@ The rule: a reply that does not clearly say "bought" or "not bought" leaves the 
 """
 
 import email.utils
+import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final, Literal
@@ -54,9 +55,10 @@ class Attempt:
     """The last one, if there was time for it."""
 
 
-def judge(status: int, headers: Mapping[str, str], content: bytes, uncharged: Collection[int]) -> Answer:
-    """What a complete HTTP reply to an order means."""
-    body = decoded(headers, content)
+def judge(
+    status: int, headers: Mapping[str, str], content: bytes, body: Any, uncharged: Collection[int]
+) -> Answer:
+    """What a complete HTTP reply to an order means. `body` is the JSON in it."""
     if is_success(status):
         if body is None:
             return Answer(
@@ -73,9 +75,18 @@ def decoded(headers: Mapping[str, str], content: bytes) -> Any:
     kind = media_type(headers)
     if kind not in _JSON and not kind.endswith("+json"):
         return None
+    content = content.removeprefix(b"\xef\xbb\xbf")
     try:
-        return orjson.loads(content.removeprefix(b"\xef\xbb\xbf"))
+        return orjson.loads(content)
     except orjson.JSONDecodeError:
+        return _leniently(content)
+
+
+def _leniently(content: bytes) -> Any:
+    """JSON with halves of surrogate pairs, which are legal there and no text: one of them must not cost all."""
+    try:
+        return orjson.loads(json.dumps(json.loads(content), ensure_ascii=False).encode("utf-8", "replace"))
+    except (ValueError, RecursionError):
         return None
 
 
@@ -116,12 +127,12 @@ def seconds_of(retry_after: str | None) -> float | None:
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
-def said(error: Exception) -> str:
+def said(error: Exception, clean: Callable[[str], str] = str) -> str:
     """An exception in words: its own, or where it has none, those of the system's error that it came from."""
     told: BaseException | None = error
     while told is not None and not (str(told) and (told is error or isinstance(told, OSError))):
         told = told.__cause__ or told.__context__
-    text = " ".join(str(told or "").split())
+    text = clean(" ".join(str(told or "").split()))  # before it is cut: half a secret is not found any more
     if isinstance(error, CatalogError):
         return text
     kind = type(error).__name__

@@ -4,9 +4,11 @@ Whether anything of an order went out is not guessed from the kind of exception:
 before it is sent, and so does the HTTP library's trace before the first byte of the headers.
 """
 
+import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import httpx2
@@ -15,6 +17,17 @@ from toolwire._version import __version__
 from toolwire.catalog.addresses import Base, Resolver
 from toolwire.catalog.answers import Attempt
 from toolwire.errors import UsageError
+
+_quiet: ContextVar[bool] = ContextVar("quiet", default=False)
+
+
+def _unless_ours(_record: logging.LogRecord) -> bool:
+    return not _quiet.get()
+
+
+# The HTTP library logs status lines and headers of replies, and an API may echo our keys in those.
+for _name in ("httpx2", "httpcore2.connection", "httpcore2.http11", "httpcore2.http2", "httpcore2.proxy"):
+    logging.getLogger(_name).addFilter(_unless_ours)
 
 OnSend = Callable[[], Awaitable[None]]
 
@@ -97,11 +110,15 @@ class Connections:
         self, method: str, path: str, headers: Mapping[str, str], limit: float, order: Order | None = None
     ) -> AsyncIterator[httpx2.Response]:
         """Send a request; the reply has its head, and its body can be read."""
-        response = await self._send(method, path, headers, limit, order)
+        token = _quiet.set(True)
         try:
-            yield response
+            response = await self._send(method, path, headers, limit, order)
+            try:
+                yield response
+            finally:
+                await response.aclose()
         finally:
-            await response.aclose()
+            _quiet.reset(token)
 
     async def _send(
         self, method: str, path: str, headers: Mapping[str, str], limit: float, order: Order | None

@@ -46,6 +46,8 @@ __all__ = ["SESSION", "Catalog", "Status"]
 
 logger = logger_for("catalog")
 
+CREDENTIALS: Final = "TOOLWIRE_CREDENTIALS"
+"""The variable with the path of a credentials file."""
 SESSION: Final = "TOOLWIRE_SESSION"
 """The variable by which several processes spend one budget."""
 
@@ -96,7 +98,7 @@ class Catalog(ToolServer[None]):
         super().__init__(name or slug(self.profile.name), lifespan=self._live, always_load=False)
         self.status = Status()
         self.session = environ.get(SESSION) or random_bytes.token_hex(8)
-        self._secrets = credentials(self.profile, environ, credentials_file)
+        self._secrets = credentials(self.profile, environ, credentials_file or environ.get(CREDENTIALS))
         self._scrubber = Scrubber(settings.secret_values(self._secrets, self.profile))
         self._limits = settings.limits_of(budget, self.profile, environ)
         self._selection = Selection(
@@ -110,7 +112,7 @@ class Catalog(ToolServer[None]):
         self._refreshing = Refreshing(refresh)
         self._ledger_at = default_path(environ) if ledger is None else ledger
         self._ledger: Ledger | None = None
-        usual = f"{self.name}-{settings.short(self.profile.base_url)}.json"
+        usual = f"{self.name}-{settings.short(self.profile.base_url, *sorted(self._secrets.values()))}.json"
         self._cache_file = settings.file_of(cache, stored.cache_folder(environ) / usual)
         self._pins_file = None if pins is None else Path(pins)
         self._audit_file = settings.file_of(audit, settings.audit_beside(self._ledger_at))

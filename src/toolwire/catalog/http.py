@@ -24,6 +24,7 @@ from toolwire.catalog.answers import Answer, Attempt, decoded, is_success, judge
 from toolwire.catalog.connection import Connections, Halted, OnSend, Order, check_value
 from toolwire.catalog.definitions import Entry
 from toolwire.catalog.profile import Profile, at
+from toolwire.catalog.secrets import Scrubber
 from toolwire.catalog.streams import Progress, Unreadable, collect, follow, is_stream
 from toolwire.errors import CatalogError, UsageError
 
@@ -88,6 +89,7 @@ class Api:
         if strange := [header for header in secrets if header.lower() not in allowed]:
             raise UsageError(f"profile {profile.name} has no header {strange[0]!r} under `secrets`")
         self._profile = profile
+        self._scrubber = Scrubber.of(profile, secrets)
         self._retry = retry or Retry()
         self._connections = Connections(
             profile.base_url,
@@ -113,7 +115,7 @@ class Api:
     async def entries(self) -> list[Entry]:
         """Everything on offer, from all pages. CatalogError when that cannot be had."""
         first = self._profile.list_params.first_page
-        found: dict[str, Entry] = {}
+        found: dict[str, list[Entry]] = {}
         total = nameless = 0
         for number in range(first, first + MOST_PAGES):
             page, size = await self._page(number)
@@ -125,8 +127,12 @@ class Api:
             items, more = self._items(page, number)
             entries = [self._profile.entry(item) for item in items]
             nameless += entries.count(None)
-            fresh = {entry.id: entry for entry in entries if entry is not None and entry.id not in found}
-            found.update(fresh)
+            real = [entry for entry in entries if entry is not None]
+            fresh = {entry.id for entry in real} - found.keys()
+            for entry in real:  # an id that comes twice, too: `define` knows which of them to take
+                same = found.setdefault(entry.id, [])
+                if entry not in same:
+                    same.append(entry)
             if more and not fresh:
                 _log.warning("Page %d of the list has nothing new, so the list ends there", number)
             if not more or not fresh:
@@ -134,7 +140,7 @@ class Api:
                     _log.warning(
                         "%d entries of the list have no %s and were left out", nameless, self._profile.id
                     )
-                return list(found.values())
+                return [entry for same in found.values() for entry in same]
         raise CatalogError(
             f"the list does not end: {MOST_PAGES:,} pages were read. Check list_params in the profile"
         )
@@ -180,9 +186,9 @@ class Api:
         except TimeoutError:
             raise _Passing(f"page {number} of the list: no answer within {profile.timeout:g} s") from None
         except (httpx2.HTTPError, OSError) as error:
-            raise _Passing(f"page {number} of the list: {said(error)}") from error
-        status, headers = response.status_code, response.headers
-        body = decoded(headers, content)
+            raise _Passing(f"page {number} of the list: {said(error, self._scrubber.text)}") from error
+        status, headers = response.status_code, self._clean(response.headers)
+        body = self._scrubber.data(decoded(response.headers, content))
         if is_success(status):
             if body is None:
                 raise _Passing(
@@ -262,21 +268,31 @@ class Api:
                 status = response.status_code
                 if is_success(status) and is_stream(response):
                     return Answer(
-                        "answered", status, await follow(response, profile.max_reply_bytes, on_progress)
+                        "answered",
+                        status,
+                        await follow(response, profile.max_reply_bytes, on_progress, self._scrubber.text),
                     )
                 lenient = not is_success(status)
                 most = _REFUSAL_BYTES if lenient else profile.max_reply_bytes
                 content = await collect(response, most, lenient=lenient)
-                return judge(status, response.headers, content, profile.uncharged_statuses)
+                body = self._scrubber.data(decoded(response.headers, content))
+                headers = self._clean(response.headers)
+                return judge(status, headers, content, body, profile.uncharged_statuses)
         except Halted as halted:
             raise halted.error from None
         except Exception as error:  # noqa: BLE001 - whatever broke, what counts is whether the order may be out
             if not isinstance(error, (httpx2.HTTPError, OSError, CatalogError)):
-                _log.exception("A purchase broke in an unexpected way")
+                _log.error("A purchase broke in an unexpected way: %s", said(error, self._scrubber.text))
             # A reply that came whole and cannot be used will be no better when it is asked for again.
             return Answer(
-                _state(order.attempt), status if isinstance(error, Unreadable) else None, error=said(error)
+                _state(order.attempt),
+                status if isinstance(error, Unreadable) else None,
+                error=said(error, self._scrubber.text),
             )
+
+    def _clean(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """Headers without secrets, their names in small letters: an API may echo ours in any of them."""
+        return {name.lower(): self._scrubber.text(value) for name, value in headers.items()}
 
     def _content(self, entry_id: str, arguments: Mapping[str, Any], key: str) -> bytes:
         profile = self._profile

@@ -17,8 +17,9 @@ class Refreshing:
         self._asked, self._done = anyio.Event(), anyio.Event()
 
     def begin(self) -> None:
-        """Forget what was waited for in another event loop."""
-        self._asked, self._done = anyio.Event(), anyio.Event()
+        """Forget what was waited for in another event loop. Who waits in this one goes on with the new list."""
+        before, self._asked, self._done = self._done, anyio.Event(), anyio.Event()
+        before.set()
 
     def ask(self) -> None:
         """Fetch again now; who waits from now on waits for that."""
@@ -32,7 +33,11 @@ class Refreshing:
     async def wait(self, within: float) -> None:
         """Wait until the list has been fetched, or could not be."""
         with anyio.move_on_after(within):
-            await self._done.wait()
+            while True:
+                done = self._done
+                await done.wait()
+                if done is self._done:
+                    return
 
     async def keep(self, fetch: Callable[[], Awaitable[bool]]) -> None:
         """Call `fetch` whenever it is time, for ever. It returns whether it could."""

@@ -11,7 +11,7 @@ import orjson
 from toolwire.catalog._bounds import Unrepairable, check_work, measure
 from toolwire.catalog._mend import LISTS, ONE, REFERENCES, TABLES, mended, under
 from toolwire.catalog._top import as_object
-from toolwire.catalog._values import tidy
+from toolwire.catalog._values import tidy, visible
 from toolwire.tools.forms import from_json_schema
 from toolwire.tools.parameters import DefinitionError, clipped
 
@@ -39,10 +39,24 @@ def repaired(schema: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
     if not isinstance(schema, dict):
         raise Unrepairable(f"the schema must be an object, got {type(schema).__name__}")
     whole = as_object(mended(_as_properties(schema, notes), notes.add), notes.add)
+    _refuse_unseen(whole)
     check_work(whole)
     whole = _compiling(whole, notes)
     measure(whole)  # what was added may have made it larger
     return whole, notes.shown()
+
+
+def _refuse_unseen(schema: Any) -> None:
+    """Descriptions were cleaned; names, enums and the like mean something to the API, and are not changed."""
+    stack = [schema]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, dict):
+            stack += [*each.keys(), *each.values()]
+        elif isinstance(each, list):
+            stack += each
+        elif isinstance(each, str) and visible(each) != each:
+            raise Unrepairable(f"the schema has characters that nobody can see, in {clipped(each, 60)!a}")
 
 
 class _Notes:

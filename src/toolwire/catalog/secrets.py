@@ -42,6 +42,11 @@ class Scrubber:
         self._found = pattern(secrets)
         self._mask = next((mask for mask in _MASKS if not self._has(mask)), "")
 
+    @classmethod
+    def of(cls, profile: Profile, headers: Mapping[str, str]) -> "Scrubber":
+        """Of all that must never be seen of a profile: what the headers say, and the bare secrets in them."""
+        return cls(_bare(profile, headers))
+
     def text(self, text: str) -> str:
         """The text without secrets."""
         if self._found is None or not self._has(text):
@@ -91,6 +96,14 @@ class Scrubber:
 
     def _has(self, text: str) -> bool:
         return self._found is not None and self._found.search(text) is not None
+
+
+def _bare(profile: Profile, headers: Mapping[str, str]) -> Iterable[str]:
+    templates = {name.lower(): secret.template for name, secret in profile.secrets.items()}
+    for header, value in headers.items():
+        yield value
+        before, _, after = templates.get(header.lower(), "{value}").partition("{value}")
+        yield value.removeprefix(before).removesuffix(after)
 
 
 def _digits(value: float) -> str:

@@ -42,7 +42,9 @@ def is_stream(response: httpx2.Response) -> bool:
     return media_type(response.headers) == "text/event-stream"
 
 
-async def follow(response: httpx2.Response, most: int, on_progress: Progress | None) -> Any:
+async def follow(
+    response: httpx2.Response, most: int, on_progress: Progress | None, clean: Callable[[str], str] = str
+) -> Any:
     """What a stream of `data`, `error` and `done` events adds up to, as a reply's body.
 
     `done` may carry the whole reply, or the last `data` may; otherwise the pieces of text make up the output.
@@ -53,7 +55,8 @@ async def follow(response: httpx2.Response, most: int, on_progress: Progress | N
     replies: list[Any] = []
 
     def take(part: bytes) -> bool:
-        for event, data in events.feed(part):
+        for event, told in events.feed(part):
+            data = clean(told)
             if event == "error":
                 replies.append({"success": False, "error": data})
             elif event == "done":
@@ -130,11 +133,11 @@ def _too_long(most: int) -> Unreadable:
 
 def _check_head(response: httpx2.Response, most: int) -> None:
     """Refuse what need not be read: too long by its own account, or packed though we asked for plain."""
-    if (encoding := response.headers.get("content-encoding", "identity").strip().lower()) not in (
+    if response.headers.get("content-encoding", "identity").strip().lower() not in (
         "",
         "identity",
     ):
-        raise Unreadable(f"the reply is encoded as {encoding[:40]!r}, which was not asked for")
+        raise Unreadable("the reply is packed (Content-Encoding), which was not asked for")
     length = response.headers.get("content-length", "")
     if length.isdecimal() and len(length) < 20 and int(length) > most:  # noqa: PLR2004 - digits of a 64 bit number
         raise Unreadable(f"the reply has {int(length):,} bytes, {most:,} are allowed (max_reply_bytes)")

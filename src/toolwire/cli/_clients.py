@@ -8,7 +8,7 @@ import re
 import shlex
 import subprocess
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
@@ -96,12 +96,41 @@ def legal_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", plain).strip("-_")
 
 
-def stdio_entry(
-    client: Client, name: str, command: str, args: list[str], env: Mapping[str, str] | None = None
+def stdio_entry(  # noqa: PLR0917 - the parts of an entry
+    client: Client,
+    name: str,
+    command: str,
+    args: list[str],
+    env: Mapping[str, str] | None = None,
+    secrets: Iterable[str] = (),
 ) -> Entry:
-    """A server that the client starts itself."""
+    """A server that the client starts itself. `secrets` are variables that it needs and the entry must not hold."""
     kind = {"type": "stdio"} if client.typed else {}
-    return Entry(name, {**kind, "command": command, "args": args, **({"env": dict(env)} if env else {})})
+    variables = dict(env or {})
+    missing = [each for each in secrets if each not in variables]
+    inputs: list[Document] = []
+    for each in missing:
+        if client.token is not None:
+            words = {"variable": each, "input": each.lower().replace("_", "-")}
+            variables[each] = client.token.format(**words)
+            if "{input}" in client.token:
+                inputs.append(_asked(words["input"], each))
+    notes = (_secrets_note(client, missing),) if missing else ()
+    body = {**kind, "command": command, "args": args, **({"env": variables} if variables else {})}
+    return Entry(name, body, tuple(inputs), notes)
+
+
+def _secrets_note(client: Client, missing: list[str]) -> str:
+    names = " and ".join(missing)
+    if client.token is None:
+        return f"It needs {names}: give them with --env NAME=VALUE, which writes them into that file as they are."
+    if "{input}" in client.token:
+        return f"{client.title} asks for {names} when it starts the server, and keeps them."
+    return f"Set {names} where {client.title} is started."
+
+
+def _asked(name: str, description: str) -> Document:
+    return {"type": "promptString", "id": name, "description": description, "password": True}
 
 
 def http_entry(client: Client, name: str, url: str, token: str | None = None) -> Entry:
@@ -118,13 +147,7 @@ def http_entry(client: Client, name: str, url: str, token: str | None = None) ->
         return Entry(name, body)
     words = {"variable": f"{re.sub('[^A-Z0-9_]', '_', name.upper())}_TOKEN", "input": f"{name}-token"}
     body["headers"] = {"Authorization": f"Bearer {client.token.format(**words)}"}
-    asked = {
-        "type": "promptString",
-        "id": words["input"],
-        "description": f"Token for {name}",
-        "password": True,
-    }
-    inputs = (asked,) if "{input}" in client.token else ()
+    inputs = (_asked(words["input"], f"Token for {name}"),) if "{input}" in client.token else ()
     return Entry(name, body, inputs, (client.secret.format(**words),))
 
 

@@ -13,6 +13,7 @@ import typer
 
 from toolwire.cli._direct import JsonOption
 from toolwire.cli._failing import friendly
+from toolwire.cli._pinning import pin
 from toolwire.errors import UsageError
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ def accept(
         typer.echo(one_line(line))
 
 
-for command in (spend, reconcile, accept):
+for command in (spend, reconcile, accept, pin):
     catalog_app.command()(friendly(command))
 
 

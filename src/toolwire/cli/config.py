@@ -11,7 +11,7 @@ from contextlib import redirect_stdout
 from enum import StrEnum
 from pathlib import Path
 from stat import S_IMODE
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -22,6 +22,9 @@ from toolwire.errors import UsageError
 
 if TYPE_CHECKING:
     from toolwire._target import Target
+    from toolwire.catalog.profile import Profile
+
+_CATALOG: Final = "catalog:"
 
 
 class For(StrEnum):
@@ -78,6 +81,8 @@ def config(
 
       toolwire config shop.py --for vscode --http http://127.0.0.1:8000/mcp --token "$TOKEN"
 
+      toolwire config catalog:agentpmt --for claude-desktop
+
       toolwire config shop.py --for cursor --remove
     """
     if install and remove:
@@ -100,7 +105,7 @@ def config(
             assert found is not None  # noqa: S101 - it was needed
             args, variables = _start(found)
             variables.update(_variables(env or []))
-            entry = _clients.stdio_entry(chosen, called, python, args, variables)
+            entry = _clients.stdio_entry(chosen, called, python, args, variables, _secrets(found))
         done = _installed(chosen, entry, where, force=force) if install else _shown(chosen, entry, where)
     _tell(done, as_json=as_json)
 
@@ -132,10 +137,30 @@ def _found(target: str | None, name: str | None, *, needed: bool) -> "Target | N
         return None
     if target is None:
         raise UsageError("which server? Such as shop.py:server (with --http or --remove, --name is enough)")
-    from toolwire._target import resolve  # noqa: PLC0415 - heavy
+    from toolwire._target import Target, resolve  # noqa: PLC0415 - heavy
 
+    if target.startswith(_CATALOG):  # looked up only: whoever writes the entry need not have the keys
+        from toolwire.catalog.names import slug  # noqa: PLC0415
+
+        profile = _profile(target)
+        file = Path(target.removeprefix(_CATALOG))
+        whole = f"{_CATALOG}{file.absolute()}" if file.suffix else target
+        return Target(whole, slug(profile.name), None)
     with redirect_stdout(sys.stderr):  # what the user's file prints is not part of the entry
         return resolve(target)
+
+
+def _profile(target: str) -> "Profile":
+    from toolwire.catalog.profile import Profile  # noqa: PLC0415 - heavy
+
+    return Profile.find(target.removeprefix(_CATALOG))
+
+
+def _secrets(found: "Target") -> list[str]:
+    """The variables that a catalogue needs, and that belong into no file."""
+    if not found.text.startswith(_CATALOG):
+        return []
+    return [secret.variable for secret in _profile(found.text).secrets.values()]
 
 
 def _name(found: "Target | None", given: str | None) -> str:
