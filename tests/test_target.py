@@ -266,7 +266,7 @@ def test_a_name_that_is_not_there_or_no_server(folder, name, words):
         ),
         ("a b", "'a b' names nothing; a target is"),
         ("", "no target given; a target is"),
-        ("catalog:github", "catalog:github: targets of the form catalog:... are not there yet"),
+        ("catalog:github", "there is no profile 'github': built in are agentpmt"),
         ("openapi:x.json", "openapi:x.json: targets of the form openapi:... are not there yet"),
         ("http://", "http:// is no URL; an MCP server is at one like https://example.com/mcp"),
         ("http://[::1/", "http://[::1/ is no URL"),

@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any, Final, NoReturn, TypeVar
 
 from toolwire.errors import UsageError
+from toolwire.tools.failing import was_pressed
 
 T = TypeVar("T")
 
@@ -115,6 +116,10 @@ def guarded(work: Callable[[], T], shown: str, path: Path) -> T:
                 f"(exit code {error.code}{_at(error, path, ', ')}); "
                 'put what shall run only as a script under if __name__ == "__main__":'
             ) from error
+        except KeyboardInterrupt as error:
+            if was_pressed(error):
+                raise
+            _refuse(error, shown, path)
         except Exception as error:  # noqa: BLE001 - the boundary to the user's code
             _refuse(error, shown, path)
 
@@ -230,7 +235,7 @@ def _file_of(module: Any) -> Path | None:
 # --- words ---
 
 
-def _refuse(error: Exception, shown: str, path: Path) -> NoReturn:
+def _refuse(error: BaseException, shown: str, path: Path) -> NoReturn:
     said = " ".join(str(error).split())
     what = f"{type(error).__name__}: {said}" if said else type(error).__name__
     hint = ""

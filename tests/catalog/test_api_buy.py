@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 import anyio
 import httpx2
 import pytest
-from shop import KEYS, Fault, PaidApi, api_for
+from market import KEYS, Fault, PaidApi, api_for
 
 from toolwire.catalog.http import Attempt, Retry
 from toolwire.errors import CatalogError, UsageError

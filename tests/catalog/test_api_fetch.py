@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from shop import KEYS, Fault, PaidApi, api_for, profile_for
+from market import KEYS, Fault, PaidApi, api_for, profile_for
 
 from toolwire.catalog import http
 from toolwire.catalog.answers import seconds_of

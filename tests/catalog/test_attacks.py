@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import anyio
 import httpx2
 import pytest
-from shop import Fault, PaidApi, api_for, profile_for
+from market import Fault, PaidApi, api_for, profile_for
 
 from toolwire.catalog.gateway import Catalog
 from toolwire.catalog.http import Retry

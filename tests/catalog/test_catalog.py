@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import anyio
 import pytest
-from shop import BROKEN, KEYS, PaidApi, profile_for
+from market import BROKEN, KEYS, PaidApi, profile_for
 from till import ULM, environ, ledger_in, opened, states
 
 from toolwire.catalog.gateway import Catalog

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import anyio
 import pytest
-from shop import Fault, PaidApi
+from market import Fault, PaidApi
 from till import ULM, catalog_for, ledger_in, opened, states
 
 from toolwire.catalog.limits import Breaker

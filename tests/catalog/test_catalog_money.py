@@ -9,7 +9,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from shop import Fault, PaidApi
+from market import Fault, PaidApi
 from till import ULM, Watched, eventually, ledger_in, opened, states
 
 from toolwire.catalog.spending import Limits

@@ -7,7 +7,7 @@ from functools import partial
 
 import anyio
 import pytest
-from shop import Fault, PaidApi
+from market import Fault, PaidApi
 from till import ULM, catalog_for, eventually, opened, states
 
 from toolwire.catalog.pins import Pins

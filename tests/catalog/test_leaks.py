@@ -18,7 +18,7 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus
 import anyio
 import pytest
 from prometheus_client import generate_latest
-from shop import PaidApi, profile_for
+from market import PaidApi, profile_for
 
 from toolwire import ClaudeAgentOptions, run
 from toolwire.catalog.gateway import Catalog

@@ -8,7 +8,7 @@ import threading
 import anyio
 import pytest
 from prometheus_client import generate_latest
-from shop import KEYS, Fault, PaidApi
+from market import KEYS, Fault, PaidApi
 from till import ULM, opened
 
 from toolwire.catalog.observe import AuditFile, Observer

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import httpx2
 import pytest
-from shop import BROKEN, KEYS, PROGRAM, Fault, PaidApi
+from market import BROKEN, KEYS, PROGRAM, Fault, PaidApi
 
 WEATHER = {"city": "Ulm"}
 

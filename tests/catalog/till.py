@@ -13,7 +13,7 @@ from time import monotonic
 from types import SimpleNamespace
 
 import anyio
-from shop import KEYS, QUICK, profile_for
+from market import KEYS, QUICK, profile_for
 
 from toolwire.catalog.gateway import Catalog
 from toolwire.catalog.ledger import SqliteLedger

@@ -86,7 +86,7 @@ class Http(Served):
     """A server on loopback; `url` is its endpoint."""
 
     def __init__(self, *args, cwd, env=None, port=0):
-        super().__init__(*args, "--http", "--port", port, cwd=cwd, env=env)
+        super().__init__("--http", "--port", port, *args, cwd=cwd, env=env)
         try:
             self.url = self.expect(r"at (http://\S+)")[1]
         except BaseException:

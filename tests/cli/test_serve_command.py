@@ -4,10 +4,15 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 
 import pytest
 from served import MODERN, Http, Served, Stdio
+from typer.testing import CliRunner
+
+from toolwire.cli.main import app as command
 
 APP = '''
 import os, subprocess, sys, time
@@ -96,6 +101,65 @@ def test_wrong_use_is_one_line(folder, args, said):
     assert said in lines[-1]
 
 
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--workers", "3"], "--workers is for HTTP: give --http too"),
+        (["--port", "9000"], "--port is for HTTP"),
+        (["--host", "127.0.0.1"], "--host is for HTTP"),
+        (["--path", "/mcp"], "--path is for HTTP"),
+        (["--token-file", "token.txt"], "--token-file is for HTTP"),
+        (["--allow-origin", "https://example.com"], "--allow-origin is for HTTP"),
+        (["--stateless"], "--stateless is for HTTP"),
+        (["--http", "--allow-host", "*"], "'*' is no name of a host"),
+        (["--http", "--allow-origin", "example.com"], "'example.com' is no origin"),
+        (["--http", "--token-file", "token.bin"], "token.bin is no text"),
+        (["--http", "--token", "gehéim"], "a header cannot carry"),
+        (["--http", "--host", "", "--token", "x"], "the host is empty"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_options_that_make_no_sense_are_refused(folder, monkeypatch, args, said):
+    """What could not work as it was meant is a mistake, and named."""
+    monkeypatch.chdir(folder)
+    (folder / "token.bin").write_bytes(b"\xff\xfe")
+    outcome = CliRunner().invoke(command, ["serve", "app.py", *args])
+    assert outcome.exit_code == 2
+    assert said in outcome.stderr.replace("\n", " ")
+
+
+def test_a_secret_that_is_too_short_is_refused(folder, monkeypatch):
+    """A seal that could be broken is none."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("TOOLWIRE_STATE_SECRET", "abc")
+    outcome = CliRunner().invoke(command, ["serve", "app.py", "--http"])
+    assert outcome.exit_code == 2
+    assert "TOOLWIRE_STATE_SECRET is too short: at least 32 bytes" in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("closed", "code", "said", "answered"),
+    [
+        ("<&-", 2, ["Error: stdin is closed, and a server over stdio talks to its client there"], False),
+        (">&-", 2, ["Error: stdout is closed, and a server over stdio talks to its client there"], False),
+        ("2>&-", 0, [], True),
+    ],
+)
+def test_launchers_may_close_what_they_do_not_need(folder, closed, code, said, answered):
+    """Without stderr it serves; without the wire it says so in a line."""
+    ran = subprocess.run(
+        ["/bin/sh", "-c", f'"$0" -m toolwire serve app.py {closed}', sys.executable],
+        cwd=folder,
+        input='{"jsonrpc":"2.0","id":1,"method":"ping"}\n',
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr.splitlines()) == (code, said)
+    assert ('"id":1' in ran.stdout) is answered
+
+
 def test_a_port_in_use_is_one_line(folder):
     """The address that is taken is named, and what to do."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -155,7 +219,9 @@ def test_calls_finish_after_the_end_of_input(folder):
 def test_listening_ends_with_its_result(folder):
     """A client of 2026-07-28 that listens over stdio hears that it is over, not that something broke."""
     with Stdio("app.py", cwd=folder) as served:
-        served.send("subscriptions/listen", {"notifications": {"toolsListChanged": True}, "_meta": MODERN}, "L")
+        served.send(
+            "subscriptions/listen", {"notifications": {"toolsListChanged": True}, "_meta": MODERN}, "L"
+        )
         assert served.receive()["method"] == "notifications/subscriptions/acknowledged"
         served.process.stdin.close()
         assert served.answer("L")["result"]["resultType"] == "complete"

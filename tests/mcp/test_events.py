@@ -5,8 +5,9 @@ import gc
 import anyio
 import anyio.lowlevel
 import pytest
-from mcp_types import JSONRPCNotification
+from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCResponse
 
+from toolwire.mcp import events as module
 from toolwire.mcp.events import MOST, Events
 
 pytestmark = pytest.mark.anyio
@@ -21,6 +22,18 @@ def anyio_backend():
 def notice(number):
     """A message."""
     return JSONRPCNotification(jsonrpc="2.0", method=f"n/{number}")
+
+
+def answer(number, size=0):
+    """An answer of so many bytes."""
+    return JSONRPCResponse(jsonrpc="2.0", id=number, result={"text": "x" * size})
+
+
+def _told(message):
+    """What a client makes of a message."""
+    if isinstance(message, JSONRPCNotification):
+        return message.method
+    return f"{'no ' if isinstance(message, JSONRPCError) else ''}answer {message.id}"
 
 
 async def within(events, session, work, *, opening=False):
@@ -63,7 +76,7 @@ async def replayed(events, session, last):
     got = []
 
     async def collect(event):
-        got.append(event.message.method)
+        got.append(_told(event.message))
 
     stream = await within(events, session, lambda: events.replay_events_after(last, collect))
     return stream, got
@@ -98,14 +111,106 @@ async def test_another_session_gets_nothing_of_it():
         await task
 
 
-async def test_memory_is_bounded_and_goes_with_the_session():
-    """The oldest events go first, and all of them when the session has ended."""
+@pytest.fixture
+async def store():
+    """A session, and a way to keep something of it: `keep(stream, message)` gives the event's id."""
     events = Events()
     over, task = await opened(events, "a")
-    first = await within(events, "a", lambda: events.store_event("1", None))
+
+    async def keep(stream, message):
+        return await within(events, "a", lambda: events.store_event(stream, message))
+
+    yield events, keep
+    over.set()
+    await task
+
+
+async def test_a_late_client_gets_what_is_left_of_its_stream(store):
+    """Though the event that it names is forgotten, and much of what came after it."""
+    events, keep = store
+    first = await keep("1", None)
     for number in range(MOST):
-        await within(events, "a", lambda number=number: events.store_event("1", notice(number)))
-    assert await replayed(events, "a", first) == (None, [])
+        await keep("1", notice(number))
+    await keep("1", answer(1))
+    stream, got = await replayed(events, "a", first)
+    assert got == [*(f"n/{number}" for number in range(1, MOST)), "answer 1"]
+    assert stream is None, "nothing more can come"
+
+
+async def test_a_call_that_still_runs_is_found_after_everything_of_it_is_forgotten(store):
+    """Other calls of the session may have been busy."""
+    events, keep = store
+    first = await keep("1", None)
+    for number in range(3 * MOST):
+        await keep(f"other {number}", None)
+        await keep(f"other {number}", answer(number))
+    assert await replayed(events, "a", first) == ("1", [])
+    await keep("1", answer(1))
+    assert await replayed(events, "a", first) == (None, ["answer 1"])
+    memory = events._memories["a"]
+    assert len(memory.streams) <= 2 * MOST + 1
+
+
+async def test_an_answer_that_is_forgotten_is_an_error_for_its_client(store):
+    """It does not wait for what has been: a large answer was not kept, or others came."""
+    events, keep = store
+    first = await keep("1", None)
+    await keep("1", answer(1, module.BYTES + 1))
+    second = await keep("2", None)
+    await keep("2", answer(2))
+    assert await replayed(events, "a", first) == (None, ["no answer 1"])
+    assert await replayed(events, "a", second) == (None, ["answer 2"])
+    for number in range(MOST):
+        await keep("_GET_stream", notice(number))
+    assert await replayed(events, "a", second) == (None, ["no answer 2"])
+
+
+@pytest.mark.parametrize(
+    "made_up", ["", "x", "{mark}", "{mark}-1-999", "{mark}-99-1", "{mark}-1-" + "9" * 5000]
+)
+async def test_ids_that_are_none_find_nothing(store, made_up):
+    """Whatever a client names."""
+    events, keep = store
+    mark = (await keep("1", None)).partition("-")[0]
+    assert await replayed(events, "a", made_up.replace("{mark}", mark)) == (None, [])
+
+
+async def test_what_a_session_keeps_is_bounded_in_bytes(store):
+    """Large answers push out the older ones."""
+    events, keep = store
+    for number in range(40):
+        await keep(str(number), answer(number, 1 << 20))
+    memory = events._memories["a"]
+    assert 15 <= len(memory.events) <= 16
+    assert memory.size <= module.BYTES
+
+
+async def test_what_all_sessions_keep_is_bounded_in_bytes(monkeypatch):
+    """When there is no room, those that hold most forget first."""
+    monkeypatch.setattr(module, "ALL_BYTES", 100_000)
+    events = Events()
+    sessions = {name: await opened(events, name) for name in "abc"}
+    for name, size in (("a", 10_000), ("b", 60_000), ("c", 50_000)):
+        await within(events, name, lambda size=size: events.store_event("1", answer(1, size)))
+    assert [events._memories[name].size > 0 for name in "abc"] == [True, False, True]
+    for over, task in sessions.values():
+        over.set()
+        await task
+
+
+async def test_a_notice_that_json_cannot_hold_is_mended(store):
+    """Or it would end the stream that it is sent on, and what comes after it."""
+    _, keep = store
+    bad = JSONRPCNotification(jsonrpc="2.0", method="n", params={"data": ["\ud800", {1}], "level": "info"})
+    await keep("1", bad)
+    assert bad.params == {"data": ["?", "{1}"], "level": "info"}
+
+
+async def test_memory_goes_with_the_session():
+    """All of it, when the session has ended."""
+    events = Events()
+    over, task = await opened(events, "a")
+    await within(events, "a", lambda: events.store_event("1", None))
     over.set()
     await task
     del task, over

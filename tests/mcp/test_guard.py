@@ -109,6 +109,93 @@ def test_an_empty_token_is_refused(token):
         guard_for("127.0.0.1", token)
 
 
+@pytest.mark.parametrize("token", ["gehéim", "a\nb", "a\x00b"])
+def test_a_token_that_no_header_can_carry_is_refused(token):
+    """Nobody would ever get in."""
+    with pytest.raises(UsageError, match="a header cannot carry"):
+        guard_for("127.0.0.1", token)
+
+
+def test_the_newline_behind_a_token_is_no_part_of_it():
+    """Secrets come with one, from files and variables alike."""
+    guard = guard_for("127.0.0.1", f"{TOKEN}\n")
+    assert guard.refusal({"host": "localhost", "authorization": f"Bearer {TOKEN}"}) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "header"),
+    [
+        ("Example.COM", "example.com"),
+        ("example.com:9000", "example.com:9000"),
+        (" example.com. ", "EXAMPLE.com:1"),
+        ("bücher.example", "xn--bcher-kva.example"),
+        ("my_host", "my_host:80"),
+        ("[FE80::1]:80", "[fe80::1]:9000"),
+        ("::2", "[::2]"),
+    ],
+)
+def test_hosts_are_taken_as_people_write_them(given, header):
+    """Case, a port and brackets do not matter."""
+    guard = guard_for("127.0.0.1", None, hosts=[given])
+    assert guard.refusal({"host": header}) is None
+    assert guard.refusal({"host": "other.example"}) is not None
+
+
+@pytest.mark.parametrize(
+    "given", ["", "*", "*.example.com", "https://example.com", "example.com/x", "a b", "a..b"]
+)
+def test_what_is_no_host_is_refused(given):
+    """What could never match is a mistake."""
+    with pytest.raises(UsageError, match="is no name of a host"):
+        guard_for("127.0.0.1", None, hosts=[given])
+
+
+@pytest.mark.parametrize(
+    ("given", "header"),
+    [
+        ("https://example.com/", "https://example.com"),
+        ("HTTPS://Example.com", "https://example.com"),
+        ("https://example.com:443", "https://example.com"),
+        ("http://example.com:8080", "http://example.com:8080"),
+        ("https://bücher.example", "https://xn--bcher-kva.example"),
+        ("http://[FE80::1]:3000/", "http://[fe80::1]:3000"),
+        ("chrome-extension://abcDEF", "chrome-extension://abcDEF"),
+    ],
+)
+def test_origins_are_taken_as_people_write_them(given, header):
+    """As browsers send them, in the end."""
+    guard = guard_for("127.0.0.1", None, origins=[given])
+    assert guard.allows_origin(header)
+    assert guard.origins == {header}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "*",
+        "null",
+        "example.com",
+        "https://",
+        "https://example.com/app",
+        "https://example.com?x",
+        "https://me@example.com",
+        "https://*.example.com",
+        "https://example.com:port",
+    ],
+)
+def test_what_is_no_origin_is_refused(given):
+    """What could never match is a mistake."""
+    with pytest.raises(UsageError, match="is no "):
+        guard_for("127.0.0.1", None, origins=[given])
+
+
+def test_the_address_itself_is_taken_as_people_write_it():
+    """With brackets or in capitals, it is a name that the server is reached by."""
+    assert guard_for("[::1]", None).refusal({"host": "[::1]:8000"}) is None
+    assert guard_for("LOCALHOST", None).refusal({"host": "localhost"}) is None
+
+
 def test_a_guard_without_hosts_or_token_lets_all_in():
     """The dataclass itself decides nothing: `guard_for` does."""
     assert Guard(None).refusal({"host": "x"}) is None

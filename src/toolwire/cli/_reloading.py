@@ -1,12 +1,13 @@
-"""A target that is loaded again whenever its files change.
+"""What goes on beside a server: a file that is loaded again when it changes, a catalogue that is fetched again.
 
 Files are looked at twice a second: that works on every file system, and there are few of them. A file that does not
 load leaves everything as it was.
 """
 
+import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
@@ -38,9 +39,28 @@ async def follow(
             await replace(connectable(target.server))
         except ClaudeSDKError as error:
             say(f"not reloaded: {error}")
+        except Exception as error:  # noqa: BLE001 - the boundary to a file that somebody is working on
+            say(f"not reloaded: {type(error).__name__}: {error}")
         else:
             say(f"reloaded {target.text}")
             seen = _stamps(watched(target))
+
+
+async def tend(catalog: Any, say: Callable[[str], None]) -> None:
+    """Say how the first load of a catalogue went; fetch its list again at SIGHUP."""
+    with anyio.open_signal_receiver(
+        signal.SIGHUP
+    ) as signals:  # from the start: by default SIGHUP ends a process
+        status = await catalog.loaded(within=60.0)
+        say(
+            f"{catalog.name}: {status.fetched} entries fetched, "
+            f"{status.registered} tools registered ({status.state})"
+        )
+        for each in status.skipped:
+            say(f"left out: {each.name} ({each.reason})")
+        async for _ in signals:
+            say(f"{catalog.name}: fetching the list again")
+            catalog.refresh()
 
 
 def _stamps(paths: list[Path]) -> dict[Path, tuple[int, int]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from toolwire.cli._direct import ExcludeOption, HeaderOption, IncludeOption, TargetArgument, resolved
 from toolwire.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,10 +19,23 @@ if TYPE_CHECKING:
 Work = Callable[[], Coroutine[Any, Any, None]]
 
 SECRET = "TOOLWIRE_STATE_SECRET"  # noqa: S105 - the name of a variable
+_SECRET_BYTES = 32
+_HTTP_ONLY = (
+    "host",
+    "port",
+    "path",
+    "token",
+    "token_file",
+    "allow_host",
+    "allow_origin",
+    "workers",
+    "stateless",
+)
 
 
 def serve(  # noqa: PLR0917 - options
-    target: Annotated[str, typer.Argument(help="file.py, file.py:name, package.module:name, or a URL.")],
+    context: typer.Context,
+    target: TargetArgument,
     http: Annotated[bool, typer.Option("--http", help="Serve over HTTP instead of stdio.")] = False,
     host: Annotated[
         str, typer.Option(help="Address to listen on; any but loopback needs a token.")
@@ -54,8 +68,19 @@ def serve(  # noqa: PLR0917 - options
     drain: Annotated[
         float, typer.Option(min=0, help="Seconds that running calls get to finish at the end.")
     ] = 5.0,
-    header: Annotated[
-        list[str] | None, typer.Option(help="For a URL target: a header to send, such as 'X-Key: abc'.")
+    include: IncludeOption = None,
+    exclude: ExcludeOption = None,
+    header: HeaderOption = None,
+    budget: Annotated[
+        str | None, typer.Option(metavar="DOLLARS", help="For a catalogue: what may be spent at most.")
+    ] = None,
+    refresh: Annotated[
+        float | None,
+        typer.Option(min=1, help="For a catalogue: seconds after which its list is fetched again."),
+    ] = None,
+    pins: Annotated[
+        Path | None,
+        typer.Option(help="For a catalogue: a file of agreed definitions (toolwire catalog pin)."),
     ] = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Say nothing but warnings and errors.")
@@ -73,24 +98,30 @@ def serve(  # noqa: PLR0917 - options
       TOOLWIRE_TOKEN=... toolwire serve app.py --http --host 0.0.0.0 --workers 4
 
       toolwire serve app.py --http --reload
-    """
-    from toolwire.mcp.stdio import Wire  # noqa: PLC0415 - heavy
 
+      toolwire serve catalog:agentpmt --include 'weather*' --budget 5
+    """
+    if not http:
+        _refuse_options_of_http(context)
+    from toolwire.mcp.stdio import Wire, have_stderr  # noqa: PLC0415 - heavy
+
+    have_stderr()
     wire = None if http else Wire()  # before the file is loaded: what it prints must not get on the wire
     _log_to_stderr(quiet)
-    from toolwire._target import resolve  # noqa: PLC0415
-    from toolwire.cli._values import headers  # noqa: PLC0415
     from toolwire.mcp.serve import serving_of  # noqa: PLC0415
 
-    found = resolve(target, headers(header or ()))
+    found = resolved(target, header, include, exclude, budget=budget, refresh=refresh, pins=pins)
+    serving = serving_of(found.server, name=found.name, secret=_secret())
+    beside = [_reloading(found, serving)] if reload else []
+    if hasattr(found.server, "loaded"):
+        from toolwire.cli._reloading import tend  # noqa: PLC0415
 
-    serving = serving_of(found.server, name=found.name, secret=os.environ.get(SECRET))
-    reloading = _reloading(found, serving) if reload else None
+        beside.append(partial(tend, found.server, partial(_say, quiet)))
     if wire is not None:
         _say(quiet, f"{_what(serving)} over stdio")
         from toolwire.mcp.stdio import serve_wire  # noqa: PLC0415
 
-        _run(partial(serve_wire, wire, serving.core, drain, serving.hang_up), reloading)
+        _run(partial(serve_wire, wire, serving.core, drain, serving.hang_up), beside)
         return
     from toolwire.mcp.guard import guard_for  # noqa: PLC0415
     from toolwire.mcp.http import bound_socket  # noqa: PLC0415
@@ -104,7 +135,7 @@ def serve(  # noqa: PLR0917 - options
         listening = socket.socket(fileno=fd)
     else:
         listening = bound_socket(host, port)
-        where = Listening(host, listening.getsockname()[1], path)
+        where = Listening(host.removeprefix("[").removesuffix("]"), listening.getsockname()[1], path)
         _say(quiet, f"{_what(serving)} at {where.url}")
         if workers > 1:
             from toolwire.cli._workers import supervise  # noqa: PLC0415
@@ -117,11 +148,11 @@ def serve(  # noqa: PLR0917 - options
         sessions = not stateless
         _run(
             partial(serve_over, serving, listening, guard, path=path, sessions=sessions, drain=drain),
-            reloading,
+            beside,
         )
 
 
-def _run(work: Work, beside: Work | None) -> None:
+def _run(work: Work, beside: list[Work]) -> None:
     import importlib.util  # noqa: PLC0415
 
     import anyio  # noqa: PLC0415
@@ -129,11 +160,11 @@ def _run(work: Work, beside: Work | None) -> None:
     from toolwire._tasks import spawn  # noqa: PLC0415
 
     async def both() -> None:
-        watcher = None if beside is None else spawn(beside)
+        watchers = [spawn(each) for each in beside]
         try:
             await work()
         finally:
-            if watcher is not None:
+            for watcher in watchers:
                 watcher.cancel()
 
     fast = importlib.util.find_spec("uvloop") is not None
@@ -148,15 +179,32 @@ def _reloading(target: "Target", serving: "Serving") -> Work:
     return partial(follow, target, serving.replace, partial(_say, False))
 
 
+def _refuse_options_of_http(context: typer.Context) -> None:
+    """One that was given by hand and does nothing without --http is a mistake."""
+    for name in _HTTP_ONLY:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise UsageError(f"--{name.replace('_', '-')} is for HTTP: give --http too, or leave it out")
+
+
+def _secret() -> str | None:
+    secret = os.environ.get(SECRET)
+    if secret and len(os.fsencode(secret)) < _SECRET_BYTES:
+        raise UsageError(f"{SECRET} is too short: at least {_SECRET_BYTES} bytes are needed, random ones")
+    return secret
+
+
 def _token(token: str | None, token_file: Path | None) -> str | None:
     if token_file is None:
         return token
     if token is not None:
         raise UsageError("--token (or TOOLWIRE_TOKEN) and --token-file exclude each other")
     try:
-        return token_file.read_text().strip()
+        return token_file.read_text(encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot read the token file {token_file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"the token file {token_file} is no text") from None
 
 
 def _what(serving: "Serving") -> str:

@@ -3,13 +3,14 @@
 Up to 2025-11-25 a server may ask its client while a call runs. From 2026-07-28 on it may not: it answers "input
 required" with its questions, and the client sends the call again with the answers. Then the tool runs again from
 its start, and each question that has an answer gets it at once. What was answered in earlier rounds travels in
-`requestState`, which the layer above seals. A question is known by its key; without one, by its number and content,
-so that an answer never lands on another question.
+`requestState`, which the layer above seals. A question is known by its key; without one, by its content, and by its
+number among those with the same content, so that an answer never lands on another question.
 """
 
 import hashlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, Final
 
 import anyio
@@ -30,6 +31,9 @@ logger = logger_for("serving")
 
 _TURNS: Final = 3  # turns of the event loop in which further questions of the same call join a round
 
+_GRACE: Final = 2.0  # seconds in which a tool that asked a stateless client may tidy up
+_STUBBORN: Final = 3  # questions after the one that ended the call: whoever asks them will not stop by itself
+
 _NO_SESSION: Final = (
     "This client cannot be asked: the server keeps no sessions (--workers, --stateless), which the client's "
     "version of MCP needs for that"
@@ -48,11 +52,19 @@ _NOTICES: Final[Mapping[str, Any]] = {
 
 
 class RequestOutlet:
-    """The outlet of one request. `level` is the log level of the client's session, None where there is none."""
+    """The outlet of one request. `level` is the log level of the client's session, None where there is none.
+
+    `session` stands for that session. The call is to be run inside of `scope`, which ends it once it must.
+    """
 
     def __init__(
-        self, ctx: ServerRequestContext[Any, Any], params: dict[str, Any], level: str | None
+        self,
+        ctx: ServerRequestContext[Any, Any],
+        params: dict[str, Any],
+        level: str | None,
+        session: object = None,
     ) -> None:
+        self.session = session
         self.questions: dict[str, Any] | None = None
         """The "input required" result that the call has come to, if it has."""
         declared = ctx.session.client_capabilities
@@ -61,10 +73,12 @@ class RequestOutlet:
         )
         self._ctx = ctx
         self._stateless = level is None
+        self.scope: Any = anyio.CancelScope() if self._stateless else nullcontext()
         self._level = (ctx.meta or {}).get(types.LOG_LEVEL_META_KEY) if level is None else level
         self._answers = _answers(params) if self._stateless else {}
         self._asked: dict[str, dict[str, Any]] = {}
-        self._count = 0
+        self._numbers: Counter[str] = Counter()
+        self._late = 0
         self._repeatable = True
         self._outgoing: deque[Any] = deque()
         self._written: anyio.Event | None = None
@@ -85,24 +99,37 @@ class RequestOutlet:
         kind = _NOTICES.get(message["method"])
         if kind is None or (message["method"] == "notifications/message" and not self._wanted(message)):
             return
-        self._outgoing.append(kind.model_validate({"method": message["method"], "params": message["params"]}))
+        try:
+            notice = kind.model_validate({"method": message["method"], "params": message["params"]})
+        except ValidationError as error:
+            logger.warning("%s cannot be sent: %s", message["method"], _first(error))
+            return
+        self._outgoing.append(notice)
         if self._written is None:
             self._written = anyio.Event()
             spawn(self._write, self._written)
 
     def _wanted(self, message: dict[str, Any]) -> bool:
         level = message["params"].get("level")
-        return self._level in LEVELS and LEVELS.index(level) >= LEVELS.index(self._level)
+        if self._level not in LEVELS or level not in LEVELS:
+            return self._level in LEVELS  # of no level that there is: said when it cannot be sent
+        return LEVELS.index(level) >= LEVELS.index(self._level)
 
     async def _write(self, written: anyio.Event) -> None:
         try:
             while self._outgoing:
-                await self._ctx.session.send_notification(
-                    self._outgoing.popleft(), related_request_id=self._ctx.request_id
-                )
+                await self._sent(self._outgoing.popleft())
         finally:
             self._written = None
             written.set()
+
+    async def _sent(self, notice: Any) -> None:
+        try:
+            await self._ctx.session.send_notification(notice, related_request_id=self._ctx.request_id)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            logger.debug("%s: the client has left", notice.method)
+        except Exception as error:  # noqa: BLE001 - one that cannot be written must not take the others along
+            logger.warning("%s could not be sent: %s: %s", notice.method, type(error).__name__, error)
 
     async def flushed(self) -> None:
         """Wait until all that was told is on its way: the answer comes after it."""
@@ -139,14 +166,16 @@ class RequestOutlet:
         return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
 
     def _check(self, capability: str, params: dict[str, Any]) -> None:
-        mode = params.get("mode") if capability == "elicitation" else None
+        mode = (params.get("mode") or "form") if capability == "elicitation" else None
         if self._ctx.session.client_capabilities is None and not self._stateless:
             raise RpcError(INVALID_REQUEST, _NO_SESSION)
         declared = self.capabilities.get(capability)
-        if declared is not None and (mode != "url" or "url" in declared):
+        if declared is not None and (mode is None or mode in declared or (mode == "form" and not declared)):
             return
-        needed: dict[str, Any] = {capability: {"url": {}} if mode == "url" else {}}
-        what = f"{capability}.url" if mode == "url" else capability
+        # To declare nothing in particular means forms, so that is all it takes to be asked some.
+        special = mode == "url" or (mode == "form" and declared is not None)
+        needed: dict[str, Any] = {capability: {mode: {}} if special else {}}
+        what = f"{capability}.{mode}" if special else capability
         raise RpcError(
             types.MISSING_REQUIRED_CLIENT_CAPABILITY,
             f"This needs a client with {what}, which this one does not declare",
@@ -156,8 +185,16 @@ class RequestOutlet:
     async def _from_rounds(
         self, method: str, params: dict[str, Any], key: str | None, result: type[BaseModel]
     ) -> dict[str, Any]:
-        self._count += 1
-        key = key or f"{method.partition('/')[0]}-{self._count}-{_digest(params)}"
+        if self.questions is not None:
+            self._late += 1
+            if self._late >= _STUBBORN:
+                self.scope.cancel()
+            await anyio.lowlevel.checkpoint()
+            raise Interrupted
+        if not key:
+            content = f"{method.partition('/')[0]}-{_digest(params)}"
+            self._numbers[content] += 1
+            key = f"{content}-{self._numbers[content]}"
         if key in self._answers:
             return self._answer(key, result)
         if not self._repeatable:
@@ -175,6 +212,7 @@ class RequestOutlet:
             "inputRequests": self._asked,
             "requestState": orjson.dumps(self._answers).decode(),
         }
+        self.scope.deadline = anyio.current_time() + _GRACE
         raise Interrupted
 
     def _answer(self, key: str, result: type[BaseModel]) -> dict[str, Any]:

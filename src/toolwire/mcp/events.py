@@ -2,22 +2,56 @@
 
 A client whose stream broke, or was closed by the server on purpose, names the last event that it has seen and gets
 the rest. `mcp` hands all sessions to one store and calls a stream by its request's id, which another session may
-use too, so each session has a memory of its own here, found by context. Bounded: the oldest events go first.
+use too, so each session has a memory of its own here, found by context. Bounded, in number and in bytes: the oldest
+events go first. A client that comes too late for some gets what is left, and an error for an answer that is gone.
 """
 
+import json
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from mcp.server.streamable_http import EventCallback, EventId, EventMessage, EventStore, StreamId
-from mcp_types import JSONRPCMessage
+from mcp_types import (
+    INTERNAL_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
 
 MOST: Final = 256
 """Events that are kept of one session."""
+BYTES: Final = 16 << 20
+"""What the events of one session may take."""
+ALL_BYTES: Final = 128 << 20
+"""What those of all sessions may take."""
 _HEADER: Final = b"mcp-session-id"
+
+
+@dataclass
+class _Stream:
+    """One stream of a session. `answer` is the number of the event that ended it, and its request's id."""
+
+    id: StreamId
+    kept: int = 0
+    answer: tuple[int, RequestId | None] | None = None
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where an event belongs, and what it takes."""
+
+    stream: int
+    size: int
 
 
 class Memory:
@@ -26,7 +60,65 @@ class Memory:
     def __init__(self) -> None:
         self.mark = secrets.token_hex(4)
         self.count = 0
-        self.events: OrderedDict[EventId, tuple[StreamId, JSONRPCMessage | None]] = OrderedDict()
+        self.size = 0
+        self.events: OrderedDict[EventId, tuple[_Place, JSONRPCMessage | None]] = OrderedDict()
+        self.streams: dict[int, _Stream] = {}
+        self._numbers: dict[StreamId, int] = {}
+
+    def keep(self, stream_id: StreamId, message: JSONRPCMessage | None, size: int) -> EventId:
+        """Add an event; its id. What is too large by itself does not stay."""
+        self.count += 1
+        number = self._numbers.setdefault(stream_id, self.count)
+        stream = self.streams.setdefault(number, _Stream(stream_id))
+        if isinstance(message, JSONRPCResponse | JSONRPCError):
+            stream.answer = (self.count, message.id)
+        event_id = self.name(number, self.count)
+        if size > BYTES:
+            message, size = None, 0
+        self.events[event_id] = (_Place(number, size), message)
+        self.size += size
+        stream.kept += 1
+        while len(self.events) > MOST or self.size > BYTES:
+            self.drop()
+        return event_id
+
+    def drop(self) -> None:
+        """Forget the oldest event, and the oldest stream that nobody can need, if there are many."""
+        _, (place, _) = self.events.popitem(last=False)
+        self.size -= place.size
+        self.streams[place.stream].kept -= 1
+        if len(self.streams) > 2 * MOST:
+            bare = [number for number, stream in self.streams.items() if not stream.kept]
+            over = next((each for each in bare if self.streams[each].answer is not None), bare[0])
+            del self._numbers[self.streams.pop(over).id]
+
+    def name(self, stream: int, count: int) -> EventId:
+        """The id of an event: it tells the stream though the event itself be forgotten."""
+        return f"{self.mark}-{stream}-{count}"
+
+    def place(self, event_id: EventId) -> tuple[int, int] | None:
+        """The stream and the number of an event of this session."""
+        mark, *numbers = event_id.split("-")
+        if mark != self.mark or len(numbers) != 2 or not all(each.isdecimal() for each in numbers):  # noqa: PLR2004
+            return None
+        if max(map(len, numbers)) > 18:  # noqa: PLR2004 - made up
+            return None
+        stream, count = map(int, numbers)
+        return (stream, count) if stream in self.streams and count <= self.count else None
+
+    def after(self, stream: int, count: int) -> list[EventMessage]:
+        """What came after an event on its stream, as far as it is left."""
+        left = [
+            (int(event_id.rpartition("-")[2]), EventMessage(message, event_id))
+            for event_id, (place, message) in self.events.items()
+            if place.stream == stream and message is not None
+        ]
+        answer = self.streams[stream].answer
+        if answer is not None and all(number != answer[0] for number, _ in left):
+            gone = ErrorData(code=INTERNAL_ERROR, message="the answer came, but is not kept any more")
+            error = JSONRPCError(jsonrpc="2.0", id=answer[1], error=gone)
+            left.append((answer[0], EventMessage(error, self.name(stream, answer[0]))))
+        return [event for number, event in sorted(left, key=lambda each: each[0]) if number > count]
 
 
 _current: ContextVar[Memory | None] = ContextVar("toolwire_session", default=None)
@@ -38,6 +130,7 @@ class Events(EventStore):
     def __init__(self) -> None:
         # The tasks of a session hold its memory, in their context; with them it goes.
         self._memories: WeakValueDictionary[str, Memory] = WeakValueDictionary()
+        self._size = 0  # at most: what went with its session is still counted
 
     async def answering(self, app: Callable[..., Any], scope: Any, receive: Any, send: Any) -> None:
         """Run an ASGI application for one request with its session's memory in reach."""
@@ -59,25 +152,44 @@ class Events(EventStore):
 
     async def store_event(self, stream_id: StreamId, message: JSONRPCMessage | None) -> EventId:
         """Keep an event; its id."""
-        memory = _current.get() or Memory()
-        memory.count += 1
-        event_id = f"{memory.mark}-{memory.count}"
-        memory.events[event_id] = (stream_id, message)
-        while len(memory.events) > MOST:
-            memory.events.popitem(last=False)
+        size = 0 if message is None else _size(message)
+        event_id = (_current.get() or Memory()).keep(stream_id, message, size)
+        self._size += size
+        if self._size > ALL_BYTES:
+            self._make_room()
         return event_id
+
+    def _make_room(self) -> None:
+        """Let the sessions that hold most forget, until a quarter is free."""
+        memories = sorted(self._memories.values(), key=lambda memory: memory.size)
+        self._size = sum(memory.size for memory in memories)
+        while memories and self._size > ALL_BYTES * 3 // 4:
+            memory = memories.pop()
+            self._size -= memory.size
+            while memory.size:
+                memory.drop()
 
     async def replay_events_after(
         self, last_event_id: EventId, send_callback: EventCallback
     ) -> StreamId | None:
-        """Send what came after that event on the same stream; None if this session does not have it."""
+        """Send what came after that event on the same stream; its name if more may come, else None."""
         memory = _current.get()
-        if memory is None or last_event_id not in memory.events:
+        place = None if memory is None else memory.place(last_event_id)
+        if memory is None or place is None:
             return None
-        stream_id, _ = memory.events[last_event_id]
-        after = False
-        for event_id, (stream, message) in list(memory.events.items()):
-            if after and stream == stream_id and message is not None:
-                await send_callback(EventMessage(message, event_id))
-            after = after or event_id == last_event_id
-        return stream_id
+        stream = memory.streams[place[0]]
+        for event in memory.after(*place):
+            await send_callback(event)
+        return None if stream.answer is not None and stream.answer[0] > place[1] else stream.id
+
+
+def _size(message: JSONRPCMessage) -> int:
+    """The bytes of a message. One that JSON cannot hold is mended first, or it would end its stream."""
+    try:
+        return len(message.model_dump_json())
+    except (ValueError, RecursionError):
+        if isinstance(message, JSONRPCNotification | JSONRPCRequest):
+            with suppress(ValueError, RecursionError):  # of what holds itself
+                text = json.dumps(message.params, ensure_ascii=False, default=str, skipkeys=True)
+                message.params = json.loads(text.encode(errors="replace"))
+        return 0

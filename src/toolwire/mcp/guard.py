@@ -7,7 +7,9 @@ one, must come along. It does no I/O.
 
 import hmac
 import ipaddress
+import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -15,6 +17,9 @@ from urllib.parse import urlsplit
 from toolwire.errors import UsageError
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+_PORTS: Final = {"http": 80, "https": 443}
+_NAME: Final = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
+_TOKEN: Final = re.compile(r"[ -~]+")
 MISDIRECTED, FORBIDDEN, UNAUTHORIZED = 421, 403, 401
 
 
@@ -61,28 +66,73 @@ class Guard:
 
     def _carries_token(self, headers: Mapping[str, str]) -> bool:
         kind, _, given = headers.get("authorization", "").partition(" ")
-        expected = (self.token or "").encode()
+        expected = (self.token or "").encode()  # ASCII: `guard_for` sees to it
         return kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), expected)
 
 
 def guard_for(host: str, token: str | None, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> Guard:
-    """The guard of a server bound to `host`. UsageError if that needs a token and there is none."""
-    if token is not None and not token.strip():
-        raise UsageError("the token is empty: give a long random one")
+    """The guard of a server bound to `host`, with names as people write them.
+
+    UsageError if that needs a token and there is none, and for what no request could ever match.
+    """
+    token = None if token is None else _clean_token(token)
+    names, pages = {clean_host(each) for each in hosts}, frozenset(map(clean_origin, origins))
     if is_loopback(host):
-        return Guard(frozenset({*LOOPBACK, host, *hosts}), frozenset(origins), token)
+        return Guard(frozenset({*LOOPBACK, clean_host(host), *names}), pages, token)
     if token is None:
         raise UsageError(
             f"{host} can be reached from other machines, so a token is needed: set TOOLWIRE_TOKEN "
             "(or --token-file), or serve on 127.0.0.1"
         )
-    named = frozenset({*hosts, host} if hosts else ()) or None
-    return Guard(named, frozenset(origins), token)
+    return Guard(frozenset({*names, clean_host(host)}) if names else None, pages, token)
+
+
+def _clean_token(token: str) -> str:
+    token = token.strip()  # of the newline that secrets come with
+    if not token:
+        raise UsageError("the token is empty: give a long random one")
+    if not _TOKEN.fullmatch(token):
+        raise UsageError(
+            "the token has characters that a header cannot carry: use letters, digits and -._~+/="
+        )
+    return token
+
+
+def clean_host(given: str) -> str:
+    """A host as `hostname()` would find it in a header. UsageError for what is none."""
+    name = given.strip()
+    for each in (name.removeprefix("[").removesuffix("]"), hostname(name)):
+        with suppress(ValueError):
+            return str(ipaddress.ip_address(each))
+    name = hostname(name).removesuffix(".")
+    with suppress(UnicodeError):
+        name = name.encode("idna").decode()
+    if not _NAME.fullmatch(name) or set(given) & set("/@?#"):
+        raise UsageError(f"{given!r} is no name of a host: that is one such as tools.example.com")
+    return name
+
+
+def clean_origin(given: str) -> str:
+    """An origin as browsers send it. UsageError for what is none."""
+    wrong = UsageError(f"{given!r} is no origin of web pages: that is one such as https://example.com")
+    try:
+        parts = urlsplit(given.strip())
+        port = parts.port
+    except ValueError:
+        raise wrong from None
+    more = parts.path not in ("", "/") or parts.query or parts.fragment or "@" in parts.netloc
+    if not parts.scheme or not parts.hostname or more:
+        raise wrong
+    if parts.scheme not in _PORTS:  # of an extension, say, whose host is an id
+        return f"{parts.scheme}://{parts.netloc}"
+    host = clean_host(parts.hostname)
+    host = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{host}" + (f":{port}" if port not in (None, _PORTS[parts.scheme]) else "")
 
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach that address."""
-    if host == "localhost":
+    if host.lower() == "localhost":
         return True
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback

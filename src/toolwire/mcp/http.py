@@ -1,10 +1,11 @@
 """MCP over streamable HTTP: an ASGI application around an `mcp` server, and a way to run it here.
 
-Owns the paths, the guard in front of them and the end: open streams are told to stop, running calls may finish
-within `drain` seconds. The protocol itself is `mcp`'s session manager's.
+Owns the paths, the guard in front of them and the end: open streams are told to stop, new requests are refused,
+running calls may finish within `drain` seconds. The protocol itself is `mcp`'s session manager's.
 """
 
-import os
+import errno
+import json
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -12,8 +13,11 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 import anyio
+import mcp_types as types
 import uvicorn
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.exceptions import MCPError
+from pydantic_core import to_json
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -21,6 +25,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from toolwire._jsonrpc import INTERNAL_ERROR, RpcError, refusal
 from toolwire._log import logger_for
 from toolwire.errors import UsageError
 from toolwire.mcp.events import Events
@@ -34,6 +39,9 @@ METRICS: Final = "/metrics"
 _LOOPBACK_PAGES: Final = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 _RETRY: Final = 1_000  # milliseconds after which a client whose stream was closed comes back
 _BODY: Final = 64 << 20
+_FLUSH: Final = 0.5  # seconds for answers that are ready to get out at the end
+_ENDING: Final = RpcError(types.CONNECTION_CLOSED, "the server is ending and takes no new requests")
+_ENDED: Final = RpcError(types.CONNECTION_CLOSED, "the server has ended")
 
 
 class HttpApp:
@@ -51,6 +59,7 @@ class HttpApp:
         health: Callable[[], dict[str, Any]] = dict,
     ) -> None:
         """`sessions` False: no client is remembered between two requests, so any process can answer any of them."""
+        core.middleware.append(_writable)
         self._events = Events() if sessions else None
         self._manager = StreamableHTTPSessionManager(
             core,
@@ -62,7 +71,10 @@ class HttpApp:
         )
         self._metrics = metrics
         self._health = health
-        self._streams: set[anyio.CancelScope] = set()
+        self._closing = False
+        self._idle = anyio.Event()
+        self._under_way: set[anyio.CancelScope] = set()
+        self._listening: set[anyio.CancelScope] = set()
         routes = [
             Route(path, endpoint=_Endpoint(self._mcp)),
             Route(HEALTH, endpoint=self._tell_health, methods=["GET", "HEAD"]),
@@ -89,30 +101,50 @@ class HttpApp:
             yield
 
     async def _mcp(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["method"] != "GET":
-            await self._handle(scope, receive, send)
-            return
-        # A stream of notices never ends by itself, so it must be possible to end it.
-        with anyio.CancelScope() as stream:
-            self._streams.add(stream)
+        reply = _Reply(send)
+        # A stream of notices never ends by itself, and a slow client may not either: we must be able to end both.
+        kind = self._listening if _only_listens(scope) else self._under_way
+        with anyio.CancelScope() as until_told:
+            kind.add(until_told)
             try:
-                await self._handle(scope, receive, send)
+                await self._handle(scope, receive, reply.send)
             finally:
-                self._streams.discard(stream)
+                kind.discard(until_told)
+                if not self._under_way:
+                    self._idle.set()
+        if until_told.cancelled_caught:
+            await reply.cut_short(scope, receive)
 
     async def _handle(self, scope: Any, receive: Any, send: Any) -> None:
+        if self._closing:
+            body = None if scope["method"] == "GET" else await _read(receive)
+            if _only_listens(scope) or (body is not None and _is_request(body)):
+                await _unavailable(_ENDING)(scope, receive, send)
+                return
+            receive = receive if body is None else _again(body, receive)
         if self._events is None:
             await self._manager.handle_request(scope, receive, send)
         else:
             await self._events.answering(self._manager.handle_request, scope, receive, send)
 
-    def close_streams(self) -> None:
-        """End the streams on which clients only listen."""
-        for stream in list(self._streams):
+    def close(self) -> None:
+        """Take no new work, and end the streams on which clients only listen."""
+        self._closing = True
+        for stream in list(self._listening):
             stream.cancel()
 
+    async def cut_off(self) -> None:
+        """End what is still under way, when its answer has had the time to get out."""
+        with anyio.move_on_after(_FLUSH):
+            while self._under_way:
+                self._idle = anyio.Event()
+                await self._idle.wait()
+        for each in [*self._under_way, *self._listening]:
+            each.cancel()
+
     async def _tell_health(self, _request: Request) -> Response:
-        return JSONResponse({"status": "ok", **self._health()})
+        health = {"status": "closing" if self._closing else "ok", **self._health()}
+        return JSONResponse(health, 503 if self._closing else 200)
 
     async def _tell_metrics(self, _request: Request) -> Response:
         return Response(self._metrics.text() if self._metrics else b"", media_type=CONTENT_TYPE)
@@ -128,15 +160,108 @@ class _Endpoint:
         await self._app(scope, receive, send)
 
 
+class _Reply:
+    """The way back to the client of one request, and how far it got."""
+
+    def __init__(self, send: Any) -> None:
+        self._send = send
+        self._started = False
+        self._complete = False
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self._started = True
+        elif not message.get("more_body"):
+            self._complete = True
+        await self._send(message)
+
+    async def cut_short(self, scope: Any, receive: Any) -> None:
+        """End it as HTTP wants it, if it is not."""
+        with anyio.move_on_after(_FLUSH):
+            if not self._started:
+                await _unavailable(_ENDED)(scope, receive, self._send)
+            elif not self._complete:
+                await self._send({"type": "http.response.body", "body": b""})
+
+
+def _only_listens(scope: Any) -> bool:
+    """Whether it is a stream of notices, and not the rest of an answer."""
+    return scope["method"] == "GET" and all(name != b"last-event-id" for name, _ in scope["headers"])
+
+
+def _is_request(body: bytes) -> bool:
+    """Whether it is new work. The answer to a question of ours, or a cancellation, is not."""
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        return True
+    return not isinstance(message, dict) or {"id", "method"} <= message.keys()
+
+
+async def _read(receive: Any) -> bytes:
+    """The body of a request, or what is too much of it."""
+    body = bytearray()
+    while len(body) <= _BODY:
+        message = await receive()
+        body += message.get("body", b"")
+        if not message.get("more_body"):
+            break
+    return bytes(body)
+
+
+def _again(body: bytes, receive: Any) -> Any:
+    """A `receive` that gives a body that has been read."""
+    first = [{"type": "http.request", "body": body, "more_body": len(body) > _BODY}]
+
+    async def replayed() -> Any:
+        return first.pop() if first else await receive()
+
+    return replayed
+
+
+def _unavailable(reason: RpcError) -> Response:
+    return JSONResponse(refusal(None, reason), 503, {"retry-after": "1", "connection": "close"})
+
+
+async def _writable(ctx: Any, call_next: Any) -> Any:
+    """Middleware of `mcp`: an answer that JSON cannot hold becomes an error, or there would be none at all."""
+    try:
+        result = await call_next(ctx)
+    except Exception as error:
+        if _fits(error.error.model_dump() if isinstance(error, MCPError) else str(error)):
+            raise
+    else:
+        if _fits(result):
+            return result
+    raise MCPError(code=INTERNAL_ERROR, message="the answer cannot be written as JSON")
+
+
+def _fits(answer: Any) -> bool:
+    try:
+        to_json(answer)
+    except (ValueError, RecursionError) as error:
+        logger.warning("an answer cannot be written as JSON: %s", error)
+        return False
+    return True
+
+
 def bound_socket(host: str, port: int) -> socket.socket:
     """A listening socket; UsageError in words if the address cannot be had."""
+    host = host.removeprefix("[").removesuffix("]")
+    if not host:
+        raise UsageError("the host is empty: 127.0.0.1 is this machine alone, 0.0.0.0 every address of it")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        hint = "; choose another with --port, or 0 for any free one" if port else ""
+        taken = error.errno in (errno.EADDRINUSE, errno.EACCES)
+        reason = str(error.strerror or error).partition(" (while ")[
+            0
+        ]  # what follows is what we say ourselves
+        hint = "; choose another with --port, or 0 for any free one" if taken else ""
         raise UsageError(f"cannot listen on {host}:{port}: {reason}{hint}") from None
+    except UnicodeError:  # of a name that can be none
+        raise UsageError(f"cannot listen on {host}:{port}: no such name") from None
     except OverflowError:
         raise UsageError(f"port {port} is out of range: 0 to 65535") from None
 
@@ -163,7 +288,7 @@ async def serve_app(
     async def until_told() -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             await anext(aiter(signals))
-            for close in (*closing, app.close_streams):
+            for close in (*closing, app.close):
                 close()
             with anyio.CancelScope() as waiting:
                 async with anyio.create_task_group() as either:
@@ -175,6 +300,7 @@ async def serve_app(
                     either.start_soon(again)
                     await drained(drain)
                     either.cancel_scope.cancel()
+            await app.cut_off()
             server.should_exit = True
             await anyio.sleep_forever()  # with signals still caught: the end is under way
 

@@ -136,7 +136,7 @@ def _http_app(serving: Serving, guard: Guard, path: str, sessions: bool) -> Http
     def knows(tool: str) -> bool:
         return not isinstance(serving.server, ToolServer) or tool in serving.server.tools
 
-    metrics = Metrics(knows)
+    metrics = Metrics(knows, lambda: getattr(serving.server, "metrics_registry", None))
     serving.observe = metrics.observe
     return HttpApp(
         serving.core,

@@ -1,6 +1,6 @@
 """A server of ours as a low-level server of `mcp`, which speaks every version of the protocol.
 
-Owns who is connected, who hears of changes, and how many requests run. `mcp` does the transports, the handshake of
+Owns what is served now, and how many requests run. `mcp` does the transports, the handshake of
 the older versions and the envelopes of 2026-07-28; what a request gets is decided by the server itself, through the
 same connection that the CLI would use. One request is one connection: that is all the newest version knows, and for
 the older ones it costs next to nothing.
@@ -10,47 +10,38 @@ import base64
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import anyio
 import mcp_types as types
-from mcp.server.connection import Connection as Client
 from mcp.server.context import ServerRequestContext
-from mcp.server.lowlevel import Server as McpServer
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
-from mcp.server.subscriptions import (
-    InMemorySubscriptionBus,
-    ListenHandler,
-    PromptsListChanged,
-    ResourcesListChanged,
-    ResourceUpdated,
-    ServerEvent,
-    ToolsListChanged,
-)
 from mcp.shared.exceptions import MCPError
 from mcp_types.methods import CACHEABLE_METHODS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from toolwire._jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, Connection, RpcError, Server
+from toolwire._jsonrpc import (
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    Connection,
+    RpcError,
+    Server,
+)
 from toolwire._log import logger_for
 from toolwire._tasks import spawn
+from toolwire.errors import ClaudeSDKError
 from toolwire.mcp.asking import RequestOutlet
-from toolwire.tools.context import LEVELS
-from toolwire.tools.results import error_result
+from toolwire.mcp.audience import EVENTS, Announcer, Audience, client_of, session_of
+from toolwire.mcp.core import Core
+from toolwire.mcp.exchange import greeted, result_of, without_envelope
+from toolwire.tools.failing import named
+from toolwire.tools.reading import found
 from toolwire.tools.server import ToolServer
 
 logger = logger_for("serving")
 
-_RESERVED: Final = "io.modelcontextprotocol/"
-_PATIENCE: Final = 10.0  # seconds that one client may hold up a notice meant for it
-
-_EVENTS: Final[Mapping[str, Callable[[], ServerEvent]]] = {
-    "notifications/tools/list_changed": ToolsListChanged,
-    "notifications/resources/list_changed": ResourcesListChanged,
-    "notifications/prompts/list_changed": PromptsListChanged,
-}
-_UPDATED: Final = "notifications/resources/updated"
+START: Final = 30.0
+"""Seconds in which a server has to be ready."""
 
 # What results carry from 2026-07-28 on. Lists may change at any time, so a copy of one is stale at once.
 _COMPLETE: Final = {"resultType": "complete"}
@@ -71,20 +62,15 @@ _FORWARDED: Final[Mapping[str, type[Any]]] = {
 }
 
 
-@dataclass
-class _Wishes:
-    """What a client with a session wants to hear."""
-
-    level: str = LEVELS[0]
-    resources: set[str] = field(default_factory=set)
-
-
 class Serving:
     """What is served now, and to whom. `core` is the `mcp` server to run."""
 
-    def __init__(self, server: Server, *, name: str, secret: str | None = None) -> None:
+    def __init__(
+        self, server: Server, *, name: str, secret: str | None = None, start_within: float = START
+    ) -> None:
         """`secret` seals what a stateless client carries between two rounds of a call: several processes that
-        serve the same clients share one. `name` is that of the served thing, when the server tells none."""
+        serve the same clients share one. `name` is that of the served thing, until the server tells its own.
+        `start_within` are the seconds that the server has to get ready."""
         self.server = server
         self.running = 0
         """Requests that are being answered."""
@@ -92,14 +78,15 @@ class Serving:
         """Gives a context manager around each request, by method and name; for metrics."""
         self._hello: dict[str, Any] = {}
         self._keeper: Connection | None = None
-        self._clients: set[Client] = set()
-        self._bus = InMemorySubscriptionBus()
-        self._listening = ListenHandler(self._bus)
+        self._start_within = start_within
+        self._changing = anyio.Lock()
+        self._ending = False
+        self._audience = Audience()
         self._idle = anyio.Event()
         info = server if isinstance(server, ToolServer) else None
-        self.core = _Core(
-            self,
+        self.core = Core(
             name if info is None else info.name,
+            self.capabilities,
             version="1.0.0" if info is None else info.version,
             title=None if info is None else info.title,
             instructions=None if info is None else info.instructions,
@@ -116,54 +103,77 @@ class Serving:
             "resources/unsubscribe", types.UnsubscribeRequestParams, self._unsubscribe
         )
         self.core.add_request_handler(
-            "subscriptions/listen", types.SubscriptionsListenRequestParams, self._listening
+            "subscriptions/listen", types.SubscriptionsListenRequestParams, self._listen
         )
         self.core.add_notification_handler(
-            "notifications/initialized", types.NotificationParams, self._initialized
+            "notifications/initialized", types.NotificationParams, self._audience.joined
         )
 
     # The server behind it.
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Inside, the server is up. Raises what keeps it from that; an inner one does nothing."""
-        if self._keeper is not None:
+        """Inside, the server is up. `ClaudeSDKError` says what keeps it from that; an inner one does nothing."""
+        async with self._changing:
+            inner = self._keeper is not None
+            if not inner:
+                self._keeper, self._hello = await self._kept(self.server)
+                self.core.introduce(self._hello)
+        if inner:
             yield
             return
-        self._keeper = await self._kept(self.server)
         try:
             yield
         finally:
-            self._listening.close()
+            self._audience.listening.close()
             last, self._keeper = self._keeper, None
-            with anyio.CancelScope(shield=True):
-                await last.aclose()
+            if last is not None:
+                with anyio.CancelScope(shield=True):
+                    await last.aclose()
 
-    async def _kept(self, server: Server) -> Connection:
-        """Hold one connection open: it keeps the server's lifespan, and hears of every change."""
-        outlet = _Announcer(self)
+    async def _kept(self, server: Server) -> tuple[Connection, dict[str, Any]]:
+        """Hold one connection open: it keeps the server's lifespan, and hears of every change. And its hello."""
+        outlet = Announcer(self._audience)
         keeper = (
             server.connect(outlet, every_update=True)
             if isinstance(server, ToolServer)
             else server.connect(outlet)
         )
+        ready = False
         try:
-            self._hello = await _greeted(keeper, {})
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await keeper.aclose()
-            raise
-        return keeper
+            with anyio.move_on_after(self._start_within):
+                hello = await greeted(keeper, {})
+                if isinstance(server, ToolServer) and server.lifespan is not None:
+                    await server.lifespan.wait()
+                ready = True
+        except Exception as error:
+            what = error.message if isinstance(error, RpcError) else named(error)
+            raise ClaudeSDKError(f"server {self._name(server)!r} could not start: {what}") from error
+        finally:
+            if not ready:
+                with anyio.CancelScope(shield=True):
+                    await keeper.aclose()
+        if not ready:
+            text = f"server {self._name(server)!r} did not start within {self._start_within:g} s"
+            raise ClaudeSDKError(text)
+        return keeper, hello
 
     async def replace(self, server: Server) -> None:
-        """Serve another server from now on. Requests that run finish on the old one; everybody is told."""
-        kinds = set(self.capabilities())
-        before, self._keeper = self._keeper, await self._kept(server)
-        self.server = server
-        kinds |= set(self.capabilities())
-        for method in _EVENTS:
+        """Serve another server from now on. Requests that run finish on the old one; everybody is told.
+
+        `ClaudeSDKError` if it does not start: the old one then stays.
+        """
+        async with self._changing:
+            kinds = set(self.capabilities())
+            before = self._keeper
+            if before is not None:  # else it starts when it is opened
+                self._keeper, self._hello = await self._kept(server)
+                self.core.introduce(self._hello)
+            self.server = server
+            kinds |= set(self.capabilities())
+        for method in EVENTS:
             if method.split("/")[1] in kinds:
-                self.announce({"method": method})
+                self._audience.announce({"method": method})
         if before is not None:
             spawn(before.aclose)
 
@@ -171,16 +181,27 @@ class Serving:
         """What the server can do now."""
         if isinstance(self.server, ToolServer):
             return self.server.capabilities()
-        found: dict[str, Any] = self._hello.get("capabilities", {})
-        return found
+        told: dict[str, Any] = self._hello.get("capabilities", {})
+        if "subscribe" in (told.get("resources") or {}):
+            # Each request has a connection of its own, so there is none that could hold its subscriptions.
+            rest = {key: value for key, value in told["resources"].items() if key != "subscribe"}
+            told = {**told, "resources": rest}
+        return told
+
+    def closing(self) -> None:
+        """Refuse new work from now on. Requests that run go on.
+
+        Lists are no work, and `mcp`'s client wants one before it believes the result that it was waiting for.
+        """
+        self._ending = True
 
     def hang_up(self) -> None:
         """End the streams on which clients of the newest version listen for changes."""
-        self._listening.close()
+        self._audience.listening.close()
 
     def _schema(self, tool: str) -> Mapping[str, Any] | None:
-        found = self.server.tools.get(tool) if isinstance(self.server, ToolServer) else None
-        return None if found is None else found.json_schema
+        known = self.server.tools.get(tool) if isinstance(self.server, ToolServer) else None
+        return None if known is None else known.json_schema
 
     async def drained(self, seconds: float) -> bool:
         """Wait until no request runs, but not longer than that; whether it came true."""
@@ -193,15 +214,18 @@ class Serving:
     # Requests.
 
     async def _forward(self, ctx: ServerRequestContext[Any, Any], _params: Any) -> dict[str, Any]:
+        if self._ending and not ctx.method.endswith("/list"):
+            raise MCPError(code=INTERNAL_ERROR, message="the server is ending")
         params = dict(ctx.params or {})
         modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-        outlet = RequestOutlet(ctx, params, None if modern else self._wishes(ctx).level)
+        session = None if modern else session_of(client_of(ctx))
+        outlet = RequestOutlet(ctx, params, None if session is None else session.level, session)
         message = {"jsonrpc": "2.0", "id": ctx.request_id or 0, "method": ctx.method, "params": params}
         self.running += 1
         try:
             with self.observe(ctx.method, str(params.get("name") or params.get("uri") or "")) as seen:
                 reply = await self._answered(message, outlet)
-                result = _result(reply, ctx.method, modern)
+                result = result_of(reply, ctx.method, modern)
                 if modern:
                     result = {**_ENVELOPES.get(ctx.method, _COMPLETE), **result}
                 if seen is not None:
@@ -214,16 +238,17 @@ class Serving:
 
     async def _answered(self, message: dict[str, Any], outlet: RequestOutlet) -> dict[str, Any]:
         connection = self.server.connect(outlet)
+        reply = None
         try:
-            if not isinstance(self.server, ToolServer):
-                await _greeted(connection, outlet.capabilities)
-                message = _without_envelope(message)
-            reply = await connection.answer(message)
+            with outlet.scope:
+                if not isinstance(self.server, ToolServer):
+                    await greeted(connection, outlet.capabilities)
+                    message = without_envelope(message)
+                reply = await connection.answer(message)
         except BaseException:
             # Whatever the tool made of it, a question to a stateless client ends the call.
             if outlet.questions is None:
                 raise
-            reply = None
         finally:
             await connection.aclose()
         await outlet.flushed()
@@ -234,144 +259,43 @@ class Serving:
     async def _set_level(
         self, ctx: ServerRequestContext[Any, Any], params: types.SetLevelRequestParams
     ) -> dict[str, Any]:
-        self._wishes(ctx).level = params.level
+        session_of(client_of(ctx)).level = params.level
         return {}
 
     async def _subscribe(
         self, ctx: ServerRequestContext[Any, Any], params: types.SubscribeRequestParams
     ) -> dict[str, Any]:
-        self._wishes(ctx).resources.add(str(params.uri))
+        uri = str(params.uri)
+        try:
+            found(self._subscribable(ctx.method), uri, ctx.method)
+        except RpcError as error:
+            raise MCPError(code=error.code, message=error.message, data=error.data) from None
+        session_of(client_of(ctx)).resources.add(uri)
         return {}
 
     async def _unsubscribe(
         self, ctx: ServerRequestContext[Any, Any], params: types.UnsubscribeRequestParams
     ) -> dict[str, Any]:
-        self._wishes(ctx).resources.discard(str(params.uri))
+        self._subscribable(ctx.method)
+        session_of(client_of(ctx)).resources.discard(str(params.uri))
         return {}
 
-    # Notices.
+    async def _listen(
+        self, ctx: ServerRequestContext[Any, Any], params: types.SubscriptionsListenRequestParams
+    ) -> Any:
+        if not isinstance(self.server, ToolServer):
+            wanted = params.notifications.model_copy(update={"resource_subscriptions": None})
+            params = params.model_copy(update={"notifications": wanted})
+        return await self._audience.listening(ctx, params)
 
-    async def _initialized(self, ctx: ServerRequestContext[Any, Any], _params: Any) -> None:
-        client = _client(ctx)
-        if client.has_standalone_channel and client not in self._clients:
-            self._clients.add(client)
-            client.exit_stack.callback(self._clients.discard, client)
+    def _subscribable(self, method: str) -> ToolServer[Any]:
+        """The server, if it can tell of updates."""
+        if isinstance(self.server, ToolServer):
+            return self.server
+        raise MCPError(code=METHOD_NOT_FOUND, message=f"Method not found: {method}")
 
-    def _wishes(self, ctx: ServerRequestContext[Any, Any]) -> _Wishes:
-        wishes: _Wishes = _client(ctx).state.setdefault("toolwire", _Wishes())
-        return wishes
-
-    def announce(self, message: Mapping[str, Any]) -> None:
-        """Pass a notice of the server on to everybody whom it concerns."""
-        method, params = message["method"], message.get("params")
-        if (event := _EVENTS.get(method)) is not None:
-            spawn(self._bus.publish, event())
-            clients = list(self._clients)
-        elif method == _UPDATED:
-            uri = str((params or {}).get("uri"))
-            spawn(self._bus.publish, ResourceUpdated(uri))
-            clients = [each for each in self._clients if uri in _wanted(each)]
-        else:
-            return
-        for client in clients:
-            spawn(_told, client, method, params)
-
-
-class _Core(McpServer[None]):
-    """An `mcp` server that says what it can do at the moment it is asked."""
-
-    def __init__(self, serving: Serving, name: str, **settings: Any) -> None:
-        super().__init__(name, **settings)
-        self._serving = serving
-
-    def get_capabilities(
-        self,
-        notification_options: Any = None,
-        experimental_capabilities: Any = None,
-        extensions: Any = None,
-        *,
-        protocol_version: str | None = None,
-    ) -> types.ServerCapabilities:
-        del notification_options, experimental_capabilities, extensions
-        found = dict(self._serving.capabilities())
-        if protocol_version in MODERN_PROTOCOL_VERSIONS:
-            found.pop("logging", None)  # a level comes with each request there
-        return types.ServerCapabilities.model_validate(found)
-
-
-class _Announcer:
-    """The outlet of the connection that is always open: it takes notices and answers nothing."""
-
-    def __init__(self, serving: Serving) -> None:
-        self.capabilities: dict[str, Any] = {}
-        self._serving = serving
-
-    def notify(self, message: dict[str, Any]) -> None:
-        """Pass it on."""
-        self._serving.announce(message)
-
-    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Nobody is there to be asked."""
-        del params
-        raise RpcError(INVALID_PARAMS, f"{method}: there is no client to ask")
-
-
-def _client(ctx: ServerRequestContext[Any, Any]) -> Client:
-    """What `mcp` knows of the client; it means to give it to handlers one day, and has it here until then."""
-    client: Client = ctx.session._connection  # noqa: SLF001
-    return client
-
-
-def _wanted(client: Client) -> set[str]:
-    wishes = client.state.get("toolwire")
-    return wishes.resources if isinstance(wishes, _Wishes) else set()
-
-
-async def _told(client: Client, method: str, params: Mapping[str, Any] | None) -> None:
-    with anyio.move_on_after(_PATIENCE) as limit:
-        await client.notify(method, params)
-    if limit.cancelled_caught:
-        logger.warning("a client did not take %s within %g s", method, _PATIENCE)
-
-
-async def _greeted(connection: Connection, capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    params = {
-        "protocolVersion": "2025-11-25",
-        "capabilities": dict(capabilities),
-        "clientInfo": {"name": "toolwire", "version": "1"},
-    }
-    reply = await connection.answer({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
-    await connection.answer({"jsonrpc": "2.0", "method": "notifications/initialized"})
-    if reply is None or "error" in reply:
-        error = (reply or {}).get("error", {})
-        raise RpcError(
-            error.get("code", INTERNAL_ERROR), str(error.get("message", "no answer")), error.get("data")
-        )
-    result: dict[str, Any] = reply["result"]
-    return result
-
-
-def _without_envelope(message: dict[str, Any]) -> dict[str, Any]:
-    """As a client with a session would have sent it."""
-    params = message["params"]
-    meta = {key: value for key, value in params.get("_meta", {}).items() if not key.startswith(_RESERVED)}
-    return {**message, "params": {**params, "_meta": meta}}
-
-
-def _result(reply: Mapping[str, Any], method: str, modern: bool) -> dict[str, Any]:
-    """The result in a reply; its error raised as `mcp` wants it."""
-    error = reply.get("error")
-    if error is None:
-        result: dict[str, Any] = reply["result"]
-        return result
-    data = error.get("data")
-    if method == "tools/call" and isinstance(data, dict) and "violations" in data:
-        # A model can mend its arguments only if it sees what was wrong: MCP wants them as a result.
-        return error_result(error["message"])
-    code = error["code"]
-    if modern and code == RESOURCE_NOT_FOUND:
-        code = INVALID_PARAMS
-    raise MCPError(code=code, message=error["message"], data=data)
+    def _name(self, server: Server) -> str:
+        return server.name if isinstance(server, ToolServer) else self.core.name
 
 
 def new_secret() -> str:

@@ -3,9 +3,10 @@
 Owns the two descriptors while it serves: what tools and their children print goes to stderr, and they read nothing
 from the wire. A thread reads, so that a signal can end the server while nothing comes in; a client that stops
 reading holds up nobody but itself. At the end of input, as at a signal, what runs may finish within `drain`
-seconds.
+seconds, and nothing new is begun. When nobody reads any more, it ends at once.
 """
 
+import errno
 import io
 import os
 import select
@@ -23,9 +24,10 @@ import orjson
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from toolwire._jsonrpc import INVALID_REQUEST, PARSE_ERROR, RpcError, refusal
+from toolwire._jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, RpcError, refusal
 from toolwire._log import logger_for
 from toolwire._threads import Workers, from_threads
+from toolwire.errors import UsageError
 from toolwire.mcp.streams import Inbox
 
 logger = logger_for("serving")
@@ -38,6 +40,8 @@ _SURE: Final = 4096  # a pipe that select calls writable takes this much at once
 _TOO_LONG: Final = orjson.dumps(
     refusal(None, RpcError(INVALID_REQUEST, f"Invalid Request: a line is longer than {_LINE} bytes"))
 )
+_ENDING: Final = RpcError(types.CONNECTION_CLOSED, "the server is ending and takes no new requests")
+_UNWRITABLE: Final = RpcError(INTERNAL_ERROR, "the answer cannot be written as JSON")
 
 
 class Wire:
@@ -45,6 +49,10 @@ class Wire:
 
     def __init__(self) -> None:
         """Claim both. From here on descriptor 0 reads nothing, and descriptor 1 is stderr."""
+        have_stderr()
+        for number, name, stream in ((0, "stdin", sys.__stdin__), (1, "stdout", sys.__stdout__)):
+            if stream is None or not _is_open(number):
+                raise UsageError(f"{name} is closed, and a server over stdio talks to its client there")
         sys.stdout.flush()
         self.input = os.dup(0)
         self.output = os.dup(1)
@@ -56,6 +64,25 @@ class Wire:
             sys.stdout.reconfigure(line_buffering=True)  # as stderr is: a print shows when it is made
 
 
+def have_stderr() -> None:
+    """Where the launcher has closed stderr, open it to nowhere, or the next file opened would be it."""
+    if sys.__stderr__ is not None or _is_open(2):
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    if nowhere != 2:  # noqa: PLR2004 - stderr
+        os.dup2(nowhere, 2)
+        os.close(nowhere)
+    sys.stderr = os.fdopen(2, "w", closefd=False)
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
 async def serve_wire(
     wire: Wire, core: Any, drain: float = 5.0, closing: Callable[[], None] = lambda: None
 ) -> None:
@@ -64,10 +91,20 @@ async def serve_wire(
     `closing` is called then: it ends what would never end by itself.
     """
     inbox, unanswered = Inbox(), _Unanswered()
-    writer = _Writer(wire.output, unanswered)
-    ended = anyio.Event()
+    ended, ending = anyio.Event(), anyio.Event()
+
+    def lost() -> None:
+        unanswered.forget()
+        ended.set()
+
+    writer = _Writer(wire.output, unanswered.answered, lost)
 
     def take(message: Any) -> None:
+        # Lists are no work, and `mcp`'s client wants one before it believes the result that it was waiting for.
+        work = isinstance(message, types.JSONRPCRequest) and not message.method.endswith("/list")
+        if ending.is_set() and work:
+            writer.put(orjson.dumps(refusal(message.id, _ENDING)))
+            return
         unanswered.heard(message)
         inbox.put(SessionMessage(message))
 
@@ -81,6 +118,7 @@ async def serve_wire(
     async def until_told() -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             await _or_signal(signals, ended.wait)
+            ending.set()
             closing()
             await _or_signal(signals, partial(unanswered.none, drain))  # a second signal ends the wait
             inbox.close()
@@ -88,7 +126,7 @@ async def serve_wire(
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(until_told)
-        await core.run(inbox, writer, core.create_initialization_options())
+        await core.run(inbox, writer, None)  # what it can do is known when it is up, and asked for then
         tasks.cancel_scope.cancel()
 
 
@@ -110,11 +148,12 @@ class _Unanswered:
 
     def __init__(self) -> None:
         self._ids: set[int | str] = set()
+        self._nobody = False
         self._fewer = anyio.Event()
 
     def heard(self, message: Any) -> None:
         """Something came from the client."""
-        if isinstance(message, types.JSONRPCRequest):
+        if isinstance(message, types.JSONRPCRequest) and not self._nobody:
             self._ids.add(message.id)
         elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
             self.answered((message.params or {}).get("requestId"))
@@ -124,6 +163,12 @@ class _Unanswered:
         self._ids.discard(request_id)
         if not self._ids:
             self._fewer.set()
+
+    def forget(self) -> None:
+        """Nobody waits any more, for these or for others."""
+        self._nobody = True
+        self._ids.clear()
+        self._fewer.set()
 
     async def none(self, seconds: float) -> None:
         """Wait until there are none, but not longer than that."""
@@ -173,28 +218,46 @@ def _taken(line: bytes, take: Callable[[Any], None], writer: "_Writer") -> Calla
     try:
         message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValidationError as error:
-        reply = orjson.dumps(_complaint(line, error))
+        reply = orjson.dumps(_complaint(line, error.errors(include_url=False)[0]["msg"]))
+        return lambda: writer.put(reply)
+    if isinstance(message, types.JSONRPCNotification) and "id" in orjson.loads(line):
+        # A request with an id that is none: `mcp` overlooks it, and its sender would wait for ever.
+        reply = orjson.dumps(_complaint(line, "the id must be a string or an integer"))
         return lambda: writer.put(reply)
     return lambda: take(message)
 
 
-def _complaint(line: bytes, error: ValidationError) -> dict[str, Any]:
+def _complaint(line: bytes, reason: str) -> dict[str, Any]:
     try:
         message = orjson.loads(line)
     except orjson.JSONDecodeError as broken:
         return refusal(None, RpcError(PARSE_ERROR, "Parse error", {"details": str(broken)}))
     given = message.get("id") if isinstance(message, dict) else None
     usable = isinstance(given, int | str) and not isinstance(given, bool)
-    text = f"Invalid Request: {error.errors(include_url=False)[0]['msg']}"
-    return refusal(given if usable else None, RpcError(INVALID_REQUEST, text))
+    return refusal(given if usable else None, RpcError(INVALID_REQUEST, f"Invalid Request: {reason}"))
+
+
+def _line(message: Any) -> bytes:
+    """A message as a line, or instead of one that JSON cannot hold what its receiver should know; maybe nothing."""
+    try:
+        text: str = message.model_dump_json(by_alias=True, exclude_unset=True)
+        return text.encode() + b"\n"
+    except (ValueError, RecursionError) as error:
+        if isinstance(message, types.JSONRPCRequest):
+            raise  # to whoever asks
+        logger.warning("a message to the client cannot be written as JSON: %s", error)
+        if isinstance(message, types.JSONRPCNotification):
+            return b""
+        return orjson.dumps(refusal(message.id, _UNWRITABLE)) + b"\n"
 
 
 class _Writer:
-    """What the server writes to: one line a message, in order."""
+    """What the server writes to: one line a message, in order. `lost` is called when nobody can read them."""
 
-    def __init__(self, target: int, unanswered: _Unanswered) -> None:
+    def __init__(self, target: int, answered: Callable[[Any], None], lost: Callable[[], None]) -> None:
         self._target = target
-        self._unanswered = unanswered
+        self._answered = answered
+        self._lost = lost
         self._workers = Workers(1)
         self._turn = anyio.Lock()
         self._own: list[bytes] = []
@@ -202,35 +265,46 @@ class _Writer:
 
     def put(self, line: bytes) -> None:
         """A line of the transport itself; it goes out before the next message, or now."""
+        if self._closed:
+            return
         self._own.append(line + b"\n")
         with suppress(anyio.WouldBlock):
             self._turn.acquire_nowait()
             try:
-                self._flush_own()
+                while self._own and _ready(self._target, len(self._own[0])):
+                    _write_all(self._target, self._own.pop(0))
+            except OSError as error:
+                self._break(error)
             finally:
                 self._turn.release()
 
-    def _flush_own(self) -> None:
-        while self._own and _ready(self._target, len(self._own[0])):
-            _write_all(self._target, self._own.pop(0))
-
     async def send(self, item: SessionMessage) -> None:
-        line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        line = _line(item.message)
         async with self._turn:
             if self._closed:
                 raise anyio.ClosedResourceError
-            lines, self._own = [*self._own, line], []
+            self._own.append(line)
             try:
-                for each in lines:
-                    if _ready(self._target, len(each)):
-                        _write_all(self._target, each)
-                    else:
-                        await self._workers.run(lambda each=each: _write_all(self._target, each))  # type: ignore[misc]
+                while self._own:  # those of `put` that come meanwhile go out too
+                    await self._write(self._own.pop(0))
             except OSError as error:
-                self._closed = True
+                self._break(error)
                 raise anyio.BrokenResourceError from error
         if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
-            self._unanswered.answered(item.message.id)
+            self._answered(item.message.id)
+
+    async def _write(self, line: bytes) -> None:
+        if _ready(self._target, len(line)):
+            _write_all(self._target, line)
+        else:
+            await self._workers.run(partial(_write_all, self._target, line))
+
+    def _break(self, error: OSError) -> None:
+        self._closed = True
+        self._own.clear()
+        if error.errno != errno.EPIPE:  # else the client has left, as it may
+            logger.error("cannot write to the client: %s", error.strerror)
+        self._lost()
 
     async def aclose(self) -> None:
         self._closed = True

@@ -8,13 +8,22 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from toolwire._jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, RpcError
+from toolwire._jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    RESOURCE_NOT_FOUND,
+    Id,
+    RpcError,
+    refusal,
+)
 from toolwire._log import logger_for
 from toolwire._tasks import nobody_asked
 from toolwire.errors import ResourceNotFoundError, ToolError
+from toolwire.tools.failing import is_failure, named, said
 from toolwire.tools.paging import Page
 from toolwire.tools.parameters import InvalidArguments
-from toolwire.tools.values import BadResult
+from toolwire.tools.values import BadResult, clean, sendable
 
 if TYPE_CHECKING:
     from toolwire.tools.connection import DirectConnection
@@ -24,6 +33,7 @@ if TYPE_CHECKING:
 logger = logger_for("server")
 
 _MOST: Final = 50  # violations in an error's data
+_SHOWN: Final = 100  # characters of a cursor that we never gave
 
 
 class Registry(Protocol):
@@ -33,6 +43,12 @@ class Registry(Protocol):
 
 
 R = TypeVar("R", bound=Registry)
+
+
+def refused(request_id: Id, error: RpcError) -> dict[str, Any]:
+    """An error reply that any wire can carry, whatever text and data a function gave it."""
+    data = None if error.data is None else sendable(error.data)
+    return refusal(request_id, RpcError(error.code, clean(str(error.message)), data))
 
 
 def invalid(error: InvalidArguments, data: dict[str, Any]) -> RpcError:
@@ -47,7 +63,7 @@ def listed(read: Callable[[Any], Page], params: dict[str, Any], encoded: bool) -
     try:
         plain, fragment = read(cursor)
     except KeyError:
-        raise RpcError(INVALID_PARAMS, f"Unknown cursor: {cursor!r}") from None
+        raise RpcError(INVALID_PARAMS, f"Unknown cursor: {repr(cursor)[:_SHOWN]}") from None
     return fragment if encoded else plain
 
 
@@ -66,12 +82,16 @@ async def answered(
     except InvalidArguments as error:
         raise invalid(error, about) from None
     except ToolError as error:
-        raise RpcError(INTERNAL_ERROR, str(error), about) from error
+        raise RpcError(INTERNAL_ERROR, said(error), about) from error
     except BadResult as error:
         logger.warning("%s returned what cannot be a result: %s", subject.label, error)
         data = {**about, "type": error.type_name}
         raise RpcError(INTERNAL_ERROR, f"{subject.label}: {error}", data) from error
     except (Exception, SystemExit) as error:  # the boundary of a user's function: the client hears of it
+        raise _failed(connection, subject, error, about) from error
+    except (KeyboardInterrupt, BaseExceptionGroup) as error:
+        if not is_failure(error):
+            raise
         raise _failed(connection, subject, error, about) from error
     except asyncio.CancelledError as error:
         if not nobody_asked():
@@ -82,14 +102,13 @@ async def answered(
 def _failed(
     connection: "DirectConnection", subject: "Served", error: BaseException, about: dict[str, Any]
 ) -> RpcError:
-    text = str(error)
+    text = said(error)
     if isinstance(error, ResourceNotFoundError) and "uri" in about:
         return RpcError(RESOURCE_NOT_FOUND, text or f"Resource not found: {about['uri']}", about)
     logger.warning("%s failed", subject.label, exc_info=error)
     if connection.server.debug:
         about = {**about, "toolwire/traceback": "".join(traceback.format_exception(error))}
-    name = type(error).__name__
-    return RpcError(INTERNAL_ERROR, f"{name}: {text}" if text else name, about)
+    return RpcError(INTERNAL_ERROR, named(error), about)
 
 
 def offered(server: "ToolServer[Any]", registry: R, method: str) -> R:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 
 from toolwire.errors import ToolDefinitionError
-from toolwire.tools.values import BadResult
+from toolwire.tools.values import BadResult, clean
 
 Source = Iterable[str] | Callable[..., Any]
 """Values to choose from, or `fn(value)`, `fn(value, arguments)` that gives some."""
@@ -64,7 +64,7 @@ def gathered(values: Any) -> dict[str, Any]:
     for each in found:
         if not isinstance(each, str):
             raise BadResult(f"the values must be strings, not {type(each).__name__}", type(each))
-    shown: dict[str, Any] = {"values": found[:MOST], "hasMore": len(found) > MOST}
+    shown: dict[str, Any] = {"values": [clean(each) for each in found[:MOST]], "hasMore": len(found) > MOST}
     if len(found) <= _COUNTED:
         shown["total"] = len(found)
     return {"completion": shown}

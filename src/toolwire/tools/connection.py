@@ -36,12 +36,14 @@ from toolwire._tasks import nobody_asked
 from toolwire._threads import from_threads
 from toolwire._wire.lines import decode, encode
 from toolwire.errors import ToolError
-from toolwire.tools.answers import invalid, listed, unknown_method
+from toolwire.tools.answers import invalid, listed, refused, unknown_method
 from toolwire.tools.calls import Call, Subject, interruption
-from toolwire.tools.context import LEVELS, Context, LogLevel
+from toolwire.tools.context import LEVELS, Context, LogLevel, check_level
+from toolwire.tools.failing import is_failure, named, said
 from toolwire.tools.parameters import InvalidArguments
 from toolwire.tools.reading import AT_ONCE, STARTED
 from toolwire.tools.results import BadResult, error_result, loses_text, to_result
+from toolwire.tools.values import clean, sendable
 
 if TYPE_CHECKING:
     from toolwire.tools.served import Served
@@ -74,7 +76,8 @@ class DirectConnection:
     `log_level`: the least level that is sent before the client sets one. `every_update`: the outlet hears of every
     resource that was updated, for a carrier that keeps the subscriptions itself.
 
-    An outlet that has a method `starting` (see `Starting`) hears of each tool before it runs.
+    An outlet that has a method `starting` (see `Starting`) hears of each tool before it runs. One that has a
+    `session` gives tools that as `context.session`; for others it is this connection.
     """
 
     def __init__(
@@ -86,12 +89,12 @@ class DirectConnection:
         log_level: LogLevel = "debug",
         every_update: bool = False,
     ) -> None:
-        if log_level not in LEVELS:
-            raise ValueError(f"unknown log level {log_level!r}: one of {', '.join(LEVELS)}")
+        check_level(log_level)
         self.server = server
         self.subscriptions: set[str] = set()
         """The resources of whose updates the client wants to hear."""
         self._outlet = outlet
+        self._session = getattr(outlet, "session", None) or self
         self._starting: Callable[[Tool[Any]], None] | None = getattr(outlet, "starting", None)
         self._violations_as_results = violations_as_results
         self._every_update = every_update
@@ -132,7 +135,7 @@ class DirectConnection:
             if isinstance(event, Request):
                 return self._request(event, encoded)
         except RpcError as error:
-            return refusal(message["id"], error)
+            return refused(message["id"], error)
         if isinstance(event, Notification) and event.method == "notifications/cancelled":
             self._cancel(event.params.get("requestId"))
         return None
@@ -159,7 +162,10 @@ class DirectConnection:
             "capabilities": server.capabilities(),
             "serverInfo": {**info, "title": server.title} if server.title else info,
         }
-        return {**result, "instructions": server.instructions} if server.instructions else result
+        if server.instructions:
+            result["instructions"] = server.instructions
+        hello: dict[str, Any] = sendable(result)
+        return hello
 
     def _ping(self, _params: dict[str, Any], _encoded: bool) -> dict[str, Any]:
         return {}
@@ -211,7 +217,7 @@ class DirectConnection:
             try:
                 return reply(request_id, await result(subject, arguments, meta, call))
             except RpcError as error:
-                return refusal(request_id, error)
+                return refused(request_id, error)
             except BaseException as error:
                 call.mark()  # a thread that was left behind cannot see it otherwise
                 if (interrupted := interruption(error)) is not None:
@@ -236,10 +242,14 @@ class DirectConnection:
                 self._starting(tool)
             value = await self._limited(tool, values, context, threaded)
         except ToolError as error:
-            return error_result(str(error))
+            return error_result(said(error))
         except RpcError:
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary of a tool: the model hears of it
+            return self._failed(tool, error)
+        except (KeyboardInterrupt, BaseExceptionGroup) as error:
+            if not is_failure(error):
+                raise
             return self._failed(tool, error)
         except asyncio.CancelledError as error:
             if not nobody_asked():
@@ -270,7 +280,7 @@ class DirectConnection:
             tool=subject.name,
             outlet=self._outlet,
             state=state,
-            session=self,
+            session=self._session,
             meta=meta,
             log_level=lambda: self._log_level,
             post=self._post if threaded else None,
@@ -303,7 +313,7 @@ class DirectConnection:
             logger.warning("tool %r returned what cannot be a result: %s", tool.name, error)
             data = {"tool": tool.name, "server": self.server.name, "type": error.type_name}
             raise RpcError(INTERNAL_ERROR, f"Tool {tool.name!r}: {error}", data) from error
-        if loses_text(result):
+        if not tool.structure_says_all and loses_text(result):
             logger.warning(
                 "tool %r returned text and other structured content: the CLI shows the model only the latter",
                 tool.name,
@@ -312,10 +322,9 @@ class DirectConnection:
 
     def _failed(self, tool: "Tool[Any]", error: BaseException) -> dict[str, Any]:
         logger.warning("tool %r failed", tool.name, exc_info=error)
-        text = str(error)
-        result = error_result(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+        result = error_result(named(error))
         if self.server.debug:
-            result["_meta"] = {"toolwire/traceback": "".join(traceback.format_exception(error))}
+            result["_meta"] = {"toolwire/traceback": clean("".join(traceback.format_exception(error)))}
         return result
 
     async def _state(self) -> Any:
@@ -325,7 +334,7 @@ class DirectConnection:
         try:
             return await lifespan.wait()
         except Exception as error:
-            text = f"Server {self.server.name!r} could not start: {type(error).__name__}: {error}"
+            text = f"Server {self.server.name!r} could not start: {named(error)}"
             raise RpcError(INTERNAL_ERROR, text, {"server": self.server.name}) from error
 
     def _cancel(self, request_id: Any) -> None:
@@ -349,6 +358,17 @@ class DirectConnection:
         self._unannounced.discard(kind)
         if not self._closed:
             self._outlet.notify(notification(f"notifications/{kind}/list_changed"))
+
+    def log(self, data: Any, level: LogLevel) -> None:
+        """Send the client a log message that belongs to no call, if it wants that level. Any thread may call it."""
+        check_level(level)
+        if not self._closed:
+            self._post(partial(self._tell_log, sendable(data), level))
+
+    def _tell_log(self, data: Any, level: LogLevel) -> None:
+        if not self._closed and LEVELS.index(level) >= LEVELS.index(self._log_level):
+            params = {"level": level, "logger": self.server.name, "data": data}
+            self._outlet.notify(notification("notifications/message", params))
 
     def resource_updated(self, uri: str) -> None:
         """Tell the client of a resource that has new contents, if it wants to hear. Any thread may call it."""

@@ -5,6 +5,7 @@ connection's outlet; this module does not know what is on the other side.
 """
 
 import math
+import numbers
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -13,9 +14,10 @@ from typing import Any, Final, Generic, Literal, overload
 import anyio
 from typing_extensions import TypeVar
 
-from toolwire._jsonrpc import Interrupted, Outlet, notification
-from toolwire._tasks import spawn
+from toolwire._jsonrpc import Outlet, notification
 from toolwire.errors import ClaudeSDKError
+from toolwire.tools.values import clean, sendable
+from toolwire.tools.waiting import Waits
 
 S = TypeVar("S", default=Any)
 T = TypeVar("T")
@@ -24,8 +26,11 @@ LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "a
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 
+_EXACT: Final = 1 << 53  # larger integers are no JSON numbers for everybody
+
+
 class ToolCancelled(ClaudeSDKError):  # noqa: N818 - it says what happened
-    """Raised by `Context.check_cancelled()` in a sync tool whose call was cancelled."""
+    """Raised by `Context.check_cancelled()` and `wait()` in a sync tool whose call was cancelled or timed out."""
 
 
 @dataclass
@@ -67,6 +72,8 @@ class Context(Generic[S]):
     are coroutines; a sync tool runs them with `context.wait(context.elicit(...))`.
     """
 
+    _waits: Waits | None = None  # made for the first `wait()`: most calls have none
+
     def __init__(
         self,
         *,
@@ -86,7 +93,10 @@ class Context(Generic[S]):
         self.state = state
         """The application's own object: `ToolServer(state=...)`, or what its lifespan yields."""
         self.session = session
-        """The connection that the call came by: the same object for all calls of one client."""
+        """Stands for the client, to tell one from another: good as a key, and nothing more.
+
+        The same object for all calls of one client, in process and where the client has a session (up to
+        2025-11-25, over stdio and over HTTP with sessions). Elsewhere each request has one of its own."""
         self.meta: Mapping[str, Any] = meta or {}
         """The request's `_meta`."""
         self._cancelled = False
@@ -103,6 +113,8 @@ class Context(Generic[S]):
     @cancelled.setter
     def cancelled(self, value: bool) -> None:
         self._cancelled = value
+        if value and self._waits is not None:
+            self._waits.release()
 
     @property
     def tool_use_id(self) -> str | None:
@@ -113,26 +125,31 @@ class Context(Generic[S]):
     def check_cancelled(self) -> None:
         """For sync tools: raise `ToolCancelled` if the call was cancelled."""
         if self.cancelled:
-            raise ToolCancelled(f"the call of {self.tool} was cancelled")
+            raise self._over()
+
+    def _over(self) -> ToolCancelled:
+        return ToolCancelled(f"the call of {self.tool} was cancelled")
 
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> "Done":
-        """Say how far it is."""
+        """Say how far it is. TypeError and ValueError for what is no finite number."""
         token = self.meta.get("progressToken")
-        params: dict[str, Any] = {"progressToken": token, "progress": progress}
+        params: dict[str, Any] = {"progressToken": token, "progress": _number("progress", progress)}
         if total is not None:
-            params["total"] = total
+            params["total"] = _number("total", total)
         if message is not None:
-            params["message"] = message
+            if not isinstance(message, str):
+                raise TypeError(f"the message of progress must be a string, got {type(message).__name__}")
+            params["message"] = clean(message)
         if token is not None:
             self._notify("notifications/progress", self._marked(params))
         return Done()
 
     def log(self, data: Any, level: LogLevel = "info", logger: str | None = None) -> "Done":
-        """Send a log message, if the client wants that level."""
-        if level not in LEVELS:
-            raise ValueError(f"unknown log level {level!r}: one of {', '.join(LEVELS)}")
+        """Send a log message, if the client wants that level. Data that is no JSON goes as Python shows it."""
+        check_level(level)
         if LEVELS.index(level) >= LEVELS.index(self._log_level()):
-            params = {"level": level, "logger": logger or self.server, "data": data}
+            said = clean(str(logger)) if logger else self.server
+            params = {"level": level, "logger": said, "data": sendable(data)}
             self._notify("notifications/message", self._marked(params))
         return Done()
 
@@ -156,7 +173,7 @@ class Context(Generic[S]):
         return Done()
 
     # Questions. A client of MCP 2026-07-28 answers by running the call again, with the answers: everything before a
-    # question then runs once more. `key` names a question in such a round; without it, its order and content do.
+    # question then runs once more. `key` names a question in such a round; without it, its content does.
 
     @overload
     async def elicit(
@@ -208,24 +225,22 @@ class Context(Generic[S]):
         return [Root(root["uri"], root.get("name")) for root in answer.get("roots", [])]
 
     def wait(self, awaitable: Awaitable[T]) -> T:
-        """In a sync tool: run something on the event loop and wait for it."""
+        """In a sync tool: run something on the event loop and wait for it.
+
+        `ToolCancelled` if the call is cancelled or timed out meanwhile.
+        """
         if self._post is None:
             raise RuntimeError("wait() is for sync tools: in an async one, await it")
         outcome: Future[T] = Future()
-
-        async def work() -> None:
-            try:
-                outcome.set_result(await awaitable)
-            except BaseException as error:
-                outcome.set_exception(error)
-                if not isinstance(error, Exception | Interrupted):
-                    raise
-
-        def start() -> None:
-            spawn(work)
-
-        self._post(start)
+        self._post(lambda: self._begin(awaitable, outcome))
         return outcome.result()
+
+    def _begin(self, awaitable: Awaitable[Any], outcome: "Future[Any]") -> None:
+        if self._waits is None:
+            self._waits = Waits(self._over)
+            if self._cancelled:
+                self._waits.release()
+        self._waits.begin(awaitable, outcome)
 
     def _marked(self, params: dict[str, Any]) -> dict[str, Any]:
         """With the tool use it belongs to: tokens and ids are used again, this is not."""
@@ -234,6 +249,7 @@ class Context(Generic[S]):
 
     async def _ask(self, method: str, params: dict[str, Any], key: str | None) -> dict[str, Any]:
         """Only a carrier that repeats calls knows keys; the others need not."""
+        params = sendable(params)
         named = getattr(self._outlet, "ask_named", None)
         return await (self._outlet.ask(method, params) if named is None else named(method, params, key))
 
@@ -254,6 +270,27 @@ class Done:
     def __await__(self) -> Generator[Any, None, None]:
         return
         yield
+
+
+def check_level(level: object) -> None:
+    """ValueError for what is no log level."""
+    if level not in LEVELS:
+        raise ValueError(f"unknown log level {level!r}: one of {', '.join(LEVELS)}")
+
+
+def _number(what: str, value: Any) -> float:
+    """A number that JSON has."""
+    if type(value) is int and -_EXACT <= value <= _EXACT:
+        return value
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{what} must be a number, got {type(value).__name__}")
+    try:
+        found = float(value)
+    except OverflowError:
+        found = math.inf
+    if not math.isfinite(found):
+        raise ValueError(f"{what} must be a finite number, got {str(value)[:50]}")
+    return found
 
 
 def _answer_schema(schema: Any) -> tuple[Any, dict[str, Any]]:

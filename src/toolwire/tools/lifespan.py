@@ -10,6 +10,7 @@ import anyio
 
 from toolwire._log import logger_for
 from toolwire._tasks import Task, spawn
+from toolwire.tools.failing import is_failure, named
 
 logger = logger_for("server")
 
@@ -45,8 +46,10 @@ class Lifespan:
         return self.state
 
     async def aclose(self) -> None:
-        """Close, in bounded time."""
+        """Close, in bounded time; what has not opened yet is not waited for."""
         self._stop.set()
+        if not self._ready.is_set() and self._task is not None:
+            self._task.cancel()
         with anyio.move_on_after(_CLOSING, shield=True):
             await self._gone.wait()
         if not self._gone.is_set() and self._task is not None:
@@ -60,11 +63,14 @@ class Lifespan:
                     self.state = state
                 self._ready.set()
                 await self._stop.wait()
-        except Exception as error:
+        except BaseException as error:
+            if not is_failure(error):
+                self.error = self.error or RuntimeError("it was cancelled")
+                raise
             if self._ready.is_set():
                 logger.exception("closing the lifespan failed")
             else:
-                self.error = error
+                self.error = error if isinstance(error, Exception) else RuntimeError(named(error))
                 logger.exception("opening the lifespan failed")
         finally:
             self._ready.set()

@@ -6,8 +6,11 @@ from typing import Any, Final, Protocol
 
 import orjson
 
+from toolwire.tools.values import plain
+
 SIZE: Final = 1_000
 """Entries on one page."""
+_DIGITS: Final = 9  # of a cursor
 
 Page = tuple[dict[str, Any], orjson.Fragment]
 """A page as a dict, and as bytes."""
@@ -41,10 +44,12 @@ class Pages:
             if self._made is None:
                 self._made = _pages(self._key, [each.definition for each in self._items.values()])
             pages = self._made
-        number = (
-            0 if cursor is None else int(cursor) if isinstance(cursor, str) and cursor.isdecimal() else -1
-        )
-        if not 0 <= number < len(pages):
+        if cursor is None:
+            return pages[0]
+        if not isinstance(cursor, str) or not cursor.isdecimal() or len(cursor) > _DIGITS:
+            raise KeyError(cursor)
+        number = int(cursor)
+        if number >= len(pages):
             raise KeyError(cursor)
         return pages[number]
 
@@ -56,5 +61,13 @@ def _pages(key: str, definitions: list[dict[str, Any]]) -> list[Page]:
         page: dict[str, Any] = {key: definitions[start : start + SIZE]}
         if start + SIZE < len(definitions):
             page["nextCursor"] = str(number + 1)
-        pages.append((page, orjson.Fragment(orjson.dumps(page))))
+        pages.append(_made(page))
     return pages
+
+
+def _made(page: dict[str, Any]) -> Page:
+    try:
+        return page, orjson.Fragment(orjson.dumps(page))
+    except TypeError:  # a text that UTF-8 cannot carry, a number over 64 bits
+        clean, text = plain(page)
+        return clean, orjson.Fragment(text.encode())

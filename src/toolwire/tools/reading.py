@@ -35,7 +35,7 @@ def _list_templates(connection: "DirectConnection", params: dict[str, Any], enco
 
 def _subscribe(connection: "DirectConnection", params: dict[str, Any], _encoded: bool) -> dict[str, Any]:
     uri = text_of(params, "uri")
-    _found(connection.server, uri, "resources/subscribe")
+    found(connection.server, uri, "resources/subscribe")
     connection.subscriptions.add(uri)
     return {}
 
@@ -48,7 +48,7 @@ def _unsubscribe(connection: "DirectConnection", params: dict[str, Any], _encode
 
 def _read(connection: "DirectConnection", request: Request) -> Callable[[], Awaitable[Any]]:
     uri = text_of(request.params, "uri")
-    resource, texts = _found(connection.server, uri, request.method)
+    resource, texts = found(connection.server, uri, request.method)
     return connection.started(request, partial(_contents, connection=connection, uri=uri), resource, texts)
 
 
@@ -66,16 +66,17 @@ async def _contents(
     return await answered(connection, resource, work, partial(resource.contents, uri), about)
 
 
-def _found(server: "ToolServer[Any]", uri: str, method: str) -> "tuple[ServedResource, dict[str, str]]":
+def found(server: "ToolServer[Any]", uri: str, method: str) -> "tuple[ServedResource, dict[str, str]]":
+    """Whose an address is, and the values in it; `RpcError` if nobody's."""
     resources = _resources(server, method)
     data = {"uri": uri, "server": server.name}
     try:
-        found = resources.find(uri)
+        holder = resources.find(uri)
     except InvalidArguments as error:
         raise invalid(error, data) from None
-    if found is None:
+    if holder is None:
         raise RpcError(RESOURCE_NOT_FOUND, f"Resource not found: {uri}{resources.hint(uri)}", data)
-    return found
+    return holder
 
 
 def _resources(server: "ToolServer[Any]", method: str) -> "Resources":

@@ -202,6 +202,7 @@ def served_resource(uri: str, function: Callable[..., Any], settings: Mapping[st
 
 
 def _content(uri: str, value: Any, mime_type: str | None) -> dict[str, Any]:
+    uri = clean(uri)
     if isinstance(value, Resource):
         block = own_block(value) or {}
         meta = {"_meta": block["_meta"]} if "_meta" in block else {}

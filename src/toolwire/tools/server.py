@@ -219,6 +219,11 @@ class ToolServer(Generic[S]):
         for connection in list(self._connections):
             connection.resource_updated(uri)
 
+    def log(self, data: Any, level: LogLevel = "info") -> None:
+        """Send a log message to every connected client that wants that level. Any thread may call it."""
+        for connection in list(self._connections):
+            connection.log(data, level)
+
     # Prompts.
 
     @property

@@ -182,8 +182,6 @@ def _decoded(raw: str, name: str, wrong: list[Violation]) -> str:
 def _check_path(variable: _Variable, value: str, wrong: list[Violation]) -> None:
     if not variable.wide and "/" in value:
         wrong.append(Violation(variable.name, got("Must not have slashes", value)))
-    elif _ABSOLUTE.match(value):
-        wrong.append(Violation(variable.name, got("Must not be an absolute path", value)))
     else:
         _check_any(variable.name, value, wrong)
 
@@ -191,5 +189,7 @@ def _check_path(variable: _Variable, value: str, wrong: list[Violation]) -> None
 def _check_any(name: str, value: str, wrong: list[Violation]) -> None:
     if "\0" in value:
         wrong.append(Violation(name, got("Must not have a NUL", value)))
+    elif _ABSOLUTE.match(value):
+        wrong.append(Violation(name, got("Must not be an absolute path", value)))
     elif any(part.strip() == ".." for part in _SEPARATORS.split(value)):
         wrong.append(Violation(name, got("Must not have '..' as a part of a path", value)))

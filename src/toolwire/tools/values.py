@@ -40,7 +40,18 @@ import orjson
 
 from toolwire.tools.content import Audio, Image, Resource, ResourceLink, Text
 
-__all__ = ["CONTENT", "BadResult", "Table", "clean", "first_fit", "plain", "spell_float", "text", "type_name"]
+__all__ = [
+    "CONTENT",
+    "BadResult",
+    "Table",
+    "clean",
+    "first_fit",
+    "plain",
+    "sendable",
+    "spell_float",
+    "text",
+    "type_name",
+]
 
 T = TypeVar("T")
 # Rows tried in order: classes that a class may be of, or a name that it may have; and what holds for it then.
@@ -87,6 +98,20 @@ def clean(string: str) -> str:
     except UnicodeEncodeError:
         return string.encode(errors="backslashreplace").decode()
     return string
+
+
+def sendable(value: Any) -> Any:
+    """The value as plain JSON data, whatever it is: what has no such form is shown as Python shows it."""
+    if type(value) is str:
+        return clean(value)
+    try:
+        return plain(value)[0]
+    except BadResult:
+        pass
+    try:
+        return clean(repr(value))
+    except Exception:  # noqa: BLE001 - the value's own code
+        return f"<{type_name(type(value))}>"
 
 
 def _fast(value: Any) -> bytes | None:

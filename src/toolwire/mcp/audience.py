@@ -1,0 +1,121 @@
+"""Who is connected, and who hears of what.
+
+Clients of the versions with a handshake have a session, a log level and subscriptions, and are told straight away;
+those of 2026-07-28 listen on a stream of their own. What a request gets is not known here.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import anyio
+from mcp.server.connection import Connection as Client
+from mcp.server.context import ServerRequestContext
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    ToolsListChanged,
+)
+
+from toolwire._jsonrpc import INVALID_PARAMS, RpcError
+from toolwire._log import logger_for
+from toolwire._tasks import spawn
+from toolwire.tools.context import LEVELS
+
+logger = logger_for("serving")
+
+_PATIENCE: Final = 10.0  # seconds that one client may hold up a notice meant for it
+
+EVENTS: Final[Mapping[str, Callable[[], ServerEvent]]] = {
+    "notifications/tools/list_changed": ToolsListChanged,
+    "notifications/resources/list_changed": ResourcesListChanged,
+    "notifications/prompts/list_changed": PromptsListChanged,
+}
+_UPDATED: Final = "notifications/resources/updated"
+
+
+@dataclass(eq=False)
+class Session:
+    """A client that has a session, and what it wants to hear. Tools see it as `context.session`."""
+
+    level: str = LEVELS[0]
+    resources: set[str] = field(default_factory=set)
+
+
+class Audience:
+    """All who are connected."""
+
+    def __init__(self) -> None:
+        self._clients: set[Client] = set()
+        self._bus = InMemorySubscriptionBus()
+        self.listening = ListenHandler(self._bus)
+        """Answers `subscriptions/listen`."""
+
+    async def joined(self, ctx: ServerRequestContext[Any, Any], _params: Any) -> None:
+        """A client with a session is ready to hear."""
+        client = client_of(ctx)
+        if client.has_standalone_channel and client not in self._clients:
+            self._clients.add(client)
+            client.exit_stack.callback(self._clients.discard, client)
+
+    def announce(self, message: Mapping[str, Any]) -> None:
+        """Pass a notice of the server on to everybody whom it concerns."""
+        method, params = message["method"], message.get("params")
+        if (event := EVENTS.get(method)) is not None:
+            spawn(self._bus.publish, event())
+            clients = list(self._clients)
+        elif method == _UPDATED:
+            uri = str((params or {}).get("uri"))
+            spawn(self._bus.publish, ResourceUpdated(uri))
+            clients = [each for each in self._clients if uri in session_of(each).resources]
+        elif method == "notifications/message":
+            clients = [each for each in self._clients if _wants(each, str((params or {}).get("level")))]
+        else:
+            return
+        for client in clients:
+            spawn(_told, client, method, params)
+
+
+class Announcer:
+    """The outlet of the connection that is always open: it takes notices and answers nothing."""
+
+    def __init__(self, audience: Audience) -> None:
+        self.capabilities: dict[str, Any] = {}
+        self._audience = audience
+
+    def notify(self, message: dict[str, Any]) -> None:
+        """Pass it on."""
+        self._audience.announce(message)
+
+    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Nobody is there to be asked."""
+        del params
+        raise RpcError(INVALID_PARAMS, f"{method}: there is no client to ask")
+
+
+def client_of(ctx: ServerRequestContext[Any, Any]) -> Client:
+    """What `mcp` knows of the client; it means to give it to handlers one day, and has it here until then."""
+    client: Client = ctx.session._connection  # noqa: SLF001
+    return client
+
+
+def session_of(client: Client) -> Session:
+    session: Session | None = client.state.get("toolwire")
+    if session is None:
+        session = client.state["toolwire"] = Session()
+    return session
+
+
+def _wants(client: Client, level: str) -> bool:
+    return level in LEVELS and LEVELS.index(level) >= LEVELS.index(session_of(client).level)
+
+
+async def _told(client: Client, method: str, params: Mapping[str, Any] | None) -> None:
+    with anyio.move_on_after(_PATIENCE) as limit:
+        await client.notify(method, params)
+    if limit.cancelled_caught:
+        logger.warning("a client did not take %s within %g s", method, _PATIENCE)

@@ -1,0 +1,130 @@
+"""What goes on beside a server: its file is loaded again, and a bad one does no harm."""
+
+import os
+import signal
+import sys
+import textwrap
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from toolwire import ClaudeSDKError
+from toolwire._target import reload, resolve
+from toolwire.cli._reloading import follow
+from toolwire.errors import UsageError
+from toolwire.mcp.serving import Serving
+
+pytestmark = pytest.mark.anyio
+
+GOOD = """
+    from contextlib import asynccontextmanager
+    from toolwire import ToolServer
+
+    @asynccontextmanager
+    async def life(_server):
+        {opening}
+        yield
+
+    server = ToolServer("live", lifespan=life)
+
+    @server.tool
+    async def {name}() -> str:
+        return "ok"
+"""
+
+
+@pytest.fixture
+def app(tmp_path, monkeypatch):
+    """A file in a working directory of its own; what was imported from it is forgotten afterwards."""
+    before = dict(sys.modules)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    handler = signal.signal(signal.SIGINT, lambda *_: None)  # handled, as it is while a server runs
+    yield Edited(tmp_path / "live_app.py")
+    signal.signal(signal.SIGINT, handler)
+    for name in set(sys.modules) - set(before):
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+class Edited:
+    """A file, each version of it newer than the last."""
+
+    def __init__(self, path):
+        self.path = path
+        self._versions = 0
+
+    def write(self, text):
+        self._versions += 1
+        self.path.write_text(textwrap.dedent(text))
+        os.utime(self.path, (self._versions, self._versions))
+
+
+@asynccontextmanager
+async def followed(serving, target):
+    """What is said while the file is watched."""
+    send, said = anyio.create_memory_object_stream(10)
+    with anyio.fail_after(20), send, said:
+        async with serving.opened(), anyio.create_task_group() as tasks:
+            tasks.start_soon(follow, target, serving.replace, send.send_nowait)
+            await anyio.wait_all_tasks_blocked()
+            yield said
+            tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("kind", ["KeyboardInterrupt", "SystemExit", "ValueError"])
+def test_a_file_that_ends_the_program_is_refused(app, kind):
+    """Whatever it raises while it is loaded again, the old one still works."""
+    app.write(GOOD.format(opening="pass", name="old"))
+    target = resolve("live_app.py")
+    app.write(f"raise {kind}")
+    with pytest.raises(UsageError, match="live_app"):
+        reload(target)
+    assert list(target.server.tools) == ["old"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+        ("raise SystemExit", "ended the program"),
+        (GOOD.format(opening="raise RuntimeError('no database')", name="new"), "no database"),
+        (GOOD.format(opening="raise KeyboardInterrupt", name="new"), "KeyboardInterrupt"),
+    ],
+)
+async def test_a_bad_version_leaves_the_old_one_and_the_next_one_comes(app, bad, words):
+    """A file that does not load, or whose server does not start, is told; the next good one is taken."""
+    app.write(GOOD.format(opening="pass", name="old"))
+    target = resolve("live_app.py")
+    serving = Serving(target.server, name="live")
+    async with followed(serving, target) as said:
+        app.write(bad)
+        told = await said.receive()
+        assert told.startswith("not reloaded")
+        assert words in told
+        assert list(serving.server.tools) == ["old"]
+        app.write(GOOD.format(opening="pass", name="newest"))
+        assert (await said.receive()).startswith("reloaded")
+        assert list(serving.server.tools) == ["newest"]
+
+
+async def test_whatever_goes_wrong_the_file_is_still_watched(app):
+    """An error that nobody foresaw is told too."""
+    app.write(GOOD.format(opening="pass", name="old"))
+    target = resolve("live_app.py")
+    errors = [LookupError("odd"), ClaudeSDKError("known")]
+    send, said = anyio.create_memory_object_stream(10)
+
+    async def replace(_server):
+        raise errors.pop(0)
+
+    with anyio.fail_after(20), send, said:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(follow, target, replace, send.send_nowait)
+            await anyio.wait_all_tasks_blocked()
+            app.write(GOOD.format(opening="pass", name="one"))
+            assert await said.receive() == "not reloaded: LookupError: odd"
+            app.write(GOOD.format(opening="pass", name="two"))
+            assert await said.receive() == "not reloaded: known"
+            tasks.cancel_scope.cancel()

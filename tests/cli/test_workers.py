@@ -1,0 +1,87 @@
+"""Several processes behind one port: how they start and end."""
+
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from served import Http
+
+from toolwire.cli._workers import metrics_folder, worker_command
+
+APP = '''
+import os, sys
+import anyio
+from toolwire import ToolServer
+
+app = ToolServer("app")
+
+
+@app.tool
+async def wait() -> str:
+    """Wait for a long time."""
+    print("waiting", os.getpid(), file=sys.stderr, flush=True)
+    await anyio.sleep(600)
+    return "waited"
+'''
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with an app in it."""
+    (tmp_path / "app.py").write_text(APP)
+    return tmp_path
+
+
+def serve(folder, drain):
+    """Two processes, from a command line with options in front of the target."""
+    options = ("--workers", "2", "--drain", drain)
+    return Http(*options, "--", "app.py", cwd=folder, env={"TMPDIR": str(folder)})
+
+
+def test_a_second_signal_ends_the_wait(folder):
+    """Who is in a hurry asks twice, whoever does the work; nothing is left behind."""
+    with serve(folder, 600) as served, ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(served.ask, "tools/call", {"name": "wait"})
+        served.expect("waiting")
+        served.signal()
+        served.signal(signal.SIGINT)
+        assert asked.result(20) == {"code": -32000, "message": "the server has ended"}
+        assert served.wait(20) == 0
+    assert list(folder.glob("toolwire-metrics-*")) == []
+
+
+def test_workers_end_with_a_parent_that_was_killed(folder):
+    """Nobody is left to hold the port, or to answer clients that nobody can stop any more."""
+    with serve(folder, 0) as served, ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(served.ask, "tools/call", {"name": "wait"})
+        served.expect("waiting")
+        served.signal(signal.SIGKILL)
+        assert asked.result(20) == {"code": -32000, "message": "the server has ended"}
+        assert served.wait(20) == -signal.SIGKILL  # and nobody else holds its stderr
+
+
+def test_options_of_a_worker_come_before_a_double_dash():
+    """Behind it they would be a second target."""
+    command = worker_command(["serve", "--http", "--workers", "2", "--", "app.py"], 7)
+    assert command == [
+        *(sys.executable, "-m", "toolwire", "serve", "--fd", "7", "--stateless"),
+        *("--http", "--workers", "2", "--", "app.py"),
+    ]
+
+
+def test_folders_that_nobody_holds_are_swept_up(tmp_path, monkeypatch):
+    """Those of the dead; never those of the living, nor of their children."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    left = tmp_path / "toolwire-metrics-left"
+    left.mkdir()
+    (left / "counter_1.db").write_bytes(b"x")
+    with metrics_folder() as (mine, lock):
+        assert not left.exists()
+        child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[lock])
+        with metrics_folder() as (other, _):
+            assert mine.is_dir()
+            assert mine != other
+    assert list(tmp_path.iterdir()) == []
+    child.communicate(b"\n", timeout=20)

@@ -1,0 +1,53 @@
+"""Counts and times for Prometheus."""
+
+import pytest
+
+from toolwire.mcp.metrics import Metrics
+
+OK, FAILED = {"content": []}, {"content": [], "isError": True}
+
+
+def seen(metrics, method, name, result):
+    """One request."""
+    with metrics.observe(method, name) as request:
+        request.result(result)
+
+
+def named(metrics):
+    """The tools that are labels."""
+    lines = metrics.text().decode().splitlines()
+    return {
+        line.partition('tool="')[2].partition('"')[0]
+        for line in lines
+        if line.startswith("toolwire_tool_calls_total{")
+    }
+
+
+def test_clients_cannot_make_up_labels():
+    """A name that the server does not know is none."""
+    metrics = Metrics({"add"}.__contains__)
+    for name, result in (("add", FAILED), ("evil", FAILED), ("evil", OK)):
+        seen(metrics, "tools/call", name, result)
+    assert named(metrics) == {"add", ""}
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_names_of_a_server_that_cannot_be_asked_are_learnt(listed):
+    """What it has listed or answered is known; what it only refuses is not."""
+    metrics = Metrics(lambda _name: True)
+    if listed:
+        seen(metrics, "tools/list", "", {"tools": [{"name": "add"}]})
+    else:
+        seen(metrics, "tools/call", "add", OK)
+    for number in range(3):
+        seen(metrics, "tools/call", f"evil{number}", FAILED)
+    seen(metrics, "tools/call", "add", FAILED)
+    assert named(metrics) == {"add", ""}
+
+
+def test_a_server_that_answers_to_every_name_fills_nothing_up():
+    """Even then there is an end to the labels."""
+    metrics = Metrics(lambda _name: True)
+    for number in range(1_200):
+        seen(metrics, "tools/call", f"n{number}", OK)
+    assert len(named(metrics)) == 1_001

@@ -1,0 +1,386 @@
+"""A server made ready to be served, to the client of the `mcp` package in memory: both eras of the protocol."""
+
+import logging
+from contextlib import asynccontextmanager, nullcontext
+from types import SimpleNamespace
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp.server import MCPServer
+
+from mcp import Client, MCPError
+from toolwire import ClaudeSDKError, Context, McpError, ToolServer
+from toolwire._jsonrpc import Interrupted
+from toolwire.mcp.asking import RequestOutlet
+from toolwire.mcp.serve import connectable, serving_of
+from toolwire.mcp.serving import Serving
+from toolwire.wrap import prefix
+
+pytestmark = pytest.mark.anyio
+
+ERAS = ["legacy", "auto"]
+REMOVED = "ignore:resources/(un)?subscribe is removed"
+FORM = {"type": "object", "properties": {"x": {"type": "string"}}}
+
+
+@asynccontextmanager
+async def client_of(serving, mode="legacy", **settings):
+    """A connected client, for no longer than a test may take."""
+    with anyio.fail_after(20):
+        async with Client(serving.core, mode=mode, **settings) as client:
+            yield client
+
+
+async def text_of(client, tool, arguments=None):
+    return (await client.call_tool(tool, arguments or {})).content[0].text
+
+
+def accepting(asked):
+    """Answers every form, and keeps what was asked."""
+
+    async def answer(_context, params):
+        asked.append(params.message)
+        return types.ElicitResult(action="accept", content={"x": params.message})
+
+    return answer
+
+
+# Questions of a stateless client.
+
+
+async def test_questions_side_by_side_keep_their_answers():
+    """A branch that asks once more does not shift the others: no question is asked twice."""
+    server, asked = ToolServer("s"), []
+
+    @server.tool
+    async def branches(context: Context) -> str:
+        async def first() -> None:
+            await context.elicit("q1", FORM)
+            await context.elicit("q3", FORM)
+
+        async with anyio.create_task_group() as both:
+            both.start_soon(first)
+            both.start_soon(context.elicit, "q2", FORM)
+        return "all"
+
+    async with client_of(serving_of(server), "auto", elicitation_callback=accepting(asked)) as client:
+        assert await text_of(client, "branches") == "all"
+    assert sorted(asked) == ["q1", "q2", "q3"]
+
+
+async def test_the_same_question_in_a_loop_is_asked_each_time():
+    """Questions of the same content are told apart by their number."""
+    server, asked = ToolServer("s"), []
+
+    @server.tool
+    async def thrice(context: Context) -> str:
+        return str([(await context.elicit("q", FORM)).content["x"] for _ in range(3)])
+
+    async with client_of(serving_of(server), "auto", elicitation_callback=accepting(asked)) as client:
+        assert await text_of(client, "thrice") == "['q', 'q', 'q']"
+    assert asked == ["q", "q", "q"]
+
+
+@pytest.mark.parametrize("threaded", [True, False])
+async def test_a_tool_that_swallows_everything_is_ended_by_its_question(threaded):
+    """The client gets the question, and the call ends, even if the tool asks again and again."""
+    server, asked = ToolServer("s"), []
+
+    @server.tool(name="stubborn")
+    async def on_loop(context: Context) -> str:
+        while True:
+            try:
+                return str((await context.elicit("q", FORM)).action)
+            except BaseException:  # noqa: BLE001 - what the test is about
+                await anyio.lowlevel.checkpoint()
+
+    @server.tool
+    def stubborn_in_a_thread(context: Context) -> str:
+        while not context.cancelled:
+            try:
+                return str(context.wait(context.elicit("q", FORM)).action)
+            except BaseException:  # noqa: BLE001, S112
+                continue
+        return "gave up"
+
+    name = "stubborn_in_a_thread" if threaded else "stubborn"
+    async with client_of(serving_of(server), "auto", elicitation_callback=accepting(asked)) as client:
+        assert await text_of(client, name) == "accept"
+    assert asked == ["q"]
+
+
+async def test_a_tool_that_asked_may_tidy_up():
+    """What a tool awaits on its way out is not cancelled along with it."""
+    server, tidied = ToolServer("s"), []
+
+    @server.tool
+    async def careful(context: Context) -> str:
+        try:
+            return str((await context.elicit("q", FORM)).action)
+        finally:
+            for _ in range(10):
+                await anyio.lowlevel.checkpoint()
+            tidied.append(True)
+
+    async with client_of(serving_of(server), "auto", elicitation_callback=accepting([])) as client:
+        assert await text_of(client, "careful") == "accept"
+    assert tidied == [True, True]
+
+
+@pytest.mark.parametrize("level", [None, "debug"])
+@pytest.mark.parametrize(
+    ("declared", "mode", "needed"),
+    [
+        ({}, "form", None),
+        ({"form": {}}, "form", None),
+        ({"form": {}, "url": {}}, "url", None),
+        ({"url": {}}, "form", {"elicitation": {"form": {}}}),
+        ({"form": {}}, "url", {"elicitation": {"url": {}}}),
+        ({}, "url", {"elicitation": {"url": {}}}),
+        (None, "form", {"elicitation": {}}),
+        (None, "url", {"elicitation": {"url": {}}}),
+    ],
+)
+async def test_a_client_is_asked_only_what_it_declares(declared, mode, needed, level):
+    """A client that only opens addresses gets no form, and the other way round; `{}` means forms."""
+    capabilities = types.ClientCapabilities.model_validate(
+        {} if declared is None else {"elicitation": declared}
+    )
+
+    class Session:
+        client_capabilities = capabilities
+
+        async def send_request(self, *_args, **_settings):
+            return types.ElicitResult(action="decline")
+
+    ctx = SimpleNamespace(session=Session(), meta=None, request_id=1)
+    form = {"message": "m", "requestedSchema": FORM}
+    url = {"mode": "url", "message": "m", "url": "https://example.com", "elicitationId": "1"}
+    outlet = RequestOutlet(ctx, {}, level)
+    expected = McpError if needed is not None else Interrupted if level is None else None
+    with anyio.fail_after(5), outlet.scope, pytest.raises(expected) if expected else nullcontext() as raised:
+        await outlet.ask("elicitation/create", form if mode == "form" else url)
+    if needed is not None:
+        assert raised.value.data == {"requiredCapabilities": needed}
+
+
+# Notices.
+
+
+async def test_a_notice_that_cannot_be_sent_takes_no_other_along(caplog):
+    """A bad one is told in the log; those after it go out."""
+    sent = []
+
+    class Session:
+        client_capabilities = None
+
+        async def send_notification(self, notice, **_settings):
+            if notice.params.data == "bad":
+                raise ValueError("cannot be written")
+            if notice.params.data == "gone":
+                raise anyio.BrokenResourceError
+            sent.append(notice.params.data)
+
+    outlet = RequestOutlet(SimpleNamespace(session=Session(), meta=None, request_id=1), {}, "debug")
+    with caplog.at_level(logging.WARNING), anyio.fail_after(5):
+        for data in ("bad", "gone", "after"):
+            outlet.notify({"method": "notifications/message", "params": {"level": "info", "data": data}})
+        outlet.notify({"method": "notifications/message", "params": {"level": "loud", "data": "x"}})
+        outlet.notify({"method": "notifications/progress", "params": {"progressToken": 1, "progress": "x"}})
+        outlet.notify({"method": "notifications/message", "params": {"level": "info", "data": "last"}})
+        await outlet.flushed()
+    assert sent == ["after", "last"]
+    assert len(caplog.records) == 3
+
+
+# Subscriptions.
+
+
+def watched_server():
+    server = ToolServer("watched")
+
+    @server.resource("config://app")
+    def config() -> str:
+        return "dark"
+
+    return server
+
+
+@pytest.mark.filterwarnings(REMOVED)
+async def test_an_unknown_resource_cannot_be_subscribed_to():
+    """It is refused as it is in process."""
+    async with client_of(serving_of(watched_server())) as client:
+        await client.session.subscribe_resource("config://app")
+        with pytest.raises(MCPError, match="not found") as refused:
+            await client.session.subscribe_resource("config://other")
+    assert refused.value.error.code == -32002
+
+
+@pytest.mark.filterwarnings(REMOVED)
+async def test_a_server_without_resources_takes_no_subscriptions():
+    """The method is not there."""
+    async with client_of(serving_of(ToolServer("bare"))) as client:
+        with pytest.raises(MCPError) as refused:
+            await client.session.subscribe_resource("config://app")
+    assert refused.value.error.code == -32601
+
+
+@pytest.mark.filterwarnings(REMOVED)
+async def test_what_cannot_be_kept_is_not_declared():
+    """A wrapped or foreign server offers its resources without subscriptions, and refuses them."""
+    serving = serving_of(prefix(watched_server(), "w_"))
+    async with client_of(serving) as client:
+        assert client.server_capabilities.resources is not None
+        assert not client.server_capabilities.resources.subscribe
+        for ask in (client.session.subscribe_resource, client.session.unsubscribe_resource):
+            with pytest.raises(MCPError) as refused:
+                await ask("config://app")
+            assert refused.value.error.code == -32601
+
+
+@pytest.mark.parametrize("wrapped", [True, False])
+async def test_listeners_are_promised_only_what_they_will_hear(wrapped):
+    """Updates of a resource are acknowledged where there are some to come."""
+    server = watched_server()
+    serving = serving_of(prefix(server, "w_") if wrapped else server)
+    wanted = {"tools_list_changed": True, "resource_subscriptions": ["config://app"]}
+    async with serving.opened(), client_of(serving, "auto") as client, client.listen(**wanted) as heard:
+        assert heard.honored.tools_list_changed
+        assert bool(heard.honored.resource_subscriptions) is not wrapped
+
+
+# Who it is.
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_foreign_server_says_what_it_is(mode):
+    """Its instructions, name, version and title reach the client unchanged."""
+    foreign = MCPServer("fancy", instructions="Read me first", version="7.1", title="Fancy")
+    serving = serving_of(foreign, name="file")
+    async with client_of(serving, mode) as client:
+        assert client.instructions == "Read me first"
+        info = client.server_info
+        assert (info.name, info.version, info.title) == ("fancy", "7.1", "Fancy")
+
+
+async def test_a_server_that_replaces_another_says_what_it_is():
+    """Clients that come after it hear of the new one."""
+    serving = serving_of(ToolServer("old", "1.0"))
+    async with serving.opened():
+        await serving.replace(ToolServer("new", "2.0", instructions="Mind the gap"))
+        async with client_of(serving) as client:
+            assert (client.server_info.name, client.server_info.version) == ("new", "2.0")
+            assert client.instructions == "Mind the gap"
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_the_session_is_the_same_for_all_calls_of_a_client(mode):
+    """Of one client with a session, and another for each client; stateless ones have one for each request."""
+    server, seen = ToolServer("s"), []
+
+    @server.tool
+    async def who(context: Context) -> None:
+        seen.append(context.session)
+
+    serving = serving_of(server)
+    async with serving.opened():
+        for _ in range(2):
+            async with client_of(serving, mode) as client:
+                await client.call_tool("who", {})
+                await client.call_tool("who", {})
+    assert len(set(seen)) == (2 if mode == "legacy" else 4)
+    assert (seen[0] is seen[1]) == (mode == "legacy")
+
+
+# Starting.
+
+
+class Failing:
+    async def __aenter__(self):
+        raise RuntimeError("no database")
+
+    async def __aexit__(self, *_):
+        return None
+
+
+class Hanging(Failing):
+    async def __aenter__(self):
+        await anyio.sleep_forever()
+
+
+def starting(lifespan):
+    return ToolServer("live", lifespan=lambda _server: lifespan())
+
+
+def foreign(lifespan):
+    return MCPServer("live", lifespan=lambda _server: lifespan())
+
+
+@pytest.mark.parametrize("make", [starting, foreign])
+@pytest.mark.parametrize(
+    ("lifespan", "said"), [(Failing, "could not start"), (Hanging, "did not start within")]
+)
+async def test_a_server_that_cannot_start_is_not_served(make, lifespan, said):
+    """`opened()` says so within the time it has, of servers of every kind."""
+    serving = Serving(
+        connectable(make(lifespan)), name="live", start_within=0.1 if lifespan is Hanging else 10
+    )
+    with anyio.fail_after(20), pytest.raises(ClaudeSDKError, match=f"server 'live' {said}"):
+        async with serving.opened():
+            pass
+
+
+@pytest.mark.parametrize("lifespan", [Failing, Hanging])
+async def test_a_server_that_cannot_start_replaces_none(lifespan):
+    """The old one goes on, and is what clients hear of."""
+    server = ToolServer("old")
+
+    @server.tool
+    def add(a: int) -> int:
+        return a + 1
+
+    serving = Serving(server, name="old", start_within=0.1 if lifespan is Hanging else 10)
+    async with serving.opened(), client_of(serving) as client:
+        with pytest.raises(ClaudeSDKError):
+            await serving.replace(starting(lifespan))
+        assert await text_of(client, "add", {"a": 1}) == "2"
+        assert serving.server is server
+        assert serving.core.name == "old"
+
+
+async def test_a_server_replaced_before_it_was_opened_is_never_started():
+    """What is opened then is the new one."""
+    serving = serving_of(starting(Failing))
+    await serving.replace(ToolServer("new"))
+    async with serving.opened(), client_of(serving) as client:
+        assert client.server_info.name == "new"
+
+
+# Ending.
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_no_new_work_is_taken_at_the_end(mode):
+    """From `closing()` on calls are refused; one that runs goes on, and its client may look at the list."""
+    server, begun, release = ToolServer("s"), anyio.Event(), anyio.Event()
+
+    @server.tool
+    async def slow() -> str:
+        begun.set()
+        await release.wait()
+        return "done"
+
+    serving, results = serving_of(server), []
+
+    async def call():
+        results.append(await text_of(client, "slow"))
+
+    async with client_of(serving, mode) as client, anyio.create_task_group() as tasks:
+        tasks.start_soon(call)
+        await begun.wait()
+        serving.closing()
+        with pytest.raises(MCPError, match="the server is ending"):
+            await client.call_tool("slow", {})
+        release.set()
+    assert results == ["done"]

@@ -1,0 +1,218 @@
+"""The carrier of stdio, over pipes of our own."""
+
+import json
+import os
+import signal
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+import anyio.lowlevel
+import mcp_types as types
+import pytest
+from mcp.server import MCPServer
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+
+from toolwire.mcp.serve import as_mcp_server
+from toolwire.mcp.stdio import serve_wire
+
+pytestmark = pytest.mark.anyio
+
+LIMIT = 20
+BAD = "\ud800"  # half of a character: no UTF-8 can hold it
+
+
+@dataclass
+class Peer:
+    """The server's two descriptors, and the client's ends of them."""
+
+    drain: float = 30
+    ended: anyio.Event = field(default_factory=anyio.Event)
+
+    def __post_init__(self):
+        self.input, self._writing = os.pipe()
+        self._reading, self.output = os.pipe()
+        self._pending = b""
+
+    def write(self, line):
+        """Write a line."""
+        os.write(self._writing, line.encode() + b"\n")
+
+    def send(self, method, params=None, request_id=None):
+        """Write a request, or a notification if it has no id."""
+        message = {"jsonrpc": "2.0", "method": method, "params": params or {}}
+        self.write(json.dumps(message if request_id is None else {**message, "id": request_id}))
+
+    async def receive(self):
+        """The next message."""
+        while b"\n" not in self._pending:
+            await anyio.wait_readable(self._reading)
+            self._pending += os.read(self._reading, 1 << 16)
+        line, _, self._pending = self._pending.partition(b"\n")
+        return json.loads(line)
+
+    async def shake_hands(self):
+        """The result of `initialize`."""
+        client = {"name": "test", "version": "1"}
+        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
+        self.send("initialize", params, 0)
+        result = (await self.receive())["result"]
+        self.send("notifications/initialized")
+        return result
+
+    def leave(self):
+        """Write nothing more."""
+        if self._writing is not None:
+            os.close(self._writing)
+            self._writing = None
+
+    def stop_reading(self):
+        """What the server writes from now on goes nowhere."""
+        if self._reading is not None:
+            os.close(self._reading)
+            self._reading = None
+
+    def close(self):
+        """Let go of all. What the server reads stays: its thread may still be at it."""
+        self.leave()
+        self.stop_reading()
+        os.close(self.output)
+
+
+@asynccontextmanager
+async def serving(core, drain=30):
+    """A server on pipes; it has ended when this has, by itself."""
+    peer = Peer(drain)
+
+    async def serve():
+        await serve_wire(peer, core, peer.drain)
+        peer.ended.set()
+
+    try:
+        with anyio.fail_after(LIMIT):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(serve)
+                yield peer
+                peer.leave()
+                await peer.ended.wait()
+    finally:
+        peer.close()
+
+
+@pytest.fixture
+def core():
+    """A server with answers and notices that JSON cannot hold, and calls that take their time."""
+    core = Server("core")
+    core.let_go = anyio.Event()
+    core.waiting = anyio.Event()
+
+    async def bad(_ctx, _params):
+        return {"text": BAD}
+
+    async def refuse(_ctx, _params):
+        raise MCPError(code=-32001, message=BAD)
+
+    async def notice(ctx, _params):
+        for data in (BAD, "after"):
+            await ctx.session.send_notification(
+                types.LoggingMessageNotification(
+                    params=types.LoggingMessageNotificationParams(level="info", data=data)
+                )
+            )
+        return {}
+
+    async def wait(_ctx, _params):
+        core.waiting.set()
+        await core.let_go.wait()
+        return {"waited": True}
+
+    for name, handler in (("bad", bad), ("refuse", refuse), ("notice", notice), ("wait", wait)):
+        core.add_request_handler(f"x/{name}", types.RequestParams, handler)
+    return core
+
+
+async def test_a_server_of_another_library_says_what_it_can_do():
+    """Clients of the older versions ask once, at the start, and then look at nothing that was not named."""
+    foreign = MCPServer("theirs")
+
+    @foreign.tool()
+    def twice(n: int) -> int:
+        """Double it."""
+        return 2 * n
+
+    async with serving(as_mcp_server(foreign)) as peer:
+        assert "tools" in (await peer.shake_hands())["capabilities"]
+
+
+@pytest.mark.parametrize("method", ["x/bad", "x/refuse"])
+async def test_an_answer_that_cannot_be_written_is_an_error_for_its_request(core, method):
+    """Whoever asked hears of it, and the server lives on."""
+    async with serving(core) as peer:
+        await peer.shake_hands()
+        peer.send(method, request_id=1)
+        reply = await peer.receive()
+        assert (reply["id"], reply["error"]["code"]) == (1, -32603)
+        peer.send("ping", request_id=2)
+        assert await peer.receive() == {"jsonrpc": "2.0", "id": 2, "result": {}}
+
+
+async def test_a_notice_that_cannot_be_written_is_left_out(core):
+    """Those behind it still come, and the answer."""
+    async with serving(core) as peer:
+        await peer.shake_hands()
+        peer.send("x/notice", request_id=1)
+        assert (await peer.receive())["params"]["data"] == "after"
+        assert (await peer.receive())["id"] == 1
+
+
+@pytest.mark.parametrize("request_id", ["1.5", "null", "true", "[1]", "{}"])
+async def test_an_id_that_is_none_is_refused(core, request_id):
+    """A request that nobody could answer is told so; it is no notification."""
+    async with serving(core) as peer:
+        await peer.shake_hands()
+        peer.write(f'{{"jsonrpc":"2.0","id":{request_id},"method":"ping"}}')
+        reply = await peer.receive()
+        assert (reply["id"], reply["error"]["code"]) == (None, -32600)
+
+
+async def test_no_new_work_is_taken_at_the_end(core):
+    """After a signal, what runs is answered and what comes is refused; cancelling still works."""
+    async with serving(core) as peer:
+        await peer.shake_hands()
+        peer.send("x/wait", request_id=1)
+        await core.waiting.wait()
+        os.kill(os.getpid(), signal.SIGTERM)
+        reply = {"result": {}}
+        while "result" in reply:  # the signal takes its way
+            await anyio.lowlevel.checkpoint()
+            peer.send("ping", request_id=2)
+            reply = await peer.receive()
+        assert (reply["id"], reply["error"]["code"]) == (2, -32000)
+        core.let_go.set()
+        assert await peer.receive() == {"jsonrpc": "2.0", "id": 1, "result": {"waited": True}}
+        await peer.ended.wait()
+
+
+async def test_a_call_cancelled_at_the_end_is_not_waited_for(core):
+    """What the client does not want any more holds nothing up."""
+    async with serving(core, drain=600) as peer:
+        await peer.shake_hands()
+        peer.send("x/wait", request_id=1)
+        await core.waiting.wait()
+        os.kill(os.getpid(), signal.SIGTERM)
+        peer.send("notifications/cancelled", {"requestId": 1})
+        await peer.ended.wait()
+
+
+async def test_nobody_reading_is_the_end(core, caplog):
+    """A client that has closed our output gets nothing more, so nothing is waited for, and nobody is told."""
+    async with serving(core, drain=600) as peer:
+        await peer.shake_hands()
+        peer.send("x/wait", request_id=1)
+        await core.waiting.wait()
+        peer.stop_reading()
+        peer.write("garbage")
+        peer.send("x/wait", request_id=2)
+        await peer.ended.wait()
+    assert caplog.text == ""
