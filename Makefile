@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test slow conformance clients check format clean
+.PHONY: help demo test slow real conformance clients check format clean
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -17,11 +17,18 @@ $(STAMP): requirements-dev.txt pyproject.toml
 demo: $(STAMP)  ## a conversation with the real CLI and a scripted model: no key, no network
 	$(BIN)/toolwire demo $(ARGS)
 
-test: $(STAMP)  ## the tests, but for those of `make slow`
-	PYTHONHASHSEED=0 $(BIN)/python -m pytest -n 2 --ignore tests/cli --ignore tests/catalog $(ARGS)
+PYTEST := PYTHONHASHSEED=0 $(BIN)/python -m pytest -n 2
+SLOW := tests/cli tests/catalog tests/test_docs_console.py
+REAL := tests/real tests/differential
+
+test: $(STAMP)  ## the tests, but for those of `make slow` and `make real`
+	$(PYTEST) $(SLOW:%=--ignore %) $(REAL:%=--ignore %) $(ARGS)
 
 slow: $(STAMP)  ## the tests of the command, of serving and of catalogues, which start many processes
-	PYTHONHASHSEED=0 $(BIN)/python -m pytest -n 2 tests/cli tests/catalog $(ARGS)
+	$(PYTEST) $(SLOW) $(ARGS)
+
+real: $(STAMP)  ## the tests with the real CLI, and side by side with the official SDK
+	$(PYTEST) $(REAL) $(ARGS)
 
 conformance: $(STAMP)  ## the official MCP conformance suites against examples/everything.py (needs npm)
 	$(BIN)/python -m pytest -q -p no:cacheprovider tests/conformance $(ARGS)
