@@ -17,8 +17,8 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 import anyio
 import pytest
-from prometheus_client import generate_latest
 from market import PaidApi, profile_for
+from prometheus_client import generate_latest
 
 from toolwire import ClaudeAgentOptions, run
 from toolwire.catalog.gateway import Catalog

@@ -7,8 +7,8 @@ import threading
 
 import anyio
 import pytest
-from prometheus_client import generate_latest
 from market import KEYS, Fault, PaidApi
+from prometheus_client import generate_latest
 from till import ULM, opened
 
 from toolwire.catalog.observe import AuditFile, Observer

@@ -149,7 +149,10 @@ class DirectClient:
     async def call(self, name: str, arguments: dict[str, Any] | None = None, /, **more: Any) -> CallResult:
         """Call a tool, with arguments as keywords or in a dict; `McpError` if the server refuses."""
         request_id = next(self._ids)
-        meta = {"claudecode/toolUseId": f"toolu_direct_{self._mark}_{request_id}", "progressToken": request_id}
+        meta = {
+            "claudecode/toolUseId": f"toolu_direct_{self._mark}_{request_id}",
+            "progressToken": request_id,
+        }
         params = {"name": name, "arguments": {**(arguments or {}), **more}, "_meta": meta}
         result = await self._request("tools/call", params, request_id)
         return CallResult(
