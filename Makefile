@@ -16,6 +16,7 @@ $(STAMP): requirements-dev.txt pyproject.toml
 
 demo: $(STAMP)  ## a conversation with the real CLI and a scripted model: no key, no network
 	$(BIN)/toolwire demo $(ARGS)
+	$(BIN)/python examples/catalog_proxy.py
 
 PYTEST := PYTHONHASHSEED=0 $(BIN)/python -m pytest -n 2
 SLOW := tests/cli tests/catalog tests/test_docs_console.py

@@ -490,3 +490,34 @@ async def test_a_fastmcp_server_with_resources(scripted):
     assert "HI" in loud
     assert "res://motto" in listed
     assert "Small steps." in read
+
+
+async def test_the_cli_offers_resources_of_our_own_servers_to_the_model(scripted):
+    """Listed and read through the CLI's own tools, those of a template included; what is not there is told."""
+    shop = ToolServer("shop")
+
+    @shop.resource("config://shop")
+    def config() -> str:
+        """The settings."""
+        return "currency = EUR"
+
+    @shop.resource("item://{name}")
+    def item(name: str) -> dict:
+        """One article."""
+        return {"name": name, "price": 4}
+
+    script = [
+        call("ListMcpResourcesTool", server="shop"),
+        call("ReadMcpResourceTool", server="shop", uri="config://shop"),
+        call("ReadMcpResourceTool", server="shop", uri="item://tea"),
+        call("ReadMcpResourceTool", server="shop", uri="item:///etc/passwd"),
+        say("done"),
+    ]
+    tools = ["ListMcpResourcesTool", "ReadMcpResourceTool"]
+    async with scripted(script, mcp_servers={"shop": shop}, allowed_tools=tools) as (_, options):
+        reply = await run("go", options=options)
+    listed, settings, tea, refused = [each.result for each in reply.tool_calls]
+    assert "config://shop" in listed
+    assert "currency = EUR" in settings
+    assert '\\"price\\":4' in tea or '"price":4' in tea
+    assert "it may have been deleted or the URI is stale" in refused, "the CLI's own words for what is not there"
