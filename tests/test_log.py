@@ -41,3 +41,21 @@ def test_what_is_no_secret_stays_as_it_is(shown, caplog):
     logger_for("test").info("the %s is abcdef", "word")
     assert shown() == "the word is abcdef"
     assert caplog.records[0].args == ("word",)
+
+
+def test_a_secret_that_begins_with_another_is_taken_out_whole(shown):
+    """The longer one goes first."""
+    keep_secret(["secret-one", "secret-one-and-more"])
+    logger_for("test").info("it is secret-one-and-more")
+    assert shown() == f"it is {REDACTED}"
+
+
+def test_an_argument_that_cannot_be_shown_breaks_nobody(monkeypatch):
+    """Logging reports it in its own way."""
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+
+    class Odd:
+        def __str__(self):
+            raise ValueError("no")
+
+    logger_for("test").info("it is %s", Odd())

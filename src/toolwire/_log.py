@@ -31,14 +31,17 @@ def keep_secret(values: Iterable[str]) -> None:
 
 def redacted(text: str) -> str:
     """A text without secrets."""
-    for secret in _secrets:
+    for secret in sorted(_secrets, key=len, reverse=True):  # one may begin with another
         text = text.replace(secret, REDACTED)
     return _TOKENS.sub(REDACTED, text)
 
 
 def _redact(record: logging.LogRecord) -> bool:
     """A filter on every logger of ours. A record with nothing in it to hide stays as it is."""
-    message = record.getMessage()
+    try:
+        message = record.getMessage()
+    except Exception:  # noqa: BLE001 - logging itself reports it, and must not break who logs
+        return True
     clean = redacted(message)
     if clean != message:
         record.msg, record.args = clean, ()

@@ -3,8 +3,11 @@
 import json
 import os
 import stat
+import threading
+import time
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from toolwire.permissions import (
@@ -233,7 +236,7 @@ async def test_audit_lines(tmp_path):
         lines = [json.loads(line) for line in file.read_text().splitlines()]
         assert [(x["tool"], x["decision"], x.get("reason")) for x in lines] == [
             ("Read", "allow", None),
-            ("Write", "deny", "no"),
+            ("Write", "deny", None if kept == "digest" else "no"),
             ("Bash", "none", None),
         ]
         assert [x.get("policy") for x in lines] == ["allow('Read')", "deny('Write')", None]
@@ -289,3 +292,95 @@ async def test_as_a_hook():
     assert seen[0] == ({"x": 1}, "t1", "a", "s")
     with pytest.raises(TypeError, match="PreToolUse"):
         await hook({"hook_event_name": "Stop"}, None, {})
+
+
+async def test_a_sync_asker_that_is_late_is_not_heard():
+    """It runs beside the event loop, is given up in time, and its late yes counts for nothing."""
+    release, ticks = threading.Event(), []
+
+    def slow(_name, _given, _context):
+        release.wait(5)
+        return True
+
+    policy = ask(slow, timeout=0.05)
+    async with anyio.create_task_group() as group:
+
+        async def tick():
+            while True:
+                ticks.append(1)
+                await anyio.sleep(0.005)
+
+        group.start_soon(tick)
+        with anyio.fail_after(3):
+            answer = await policy("T", {}, ToolPermissionContext())
+        group.cancel_scope.cancel()
+    release.set()
+    assert answer.behavior == "deny"
+    assert len(ticks) > 2
+
+
+async def test_a_sync_policy_that_is_late_is_not_heard():
+    """What took longer than it may counts as not decided."""
+
+    def slow(_name, _given, _context):
+        time.sleep(0.05)
+        return PermissionResultAllow()
+
+    answer = await with_timeout(slow, 0.01)("T", {}, ToolPermissionContext())
+    assert answer.behavior == "deny"
+
+
+async def test_an_async_sink_gets_the_lines():
+    """And what it cannot record is denied."""
+    lines = []
+
+    async def sink(line):
+        await anyio.lowlevel.checkpoint()
+        lines.append(line)
+
+    async def broken(_line):
+        raise OSError("full")
+
+    allowed = allow("T")
+    assert (await audit(allowed, sink)("T", {}, ToolPermissionContext())).behavior == "allow"
+    assert len(lines) == 1
+    assert (await audit(allowed, broken)("T", {}, ToolPermissionContext())).behavior == "deny"
+
+
+async def test_a_digest_alone_tells_nothing_of_the_arguments():
+    """A reason may quote them, so it is left out too."""
+    lines = []
+    refusing = deny("T", reason="not /etc/passwd")
+    await audit(refusing, lines.append, input="digest")("T", {"p": "/etc/passwd"}, ToolPermissionContext())
+    assert "passwd" not in lines[0]
+
+
+async def test_names_inside_an_argument_are_looked_at():
+    """A denial finds them, and a permission must fit them."""
+    context = ToolPermissionContext()
+    denied = await deny("T", headers="X-Admin").decide("T", {"headers": {"X-Admin": "1"}}, context)
+    assert denied is not None
+    assert await allow("T", env="[a-z]*").decide("T", {"env": {"LD_PRELOAD": "x"}}, context) is None
+
+
+async def test_a_changed_call_is_not_remembered():
+    """What was allowed is another call than the one that was asked about."""
+    asked = []
+
+    def asker(_name, given, _context):
+        asked.append(given)
+        rule = PermissionUpdate("addRules", [PermissionRuleValue("T")], "allow", destination="session")
+        return PermissionResultAllow(updated_input={"n": 1}, updated_permissions=[rule])
+
+    policy = remember(ask(asker))
+    for _ in range(2):
+        answer = await policy("T", {"n": 500}, ToolPermissionContext())
+        assert answer.updated_input == {"n": 1}
+    assert len(asked) == 2
+
+
+async def test_a_denied_server_may_have_underscores_in_its_name():
+    """It is denied whole; a permission of that spelling means one tool."""
+    context = ToolPermissionContext()
+    assert await deny("mcp__my__server").decide("mcp__my__server__drop", {}, context) is not None
+    assert await allow("mcp__my__server").decide("mcp__my__server__drop", {}, context) is None

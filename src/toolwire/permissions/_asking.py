@@ -1,12 +1,15 @@
 """Policies that ask somebody, and that remember what was said. Who is asked, and where, is passed in."""
 
 import hashlib
+import inspect
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from toolwire._tasks import awaited
+from toolwire._threads import Workers
 from toolwire.permissions.policy import Decision, Judge, Otherwise, Policy, as_policy, with_timeout
 from toolwire.permissions.types import (
     PermissionResult,
@@ -16,6 +19,8 @@ from toolwire.permissions.types import (
     PermissionUpdate,
     ToolPermissionContext,
 )
+
+_THREADS = Workers()
 
 Answer: TypeAlias = bool | Literal["always"] | PermissionResult | None
 Asker: TypeAlias = Callable[[str, dict[str, Any], ToolPermissionContext], Answer | Awaitable[Answer]]
@@ -33,8 +38,16 @@ def ask(asker: Asker | None = None, *, timeout: float | None = None, otherwise: 
         asker = ask_on_terminal()
     question: Asker = asker
 
+    waits = inspect.iscoroutinefunction(asker) or inspect.iscoroutinefunction(type(asker).__call__)
+
     async def judge(name: str, given: dict[str, Any], context: ToolPermissionContext) -> Any:
-        answer = await awaited(question(name, given, context))
+        # A sync one may take its time: beside the event loop, so that the question can be given up.
+        told = (
+            question(name, given, context)
+            if waits
+            else await _THREADS.run(partial(question, name, given, context))
+        )
+        answer = await awaited(told)
         if answer == "always":
             return PermissionResultAllow(updated_permissions=session_rules(name, context))
         if isinstance(answer, bool):
@@ -75,6 +88,8 @@ def remember(policy: Judge) -> Policy:
         decision = await inner.decide(name, given, context)
         if decision is None or not isinstance(decision.result, PermissionResultAllow):
             return decision
+        if decision.result.updated_input is not None:
+            return decision  # what was allowed is another call than the one that was asked about
         updates = decision.result.updated_permissions or []
         for update in filter(_allows, updates):
             whole = PermissionRuleValue(name) in (update.rules or ())

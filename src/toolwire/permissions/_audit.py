@@ -6,11 +6,20 @@ import os
 import stat
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
+import anyio
+
+from toolwire._tasks import awaited
 from toolwire.permissions.policy import Decision, Judge, Policy, as_policy, logger
-from toolwire.permissions.types import PermissionResultAllow, PermissionResultDeny, ToolPermissionContext
+from toolwire.permissions.types import (
+    PermissionResult,
+    PermissionResultAllow,
+    PermissionResultDeny,
+    ToolPermissionContext,
+)
 
 Detail: TypeAlias = Literal["full", "keys", "digest"]
 Sink: TypeAlias = Callable[[str], object]
@@ -43,8 +52,12 @@ def audit(
             decided = True
         finally:
             word = _word(decision) if decided else "withdrawn"
-            line = _line(word, decision, context, about, time.monotonic() - began)
-            failed = _failure(write, line)
+            reasoned = (
+                replace(decision, result=_untold(decision)) if decision and input == "digest" else decision
+            )
+            line = _line(word, reasoned, context, about, time.monotonic() - began)
+            with anyio.CancelScope(shield=not decided):
+                failed = await _failure(write, line)
         if failed is None or on_error == "allow" or word == "deny":
             return decision
         message = f"{name} was refused because the decision on it could not be recorded ({failed})."
@@ -63,7 +76,7 @@ def _line(
         **about,
         "decision": word,
         "policy": decision and decision.policy,
-        "reason": decision and decision.reason,
+        "reason": (decision and decision.reason) or None,
         "changed_input": _changed(decision),
         "seconds": round(took, 6),
     }
@@ -90,9 +103,15 @@ def _detail(given: dict[str, Any], input: Detail) -> dict[str, Any]:
     return detail
 
 
-def _failure(write: Sink, line: str) -> str | None:
+def _untold(decision: Decision) -> PermissionResult:
+    """The result without its words, which may quote the arguments."""
+    result = decision.result
+    return replace(result, message="") if isinstance(result, PermissionResultDeny) else result
+
+
+async def _failure(write: Sink, line: str) -> str | None:
     try:
-        write(line)
+        await awaited(write(line))
     except Exception as error:  # noqa: BLE001 - the boundary of the sink: whatever it was, there is no record
         logger.exception("a decision on a tool call could not be recorded")
         return type(error).__name__

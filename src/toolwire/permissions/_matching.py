@@ -49,7 +49,7 @@ def deny(
     patterns = _compiled(where, fields)
 
     def judge(name: str, given: dict[str, Any], _context: ToolPermissionContext) -> PermissionResult | None:
-        if not named(name, tools):
+        if not named(name, tools, wide=True):
             return None
         for path, pattern in patterns.items():
             if not any(pattern.search(text) for text in texts_at(given, path)):
@@ -60,12 +60,16 @@ def deny(
     return Policy(judge, _shown("deny", tools, patterns))
 
 
-def named(name: str, patterns: tuple[str, ...]) -> bool:
-    """Whether one of the patterns means the tool. `mcp__calc` means all tools of that server, as in rules."""
+def named(name: str, patterns: tuple[str, ...], *, wide: bool = False) -> bool:
+    """Whether one of the patterns means the tool. `mcp__calc` means all tools of that server, as in rules.
+
+    A name with more underscores may be a server or a tool: with `wide` it is taken for both.
+    """
     for pattern in (part.strip() for each in patterns for part in each.split("|")):
         if fnmatchcase(name, pattern):
             return True
-        if pattern.startswith("mcp__") and "__" not in pattern[5:] and name.startswith(f"{pattern}__"):
+        whole = wide or "__" not in pattern[5:]
+        if pattern.startswith("mcp__") and whole and name.startswith(f"{pattern}__"):
             return True
     return False
 
@@ -77,7 +81,8 @@ def texts_at(value: Any, path: str) -> Iterator[str]:
             yield from texts_at(item, path)
     elif isinstance(value, Mapping):
         if not path:
-            for item in value.values():
+            for key, item in value.items():
+                yield str(key)
                 yield from texts_at(item, "")
             return
         for key, item in value.items():

@@ -146,8 +146,10 @@ def with_timeout(policy: Judge, seconds: float, otherwise: Otherwise = "deny") -
     late = fallback(otherwise, f"The call was refused: nobody decided on it within {seconds:g} seconds.")
 
     async def judge(name: str, given: dict[str, Any], context: ToolPermissionContext) -> Decision | None:
-        with anyio.move_on_after(seconds):
-            return await inner.decide(name, given, context)
+        with anyio.move_on_after(seconds) as limit:
+            decision = await inner.decide(name, given, context)
+            if anyio.current_time() < limit.deadline:  # a sync function that took too long is late too
+                return decision
         return await late.decide(name, given, context)
 
     return Policy(judge, f"with_timeout({inner!r}, {seconds:g})")
