@@ -6,6 +6,7 @@ from contextlib import closing, contextmanager
 
 import anyio
 import httpx2
+import orjson
 import pytest
 from market import KEYS, Fault, PaidApi, api_for
 
@@ -471,9 +472,38 @@ class TestStreams:
                 ["one", '{"success": true}'],
             ),
             (b"data: {no\r\n\r\nevent: done\r\n\r\n", {"success": True, "output": "{no"}, ["{no"]),
+            (
+                b'data: on\n\nevent: done\ndata: {"output": "x", "cost": 0.01}\n\n',
+                {"output": "x", "cost": 0.01},
+                ["on"],
+            ),
+            (
+                b'data: a\n\nevent: done\ndata: {"cost": 0.01}\n\n',
+                {"success": True, "output": "a", "cost": 0.01},
+                ["a"],
+            ),
+            (
+                b'data: a\n\nevent: done\ndata: {"error": "no"}\n\n',
+                {"output": "a", "error": "no"},
+                ["a"],
+            ),
+            (b"data: a\n\nevent: done\ndata: b\n\n", {"success": True, "output": "ab"}, ["a"]),
+            (b"event: done\ndata: 42 degrees\n\n", {"success": True, "output": "42 degrees"}, []),
             (b": beat\n\nevent: strange\ndata: x\n\nevent: done\n\n", {"success": True, "output": ""}, []),
         ],
-        ids=["pieces", "last-data", "no-json", "strange"],
+        ids=[
+            *(
+                "pieces",
+                "last-data",
+                "no-json",
+                "done-reply",
+                "done-cost",
+                "done-error",
+                "done-text",
+                "only-done",
+            ),
+            "strange",
+        ],
     )
     async def test_other_dialects(self, events, body, news):
         """Pieces of text make up the output; the last piece may be the reply; what is unknown is passed over."""
@@ -526,6 +556,23 @@ async def test_the_body_alone_guards_what_is_sent(shop):
     async with api_for(shop.url, transport=httpx2.MockTransport(answer_late)) as api:
         answer = await buy(api, shop, attempt=attempt)
     assert (answer.state, attempt.tries) == ("unknown", 1)
+
+
+async def test_an_id_that_is_a_number_is_sent_as_one():
+    """As the list has it; text that looks like a number stays text."""
+    orders = []
+
+    async def handle(request):
+        if request.method == "GET":
+            tools = [{"function": {"name": each}} for each in (42, "43", 10**18)]
+            return httpx2.Response(200, json={"tools": tools, "details": {"has_next_page": False}})
+        orders.append(orjson.loads(request.content)["product_id"])
+        return httpx2.Response(200, json={"success": True})
+
+    async with api_for("http://127.0.0.1:1", transport=httpx2.MockTransport(handle)) as api:
+        for entry in await api.entries():
+            assert (await api.buy(entry.id, {}, key="k")).ok
+    assert orders == [42, "43", str(10**18)]
 
 
 async def test_the_request_id_can_go_into_the_body(shop):

@@ -51,7 +51,7 @@ def listing(*pages, seen=None):
     async def handle(request):
         if seen is not None:
             seen.append(request)
-        page = waiting.pop(0)
+        page = waiting.pop(0) if waiting else page_of()
         return page if isinstance(page, httpx2.Response) else httpx2.Response(200, json=page)
 
     return httpx2.MockTransport(handle)
@@ -90,13 +90,39 @@ TWO = {"list_params": ListParams(page_size=2)}
         ([page_of()], ""),
         ([page_of("a", more=True), page_of("b", "c", more=False)], "abc"),
         ([page_of("a", "b", more=False)], "ab"),
-        ([page_of("a", more=True), page_of(more=True)], "a"),
+        ([page_of("a", more=True), page_of(more=True), page_of("b", more=False)], "ab"),
+        ([page_of("a", more=True), page_of("", more=True), page_of("b", more=False)], "ab"),
+        ([page_of("a", more="false"), page_of("b")], "a"),
+        ([page_of("a", more="true"), page_of("b", more="no")], "ab"),
+        ([{**page_of("a", "b"), "details": {"has_next_page": None}}, page_of("c")], "ab"),
+        ([{**page_of(each), "details": {"total_pages": 3}} for each in "abcd"], "abc"),
+        ([{**page_of(each), "total_pages": "2"} for each in "abc"], "ab"),
+        ([page_of("a"), page_of("b", "c"), page_of("d"), page_of(), page_of("e")], "abcd"),
+        ([page_of("a", "b"), page_of(""), page_of("c")], "abc"),
+        ([page_of("a", "b"), page_of("b"), page_of("c")], "ab"),
+        ([page_of("a", "b"), {"tools": None}], "ab"),
+        ([page_of("a", "b"), {"tools": [], "error": "no such page"}], "ab"),
+        *(([page_of("a", "b"), httpx2.Response(status, json={})], "ab") for status in (400, 404, 416, 422)),
         ([page_of("a", "b", more=True), page_of("b", "c", more=False)], "abc"),
     ],
-    ids=["short", "empty", "nothing", "flag", "flag-full", "flag-empty", "shifted"],
+    ids=[
+        *("short", "empty", "nothing", "flag", "flag-full", "flag-empty", "flag-no-ids", "word-false"),
+        *(
+            "words",
+            "null",
+            "total",
+            "total-on-top",
+            "capped",
+            "no-ids",
+            "known",
+            "null-list",
+            "error-past-end",
+        ),
+        *("400", "404", "416", "422", "shifted"),
+    ],
 )
 async def test_the_last_page_is_known(pages, found):
-    """By the flag where there is one, else by a page that is not full; an empty page is always the last."""
+    """By what the API says of it, else by a page that has nothing new or that there is not."""
     assert await ids_from(*pages, **TWO) == list(found)
 
 
@@ -105,6 +131,44 @@ async def test_a_page_that_comes_again_ends_the_list(caplog):
     pages = [page_of("a", "b", more=True)] * 2
     assert await ids_from(*pages) == ["a", "b"]
     assert "Page 2 of the list has nothing new" in caplog.text
+
+
+async def test_pages_without_anything_new_end_the_list(caplog):
+    """However often an API says that there is more."""
+    seen = []
+    pages = [page_of("a", more=True), *[page_of(more=True)] * 9]
+    async with api_for("http://127.0.0.1:1", transport=listing(*pages, seen=seen)) as api:
+        assert [entry.id for entry in await api.entries()] == ["a"]
+    assert len(seen) == 4
+    assert "Page 4 of the list has nothing new" in caplog.text
+
+
+@pytest.mark.parametrize("pages", [[], [page_of("a", more=True)], [{**page_of("a"), "total_pages": 2}]])
+async def test_a_page_that_must_be_there_is_missed(pages):
+    """Only for a page that was guessed is a 404 the end."""
+    with pytest.raises(CatalogError, match="of the list: HTTP 404"):
+        await ids_from(*pages, httpx2.Response(404, json={}))
+
+
+async def test_an_entry_too_deep_to_be_compared_is_kept_once():
+    """The page comes again, for the API does not know our page parameter."""
+    schema = b"[" * 990 + b"]" * 990
+    page = b'{"tools": [{"function": {"name": "a", "parameters": ' + schema + b"}}]}"
+    pages = [httpx2.Response(200, content=page) for _ in range(2)]
+    assert await ids_from(*pages) == ["a"]
+
+
+async def test_prices_that_cannot_be_read_are_told_once(caplog):
+    """They count as unknown; what they say is not repeated."""
+    tools = [
+        {"function": {"name": each}, "price": price} for each, price in (("a", "0.05 USD"), ("b", "s3cret"))
+    ]
+    page = {"tools": tools, "details": {"has_next_page": False}}
+    async with api_for("http://127.0.0.1:1", transport=listing(page, page)) as api:
+        for _ in range(2):
+            assert [entry.price for entry in await api.entries()] == [50_000, None]
+    assert caplog.text.count("1 entries of the list have a price at price that cannot be read") == 1
+    assert "s3cret" not in caplog.text
 
 
 async def test_entries_without_an_id_are_left_out_and_told(caplog):
@@ -141,6 +205,8 @@ async def test_a_list_that_is_too_long_in_all_is_given_up(monkeypatch):
     [
         ({"success": False, "error": "closed"}, "the API could not list: closed"),
         ({"success": False}, "the API could not list: it gives no reason"),
+        ({"success": "false", "error": "closed", "tools": []}, "the API could not list: closed"),
+        ({"error": "closed", "tools": []}, "the API could not list: closed"),
         ({"other": []}, "page 1 has no list at 'tools'. Check items in the profile"),
         ([], "page 1 has no list at 'tools'"),
         (httpx2.Response(401, json={"error": "bad key"}), "page 1 of the list: HTTP 401 (Unauthorized): bad key"),
@@ -265,7 +331,7 @@ class TestAddresses:
         async def resolver(host, port):
             return addresses
 
-        transport = listing(page_of("a"), seen=seen)
+        transport = listing(page_of("a", more=False), seen=seen)
         async with api_for(url, transport=transport, resolver=resolver, **more) as api:
             return await api.entries()
 
@@ -343,7 +409,7 @@ class TestAddresses:
         async def resolver(host, port):
             return next(answers)
 
-        transport = listing(page_of("a"), seen=seen)
+        transport = listing(page_of("a", more=False), seen=seen)
         async with api_for("https://api.example.com", transport=transport, resolver=resolver) as api:
             await api.entries()
             answer = await api.buy("id", {}, key="k")
@@ -411,7 +477,7 @@ def tls(tmp_path):
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            body = orjson.dumps(page_of("a"))
+            body = orjson.dumps(page_of("a", more=False))
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.end_headers()

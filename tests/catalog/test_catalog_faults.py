@@ -96,10 +96,10 @@ async def test_an_api_that_is_not_there_costs_nothing(shop, tmp_path):
     assert states(tmp_path) == [("released", 0), ("settled", 10_000)]
 
 
-@pytest.mark.parametrize("body", ["[]", '"text"', "null"])
+@pytest.mark.parametrize("body", ['"text"', "null"])
 async def test_a_reply_that_is_no_object_is_unknown(shop, tmp_path, body):
     """It says neither that it was bought nor that it was not."""
-    shop.buy = lambda order, headers: {"[]": [], '"text"': "text", "null": None}[body]
+    shop.buy = lambda order, headers: {'"text"': "text", "null": None}[body]
     async with opened(shop, tmp_path) as (_, client):
         result = await client.call("weather", ULM)
     assert "Do not repeat" in result.text

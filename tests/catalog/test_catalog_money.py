@@ -116,7 +116,7 @@ async def test_a_price_that_rose_is_not_paid(shop, tmp_path):
         assert "rose from $0.0100 to $0.0200; nothing was bought" in refused.text
         assert posts(shop) == 1
         with ledger_in(tmp_path) as ledger:
-            ledger.accept_price(weather.id, 20_000)
+            ledger.accept_price(catalog.entry_id(weather.id), 20_000)
         assert "Cost: $0.0200" in (await client.call("weather", city="Lima")).text
         weather.price = 0.001
         catalog.refresh()
@@ -129,9 +129,9 @@ async def test_a_price_that_rose_is_not_paid(shop, tmp_path):
 async def test_a_fallen_price_fits_a_small_budget(shop, tmp_path):
     """What was once agreed to is reserved only where it fits: the price of today is enough."""
     weather = shop.products[shop.id_of("weather")]
-    with ledger_in(tmp_path) as ledger:
-        ledger.accept_price(weather.id, 5_000_000)
-    async with opened(shop, tmp_path, budget="0.02") as (_, client):
+    async with opened(shop, tmp_path, budget="0.02") as (catalog, client):
+        with ledger_in(tmp_path) as ledger:
+            ledger.accept_price(catalog.entry_id(weather.id), 5_000_000)
         for city in ("Ulm", "Oslo"):
             assert not (await client.call("weather", city=city)).is_error
         assert "costs $0.0100" in (await client.call("weather", city="Lima")).text
@@ -153,8 +153,8 @@ async def test_a_reply_that_costs_more_stops_its_tool(shop, tmp_path, caplog):
         with ledger_in(tmp_path) as ledger:
             (row,) = [row for row in ledger.rows() if row.over]
             (price,) = [each for each in ledger.prices() if each.offered > each.price]
-            ledger.accept_price(weather.id, price.offered)
-            ledger.accept("weather")
+            ledger.accept_price(price.entry_id, price.offered)
+            ledger.accept(row.entry_id)
         for city in ("Lima", "Rome"):
             assert "Cost: $0.0300" in (await client.call("weather", city=city)).text
     assert (row.reserved, row.actual) == (10_000, 30_000)

@@ -187,7 +187,7 @@ async def test_changes_are_registered_and_told_once(shop, tmp_path, caplog):
 
 async def test_the_list_is_fetched_every_so_often(shop, tmp_path):
     """What comes on sale is there after the interval."""
-    async with opened(shop, tmp_path, refresh=0.05) as (catalog, client):
+    async with opened(shop, tmp_path, refresh=1.0) as (catalog, client):
         sell(shop, "news")
         await eventually(lambda: "news" in catalog.tools)
         await eventually(lambda: changed(client) == 2)

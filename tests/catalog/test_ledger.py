@@ -105,7 +105,7 @@ def test_released_money_is_free_again(ledger, send):
         (Limits(per_session=25), "session"),
         (Limits(per_day=25), "day"),
         (Limits(total=25), "total"),
-        (Limits(per_tool={"search": 25}), "tool"),
+        (Limits(per_tool={"entry-search": 25}), "tool"),
     ],
 )
 def test_a_limit_counts_settled_reserved_and_unknown_money(ledger, limits, name):
@@ -124,7 +124,7 @@ def test_a_limit_counts_settled_reserved_and_unknown_money(ledger, limits, name)
 
 def test_limits_are_of_their_session_tool_and_call(ledger):
     """Another session, another tool or a cheaper call is not held back."""
-    limits = Limits(per_call=20, per_session=30, per_tool={"search": 10})
+    limits = Limits(per_call=20, per_session=30, per_tool={"entry-search": 10})
     ledger.reserve(spend(10), limits)
     with pytest.raises(OverBudget, match="the budget of this tool"):
         ledger.reserve(spend(1), limits)
@@ -140,7 +140,7 @@ def test_limits_are_of_their_session_tool_and_call(ledger):
 def test_a_free_call_is_never_over_budget(ledger):
     """What costs nothing passes when nothing is left."""
     ledger.reserve(spend(10), Limits(total=10))
-    ledger.reserve(spend(0), Limits(total=10, per_call=0, per_tool={"search": 0}))
+    ledger.reserve(spend(0), Limits(total=10, per_call=0, per_tool={"entry-search": 0}))
 
 
 def test_the_day_turns_at_midnight_utc(ledger, clock):
@@ -168,7 +168,7 @@ def test_amounts_are_whole_micros(ledger, amount):
         with pytest.raises(ValueError, match=name):
             Limits(**{name: amount})
     with pytest.raises(ValueError, match="search"):
-        Limits(per_tool={"search": amount})
+        Limits(per_tool={"entry-search": amount})
     call = booked(ledger)
     with pytest.raises(ValueError, match="whole micro-dollars"):
         ledger.settle(call, amount)
@@ -220,7 +220,7 @@ def test_an_unknown_call_is_resolved(ledger, charged, amount, state, counts):
     assert (ledger.rows(states=["unknown"])[0].why, money(ledger)) == ("read time-out", 10)
     ledger.resolve(call, charged, amount)
     (row,) = ledger.rows()
-    assert (row.state, row.why, money(ledger), ledger.stopped("search")) == (
+    assert (row.state, row.why, money(ledger), ledger.stopped("entry-search")) == (
         state,
         "read time-out",
         counts,
@@ -250,26 +250,26 @@ def test_a_reply_over_what_was_reserved_stops_the_tool(ledger):
     ledger.pin_price("entry-search", "search", 10)
     assert ledger.settle(booked(ledger), 25).over
     assert (ledger.rows()[0].over, money(ledger)) == (True, 25)
-    assert "cost $0.000025" in ledger.stopped("search")
+    assert "cost $0.000025" in ledger.stopped("entry-search")
     with pytest.raises(Stopped, match="toolwire catalog accept search"):
         ledger.reserve(spend(0), Limits())
     ledger.reserve(spend(tool="draw"), Limits())
     assert [(each.tool, each.at) for each in ledger.stops()] == [("search", NOON)]
     assert ledger.pin_price("entry-search", "search", 10).accepted  # what the list says is not what it costs
     assert [(each.price, each.offered) for each in ledger.prices()] == [(10, 25)]
-    ledger.accept("search")
-    assert (ledger.stopped("search"), ledger.stops()) == (None, [])
+    ledger.accept("entry-search")
+    assert (ledger.stopped("entry-search"), ledger.stops()) == (None, [])
     ledger.reserve(spend(), Limits())
 
 
 def test_a_tool_can_be_stopped_by_hand(ledger):
     """Stop and accept work without a bill, and twice."""
     for why in ("changed", "changed again"):
-        ledger.stop("search", why)
-        assert ledger.stopped("search") == why
-    ledger.accept("search")
-    ledger.accept("search")
-    assert ledger.stopped("search") is None
+        ledger.stop("entry-search", "search", why)
+        assert ledger.stopped("entry-search") == why
+    ledger.accept("entry-search")
+    ledger.accept("entry-search")
+    assert ledger.stopped("entry-search") is None
 
 
 def test_a_cost_beyond_all_sense_is_booked_as_the_most_there_is(ledger):
@@ -296,6 +296,45 @@ def test_a_price_is_pinned_when_first_seen(ledger):
         ledger.accept_price("e", 10**13)
 
 
+def test_what_is_asked_now_is_what_waits_to_be_accepted(ledger):
+    """A spike that went by is not accepted with it; what was charged is, whatever the list says."""
+    for price in (10, 5_000, 20):
+        check = ledger.pin_price("entry-search", "search", price)
+    assert (check.accepted, ledger.prices()[0].offered) == (False, 20)
+    ledger.settle(booked(ledger), 25)
+    ledger.pin_price("entry-search", "search", 10)
+    assert ledger.prices()[0].offered == 25
+    ledger.accept_price("entry-search", 25)
+    assert [(each.tool, each.price, each.offered) for each in ledger.prices()] == [("search", 25, 25)]
+
+
+def test_a_price_that_nobody_tells_holds_back_what_is_limited(ledger):
+    """Without a limit it goes on; with one it does not, until a price is pinned."""
+    free, limited = Limits(per_tool={"entry-draw": 1}), Limits(per_tool={"entry-search": 10})
+    assert ledger.settle(booked(ledger, 0, limited, exclusive=True), None).untold
+    assert ledger.untold() == {"entry-search": "search"}
+    assert ledger.settle(booked(ledger, 0, free, exclusive=True), None).untold
+    for limits in (limited, Limits(per_call=10), Limits(per_day=10)):
+        with pytest.raises(Stopped, match="toolwire catalog accept search --price"):
+            ledger.reserve(spend(0, exclusive=True), limits)
+    ledger.accept_price("entry-search", 5, "search")
+    assert (ledger.untold(), ledger.prices()[0].tool) == ({}, "search")
+
+
+def test_a_name_stands_for_its_entries(ledger):
+    """A tool's name, an entry's id, or the part of it that the API knows."""
+    ledger.reserve(Spend("s", "search", "one:1", 10, "", "d"), Limits())
+    ledger.stop("two:1", "search", "by hand")
+    ledger.pin_price("two:2", "draw", 1)
+    both = {"one:1": "search", "two:1": "search"}
+    assert (ledger.named("search"), ledger.named("1"), ledger.named("nope")) == (both, both, {})
+    assert (ledger.named("two:1"), ledger.named("2")) == ({"two:1": "search"}, {"two:2": "draw"})
+    ledger.reserve(Spend("s", "search", "one:1", 10, "", "d"), Limits())
+    ledger.reserve(Spend("s", "search", "three:1", 5, "", "d"), Limits())
+    sums = [(each.name, each.money) for each in ledger.totals("tool")]
+    assert sums == [("search (one:1)", 20), ("search (three:1)", 5)]
+
+
 def test_a_tool_of_unknown_price_runs_one_call_at_a_time(ledger):
     """The next one is refused while one is under way, and its first cost is no broken promise."""
     call = booked(ledger, 0, exclusive=True)
@@ -303,7 +342,7 @@ def test_a_tool_of_unknown_price_runs_one_call_at_a_time(ledger):
         ledger.reserve(spend(0, exclusive=True, session="s2"), Limits())
     ledger.reserve(spend(0, exclusive=True, tool="draw"), Limits())
     assert not ledger.settle(call, 30).over
-    assert ledger.stopped("search") is None
+    assert ledger.stopped("entry-search") is None
     ledger.reserve(spend(0, exclusive=True), Limits())
 
 

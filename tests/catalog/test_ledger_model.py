@@ -27,7 +27,7 @@ class Booking(RuleBasedStateMachine):
             per_session=st.none() | st.integers(0, 80),
             per_day=st.none() | st.integers(0, 80),
             total=st.none() | st.integers(0, 120),
-            per_tool=st.dictionaries(TOOLS, st.integers(0, 60)),
+            per_tool=st.dictionaries(TOOLS.map("e-{}".format), st.integers(0, 60)),
         )
     )
     def open(self, limits):
@@ -35,7 +35,7 @@ class Booking(RuleBasedStateMachine):
         self.ledger = SqliteLedger(":memory:", clock=lambda: self.now, owner="me")
         self.limits = limits
         self.model = {}
-        self.stopped = set()
+        self.stopped, self.untold = set(), set()
 
     def teardown(self):
         if hasattr(self, "ledger"):
@@ -60,7 +60,7 @@ class Booking(RuleBasedStateMachine):
             (limits.per_session, self.used(session=session)),
             (limits.per_day, self.used(day=self.now // DAY)),
             (limits.total, self.used()),
-            (limits.per_tool.get(tool), self.used(session=session, tool=tool)),
+            (limits.per_tool.get(f"e-{tool}"), self.used(session=session, tool=tool)),
         ):
             if most is not None:
                 left = max(most - used, 0)
@@ -82,10 +82,11 @@ class Booking(RuleBasedStateMachine):
             call["exclusive"] and call["tool"] == tool and call["state"] in ("reserved", "sent", "unknown")
             for call in self.model.values()
         )
-        spend = Spend(session, tool, "e", amount, "", "d", exclusive)
+        spend = Spend(session, tool, f"e-{tool}", amount, "", "d", exclusive)
         expected = (
             Stopped
             if tool in self.stopped
+            or (exclusive and tool in self.untold and self.limits.any_for(f"e-{tool}"))
             else Busy
             if busy
             else None
@@ -138,7 +139,9 @@ class Booking(RuleBasedStateMachine):
             state="settled",
             actual=cost,
         ):
-            assert (told[0].actual, told[0].over) == (cost, over)
+            untold = was["exclusive"] and actual is None
+            assert (told[0].actual, told[0].over, told[0].untold) == (cost, over, untold)
+            self.untold |= {was["tool"]} if untold else set()
             self.stopped |= {was["tool"]} if over else set()
 
     @rule(call=calls)
@@ -173,8 +176,13 @@ class Booking(RuleBasedStateMachine):
 
     @rule(tool=TOOLS)
     def accept(self, tool):
-        self.ledger.accept(tool)
+        self.ledger.accept(f"e-{tool}")
         self.stopped.discard(tool)
+
+    @rule(tool=TOOLS)
+    def price(self, tool):
+        self.ledger.accept_price(f"e-{tool}", 10)
+        self.untold.discard(tool)
 
     @rule(hours=st.integers(1, 5))
     def wait(self, hours):
@@ -209,6 +217,7 @@ class Booking(RuleBasedStateMachine):
                         name: self.used(**{by: name}) for name in {each[by] for each in self.model.values()}
                     }
             assert {each.tool for each in self.ledger.stops()} == self.stopped
+            assert set(self.ledger.untold().values()) == self.untold
 
 
 TestBooking = Booking.TestCase

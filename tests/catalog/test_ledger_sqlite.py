@@ -234,7 +234,14 @@ def test_every_commit_is_on_the_disk(path):
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert db.execute("PRAGMA synchronous").fetchone() == (2,)
         tables = db.execute("SELECT name, strict FROM pragma_table_list WHERE schema = 'main'").fetchall()
-    assert {name for name, strict in tables if strict} == {"spending", "days", "sessions", "stops", "prices"}
+    assert {name for name, strict in tables if strict} == {
+        "spending",
+        "days",
+        "sessions",
+        "stops",
+        "prices",
+        "untold",
+    }
 
 
 @pytest.mark.parametrize(
@@ -260,13 +267,20 @@ def test_the_database_itself_refuses_nonsense(path, change):
         db.close()
 
 
-def test_a_newer_file_is_left_alone(path):
+@pytest.mark.parametrize(
+    ("version", "says"),
+    [
+        (3, r"a newer toolwire \(version 3 .* update toolwire, or use another"),
+        (1, r"an older toolwire \(version 1 .* use another ledger"),
+    ],
+)
+def test_a_file_of_another_version_is_left_alone(path, version, says):
     """It says what to do."""
     booking(path)
     db = sqlite3.connect(path, isolation_level=None)
-    db.execute("PRAGMA user_version=2")
+    db.execute(f"PRAGMA user_version={version}")
     db.close()
-    with pytest.raises(CatalogError, match=r"newer toolwire \(version 2 .* update toolwire"):
+    with pytest.raises(CatalogError, match=says):
         SqliteLedger(path)
 
 

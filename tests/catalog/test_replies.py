@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolwire.catalog import replies
 from toolwire.catalog.replies import Outcome, read_reply, shown
 
 
@@ -47,7 +48,12 @@ def test_the_result_of_every_shape(shape, result, text, structured):
             1_000_000,
             3_000_000,
         ),
-        ({"success": True, "response": {"data": {"output": "x", "cost": 0.25}}}, 250_000, None),
+        ({"success": True, "output": "x", "cost": "0.50 USD"}, 500_000, None),
+        ({"success": True, "response": {"data": {"output": "x", "cost": 0.25}}}, None, None),
+        ({"success": True, "data": {"success": True, "cost": 349.0, "result": "a quote"}}, None, None),
+        ({"success": True, "data": {"success": True, "payment": {"amount": 349}, "result": "x"}}, None, None),
+        ({"success": True, "response": {"data": "x", "purchase_details": {"cost": 1}}}, 1_000_000, None),
+        ({"success": True, "symbol": "AAPL", "price": 101.2, "amount": 3}, None, None),
         ({"success": True, "result": "x", "cost": -1, "balance": -2}, None, None),
         ({"success": True, "result": "x", "cost": math.nan, "balance": math.inf}, None, None),
         ({"success": True, "result": "x", "cost": True, "balance": {}}, None, None),
@@ -88,7 +94,11 @@ def test_money_is_read_where_the_envelope_tells_it(body, cost, balance):
         ({"success": True, "purchase_result": {"success": False, "error": "card"}, "output": "x"}, "card"),
         (None, "unreadable reply: null instead of an object"),
         ("<html>", "unreadable reply: text instead of an object"),
-        ([1], "unreadable reply: a list instead of an object"),
+        ({"success": True, "result": {"success": "false", "error": "no"}}, "no"),
+        ({"success": True, "data": {"success": "No", "error": "in", "result": "x"}}, "in"),
+        ({"status": "error", "message": "no such city"}, "no such city"),
+        ({"status": "Failed", "error": {"message": "no"}}, "no"),
+        ({"status": "failure", "message": "no", "cost": 0.01}, "no"),
         (3, "unreadable reply: a number instead of an object"),
         (b"x", "unreadable reply: bytes instead of an object"),
     ],
@@ -124,6 +134,54 @@ def test_other_shapes_are_read_with_sense(body, text):
     outcome = read_reply(body)
     assert outcome.ok
     assert outcome.text == text
+
+
+@pytest.mark.parametrize(
+    ("body", "result"),
+    [
+        (
+            {"success": True, "symbol": "AAPL", "price": 101.2, "amount": 3, "cost": 0.01},
+            {"symbol": "AAPL", "price": 101.2, "amount": 3},
+        ),
+        (
+            {
+                "success": True,
+                "response": {"status_code": 200, "data": {"success": True, "price": 1, "cost": 5}},
+            },
+            {"price": 1, "cost": 5},
+        ),
+        (
+            {"success": True, "message": "sent to bob", "ticket": "T1"},
+            {"message": "sent to bob", "ticket": "T1"},
+        ),
+        ({"success": True, "t": None, "balance": "plenty"}, {"t": None, "balance": "plenty"}),
+        ({"success": True, "data": [1], "summary": "S", "cost": 0.01}, {"data": [1], "summary": "S"}),
+        ({"success": True, "output": "x", "data": {"a": 1}}, {"output": "x", "data": {"a": 1}}),
+        ({"success": True, "output": None, "summary": "S"}, {"summary": "S"}),
+        (
+            {"success": True, "data": {"success": True, "output": "x"}, "summary": "S", "message": "paid"},
+            {"output": "x", "summary": "S"},
+        ),
+        ({"success": True, "status": "ok", "data": {"a": 1}, "note": None}, {"a": 1}),
+        ({"status": "failed", "job": 7}, {"status": "failed", "job": 7}),
+        ([1, 2], {"result": [1, 2]}),
+        ([], {"result": []}),
+    ],
+)
+def test_nothing_that_was_paid_for_is_lost(body, result):
+    """What stands beside the result or is called like money is kept, unless it was read as the envelope's."""
+    outcome = read_reply(body)
+    assert outcome.ok
+    assert outcome.structured == result
+
+
+def test_a_cost_that_cannot_be_read_is_told_once(caplog, monkeypatch):
+    """By its name and kind: the value may be anything."""
+    monkeypatch.setattr(replies, "_TOLD", set())
+    for _ in range(3):
+        assert read_reply({"success": True, "output": "x", "cost": "sk-secret"}).cost is None
+    assert caplog.text.count("A reply's cost is text that cannot be read as dollars") == 1
+    assert "sk-secret" not in caplog.text
 
 
 def test_a_success_is_shown_with_its_money():
@@ -181,6 +239,7 @@ def test_a_reply_of_any_depth_is_read():
     for _ in range(50):
         envelope = {"success": True, "response": envelope}
     read_reply(envelope)
+    read_reply({"success": deep, "output": deep, "data": deep, "status": deep, "cost": deep})
 
 
 JSON = st.recursive(

@@ -19,9 +19,9 @@ ENTRIES = (
 def test_what_is_kept_comes_back(tmp_path):
     """All fields of all entries, and when they were fetched, in a file for the owner only."""
     path = tmp_path / "deep" / "er" / "kept.json"
-    store(path, ENTRIES, URL)
+    store(path, ENTRIES, URL, {"1": "weather"})
     kept = load(path, URL)
-    assert kept.entries == ENTRIES
+    assert (kept.entries, kept.names) == (ENTRIES, {"1": "weather"})
     assert kept.at > 1_700_000_000
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [each.name for each in path.parent.iterdir()] == ["kept.json"]
@@ -29,15 +29,18 @@ def test_what_is_kept_comes_back(tmp_path):
 
 def test_another_address_has_nothing(tmp_path):
     """What one API offered is not shown as another's."""
-    store(tmp_path / "kept.json", ENTRIES, URL)
+    store(tmp_path / "kept.json", ENTRIES, URL, {})
     assert load(tmp_path / "kept.json", "https://other.example.com") is None
     assert load(tmp_path / "none.json", URL) is None
 
 
 def damaged(**changes):
     """A file with one entry that is not as it should be."""
+    names = changes.pop("names", {})
     entry = {"id": "1", "name": "a", "description": "", "schema": None, "price": 1, "category": None}
-    return json.dumps({"form": 1, "base_url": URL, "at": 1.0, "entries": [{**entry, **changes}]})
+    return json.dumps(
+        {"form": 2, "base_url": URL, "at": 1.0, "names": names, "entries": [{**entry, **changes}]}
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,10 +51,10 @@ def damaged(**changes):
         "[]",
         "null",
         "{}",
-        json.dumps({"form": 1, "base_url": URL, "at": "then", "entries": []}),
-        json.dumps({"form": 1, "base_url": URL, "at": 1.0, "entries": 5}),
-        json.dumps({"form": 1, "base_url": URL, "at": 1.0, "entries": [{}]}),
-        json.dumps({"form": 1, "base_url": URL, "at": 1.0, "entries": ["text"]}),
+        json.dumps({"form": 2, "base_url": URL, "at": "then", "names": {}, "entries": []}),
+        json.dumps({"form": 2, "base_url": URL, "at": 1.0, "names": {}, "entries": 5}),
+        json.dumps({"form": 2, "base_url": URL, "at": 1.0, "names": {}, "entries": [{}]}),
+        json.dumps({"form": 2, "base_url": URL, "at": 1.0, "names": {}, "entries": ["text"]}),
         damaged(price="0.01"),
         damaged(price=-1),
         damaged(price=True),
@@ -59,6 +62,8 @@ def damaged(**changes):
         damaged(name=None),
         damaged(description=[]),
         damaged(category={}),
+        damaged(names=[]),
+        damaged(names={"1": 1}),
         "[" * 100_000,
     ],
 )
@@ -85,10 +90,10 @@ def test_a_good_file_is_read(tmp_path):
 def test_what_cannot_be_kept_is_told(tmp_path, caplog):
     """A place that cannot be written, or data that is no JSON, costs the cache and nothing else."""
     (tmp_path / "file").write_text("")
-    store(tmp_path / "file" / "kept.json", ENTRIES, URL)
+    store(tmp_path / "file" / "kept.json", ENTRIES, URL, {})
     assert "cannot be kept" in caplog.text
     caplog.clear()
-    store(tmp_path / "kept.json", [Entry("1", "a", schema={"n": 1 << 70})], URL)
+    store(tmp_path / "kept.json", [Entry("1", "a", schema={"n": 1 << 70})], URL, {})
     assert "cannot be kept" in caplog.text
     assert sorted(each.name for each in tmp_path.iterdir()) == ["file"]
 

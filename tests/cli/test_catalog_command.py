@@ -45,9 +45,9 @@ def catalog(*arguments, code=0):
     return done.stdout
 
 
-def paid(ledger, tool="search", amount=10_000, session="s1", actual=None):
+def paid(ledger, tool="search", amount=10_000, session="s1", actual=None, **given):
     """A call that was paid."""
-    call = sent(ledger, tool, amount, session)
+    call = sent(ledger, tool, amount, session, **given)
     ledger.settle(call, actual)
     return call
 
@@ -170,7 +170,7 @@ def test_long_lists_end_with_what_is_left_out(ledger):
 def test_names_of_others_have_no_say(ledger):
     """Neither markup nor escape sequences of a tool's name or a reason act."""
     ledger.unknown(sent(ledger, "[red]a[/]\x1b[2J\x07"), "[bold]no\x1b[0m\nsecond")
-    ledger.stop("[red]b[/]\x1b[2J\x07", "\x1b[2J[red]why")
+    ledger.stop("id", "[red]b[/]\x1b[2J\x07", "\x1b[2J[red]why")
     for shown in (catalog("spend"), catalog("reconcile")):
         assert "[red]a[/]\ufffd" in shown
         assert "\x1b" not in shown
@@ -189,7 +189,7 @@ def test_stopped_tools_and_higher_prices_are_shown(ledger):
     paid(ledger, actual=30_000)
     shown = catalog("spend")
     assert (
-        "search is stopped: a call cost $0.0300, and $0.0100 was reserved (toolwire catalog accept search)"
+        "search is stopped: a call cost $0.0300, and $0.0100 was reserved (toolwire catalog accept id-search)"
         in shown
     )
     assert "draw asks $0.0200, and $0.0100 is accepted (toolwire catalog accept id-draw)" in shown
@@ -259,17 +259,46 @@ def test_accept_lets_a_tool_run_again_at_its_new_price(ledger):
         done = catalog("accept", name, *(["--price", price] if price else []))
         assert f"{tool} may cost {'$0.0500' if price else '$0.0300'} a call now; it was $0.0100." in done
         assert f"{tool} may be called again." in done
-        assert ledger.stopped(tool) is None
+        assert ledger.stopped(f"id-{tool}") is None
         assert ledger.price(f"id-{tool}") == (50_000 if price else 30_000)
     assert "nothing to accept" in catalog("accept", "search")
 
 
+def test_accept_takes_what_is_asked_now(ledger):
+    """A spike that nobody paid is not what a person is shown and agrees to."""
+    for price in (10_000, 5_000_000, 20_000):
+        ledger.pin_price("id-search", "search", price)
+    assert "may cost $0.0200 a call now; it was $0.0100" in catalog("accept", "search")
+    ledger.pin_price("id-search", "search", 5_000)
+    assert "nothing to accept" in catalog("accept", "search")
+    assert ledger.price("id-search") == 20_000
+
+
+def test_accept_gives_a_price_to_what_has_none(ledger):
+    """Known by a call alone; what nobody tells the price of is asked for one."""
+    sent(ledger, "draw")
+    assert "draw may cost $0.0200 a call now; it was not known." in catalog(
+        "accept", "draw", "--price", "0.02"
+    )
+    paid(ledger, amount=0, exclusive=True)
+    assert "say what a call is to count as" in catalog("accept", "search", code=2)
+    assert [each["tool"] for each in json.loads(catalog("spend", "--json"))["unpriced"]] == ["search"]
+
+
+def test_a_name_of_two_entries_is_not_guessed_at(ledger):
+    """Both are listed, and either can be named."""
+    for api in ("one", "two"):
+        ledger.stop(f"{api}:1", "search", "by hand")
+    assert "search stands for 2 entries, say which: one:1, two:1" in catalog("accept", "search", code=2)
+    assert "may be called again" in catalog("accept", "two:1")
+    assert [each.entry_id for each in ledger.stops()] == ["one:1"]
+
+
 def test_accept_lifts_a_stop_without_a_price(ledger):
     """A tool that was stopped by hand has no price to accept."""
-    ledger.stop("search", "by hand")
-    assert "stands for 0 (none was seen)" in catalog("accept", "search", "--price", "1", code=2)
+    ledger.stop("id-search", "search", "by hand")
     assert catalog("accept", "search") == "search may be called again.\n"
-    assert ledger.stopped("search") is None
+    assert ledger.stopped("id-search") is None
 
 
 @pytest.mark.parametrize(
@@ -293,7 +322,7 @@ def test_accept_lifts_a_stop_without_a_price(ledger):
 )
 def test_wrong_use_is_one_line(ledger, arguments, said):
     """Exit 2, and what to do instead."""
-    ledger.stop("draw", "by hand")
+    ledger.stop("id-draw", "draw", "by hand")
     assert said in catalog(*arguments, code=2)
 
 

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from toolwire import Hooks
-from toolwire.hooks import HookMatcher, deny
+from toolwire.hooks import HookMatcher, HookOutcome, allow, ask, block, change_input, deny, stop
 from toolwire.hooks.calling import answering, is_async
 from toolwire.hooks.registry import registered
 
@@ -259,3 +259,166 @@ async def test_decorated_hooks_may_return_nothing():
     answer = answering(registered(hooks))
     for callback_id in ("hook_0", "hook_1"):
         assert await answer({"callback_id": callback_id, "input": {}}) == {}
+
+
+def specific(event="PreToolUse", **fields):
+    return {"hookSpecificOutput": {"hookEventName": event, **fields}}
+
+
+DENIED = specific(permissionDecision="deny")
+REASONED = specific(permissionDecision="deny", permissionDecisionReason="no")
+REFUSED = specific("PermissionRequest", decision={"behavior": "deny"})
+
+DENIALS = [
+    ("PreToolUse", HookOutcome("deny", 42), DENIED, "'permissionDecisionReason' is a int, not a str"),
+    (
+        "PreToolUse",
+        specific(permissionDecision="deny", permissionDecisionReason=None),
+        DENIED,
+        "'permissionDecisionReason' in 'hookSpecificOutput' is None",
+    ),
+    ("PreToolUse", {"systemMessage": None, **REASONED}, REASONED, "'systemMessage' is None"),
+    ("PreToolUse", {"systemMessage": 1, **REASONED}, REASONED, "'systemMessage' is a int, not a str"),
+    ("PreToolUse", {"decision": "no", **REASONED}, REASONED, "it can only be 'block'"),
+    (
+        "PreToolUse",
+        specific(permissionDecision="deny", updatedInput=None),
+        DENIED,
+        "'updatedInput' is a None",
+    ),
+    ("Stop", {"decision": "block", "reason": 42}, {"decision": "block"}, "'reason' is a int"),
+    ("Stop", {"decision": "block", "hookSpecificOutput": []}, {"decision": "block"}, "is a list, not a dict"),
+    ("Stop", {"decision": "block", **DENIED}, {"decision": "block"}, "but the event is 'Stop'"),
+    ("Stop", {"continue_": False, "stopReason": []}, {"continue": False}, "'stopReason' is a list"),
+    (
+        "PermissionRequest",
+        specific("PermissionRequest", decision={"behavior": "deny", "message": 42}),
+        REFUSED,
+        "'message' is a int, not a str",
+    ),
+]
+
+
+@pytest.mark.parametrize("on_failure", [None, "continue", "block"])
+@pytest.mark.parametrize("case", DENIALS)
+async def test_a_denial_is_never_lost(caplog, case, on_failure):
+    """A clear denial goes out without what the CLI would have dropped it for, and the log has hook and field."""
+    event, returned, wire, words = case
+    assert await calling(lambda *_: returned, event=event, on_failure=on_failure)() == wire
+    [line] = lines(caplog)
+    assert words in line
+    assert f"the {event} hook test_hook_calling" in line
+
+
+@pytest.mark.parametrize(
+    ("event", "make", "wire"),
+    [
+        ("PreToolUse", lambda: deny(42), DENIED),
+        ("PermissionRequest", lambda: deny(""), REFUSED),
+        ("Stop", lambda: block(None), {"decision": "block"}),
+        ("Stop", lambda: stop(""), {"continue": False}),
+    ],
+)
+async def test_a_denial_without_a_reason_is_not_lost(caplog, event, make, wire):
+    """The function raises in the hook, which is logged with the trace, and the action is denied all the same."""
+    assert await calling(lambda *_: make(), event=event)() == wire
+    assert "needs a reason" in lines(caplog)[0]
+    assert "Traceback" in caplog.text
+
+
+async def test_a_question_without_a_reason_is_a_failure():
+    """It denies nothing, so that on_failure decides."""
+    with pytest.raises(RuntimeError, match="needs a reason"):
+        await calling(lambda *_: ask(""))()
+
+
+MALFORMED = [
+    (
+        "PreToolUse",
+        specific(permissionDecision="allow", updatedInput="x"),
+        "'updatedInput' is a str, not a dict",
+    ),
+    ("PreToolUse", specific(permissionDecision="allow", updatedInput=None), "'updatedInput' is a NoneType"),
+    (
+        "PreToolUse",
+        specific(permissionDecision="allow", permissionDecisionReason=3),
+        "'permissionDecisionReason'",
+    ),
+    ("PreToolUse", change_input(None), "'updatedInput' is a NoneType"),
+    ("PreToolUse", {"continue_": "no"}, "'continue' is a str, not a bool"),
+    ("PreToolUse", {"async_": True, "asyncTimeout": True}, "'asyncTimeout' is a bool, not a float"),
+    ("SessionStart", specific("SessionStart", watchPaths="a"), "'watchPaths' is a str, not a list"),
+    ("SessionStart", specific("SessionStart", watchPaths=["a", 1]), "'watchPaths' has a int in it"),
+    ("WorktreeCreate", specific("WorktreeCreate", worktreePath=None), "'worktreePath' is a NoneType"),
+    ("PermissionRequest", specific("PermissionRequest", decision="deny"), "'decision' is a str, not a dict"),
+    ("PreModelSwitch", allow(updated_input={"a": 1}), "means nothing to a PreModelSwitch hook"),
+    ("PreModelSwitch", ask("sure?", updated_input={"a": 1}), "means nothing to a PreModelSwitch hook"),
+]
+
+
+@pytest.mark.parametrize("on_failure", [None, "continue", "block"])
+@pytest.mark.parametrize(("event", "returned", "words"), MALFORMED)
+async def test_values_of_another_type_are_failures(caplog, event, returned, words, on_failure):
+    """Whatever on_failure says, the log names event, callback and field."""
+    with pytest.raises(RuntimeError, match=words.replace("(", r"\(")):
+        await calling(lambda *_: returned, event=event, on_failure=on_failure)()
+    [line] = lines(caplog)
+    assert f"the {event} hook test_hook_calling" in line
+    assert words in line
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [{"behavior": "denied"}, {"behaviour": "deny"}, {}, {"behavior": None}, {"behavior": ["deny"]}],
+)
+async def test_permission_decisions_are_looked_into(caplog, decision):
+    """A decision that is none stops the action if the hook is a guard, and is warned about if not."""
+    output = specific("PermissionRequest", decision=decision)
+    with pytest.raises(RuntimeError, match="behavior"):
+        await calling(lambda *_: output, event="PermissionRequest", on_failure="block")()
+    caplog.clear()
+    assert await calling(lambda *_: output, event="PermissionRequest")() == output
+    assert any("behavior" in line for line in lines(caplog))
+
+
+async def test_a_missing_permission_decision_is_named():
+    """A misspelt one too."""
+    for fields, words in (
+        ({}, "'decision' in 'hookSpecificOutput' is missing"),
+        ({"decison": {}}, "did you mean"),
+    ):
+        output = specific("PermissionRequest", **fields)
+        with pytest.raises(RuntimeError, match=words):
+            await calling(lambda *_, output=output: output, event="PermissionRequest", on_failure="block")()
+
+
+@pytest.mark.parametrize(
+    "output", [{"hookSpecificOutput": None}, {"decision": None}, {"suppressOutput": None}]
+)
+async def test_nones_are_left_out(caplog, output):
+    """None in an optional field is no opinion, with a warning, even for a guard."""
+    assert await calling(lambda *_: output, on_failure="block")() == {}
+    assert "is None: it is left out" in lines(caplog)[0]
+
+
+async def test_a_misplaced_decision_is_named(caplog):
+    """In the event's part `decision` is the key of another event."""
+    output = specific(decision="block", additionalContext=1)
+    with pytest.raises(RuntimeError, match="'additionalContext' is a int"):
+        await calling(lambda *_: output)()
+    assert "belongs beside" in lines(caplog)[0]
+
+
+async def test_what_a_failing_permission_hook_cannot_promise(caplog):
+    """The CLI asks `can_use_tool` beside it, and the log does not say otherwise."""
+    with pytest.raises(RuntimeError):
+        await calling(lambda *_: None, event="PermissionRequest", on_failure="block")()
+    assert "unless can_use_tool answers first" in lines(caplog)[0]
+
+
+async def test_lists_of_the_right_things_pass(caplog):
+    """As a tuple too, which is the same to the CLI."""
+    for paths in (["a", "b"], ("a",), []):
+        output = specific("SessionStart", watchPaths=paths)
+        assert await calling(lambda *_, output=output: output, event="SessionStart")() == output
+    assert lines(caplog) == []

@@ -95,6 +95,106 @@ async def test_methods_can_be_hooks():
     assert str(registered(hooks)["hook_0"]) == "the Stop hook test_hook_decorators.Bound.method"
 
 
+def giving(function):
+    """A wrapper that gives the function a database, and is itself called with the input alone."""
+
+    @functools.wraps(function)
+    def wrapper(event):
+        return function(event, "db")
+
+    return wrapper
+
+
+def widening(function):
+    """A wrapper in the official form."""
+
+    @functools.wraps(function)
+    def wrapper(event, tool_use_id, context):
+        return function(event)
+
+    return wrapper
+
+
+def passing(function):
+    """A wrapper that passes on what it gets."""
+
+    @functools.wraps(function)
+    def wrapper(*args):
+        return function(*args)
+
+    return wrapper
+
+
+class Wrapped:
+    """Has a method that is wrapped."""
+
+    @passing
+    def method(self, event):
+        return {"systemMessage": "called"}
+
+
+def one(event):
+    return {"systemMessage": "called"}
+
+
+def two(event, database):
+    return {"systemMessage": "called"} if database == "db" else {}
+
+
+WRAPPERS = [
+    giving(two),
+    widening(one),
+    passing(one),
+    passing(giving(two)),
+    giving(passing(two)),
+    functools.partial(passing(lambda extra, event: one(event)), 0),
+    Wrapped().method,
+    functools.singledispatch(one),
+]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("function", WRAPPERS)
+async def test_wrappers_get_what_they_want_themselves(function):
+    """What they wrap is looked at only where they pass on whatever they get."""
+    hooks = Hooks()
+    hooks.stop()(function)
+    answer = await answering(registered(hooks))({"callback_id": "hook_0", "input": {}, "tool_use_id": "t"})
+    assert answer == {"systemMessage": "called"}
+
+
+def test_wrappers_without_a_signature_are_looked_through():
+    """As those written in C are."""
+
+    class Opaque:
+        __wrapped__ = staticmethod(lambda: None)
+
+        @property
+        def __signature__(self):
+            raise ValueError
+
+        def __call__(self, *args):
+            """Never called."""
+
+    with pytest.raises(TypeError, match="cannot be a hook"):
+        Hooks().stop()(Opaque())
+
+
+@pytest.mark.parametrize("wrap", [lambda function: function, passing])
+def test_methods_in_a_class_body_are_refused(wrap):
+    """They would get the input for their self."""
+    hooks = Hooks()
+    with pytest.raises(TypeError, match="belongs to no object yet"):
+
+        class Guards:
+            @hooks.pre_tool_use("Bash")
+            @wrap
+            def guard(self, event):
+                """Never called."""
+
+    assert not hooks
+
+
 @pytest.mark.parametrize("function", [lambda: None, lambda a, b, c, d: None, lambda event, *, needed: None])
 def test_functions_that_cannot_be_called_are_refused(function):
     """Where they are decorated, not when the CLI asks."""

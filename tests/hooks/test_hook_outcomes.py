@@ -62,11 +62,24 @@ def test_outcomes_for_any_event():
             "deny() means nothing to a Stop hook; it is for PreToolUse, PreModelSwitch, Perm",
         ),
         (replace_output("x"), "PreToolUse", "it is for PostToolUse"),
+        (
+            allow(updated_input={}),
+            "PreModelSwitch",
+            "allow(updated_input=...) means nothing to a PreModelSwitch hook",
+        ),
         (add_context("c"), "SessionEnd", "a SessionEnd hook cannot add context; it is for PreToolUse"),
     ],
 )
 def test_outcomes_that_an_event_does_not_have(outcome, event, words):
     """Are refused, with the events that have them."""
-    with pytest.raises(ValueError, match="it is for") as caught:
+    with pytest.raises(ValueError, match="hook") as caught:
         outcome.as_output(event)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("make", [deny, block, ask, stop])
+@pytest.mark.parametrize("reason", [42, None, "", ["no"]])
+def test_decisions_need_a_reason(make, reason):
+    """A str that is not empty, or the call raises."""
+    with pytest.raises(TypeError, match=rf"{make.__name__}\(\) needs a reason"):
+        make(reason)

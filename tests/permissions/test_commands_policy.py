@@ -52,6 +52,11 @@ NO_OPINION = [
     "timeout 5 pytest -k 'a and b'",
     "[ -f x ] && test -d y",
     "X=1 sh -c ls",
+    "env A=1 curl -sS u",
+    "sudo systemctl restart ssh",
+    "sudo -n ls -si",
+    "ssh h ls",
+    "ls \\\n | cat",
 ]
 DENIED = [
     "rm -rf /",
@@ -148,6 +153,44 @@ DENIED = [
     "sh$X -c ls",
     "2>/dev/null rm -rf x",
     "rm 2>/dev/null -rf x",
+    "find . -exec env -S 'rm -rf x' \\;",
+    "find . -exec su -c 'rm -rf x' \\;",
+    "find . -exec ssh h 'rm -rf x' \\;",
+    "fd -xrm -rf",
+    "echo 'rm -rf x' | parallel",
+    "echo 'rm -rf x' | sudo -s",
+    "echo 'rm -rf x' | sudo A=1 -u root --shell",
+    "echo 'rm -rf x' | su",
+    "echo 'rm -rf x' | ssh -p 22 h",
+    "echo 'rm -rf x' | chroot /x",
+    "echo 'rm -rf x' | unshare -r",
+    "echo 'rm -rf x' | sh",
+    "echo 'rm -rf x' | xargs sh",
+    "echo -rf x | sudo xargs rm",
+    "env '-vSrm -rf x'",
+    "env -S 'rm\\_-rf\\_x'",
+    "env -u X -S 'A=1 rm' -rf x",
+    "sudo env -Srm -rf x",
+    "tcsh -c 'rm -rf x'",
+    "fish -c ls -c 'rm -rf x'",
+    "fish '-crm -rf x' ls",
+    "fish -c \"echo 'a\\\\'' ; rm -rf x #'\"",
+    "sudo csh -c ls",
+    "compgen -W '$(rm -rf x)'",
+    "readarray -C 'rm -rf x #' -c 1 a < /etc/passwd",
+    "$\\\n'\\x72m' -rf x",
+    "x=rm; $\\\nx -rf y",
+    "x='rm -rf q'; $=x",
+    "$~x",
+    "$^x",
+    "$+x",
+    "$:x",
+    'echo `echo \\"; touch x; echo \\"`',
+    'echo "$\\\n(touch x)"',
+    "echo $\\\n'a\\' '; touch x #'",
+    "echo $(\\\n(ls))",
+    "echo a\\\n$X",
+    "sudo " * 3_000 + "ls",
 ]
 
 
@@ -167,6 +210,24 @@ def test_others_are_left_to_the_next(line):
 def test_forbidden_or_unclear_lines_do_not(line):
     """A forbidden command in some spelling, or what cannot be read for sure."""
     assert verdict(line) == "deny"
+
+
+@pytest.mark.parametrize(
+    ("rule", "line", "said"),
+    [
+        ("curl -X POST", "curl -XPOST u", "deny"),
+        ("curl -X POST", "curl -sXPOST u", "deny"),
+        ("curl -X POST", "curl -X POST u", "deny"),
+        ("curl -X POST", "curl -XGET u", "none"),
+        ("curl -XPOST", "curl -X POST u", "deny"),
+        ("docker run --network host", "docker run --network=host i", "deny"),
+        ("docker run --network host", "docker run --network=none i", "none"),
+        ("git push", "git commit --no-push", "none"),
+    ],
+)
+def test_values_of_flags(rule, line, said):
+    """A denied value counts whether it stands alone or is attached to its flag."""
+    assert verdict(line, commands(deny=[rule])) == said
 
 
 def test_what_else_a_call_may_say():

@@ -95,7 +95,7 @@ async def test_what_changes_at_the_api_reaches_the_model(scripted, api, tmp_path
 
     The CLI knows at once that it is gone, but goes on showing the model what it has shown it in this session.
     """
-    shop = shop_for(api, tmp_path, refresh=0.1 if way == "interval" else None)
+    shop = shop_for(api, tmp_path, refresh=1.0 if way == "interval" else None)
     script = [say("Hello."), call("mcp__shop__news"), call("mcp__shop__stock", symbol="A"), say("Bye.")]
     given = {"mcp_servers": {"shop": shop}, "allowed_tools": ["mcp__shop"]}
     async with scripted(script, **given) as (model, options):

@@ -30,6 +30,7 @@ _BLANK: Final = {
 _KEPT: Final = {"\n", "\t"}
 _TRUE: Final = {"true", "yes", "1", "on"}
 _FALSE: Final = {"false", "no", "0", "off"}
+_NOWHERE: Final = object()
 
 
 def visible(text: str) -> str:
@@ -82,15 +83,37 @@ def at(data: Any, path: str) -> Any:
     """
     if "|" in path:
         return next((found for each in path.split("|") if (found := at(data, each)) is not None), None)
+    found = _reached(data, path)
+    return None if found is _NOWHERE else found
+
+
+def leads(data: Any, path: str) -> bool:
+    """Whether a path, or one of several, leads to anything: to null, too."""
+    return any(_reached(data, each) is not _NOWHERE for each in path.split("|"))
+
+
+def truth(value: Any) -> bool:
+    """A flag, which may be in words: `"false"`, `"no"`, `"null"` and nothing are false."""
+    if isinstance(value, str):
+        return value.strip().lower() not in {"", "none", "null", *_FALSE}
+    return bool(value)
+
+
+def denied(value: Any) -> bool:
+    """Whether a flag says no, in whatever form; one that is not there says nothing."""
+    return isinstance(value, (str, bool, int, float)) and str(value).strip().lower() in _FALSE
+
+
+def _reached(data: Any, path: str) -> Any:
     if not path:
-        return None
+        return _NOWHERE
     for step in path.split("."):
         if isinstance(data, Mapping):
-            data = data.get(step)
+            data = data.get(step, _NOWHERE)
         elif isinstance(data, list) and step.isdecimal() and len(step) < 7 and int(step) < len(data):  # noqa: PLR2004
             data = data[int(step)]
         else:
-            return None
+            return _NOWHERE
     return data
 
 

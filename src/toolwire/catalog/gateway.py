@@ -73,6 +73,7 @@ class Catalog(ToolServer[None]):
         namespace: str = "",
         group: bool = False,
         refresh: float | None = 300.0,
+        default_price: float | str | None = None,
         ledger: Ledger | str | os.PathLike[str] | None = None,
         credentials_file: str | Path | None = None,
         cache: str | Path | Literal[False] | None = None,
@@ -87,10 +88,12 @@ class Catalog(ToolServer[None]):
         """Make a catalogue; nothing is fetched before a client connects.
 
         `profile` is the name of a built-in one, a file, or a `Profile`. `budget` is a hard limit in dollars for
-        this process, or `Limits`. `include`, `exclude`, `rename`, `namespace` and `group` choose and name tools
-        (see `Selection`). `refresh` is in seconds, None for never. `pins` is a file of agreed definitions: what
-        differs from it is not offered. `cache_results` lets tools give a result again for so many seconds instead
-        of buying it anew. `rate` is in calls a second. `cache` and `audit` are files, False for none.
+        this process, or `Limits`; a tool whose price nobody tells counts as `default_price` dollars a call, and
+        without that it is bought once under a limit. `include`, `exclude`, `rename`, `namespace` and `group`
+        choose and name tools (see `Selection`). `refresh` is in seconds, 1 or more, None for never. `pins` is a
+        file of agreed definitions: what differs from it is not offered. `cache_results` lets tools give a result
+        again for so many seconds instead of buying it anew. `rate` is in calls a second. `cache` and `audit` are
+        files, False for none.
 
         `UsageError` names what is missing in the environment.
         """
@@ -102,14 +105,21 @@ class Catalog(ToolServer[None]):
         self._scrubber = Scrubber(settings.secret_values(self._secrets, self.profile))
         self._limits = settings.limits_of(budget, self.profile, environ)
         self._selection = Selection(
-            include=(*include, *settings.wanted_tools(self.profile, environ)),
+            include=tuple(include),
             exclude=tuple(exclude),
             rename=dict(rename or {}),
             namespace=namespace,
             group=group,
             separator=self.profile.name_separator,
         )
+        self._narrowed = Selection(include=settings.wanted_tools(self.profile, environ))
         self._refreshing = Refreshing(refresh)
+        self._default_price = settings.default_price_of(default_price, environ)
+        self._scope = settings.short(
+            self.profile.base_url.rstrip("/")
+        )  # no key in it: prices outlive a new one
+        self._under: dict[str, int] = {}  # the limits of single tools, by entry
+        self._names: dict[str, str] = {}  # of tools, by id; they outlive a restart
         self._ledger_at = default_path(environ) if ledger is None else ledger
         self._ledger: Ledger | None = None
         usual = f"{self.name}-{settings.short(self.profile.base_url, *sorted(self._secrets.values()))}.json"
@@ -127,6 +137,7 @@ class Catalog(ToolServer[None]):
         self._observer: Observer | None = None
         agreed = self._pins()  # a file that cannot be read is told now
         if self._cache_file is not None and (kept := stored.load(self._cache_file, self.profile.base_url)):
+            self._names = dict(kept.names)
             self._install(self._offered(kept.entries, agreed), "cached", kept.at)
 
     # What others see.
@@ -140,6 +151,10 @@ class Catalog(ToolServer[None]):
     def limits(self) -> Limits:
         """The budget."""
         return self._limits
+
+    def entry_id(self, id: str) -> str:
+        """What an entry of this API is called in the ledger, where the ids of two APIs may be the same."""
+        return f"{self._scope}:{id}"
 
     @property
     def metrics_registry(self) -> Any:
@@ -183,7 +198,9 @@ class Catalog(ToolServer[None]):
             self._buyer = Buyer(
                 api=api,
                 books=Books(ledger),
-                limits=self._limits,
+                limits=self._limits_by_entry(),
+                entry_id=self.entry_id,
+                default_price=self._default_price,
                 session=self.session,
                 identity=settings.short(self.profile.base_url, *sorted(self._secrets.values())),
                 scrubber=self._scrubber,
@@ -228,8 +245,10 @@ class Catalog(ToolServer[None]):
             entries = scrubbed(await api.entries(), self._scrubber)
             made = await self._io.run(lambda: self._offered(entries, self._pins()))
             self._install(made, "live", time.time())
+            self._remember(entries)
             if self._cache_file is not None:
-                await self._io.run(partial(stored.store, self._cache_file, entries, self.profile.base_url))
+                keep = partial(stored.store, self._cache_file, entries, self.profile.base_url, self._names)
+                await self._io.run(keep)
         except (CatalogError, UsageError) as error:
             self._unread(str(error))
             return False
@@ -255,7 +274,23 @@ class Catalog(ToolServer[None]):
 
     def _offered(self, entries: Iterable[Entry], pins: Pins | None) -> Offer:
         own = set(self.tools) - self._definitions.keys()  # added by hand: they keep their names
-        return offered(entries, self._selection, self._definitions, pins, own)
+        return offered(
+            entries,
+            self._selection,
+            self._definitions,
+            pins,
+            own,
+            known=self._names,
+            narrowed=self._narrowed,
+        )
+
+    def _remember(self, entries: Iterable[Entry]) -> None:
+        """Keep the names of the tools, and those of entries that are only not wanted here."""
+        now = {definition.id: name for name, definition in self._definitions.items()}
+        ids, used = {each.id for each in entries}, set(now.values())
+        self._names = {
+            who: name for who, name in self._names.items() if who in ids and name not in used
+        } | now
 
     def _install(self, made: Offer, state: Literal["live", "cached"], at: float) -> None:
         if self.status.error is not None:
@@ -283,7 +318,20 @@ class Catalog(ToolServer[None]):
                 if name in self._definitions:
                     self.remove(name)
         self._definitions = wanted
+        self._bind_limits()
         return refused
+
+    def _bind_limits(self) -> None:
+        """Put the limits of single tools on their entries, which stay under them whatever they are called later."""
+        for name, definition in self._definitions.items():
+            if (most := self._limits.per_tool.get(name)) is not None:
+                entry = self.entry_id(definition.id)
+                self._under[entry] = min(most, self._under.get(entry, most))
+        if self._buyer is not None:
+            self._buyer.limits = self._limits_by_entry()
+
+    def _limits_by_entry(self) -> Limits:
+        return replace(self._limits, per_tool=dict(self._under))
 
     async def _buy(
         self, definition: Definition, arguments: dict[str, Any], context: Context[Any]

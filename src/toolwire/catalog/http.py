@@ -23,7 +23,8 @@ from toolwire.catalog.addresses import Resolver, resolve
 from toolwire.catalog.answers import Answer, Attempt, decoded, is_success, judge, refusal, said, seconds_of
 from toolwire.catalog.connection import Connections, Halted, OnSend, Order, check_value
 from toolwire.catalog.definitions import Entry
-from toolwire.catalog.profile import Profile, at
+from toolwire.catalog.listing import Reading
+from toolwire.catalog.profile import Profile
 from toolwire.catalog.secrets import Scrubber
 from toolwire.catalog.streams import Progress, Unreadable, collect, follow, is_stream
 from toolwire.errors import CatalogError, UsageError
@@ -41,6 +42,7 @@ MOST_LIST_BYTES: Final = 256 * 1024 * 1024
 _REFUSAL_BYTES: Final = 64 * 1024  # as much of an error's body as is worth reading
 _BUSY: Final = frozenset({429, 503})
 _PASSING: Final = _BUSY | {500, 502, 504}
+_PAST_THE_END: Final = frozenset({400, 404, 416, 422})  # what APIs answer for a page that they do not have
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,14 @@ class _Passing(CatalogError):  # noqa: N818 - what it is, not "error"
         super().__init__(message)
 
 
+class _Refused(CatalogError):  # noqa: N818 - what it is
+    """A page that the API does not give."""
+
+    def __init__(self, message: str, status: int) -> None:
+        self.status = status
+        super().__init__(message)
+
+
 class Api:
     """A catalogue's API, as its profile describes it. An async context: it owns connections."""
 
@@ -91,6 +101,8 @@ class Api:
         self._profile = profile
         self._scrubber = Scrubber.of(profile, secrets)
         self._retry = retry or Retry()
+        self._numbers: dict[str, int] = {}  # the ids that the list has as numbers
+        self._told = False
         self._connections = Connections(
             profile.base_url,
             secrets,
@@ -115,50 +127,41 @@ class Api:
     async def entries(self) -> list[Entry]:
         """Everything on offer, from all pages. CatalogError when that cannot be had."""
         first = self._profile.list_params.first_page
-        found: dict[str, list[Entry]] = {}
-        total = nameless = 0
+        reading = Reading(self._profile)
+        total = 0
         for number in range(first, first + MOST_PAGES):
-            page, size = await self._page(number)
+            try:
+                page, size = await self._page(number)
+            except _Refused as refused:
+                if not reading.guessed or refused.status not in _PAST_THE_END:
+                    raise
+                return self._ended(reading)
             total += size
             if total > MOST_LIST_BYTES:
                 raise CatalogError(
                     f"the list is over {MOST_LIST_BYTES:,} bytes at page {number}: it was given up"
                 )
-            items, more = self._items(page, number)
-            entries = [self._profile.entry(item) for item in items]
-            nameless += entries.count(None)
-            real = [entry for entry in entries if entry is not None]
-            fresh = {entry.id for entry in real} - found.keys()
-            for entry in real:  # an id that comes twice, too: `define` knows which of them to take
-                same = found.setdefault(entry.id, [])
-                if entry not in same:
-                    same.append(entry)
-            if more and not fresh:
-                _log.warning("Page %d of the list has nothing new, so the list ends there", number)
-            if not more or not fresh:
-                if nameless:
-                    _log.warning(
-                        "%d entries of the list have no %s and were left out", nameless, self._profile.id
-                    )
-                return [entry for same in found.values() for entry in same]
+            if not reading.take(page, number):
+                return self._ended(reading)
         raise CatalogError(
             f"the list does not end: {MOST_PAGES:,} pages were read. Check list_params in the profile"
         )
 
-    def _items(self, page: Any, number: int) -> tuple[list[Any], bool]:
-        """The items of a page, and whether another page follows."""
-        profile = self._profile
-        if isinstance(page, dict) and page.get("success") is False:
-            raise CatalogError(
-                f"the API could not list: {str(page.get('error') or 'it gives no reason')[:300]}"
+    def _ended(self, reading: Reading) -> list[Entry]:
+        """What was read, when that is all."""
+        self._numbers = reading.numbers
+        if reading.nameless:
+            _log.warning(
+                "%d entries of the list have no %s and were left out", reading.nameless, self._profile.id
             )
-        items = at(page, profile.items) if profile.items else page
-        if not isinstance(items, list):
-            raise CatalogError(f"page {number} has no list at {profile.items!r}. Check items in the profile")
-        more = at(page, profile.more)
-        if more is None:
-            more = len(items) >= profile.list_params.page_size
-        return items, bool(more and items and profile.list_params.page)
+        if reading.unpriced and not self._told:
+            self._told = True
+            _log.warning(
+                "%d entries of the list have a price at %s that cannot be read as dollars, so it counts as unknown",
+                reading.unpriced,
+                self._profile.price,
+            )
+        return reading.entries
 
     async def _page(self, number: int) -> tuple[Any, int]:
         """One page and its size. Reading is free, so what may pass is tried again."""
@@ -198,7 +201,7 @@ class Api:
         told = f"page {number} of the list: {refusal(status, headers, body)}"
         if status in _PASSING:
             raise _Passing(told, seconds_of(headers.get("retry-after")))
-        raise CatalogError(told)
+        raise _Refused(told, status)
 
     async def buy(
         self,
@@ -296,7 +299,8 @@ class Api:
 
     def _content(self, entry_id: str, arguments: Mapping[str, Any], key: str) -> bytes:
         profile = self._profile
-        body = {**profile.extra_body, profile.id_field: entry_id, profile.arguments_field: dict(arguments)}
+        identity = self._numbers.get(entry_id, entry_id)
+        body = {**profile.extra_body, profile.id_field: identity, profile.arguments_field: dict(arguments)}
         if profile.request_id_field:
             body[profile.request_id_field] = key
         return orjson.dumps(body)

@@ -110,7 +110,7 @@ class SqliteLedger:
         day = datetime.fromtimestamp(now, UTC).date().isoformat()
         id = secrets.token_hex(6)  # noqa: A001 - as everywhere here
         with self._database.writing() as db:
-            query.let_pass(db, spend)
+            query.let_pass(db, spend, limits)
             for limit, most, used in query.used(db, spend, limits, day):
                 check(spend, limit, most, used)
             db.execute(
@@ -127,20 +127,28 @@ class SqliteLedger:
             self._move(db, query.movable(db, id, "sent"), "sent")
 
     def settle(self, id: str, actual: int | None) -> Settled:
-        """Book what the call cost; None is as reserved. More than reserved stops the tool until it is accepted."""
+        """Book what the call cost; None is as reserved. More than reserved stops the tool until it is accepted.
+
+        None for a call of unknown price: nothing is counted, and the entry is kept in mind as one of no price.
+        """
         with self._database.writing() as db:
             row = query.movable(db, id, "settled")
             cost = row.reserved if actual is None else min(whole("actual", actual), MOST)
             # A first call of unknown price promised nothing, so it broke no promise.
-            over = cost > row.reserved and not (row.exclusive and row.reserved == 0)
+            unpriced = row.exclusive and row.reserved == 0
+            over = cost > row.reserved and not unpriced
             self._move(db, row, "settled", actual=cost, over=over)
             if over:
                 why = f"a call cost {shown(cost)}, and {shown(row.reserved)} was reserved"
-                self._stop(db, row.tool, why)
+                self._stop(db, row.entry_id, row.tool, why)
                 db.execute(
-                    "UPDATE prices SET offered = max(offered, ?) WHERE entry_id = ?", (cost, row.entry_id)
+                    "INSERT INTO prices VALUES (?1, ?2, ?3, ?3, ?4)"
+                    " ON CONFLICT (entry_id) DO UPDATE SET charged = max(charged, ?4)",
+                    (row.entry_id, row.tool, row.reserved, cost),
                 )
-        return Settled(id, row.reserved, cost, over)
+            if unpriced and actual is None:
+                self._untold(db, row.entry_id, row.tool)
+        return Settled(id, row.reserved, cost, over, unpriced and actual is None)
 
     def release(self, id: str) -> None:
         """Tell that nothing was spent."""
@@ -184,25 +192,36 @@ class SqliteLedger:
                 self._move(db, row, to, why="the process that made this call ended before it was over")
             return [query.row(db, row.id) for row in left]
 
-    def stopped(self, tool: str) -> str | None:
-        """Why a tool is stopped, None if it is not."""
+    def stopped(self, entry_id: str) -> str | None:
+        """Why an entry is stopped, None if it is not."""
         with self._database.reading() as db:
-            return query.stopped(db, tool)
+            return query.stopped(db, entry_id)
 
-    def stop(self, tool: str, why: str) -> None:
-        """Let a tool be called no more."""
+    def stop(self, entry_id: str, tool: str, why: str) -> None:
+        """Let an entry be called no more."""
         with self._database.writing() as db:
-            self._stop(db, tool, why)
+            self._stop(db, entry_id, tool, why)
 
-    def accept(self, tool: str) -> None:
-        """Let a stopped tool be called again."""
+    def accept(self, entry_id: str) -> None:
+        """Let a stopped entry be called again."""
         with self._database.writing() as db:
-            db.execute("DELETE FROM stops WHERE tool = ?", (tool,))
+            db.execute("DELETE FROM stops WHERE entry_id = ?", (entry_id,))
 
     def stops(self) -> list[Stop]:
         """The tools that are stopped."""
         with self._database.reading() as db:
-            return [Stop(*each) for each in db.execute("SELECT tool, why, at FROM stops ORDER BY tool")]
+            found = db.execute("SELECT entry_id, tool, why, at FROM stops ORDER BY tool, entry_id")
+            return [Stop(*each) for each in found]
+
+    def untold(self) -> dict[str, str]:
+        """The entries whose price nobody tells, each with the name of its tool."""
+        with self._database.reading() as db:
+            return dict(db.execute("SELECT entry_id, tool FROM untold ORDER BY tool, entry_id"))
+
+    def named(self, name: str) -> dict[str, str]:
+        """The entries that a name stands for, each with the name of its tool: an id, or a tool's name."""
+        with self._database.reading() as db:
+            return query.named(db, name)
 
     def price(self, entry_id: str) -> int | None:
         """The pinned price, None if none was seen."""
@@ -216,29 +235,27 @@ class SqliteLedger:
         with self._database.writing() as db:
             pinned = query.one(db, "SELECT price FROM prices WHERE entry_id = ?", entry_id)
             if pinned is None:
-                db.execute("INSERT INTO prices VALUES (?, ?, ?, ?)", (entry_id, tool, price, price))
+                self._pin(db, entry_id, tool, price)
                 return PriceCheck(accepted=True, pinned=price, offered=price, first=True)
             db.execute(
-                "UPDATE prices SET tool = ?, offered = max(offered, ?) WHERE entry_id = ?",
+                "UPDATE prices SET tool = ?, offered = ? WHERE entry_id = ?",
                 (tool, price, entry_id),
             )
         return PriceCheck(price <= pinned, pinned, price)
 
-    def accept_price(self, entry_id: str, price: int) -> None:
-        """Pin this price instead."""
+    def accept_price(self, entry_id: str, price: int, tool: str = "") -> None:
+        """Pin this price instead, or for the first time."""
         if whole("price", price) > MOST:
             raise CatalogError(f"no call may cost {shown(price)}")
         with self._database.writing() as db:
-            db.execute(
-                "INSERT INTO prices VALUES (?1, '', ?2, ?2)"
-                " ON CONFLICT (entry_id) DO UPDATE SET price = ?2, offered = ?2",
-                (entry_id, price),
-            )
+            self._pin(db, entry_id, tool, price)
 
     def prices(self) -> list[Price]:
         """The pinned prices."""
         with self._database.reading() as db:
-            found = db.execute("SELECT entry_id, tool, price, offered FROM prices ORDER BY entry_id")
+            found = db.execute(
+                "SELECT entry_id, tool, price, max(offered, charged) FROM prices ORDER BY entry_id"
+            )
             return [Price(*each) for each in found]
 
     def rows(
@@ -270,8 +287,20 @@ class SqliteLedger:
             (to, actual, over, _brief(why), self._clock(), row.id),
         )
 
-    def _stop(self, db: Connection, tool: str, why: str) -> None:
-        db.execute("INSERT OR REPLACE INTO stops VALUES (?, ?, ?)", (tool, _brief(why), self._clock()))
+    def _stop(self, db: Connection, entry_id: str, tool: str, why: str) -> None:
+        values = (entry_id, tool, _brief(why), self._clock())
+        db.execute("INSERT OR REPLACE INTO stops VALUES (?, ?, ?, ?)", values)
+
+    def _untold(self, db: Connection, entry_id: str, tool: str) -> None:
+        db.execute("INSERT OR REPLACE INTO untold VALUES (?, ?, ?)", (entry_id, tool, self._clock()))
+
+    def _pin(self, db: Connection, entry_id: str, tool: str, price: int) -> None:
+        db.execute(
+            "INSERT INTO prices VALUES (?1, ?2, ?3, ?3, 0) ON CONFLICT (entry_id) DO UPDATE SET"
+            " tool = CASE ?2 WHEN '' THEN tool ELSE ?2 END, price = ?3, offered = ?3, charged = 0",
+            (entry_id, tool, price),
+        )
+        db.execute("DELETE FROM untold WHERE entry_id = ?", (entry_id,))
 
 
 def _brief(why: str) -> str:

@@ -1,10 +1,13 @@
 """What is asked of the tables of a ledger, each inside a transaction of the caller. Changes nothing."""
 
-from collections.abc import Iterator, Mapping
+import shlex
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from sqlite3 import Connection
 from typing import Any, Final
 
 from toolwire.catalog.spending import (
+    GROUPINGS,
     MOST,
     Busy,
     Duplicate,
@@ -19,7 +22,8 @@ from toolwire.catalog.spending import (
 from toolwire.errors import CatalogError
 
 _COLUMNS: Final = ", ".join(Row.__dataclass_fields__)  # the fields of a Row are columns, by name
-_GROUPS: Final[Mapping[str, str]] = {"tool": "tool", "day": "day", "session": "session", "state": "state"}
+TABLES: Final = ("spending", "untold", "stops", "prices")
+"""Where entries have names; the last one has the newest."""
 
 
 def one(db: Connection, query: str, *values: Any) -> Any:
@@ -44,16 +48,38 @@ def row(db: Connection, id: str) -> Row:
     return found
 
 
-def stopped(db: Connection, tool: str) -> str | None:
-    """Why a tool is stopped."""
-    why: str | None = one(db, "SELECT why FROM stops WHERE tool = ?", tool)
+def stopped(db: Connection, entry_id: str) -> str | None:
+    """Why an entry is stopped."""
+    why: str | None = one(db, "SELECT why FROM stops WHERE entry_id = ?", entry_id)
     return why
 
 
-def let_pass(db: Connection, spend: Spend) -> None:
+def named(db: Connection, name: str, tables: Collection[str] = TABLES) -> dict[str, str]:
+    """The entries that a name stands for: an entry's id, with or without its API, or the name of a tool."""
+    found: dict[str, str] = {}
+    for table in tables:
+        query = (
+            f"SELECT entry_id, tool FROM {table} WHERE ? IN"  # noqa: S608 - a name of ours
+            " (tool, entry_id, substr(entry_id, instr(entry_id, ':') + 1)) GROUP BY entry_id"
+        )
+        found.update((entry, tool or found.get(entry, "")) for entry, tool in db.execute(query, (name,)))
+    return found
+
+
+def let_pass(db: Connection, spend: Spend, limits: Limits) -> None:
     """Raise if a call may not be made whatever it costs."""
-    if (why := stopped(db, spend.tool)) is not None:
-        raise Stopped(f"{spend.tool} is stopped ({why}): toolwire catalog accept {spend.tool}")
+    if (why := stopped(db, spend.entry_id)) is not None:
+        raise Stopped(f"{spend.tool} is stopped ({why}): toolwire catalog accept {_reference(db, spend)}")
+    if (
+        spend.exclusive
+        and limits.any_for(spend.entry_id)
+        and one(db, "SELECT 1 FROM untold WHERE entry_id = ?", spend.entry_id)
+    ):
+        raise Stopped(
+            f"nobody tells what {spend.tool} costs, neither the list nor a reply, and there is a limit to keep:"
+            " nothing was bought. A person can say what a call is to count as: toolwire catalog accept"
+            f" {_reference(db, spend)} --price 0.01"
+        )
     if spend.key:
         # Spelt as in the index, or SQLite would not use it.
         same = (
@@ -65,8 +91,8 @@ def let_pass(db: Connection, spend: Spend) -> None:
         under_way = next(
             rows(
                 db,
-                "WHERE state IN ('reserved', 'sent', 'unknown') AND tool = ? AND exclusive = 1 LIMIT 1",
-                spend.tool,
+                "WHERE state IN ('reserved', 'sent', 'unknown') AND entry_id = ? AND exclusive = 1 LIMIT 1",
+                spend.entry_id,
             ),
             None,
         )
@@ -88,9 +114,9 @@ def used(db: Connection, spend: Spend, limits: Limits, day: str) -> Iterator[tup
     for name, most, where, values in (
         (
             "tool",
-            limits.per_tool.get(spend.tool),
-            "sessions WHERE session = ? AND tool = ?",
-            (spend.session, spend.tool),
+            limits.per_tool.get(spend.entry_id),
+            "sessions WHERE session = ? AND entry_id = ?",
+            (spend.session, spend.entry_id),
         ),
         ("session", limits.per_session, "sessions WHERE session = ?", (spend.session,)),
         ("day", limits.per_day, "days WHERE day = ?", (day,)),
@@ -102,14 +128,32 @@ def used(db: Connection, spend: Spend, limits: Limits, day: str) -> Iterator[tup
 
 def totals(db: Connection, by: Grouping, since: float) -> list[Total]:
     """Sums by one column."""
-    if by not in _GROUPS:
-        raise ValueError(f"totals are by {', '.join(_GROUPS)}, not by {by!r}")
+    if by not in GROUPINGS:
+        raise ValueError(f"totals are by {', '.join(GROUPINGS)}, not by {by!r}")
     sums = ", ".join(
         f"coalesce(sum(money) FILTER (WHERE state IN ({states})), 0)"
         for states in ("'settled'", "'reserved', 'sent'", "'unknown'")
     )
-    query = f"SELECT {_GROUPS[by]}, count(*), {sums} FROM spending WHERE at >= ? GROUP BY 1 ORDER BY 1"  # noqa: S608
-    return [Total(*each) for each in db.execute(query, (since,))]
+    # With one max() SQLite takes the other columns from its row: the newest name of an entry.
+    column, group = ("tool", "entry_id") if by == "tool" else (by, by)
+    query = (
+        f"SELECT {group}, {column}, count(*), {sums}, max(number) FROM spending WHERE at >= ?"  # noqa: S608
+        " GROUP BY 1 ORDER BY 2, 1"
+    )
+    found = db.execute(query, (since,)).fetchall()
+    often = Counter(name for _, name, *_ in found)
+    return [
+        Total(name if often[name] == 1 else f"{name} ({key})", *numbers) for key, name, *numbers, _ in found
+    ]
+
+
+def _reference(db: Connection, spend: Spend) -> str:
+    """What a person can call the entry in a command: the tool's name, unless that stands for another too."""
+    return (
+        spend.tool
+        if named(db, spend.tool, TABLES[1:]).keys() == {spend.entry_id}
+        else shlex.quote(spend.entry_id)
+    )
 
 
 def under_way(db: Connection) -> list[Row]:

@@ -21,13 +21,14 @@ from toolwire.catalog.spending import MOST
 from toolwire.errors import CatalogError
 
 MEMORY: Final = ":memory:"
-_VERSION: Final = 1
+_VERSION: Final = 2
 _MARK: Final = 0x74776C67  # "twlg": this SQLite file is a ledger of ours
 _OLDEST: Final = (3, 37, 0)  # STRICT tables
 _PAUSE: Final = 0.005
 
 # `days` and `sessions` are the sums that the limits need, kept by the database itself: to add up 100,000 calls
-# would cost every reservation 5 ms. A blank line ends a statement.
+# would cost every reservation 5 ms. `entry_id` is what money is kept by: a tool's name is the API's to change, and
+# stands there for people. `untold` has the entries whose price nobody tells. A blank line ends a statement.
 _SCHEMA: Final = f"""
 CREATE TABLE spending (
     number INTEGER PRIMARY KEY,
@@ -54,33 +55,39 @@ CREATE TABLE spending (
 
 CREATE INDEX by_time ON spending (at);
 
-CREATE INDEX open_ones ON spending (state, tool) WHERE state IN ('reserved', 'sent', 'unknown');
+CREATE INDEX open_ones ON spending (state, entry_id) WHERE state IN ('reserved', 'sent', 'unknown');
 
 CREATE UNIQUE INDEX one_call_a_key ON spending (session, key) WHERE state <> 'released' AND key <> '';
 
 CREATE TABLE days (day TEXT PRIMARY KEY, money INTEGER NOT NULL CHECK (money >= 0)) STRICT, WITHOUT ROWID;
 
 CREATE TABLE sessions (
-    session TEXT NOT NULL, tool TEXT NOT NULL, money INTEGER NOT NULL CHECK (money >= 0),
-    PRIMARY KEY (session, tool)
+    session TEXT NOT NULL, entry_id TEXT NOT NULL, money INTEGER NOT NULL CHECK (money >= 0),
+    PRIMARY KEY (session, entry_id)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TRIGGER booked AFTER INSERT ON spending BEGIN
     INSERT INTO days VALUES (new.day, new.money) ON CONFLICT DO UPDATE SET money = money + excluded.money;
-    INSERT INTO sessions VALUES (new.session, new.tool, new.money)
+    INSERT INTO sessions VALUES (new.session, new.entry_id, new.money)
         ON CONFLICT DO UPDATE SET money = money + excluded.money; END;
 
 CREATE TRIGGER changed AFTER UPDATE ON spending WHEN new.money <> old.money BEGIN
     UPDATE days SET money = money + new.money - old.money WHERE day = new.day;
-    UPDATE sessions SET money = money + new.money - old.money WHERE session = new.session AND tool = new.tool; END;
+    UPDATE sessions SET money = money + new.money - old.money
+        WHERE session = new.session AND entry_id = new.entry_id; END;
 
-CREATE TABLE stops (tool TEXT PRIMARY KEY, why TEXT NOT NULL, at REAL NOT NULL) STRICT;
+CREATE TABLE stops (
+    entry_id TEXT PRIMARY KEY, tool TEXT NOT NULL, why TEXT NOT NULL, at REAL NOT NULL
+) STRICT;
+
+CREATE TABLE untold (entry_id TEXT PRIMARY KEY, tool TEXT NOT NULL, at REAL NOT NULL) STRICT;
 
 CREATE TABLE prices (
     entry_id TEXT PRIMARY KEY,
     tool TEXT NOT NULL,
     price INTEGER NOT NULL CHECK (price BETWEEN 0 AND {MOST}),
-    offered INTEGER NOT NULL CHECK (offered BETWEEN 0 AND {MOST})
+    offered INTEGER NOT NULL CHECK (offered BETWEEN 0 AND {MOST}),
+    charged INTEGER NOT NULL DEFAULT 0 CHECK (charged BETWEEN 0 AND {MOST})
 ) STRICT;
 """  # noqa: S608 - a constant
 
@@ -242,10 +249,13 @@ class Database:
         mark = connection.execute("PRAGMA application_id").fetchone()[0]
         if mark == _MARK and version == _VERSION:
             return
-        if mark == _MARK and version > _VERSION:
+        if mark == _MARK:
+            other, advice = (
+                ("a newer", "update toolwire, or use") if version > _VERSION else ("an older", "use")
+            )
             raise CatalogError(
-                f"the ledger {self.path} was written by a newer toolwire (version {version} of the file, this one"
-                f" knows {_VERSION}): update toolwire, or use another ledger"
+                f"the ledger {self.path} was written by {other} toolwire (version {version} of the file, this one"
+                f" knows {_VERSION}): {advice} another ledger"
             )
         if mark or version or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
             raise CatalogError(f"{self.path} is a database, but no ledger of toolwire")

@@ -10,7 +10,10 @@ from typing import Final
 
 PER_DOLLAR: Final = 1_000_000
 _DIGITS: Final = 6  # of a dollar's fraction
-_NUMBER: Final = re.compile(r"\$?\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,4})?)", re.ASCII)
+_MARK: Final = r"(?:US\$|USD|\$)?"  # any other currency is no amount of dollars
+_NUMBER: Final = re.compile(
+    rf"{_MARK}\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d{{1,4}})?)\s*{_MARK}", re.ASCII | re.IGNORECASE
+)
 _LONGEST: Final = 60
 _MOST: Final = 9  # a price has at most ten digits before the point: it always fits the 64 bits of a ledger
 _UP: Final = Context(prec=40, rounding=ROUND_CEILING, traps=[])
@@ -18,7 +21,7 @@ _MICRO: Final = Decimal("0.000001")
 
 
 def micros(value: object) -> int:
-    """Micro-dollars of an amount in dollars: a number or its text, `"0.01"` or `"$0.01"`. Rounds up.
+    """Micro-dollars of an amount in dollars: a number or its text, `"$0.01"` or `"0.01 USD"`. Rounds up.
 
     ValueError for what is no amount: negative, NaN, infinite, a bool, other text, ten billion dollars and more.
     """

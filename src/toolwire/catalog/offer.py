@@ -53,15 +53,22 @@ def offered(
     before: Mapping[str, Definition],
     pins: Pins | None,
     taken: Collection[str] = (),
+    *,
+    known: Mapping[str, str] | None = None,
+    narrowed: Selection | None = None,
 ) -> Offer:
     """What these entries offer. `before` is what was there until now, by name; `taken` are names of others.
+
+    `known` are names of an earlier run, by id. What `narrowed` does not want is not offered either.
 
     What differs from the pins is not offered. Who was pinned under a name keeps it, so that a namesake that comes
     later cannot push a tool aside.
     """
     entries = list(entries)
-    known = {definition.id: name for name, definition in before.items()}
-    definitions, skipped = selection.define(entries, known | ({} if pins is None else pins.names), taken)
+    names = {**(known or {}), **{definition.id: name for name, definition in before.items()}}
+    definitions, skipped = selection.define(entries, names | ({} if pins is None else pins.names), taken)
+    if narrowed is not None:
+        definitions = [each for each in definitions if narrowed.wants(each)]
     changes: list[Change] = []
     if pins is not None:
         # A tool that is only not wanted here was not removed there.

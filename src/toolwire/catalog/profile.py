@@ -47,7 +47,7 @@ class Profile:
     items: str = "items"
     """Path to the list in a page; empty: the page is the list."""
     more: str = ""
-    """Path to the flag that says there is another page; empty: a short page is the last."""
+    """Path to the flag that says there is another page; without it pages are read until one has nothing new."""
     id: str = "id"
     item_name: str = "name"
     description: str = "description"

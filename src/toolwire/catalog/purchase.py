@@ -37,15 +37,20 @@ from toolwire.tools.results import error_result
 logger = logger_for("catalog")
 
 _FAILED: Final = "Tool execution failed: "
+_UNTOLD: Final = "Cost: unknown, not counted"
 _KEPT: Final = "This is the result of an earlier call: nothing was bought this time."
 
 
 @dataclass(frozen=True)
 class _Price:
-    """What a call costs by the catalogue, None if nobody knows, and the most that was agreed to."""
+    """What a call costs by the catalogue, None if nobody knows, and the most that was agreed to.
+
+    `guessed`: it is what the user wants it to count as, and a reply knows better.
+    """
 
     asked: int | None
     agreed: int = 0
+    guessed: bool = False
 
     @property
     def reserved(self) -> list[int]:
@@ -56,11 +61,15 @@ class _Price:
 
 @dataclass
 class Buyer:
-    """Buys for one catalogue. `identity` stands for the payer: results are never shared between two."""
+    """Buys for one catalogue. `identity` stands for the payer: results are never shared between two.
+
+    `entry_id` makes of an entry's id the one of the ledger, by which `limits` has single tools too.
+    """
 
     api: Api
     books: Books
     limits: Limits
+    entry_id: Callable[[str], str]
     session: str
     identity: str
     scrubber: Scrubber
@@ -68,10 +77,13 @@ class Buyer:
     breaker: Breaker
     timeouts: Mapping[str, float] = field(default_factory=dict)
     """Seconds for single tools, by name or id."""
+    default_price: int | None = None
+    """What a call counts as if nobody tells its price."""
     rate: RateLimit | None = None
     cache: ResultCache | None = None
     cached_for: Mapping[str, float] = field(default_factory=dict)
     """Tool -> seconds for which its result may be given again."""
+    _warned: set[str] = field(default_factory=set)
     _unpriced: defaultdict[str, anyio.Lock] = field(default_factory=lambda: defaultdict(anyio.Lock))
 
     async def call(
@@ -138,10 +150,11 @@ class Buyer:
 
     async def _price(self, definition: Definition) -> _Price:
         """What the call may cost. CatalogError for a price that was never agreed to."""
-        ledger = self.books.ledger
+        ledger, entry = self.books.ledger, self.entry_id(definition.id)
         if definition.price is None:
-            return _Price(await self.books.ask(ledger.price, definition.id))
-        checked = await self.books.ask(ledger.pin_price, definition.id, definition.name, definition.price)
+            known = await self.books.ask(ledger.price, entry)
+            return _Price(known) if known is not None else _Price(self.default_price, guessed=True)
+        checked = await self.books.ask(ledger.pin_price, entry, definition.name, definition.price)
         if not checked.accepted:
             raise CatalogError(
                 f"the price of {definition.name} rose from {dollars(checked.pinned)} to "
@@ -159,12 +172,13 @@ class Buyer:
         price: _Price,
     ) -> tuple[dict[str, Any], Answer]:
         digest = hashlib.sha256(orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS)).hexdigest()
-        key = _key(self.session, definition.id, digest, context.tool_use_id)
+        entry = self.entry_id(definition.id)
+        key = _key(self.session, entry, digest, context.tool_use_id)
         seen.entry, seen.digest = definition.id, digest
         spend = Spend(
             session=self.session,
             tool=definition.name,
-            entry_id=definition.id,
+            entry_id=entry,
             amount=0,
             key=key,
             digest=digest,
@@ -216,7 +230,7 @@ class Buyer:
         """Book how it ended, and say it. An answer that is there is not lost to a cancellation: `tell` waits."""
         ledger = self.books.ledger
         body = self.scrubber.data(answer.body)  # before anything is cut: half a secret would not be found
-        if answer.ok and isinstance(body, Mapping):
+        if answer.ok and isinstance(body, Mapping | list):
             return await self._settled(definition, read_reply(body), seen, price)
         if answer.state == "unknown" or answer.ok:
             seen.outcome = "unknown"
@@ -238,9 +252,11 @@ class Buyer:
         cost = price.asked if outcome.cost is None else outcome.cost
         seen.cost = cost or 0
         settled: Settled | None = await self._book(seen, ledger.settle, seen.booking, cost)
-        if price.asked is None and outcome.cost is not None:
-            await self._book(seen, ledger.pin_price, definition.id, definition.name, outcome.cost)
-        if settled is not None and settled.over:
+        over = settled is not None and settled.over  # then it waits to be accepted
+        if price.guessed and outcome.cost is not None and not over:
+            entry = self.entry_id(definition.id)
+            await self._book(seen, ledger.pin_price, entry, definition.name, outcome.cost)
+        if settled is not None and over:
             logger.warning(
                 "%s cost %s, and %s was agreed: it is stopped until that is accepted (toolwire catalog accept %s)",
                 definition.name,
@@ -249,11 +265,28 @@ class Buyer:
                 definition.name,
             )
         result = shown(outcome, price.asked)
-        if not outcome.ok and outcome.cost is None and cost:
+        if cost is None:
+            self._warn(definition)
+            result["content"].append({"type": "text", "text": _UNTOLD})
+            if "structuredContent" in result:
+                result["structuredContent"]["cost"] = None
+        elif not outcome.ok and outcome.cost is None and cost:
             # The order went through and its tool failed: whether that was charged only the API knows.
             said = f"The API does not say what that cost: {dollars(cost)} counts as spent."
             result["content"].append({"type": "text", "text": said})
         return result
+
+    def _warn(self, definition: Definition) -> None:
+        """Say once of a tool that nobody tells what it costs."""
+        if definition.id not in self._warned:
+            self._warned.add(definition.id)
+            limited = self.limits.any_for(self.entry_id(definition.id))
+            logger.warning(
+                "nobody tells what %s costs, so it is not counted%s (toolwire catalog accept %s --price 0.01)",
+                definition.name,
+                ", and under a limit it is not bought again until a price is given" if limited else "",
+                definition.name,
+            )
 
     async def _book(self, seen: Seen, act: Callable[..., Any], *args: Any) -> Any:
         """Tell the ledger. If that fails, the money stays reserved, and the model gets its answer all the same."""

@@ -5,6 +5,9 @@ from typing import Final
 
 import anyio
 
+from toolwire.errors import UsageError
+
+_SHORTEST: Final = 1.0  # no API is asked more often than that, nor for ever without a pause
 _SOONEST: Final = 1.0  # seconds after a first failure; doubled for each further one
 _LATEST: Final = 300.0
 
@@ -13,6 +16,10 @@ class Refreshing:
     """The times of one list. `interval` is in seconds, None for never by itself."""
 
     def __init__(self, interval: float | None) -> None:
+        if interval is not None and not interval >= _SHORTEST:  # NaN is no number of seconds either
+            raise UsageError(
+                f"refresh must be {_SHORTEST:g} second or more, or None for never, not {interval!r}"
+            )
         self._interval = float("inf") if interval is None else interval
         self._asked, self._done = anyio.Event(), anyio.Event()
 

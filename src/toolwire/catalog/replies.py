@@ -9,9 +9,11 @@ never the network. The shapes:
 
 A reply is an envelope, often of several levels, around the result. Each level may say that the call failed, and one
 that does is believed, whatever the others and the HTTP status say. Inside the result only its own first level is
-asked.
+asked. Money is told by the outermost level and by what is about the purchase: a figure further inside is part of
+what was bought. So is all that stands beside the result and is not envelope.
 """
 
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,22 +21,32 @@ from typing import Any, Final
 
 import orjson
 
-from toolwire.catalog._values import fits
+from toolwire._log import logger_for
+from toolwire.catalog._values import denied, fits
 from toolwire.catalog.money import PER_DOLLAR, dollars, micros
 from toolwire.tools.parameters import clipped
 
+_log = logger_for("catalog.replies")
+
 _RESULTS: Final = ("output", "result", "data", "response")
 _ENVELOPES: Final = ("response", "data", "purchase_result")
-_PAYMENTS: Final = ("purchase_details", "purchase_result", "payment", "billing")
+_PURCHASES: Final = ("purchase_details", "purchase_result")
+_PAYMENTS: Final = (
+    *_PURCHASES,
+    "payment",
+    "billing",
+)  # the last two only outermost: elsewhere they may be data
 _COSTS: Final = ("cost", "price", "amount_charged", "total_cost", "amount")
 _BALANCES: Final = ("balance", "remaining_balance", "new_balance", "balance_after")
-_ENVELOPE_KEYS: Final = {"success", "error", "errors", "status_code", "message", *_PAYMENTS, *_RESULTS}
+_MARKS: Final = {"success", "error", "errors", "status_code", *_PURCHASES}
+_ENVELOPE_KEYS: Final = {*_MARKS, *_PAYMENTS, *_RESULTS}
 _ERRORS: Final = ("error", "errors", "message", "detail", "reason")
-_FAILED: Final = ("false", "0", "no")
+_FAILED: Final = ("error", "failed", "failure")
+_WENT_WELL: Final = ("ok", "success", "successful", "completed", "complete", "done")
 _FIRST_BAD_STATUS: Final = 400
 _LONGEST_ERROR: Final = 2_000
 _DEPTH: Final = 16
-_NOTHING: Final = object()
+_TOLD: set[str] = set()  # the names of costs that could not be read and were logged
 
 UNREADABLE: Final = "unreadable reply"
 
@@ -58,19 +70,32 @@ class Outcome:
 
 def read_reply(body: Any) -> Outcome:
     """The outcome that a decoded reply tells of. Never raises."""
+    if isinstance(body, list):
+        return Outcome(True, _text(body), _structured(body))
     if not isinstance(body, Mapping):
         return Outcome(ok=False, error=f"{UNREADABLE}: {_kind(body)} instead of an object")
-    levels, result = _opened(body)
-    text, structured = _text(result), _structured(result)
-    payments = [level[key] for level in levels for key in _PAYMENTS if isinstance(level.get(key), Mapping)]
+    levels, key = _opened(body)
+    payments = [
+        level[name]
+        for level in levels
+        for name in (_PAYMENTS if level is body else _PURCHASES)
+        if isinstance(level.get(name), Mapping)
+    ]
     # In a reply that is all result, `cost` is part of that.
-    told = levels if _ENVELOPE_KEYS & body.keys() else []
+    told = body if _ENVELOPE_KEYS & body.keys() or _says_failed(body) else {}
     cost, balance = _amount(told, payments, _COSTS), _amount(told, payments, _BALANCES)
+    result = _result(levels, key, _read_as_money(told))
+    text, structured = _text(result), _structured(result)
     failures = [level for level in (*levels, *payments) if _says_failed(level)]
-    if isinstance(result, Mapping) and result.get("success") is False:
-        failures.append(result)
+    inner = levels[-1][key] if key else None
+    if (
+        isinstance(inner, Mapping)
+        and isinstance(inner.get("success"), (bool, str))
+        and denied(inner["success"])
+    ):
+        failures.append(inner)
     if failures:
-        why = _why(levels, failures) or text or "the API says that it failed, and not why"
+        why = _why(levels, failures) or _text(inner) or text or "the API says that it failed, and not why"
         return Outcome(False, text, structured, cost, balance, clipped(why, _LONGEST_ERROR))
     return Outcome(True, text, structured, cost, balance)
 
@@ -100,32 +125,61 @@ def shown(outcome: Outcome, price: int | None = None) -> dict[str, Any]:
     return made
 
 
-def _opened(body: Mapping[str, Any]) -> tuple[list[Mapping[str, Any]], Any]:
-    """The levels of the envelope, the outermost first, and the result inside."""
+def _opened(body: Mapping[str, Any]) -> tuple[list[Mapping[str, Any]], str | None]:
+    """The levels of the envelope, the outermost first, and where the last of them has the result."""
     levels = [body]
-    inner: Any = body
     for _ in range(_DEPTH):
-        there = [each for each in _RESULTS if each in inner]
-        key = next((each for each in there if inner[each] is not None), there[0] if there else None)
-        if key is None:
-            break
-        value = inner[key]
-        if key in _ENVELOPES and isinstance(value, Mapping) and _is_envelope(value):
-            levels.append(value)
-            inner = value
-            continue
-        return levels, value
-    # No level has a result: what is not envelope is the result, if there is any.
-    left = {
-        name: value for name, value in inner.items() if name not in {*_ENVELOPE_KEYS, *_COSTS, *_BALANCES}
-    }
-    if inner is body and not _ENVELOPE_KEYS & body.keys():
-        return levels, dict(body)
-    return levels, left or inner.get("message")
+        key = _inside(levels[-1])
+        value = levels[-1][key] if key else None
+        if key not in _ENVELOPES or not isinstance(value, Mapping) or not _is_envelope(value):
+            return levels, key
+        levels.append(value)
+    return levels, None
+
+
+def _inside(level: Mapping[str, Any]) -> str | None:
+    there = [each for each in _RESULTS if each in level]
+    return next((each for each in there if level[each] is not None), there[0] if there else None)
 
 
 def _is_envelope(value: Mapping[str, Any]) -> bool:
     return bool({"success", "status_code", "output", "result", "data"} & value.keys())
+
+
+def _result(levels: list[Mapping[str, Any]], key: str | None, money: set[str]) -> Any:
+    """What was bought: the result and what stands beside it on any level.
+
+    Without a result it is all that is not envelope. `money` are the names outermost that were read as such.
+    """
+    body, last = levels[0], levels[-1]
+    if key is None and last is body and not _ENVELOPE_KEYS & body.keys():
+        return dict(body)
+    beside: dict[str, Any] = {}
+    for level, below in zip(levels, [*levels[1:], None], strict=True):
+        drop = {*_MARKS, *(money | set(_PAYMENTS) if level is body else ())}
+        for name, value in level.items():
+            if name in drop or (below is not None and (value is below or name == "message")):
+                continue
+            if (key is None and level is last) or not _is_noise(name, value):
+                beside[name] = value
+    if key is None:
+        return beside["message"] if beside.keys() == {"message"} else beside or None
+    result = last[key]
+    beside = {
+        name: value
+        for name, value in beside.items()
+        if name != key and not (isinstance(value, str) and value == result)
+    }
+    if not beside:
+        return result
+    return beside if result is None else {key: result, **beside}
+
+
+def _is_noise(name: str, value: Any) -> bool:
+    """What stands beside a result and tells nothing."""
+    return value is None or (
+        name == "status" and isinstance(value, str) and value.strip().lower() in (*_WENT_WELL, *_FAILED)
+    )
 
 
 def _says_failed(level: Mapping[str, Any]) -> bool:
@@ -134,10 +188,11 @@ def _says_failed(level: Mapping[str, Any]) -> bool:
         status = int(status)
     if fits(status, "number") and status >= _FIRST_BAD_STATUS:
         return True
-    said = level.get("success", _NOTHING)
-    if said is _NOTHING or said is None:
-        return bool(level.get("error"))
-    return str(said).strip().lower() in _FAILED
+    if level.get("success") is not None:
+        return denied(level["success"])
+    # The word alone may be data, the state of some job.
+    failed = isinstance(level.get("status"), str) and level["status"].strip().lower() in _FAILED
+    return bool(level.get("error") or (failed and any(_words(level.get(key)) for key in _ERRORS)))
 
 
 def _why(levels: list[Mapping[str, Any]], failures: list[Mapping[str, Any]]) -> str:
@@ -167,19 +222,34 @@ def _words(error: Any) -> str:
     return ""
 
 
-def _amount(
-    levels: list[Mapping[str, Any]], payments: list[Mapping[str, Any]], names: tuple[str, ...]
-) -> int | None:
+def _amount(body: Mapping[str, Any], payments: list[Mapping[str, Any]], names: tuple[str, ...]) -> int | None:
     """The first amount of money that the envelope tells. One that makes no sense is not told."""
     # Outside of what is about the payment only the plain word is taken: any other may be part of the result.
-    for places, wanted in ((levels, names[:2] if names is _BALANCES else names[:1]), (payments, names)):
-        for place in places:
-            for name in wanted:
-                try:
-                    return micros(place[name])
-                except (KeyError, ValueError):
-                    continue
+    plain = names[:2] if names is _BALANCES else names[:1]
+    for place, wanted in ((body, plain), *((payment, names) for payment in payments)):
+        for name in wanted:
+            if place.get(name) is None:
+                continue
+            try:
+                return micros(place[name])
+            except ValueError:
+                if names is _COSTS and name not in _TOLD:
+                    _TOLD.add(name)
+                    _log.warning(
+                        "A reply's %s is %s that cannot be read as dollars", name, _kind(place[name])
+                    )
     return None
+
+
+def _read_as_money(body: Mapping[str, Any]) -> set[str]:
+    """The names on the outermost level that `_amount` can read, or that are empty."""
+    names = set()
+    for name in (_COSTS[0], *_BALANCES[:2]):
+        with contextlib.suppress(ValueError):
+            if body.get(name) is not None:
+                micros(body[name])
+            names.add(name)
+    return names
 
 
 def _text(result: Any) -> str:

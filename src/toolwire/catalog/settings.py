@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from toolwire.catalog.ledger_sqlite import MEMORY
 from toolwire.catalog.money import micros
@@ -13,6 +13,8 @@ from toolwire.catalog.profile import Profile
 from toolwire.catalog.spending import Ledger, Limits
 from toolwire.errors import UsageError
 
+DEFAULT_PRICE: Final = "TOOLWIRE_DEFAULT_PRICE"
+"""The variable with what a call counts as, in dollars, if nobody tells its price."""
 File = str | Path | Literal[False] | None
 """A file that the user named; False for none, None for the usual one."""
 
@@ -29,6 +31,15 @@ def limits_of(budget: float | str | Limits | None, profile: Profile, environ: Ma
     if limits.per_session is not None:
         amounts.append(limits.per_session)
     return replace(limits, per_session=min(amounts)) if amounts else limits
+
+
+def default_price_of(given: float | str | None, environ: Mapping[str, str]) -> int | None:
+    """What a call counts as if nobody tells its price: the caller's word, or that of the environment."""
+    said = environ.get(DEFAULT_PRICE, "").strip() or None if given is None else given
+    try:
+        return None if said is None else micros(said)
+    except ValueError as error:
+        raise UsageError(f"the default price is no amount of dollars: {error}") from None
 
 
 def wanted_tools(profile: Profile, environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -8,7 +8,8 @@ Money is whole micro-dollars ("micros"; 1,000,000 is one dollar), never a float.
         └───────> released
 
 Money counts against the limits from `reserved` on: as reserved until it is settled, with its true cost then, and
-not at all once it is released. This module does no I/O and knows no database.
+not at all once it is released. Prices, stops and sums are those of an entry (`entry_id`, which must be unique among
+all APIs); the name of a tool may change and is there for people. This module does no I/O and knows no database.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -21,6 +22,7 @@ from toolwire.errors import CatalogError
 State = Literal["reserved", "sent", "settled", "released", "unknown"]
 Grouping = Literal["tool", "day", "session", "state"]
 STATES: Final[tuple[State, ...]] = get_args(State)
+GROUPINGS: Final[tuple[Grouping, ...]] = get_args(Grouping)
 
 MOST: Final = 1_000_000_000_000
 """One million dollars: no single call is booked with more, so that sums stay whole numbers of 64 bits."""
@@ -77,7 +79,10 @@ class Spend:
 
 @dataclass(frozen=True)
 class Limits:
-    """Hard limits in micros; None is no limit. A day is one of UTC; `per_tool` is per session."""
+    """Hard limits in micros; None is no limit. A day is one of UTC; `per_tool` is per session.
+
+    For a `Catalog` the keys of `per_tool` are names of tools; for a ledger, which knows better, ids of entries.
+    """
 
     per_call: int | None = None
     per_session: int | None = None
@@ -92,15 +97,24 @@ class Limits:
         for tool, value in self.per_tool.items():
             whole(f"per_tool[{tool!r}]", value)
 
+    def any_for(self, entry_id: str) -> bool:
+        """Whether an entry is under any limit."""
+        general = (self.per_call, self.per_session, self.per_day, self.total)
+        return any(each is not None for each in general) or entry_id in self.per_tool
+
 
 @dataclass(frozen=True)
 class Settled:
-    """How a call was booked. `over`: it cost more than was reserved, and its tool is stopped now."""
+    """How a call was booked. `over`: it cost more than was reserved, and its tool is stopped now.
+
+    `untold`: neither a price nor a cost was known, so nothing is counted; under a limit it is not bought again.
+    """
 
     id: str
     reserved: int
     actual: int
     over: bool
+    untold: bool = False
 
 
 @dataclass(frozen=True)
@@ -160,7 +174,7 @@ class PriceCheck:
 
 @dataclass(frozen=True)
 class Price:
-    """A pinned price. `offered` is the highest price seen; above `price` it waits to be accepted."""
+    """A pinned price. `offered` is what is asked now, or was charged: above `price` it waits to be accepted."""
 
     entry_id: str
     tool: str
@@ -172,6 +186,7 @@ class Price:
 class Stop:
     """A tool that may not be called."""
 
+    entry_id: str
     tool: str
     why: str
     at: float
@@ -211,16 +226,16 @@ class Ledger(Protocol):
         """Book what dead owners left: what was not sent is released, what was is unknown. The rows changed."""
         ...
 
-    def stopped(self, tool: str) -> str | None:
-        """Why a tool is stopped, None if it is not."""
+    def stopped(self, entry_id: str) -> str | None:
+        """Why an entry is stopped, None if it is not."""
         ...
 
-    def stop(self, tool: str, why: str) -> None:
-        """Let a tool be called no more."""
+    def stop(self, entry_id: str, tool: str, why: str) -> None:
+        """Let an entry be called no more."""
         ...
 
-    def accept(self, tool: str) -> None:
-        """Let a stopped tool be called again."""
+    def accept(self, entry_id: str) -> None:
+        """Let a stopped entry be called again."""
         ...
 
     def stops(self) -> list[Stop]:
@@ -235,8 +250,8 @@ class Ledger(Protocol):
         """Check a price. The first one is pinned; a lower one is fine and leaves the pin; a higher one is not."""
         ...
 
-    def accept_price(self, entry_id: str, price: int) -> None:
-        """Pin this price instead."""
+    def accept_price(self, entry_id: str, price: int, tool: str = "") -> None:
+        """Pin this price instead, or for the first time."""
         ...
 
     def prices(self) -> list[Price]:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,15 +20,16 @@ from toolwire.catalog.definitions import Entry
 
 logger = logger_for("catalog")
 
-_FORM: Final = 1
+_FORM: Final = 2
 
 
 @dataclass(frozen=True)
 class Stored:
-    """Entries, and when they were fetched (seconds since 1970)."""
+    """Entries, when they were fetched (seconds since 1970), and what their tools were called, by id."""
 
     at: float
     entries: tuple[Entry, ...]
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
@@ -42,13 +43,17 @@ def cache_folder(environ: Mapping[str, str] = os.environ, platform: str = sys.pl
     return (Path(given) if given.startswith("/") else home / ".cache") / "toolwire"
 
 
-def store(path: Path, entries: Iterable[Entry], base_url: str) -> None:
-    """Keep entries. A disk that is full or may not be written costs the cache, not the tools."""
+def store(path: Path, entries: Iterable[Entry], base_url: str, names: Mapping[str, str]) -> None:
+    """Keep entries, and the names of their tools by id.
+
+    A disk that is full or may not be written costs the cache, not the tools.
+    """
     data = {
         "form": _FORM,
         "base_url": base_url,
         "at": time.time(),
         "entries": [{name: getattr(entry, name) for name in _FIELDS} for entry in entries],
+        "names": dict(names),
     }
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +79,8 @@ def load(path: Path, base_url: str) -> Stored | None:
         data = orjson.loads(path.read_bytes())
         if data["form"] != _FORM or data["base_url"] != base_url:
             return None
-        return Stored(float(data["at"]), tuple(_entry(each) for each in data["entries"]))
+        names = {_text(who): _text(name) for who, name in data["names"].items()}
+        return Stored(float(data["at"]), tuple(_entry(each) for each in data["entries"]), names)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -92,3 +98,9 @@ def _entry(data: Mapping[str, Any]) -> Entry:
     ):
         raise ValueError("an entry is damaged")
     return Entry(**{name: data[name] for name in _FIELDS})
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a name is damaged")
+    return value

@@ -15,6 +15,10 @@ _log = logger_for("catalog.streams")
 Progress = Callable[[str], None]
 
 _LONGEST_NEWS: Final = 1_000
+_NO_TEXT: Final = ("", "[DONE]", "{}", "null")
+# What makes an object in `done` the reply, and what of that is only about the result.
+_ABOUT: Final = {"success", "error", "errors", "cost", "balance", "purchase_details", "purchase_result"}
+_REPLY: Final = {"output", "result", "data", "response", *_ABOUT}
 
 
 class Unreadable(CatalogError):  # noqa: N818 - what it is
@@ -47,7 +51,8 @@ async def follow(
 ) -> Any:
     """What a stream of `data`, `error` and `done` events adds up to, as a reply's body.
 
-    `done` may carry the whole reply, or the last `data` may; otherwise the pieces of text make up the output.
+    `done` may carry the whole reply, or the last `data` may; otherwise the pieces of text make up the output, with
+    what `done` says of the money.
     A stream that ends without `done` or `error` is half a reply.
     """
     events = Events()
@@ -60,8 +65,7 @@ async def follow(
             if event == "error":
                 replies.append({"success": False, "error": data})
             elif event == "done":
-                whole = [each for each in map(_object, (data, *pieces[-1:])) if each and "success" in each]
-                replies.append(whole[0] if whole else {"success": True, "output": "".join(pieces)})
+                replies.append(_summed(pieces, data))
             elif event in ("data", "message") and data:
                 pieces.append(data)
                 if on_progress is not None:
@@ -141,6 +145,21 @@ def _check_head(response: httpx2.Response, most: int) -> None:
     length = response.headers.get("content-length", "")
     if length.isdecimal() and len(length) < 20 and int(length) > most:  # noqa: PLR2004 - digits of a 64 bit number
         raise Unreadable(f"the reply has {int(length):,} bytes, {most:,} are allowed (max_reply_bytes)")
+
+
+def _summed(pieces: list[str], last: str) -> dict[str, Any]:
+    """The reply that the pieces and the data of `done` make up."""
+    end = _object(last)
+    text = "".join(pieces)
+    if end is None or not end.keys() & _REPLY:
+        end, text = {}, text if last.strip() in _NO_TEXT else text + last
+    elif not pieces or not end.keys() <= _ABOUT:
+        return end
+    whole = [each for each in map(_object, pieces[-1:]) if each and "success" in each]
+    told = whole[0] if whole else {"success": True, "output": text}
+    if end.get("error"):
+        told.pop("success")  # the last word counts
+    return {**told, **end}
 
 
 def _tell(on_progress: Progress, data: str) -> None:

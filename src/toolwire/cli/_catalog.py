@@ -3,6 +3,7 @@
 Names and reasons in a ledger are the words of others. Money in JSON is micros, so that no machine has to round.
 """
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ class Report:
     left: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     stops: Sequence[Stop] = ()
     raised: Sequence[Price] = ()
+    untold: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def whole(self) -> Total:
@@ -58,7 +60,8 @@ class Report:
             "by": {
                 by: [{"name": each.name, **_numbers(each)} for each in sums] for by, sums in self.sums.items()
             },
-            "stopped": [{"tool": each.tool, "why": each.why} for each in self.stops],
+            "stopped": [{"tool": each.tool, "entry": each.entry_id, "why": each.why} for each in self.stops],
+            "unpriced": [{"tool": tool, "entry": entry} for entry, tool in self.untold.items()],
             "raised_prices": [
                 {
                     "tool": each.tool,
@@ -88,6 +91,7 @@ def report(
         {name: (most, max(most - used[name], 0)) for name, most in limits.items() if most is not None},
         ledger.stops(),
         [each for each in ledger.prices() if each.offered > each.price],
+        ledger.untold(),
     )
 
 
@@ -112,13 +116,19 @@ def show_report(report: Report) -> None:
             typer.echo()
             _show_sums(by, sums)
     for stop in report.stops:
-        name = markup(one_line(stop.tool))
+        name, entry = markup(one_line(stop.tool)), _entry(stop.entry_id)
         console.print(
-            f"\n[red]{name} is stopped[/]: {markup(one_line(stop.why))} (toolwire catalog accept {name})",
+            f"\n[red]{name} is stopped[/]: {markup(one_line(stop.why))} (toolwire catalog accept {entry})",
+            soft_wrap=True,
+        )
+    for entry_id, tool in report.untold.items():
+        console.print(
+            f"\n[yellow]Nobody tells what {markup(one_line(tool))} costs[/], so it is not counted"
+            f" (toolwire catalog accept {_entry(entry_id)} --price 0.01)",
             soft_wrap=True,
         )
     for price in report.raised:
-        name, entry = markup(one_line(price.tool or price.entry_id)), markup(one_line(price.entry_id))
+        name, entry = markup(one_line(price.tool or price.entry_id)), _entry(price.entry_id)
         console.print(
             f"\n[yellow]{name} asks {shown(price.offered)}[/], and {shown(price.price)} is accepted"
             f" (toolwire catalog accept {entry})",
@@ -226,6 +236,11 @@ def _bar(total: Total, most: int, width: int) -> str:
     except UnicodeEncodeError:
         dark, light = "#" * len(dark), "-" * len(light)
     return f"[cyan]{dark}[/][yellow]{light}[/]"
+
+
+def _entry(entry_id: str) -> str:
+    """An entry in a command: its id has the API's words in it."""
+    return markup(shlex.quote(one_line(entry_id)))
 
 
 def _moment(at: float) -> str:

@@ -162,7 +162,7 @@ def accept(
     ] = None,
     ledger: LedgerOption = None,
 ) -> None:
-    """Accept a higher price, or let a stopped tool run again.
+    """Accept a higher price, give one to a tool that tells none, or let a stopped tool run again.
 
     Examples:
 
@@ -178,22 +178,21 @@ def accept(
     if opened is None:
         raise UsageError(f"there is no ledger at {_place(ledger)}")
     with opened:
-        entries = [each for each in opened.prices() if name in (each.entry_id, each.tool)]
-        tools = {each.tool for each in opened.stops()} & {name, *(each.tool for each in entries)}
-        if not entries and not tools:
-            raise UsageError(f"{name} is not stopped, and no price of it was seen{_waiting(opened)}")
-        if wanted is not None and len(entries) != 1:
-            listed = ", ".join(each.entry_id for each in entries) or "none was seen"
-            raise UsageError(f"--price is for one entry, and {name} stands for {len(entries)} ({listed})")
+        entry, tool = _meant(opened, name)
+        pinned = next((each for each in opened.prices() if each.entry_id == entry), None)
+        stopped = opened.stopped(entry) is not None
+        if wanted is None and not stopped and entry in opened.untold():
+            raise UsageError(
+                f"nobody tells what {tool} costs: say what a call is to count as, with --price 0.01"
+            )
+        asked = pinned.offered if pinned is not None and pinned.offered > pinned.price else None
         done = []
-        for each in entries:
-            new = each.offered if wanted is None else wanted
-            if wanted is not None or new != each.price:
-                opened.accept_price(each.entry_id, new)
-                known = each.tool or each.entry_id
-                done.append(f"{known} may cost {shown(new)} a call now; it was {shown(each.price)}.")
-        for tool in sorted(tools):
-            opened.accept(tool)
+        if (new := asked if wanted is None else wanted) is not None:
+            opened.accept_price(entry, new, tool)
+            was = "not known" if pinned is None else shown(pinned.price)
+            done.append(f"{tool} may cost {shown(new)} a call now; it was {was}.")
+        if stopped:
+            opened.accept(entry)
             done.append(f"{tool} may be called again.")
     for line in done or [f"There is nothing to accept: {name} is not stopped, and its price is no higher."]:
         typer.echo(one_line(line))
@@ -203,11 +202,24 @@ for command in (spend, reconcile, accept, pin):
     catalog_app.command()(friendly(command))
 
 
-def _waiting(opened: "SqliteLedger") -> str:
-    """What could be accepted, as the end of a sentence."""
-    raised = {each.tool or each.entry_id for each in opened.prices() if each.offered > each.price}
-    names = sorted(raised | {each.tool for each in opened.stops()})
-    return f"; waiting to be accepted: {', '.join(names)}" if names else ""
+def _meant(opened: "SqliteLedger", name: str) -> tuple[str, str]:
+    """The one entry that a name stands for, and its tool; of several the one that waits to be accepted."""
+    found, waiting = opened.named(name), _waiting(opened)
+    if not found:
+        names = ", ".join(sorted(set(waiting.values())))
+        more = f"; waiting to be accepted: {names}" if names else ""
+        raise UsageError(f"{name} is not stopped, and no price of it was seen{more}")
+    chosen = sorted(found.keys() & waiting.keys()) or sorted(found)
+    if len(chosen) > 1:
+        raise UsageError(f"{name} stands for {len(chosen)} entries, say which: {', '.join(chosen)}")
+    return chosen[0], found[chosen[0]] or chosen[0]
+
+
+def _waiting(opened: "SqliteLedger") -> dict[str, str]:
+    """The entries with something to accept, each with the name of its tool."""
+    raised = {each.entry_id: each.tool for each in opened.prices() if each.offered > each.price}
+    entries = opened.untold() | {each.entry_id: each.tool for each in opened.stops()} | raised
+    return {entry: tool or entry for entry, tool in entries.items()}
 
 
 def _place(given: Path | None) -> Path:

@@ -17,7 +17,7 @@ from toolwire._log import logger_for
 from toolwire._tasks import awaited, is_cancellation, nobody_asked
 from toolwire._threads import Workers
 from toolwire.hooks.checking import checked, nearest_event
-from toolwire.hooks.outcomes import HookOutcome
+from toolwire.hooks.outcomes import HookOutcome, NoReasonError
 from toolwire.hooks.registry import Registered, output_to_wire
 
 logger = logger_for("hooks")
@@ -27,6 +27,8 @@ Answer = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 _CLI_DEFAULT: Final = 600.0  # seconds that the CLI gives a hook without a time-out of its own: measured
 _EARLY: Final = 0.5  # ours ends this much before the CLI's, or a tenth of it if that is less
 _GRACE: Final = 5.0  # how long the CLI has to withdraw a question that timed out
+
+_COUNTS: Final = {"block": ("misspelt", "wrong", "malformed"), "continue": ("wrong", "malformed")}
 
 _workers = Workers()  # one pool for all sessions: threads are kept
 
@@ -44,7 +46,7 @@ def answering(hooks: Mapping[str, Registered]) -> Answer:
             raise LookupError(f"No hook callback found for ID: {body.get('callback_id')}")
         began = anyio.current_time()
         try:
-            returned = await _in_time(hook, body)
+            returned = await _decision(hook, body)
             return _to_wire(hook, returned, warned)
         except KeyboardInterrupt:
             raise
@@ -72,6 +74,16 @@ def is_async(function: Any) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
+async def _decision(hook: Registered, body: Mapping[str, Any]) -> Any:
+    try:
+        return await _in_time(hook, body)
+    except NoReasonError as error:
+        if error.outcome.verb == "ask":
+            raise
+        logger.warning("%s failed, its denial counts all the same: %s", hook, error, exc_info=error)
+        return error.outcome
+
+
 async def _in_time(hook: Registered, body: Mapping[str, Any]) -> Any:
     limit = _limit(hook)
     with anyio.move_on_after(limit):
@@ -97,15 +109,17 @@ def _say_that_it_was_cut(hook: Registered, seconds: float) -> None:
 
 
 def _consequence(hook: Registered) -> str:
-    return "which stops the action" if hook.on_failure == "block" else "the action goes on"
+    if hook.on_failure != "block":
+        return "the action goes on"
+    race = " unless can_use_tool answers first" if hook.event == "PermissionRequest" else ""
+    return f"which stops the action{race}"
 
 
 def _to_wire(hook: Registered, returned: object, warned: set[str]) -> dict[str, Any]:
     output = returned.as_output(hook.event) if isinstance(returned, HookOutcome) else returned
     wire, problems = checked(hook.event, output_to_wire(output))
     for problem in problems:
-        counts = {"block": ("misspelt", "wrong"), "continue": ("wrong",)}.get(hook.on_failure or "", ())
-        if problem.gravity in counts:
+        if problem.gravity in _COUNTS.get(hook.on_failure or "", ("malformed",)):
             raise ValueError(f"returned nonsense: {problem.text}")
         text = f"{hook} returned something odd: {problem.text}"
         if text not in warned:

@@ -6,6 +6,7 @@ calls a hook is in `calling`.
 
 import functools
 import inspect
+import types
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
 
@@ -240,9 +241,14 @@ class Adapted:
 def _wanted(function: Callable[..., Any]) -> int:
     """How many of the three arguments a function wants: those that it cannot do without, and at least one."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        parameters = _parameters(function)
     except ValueError:  # some functions written in C have none
         return _ARGUMENTS
+    if _is_unbound(function, parameters):
+        raise TypeError(
+            f"{qualified_name(function)} cannot be a hook: it is a method that belongs to no object yet; decorate "
+            "the bound one, as in hooks.stop()(an_object.method), or make it a function outside of the class"
+        )
     if any(each.kind is each.VAR_POSITIONAL for each in parameters):
         return _ARGUMENTS
     positional = [
@@ -256,3 +262,32 @@ def _wanted(function: Callable[..., Any]) -> int:
             "tool call and a context, in this order and by position"
         )
     return max(1, needed)
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Those of the function itself; of what it wraps only where it passes on whatever it gets."""
+    inner = _wrapped(function)
+    try:
+        parameters = [*inspect.signature(function, follow_wrapped=False).parameters.values()]
+    except ValueError:
+        if inner is None:
+            raise
+        return _parameters(inner)
+    passes_on = any(each.kind is each.VAR_POSITIONAL for each in parameters)
+    return parameters if inner is None or not passes_on else _parameters(inner)
+
+
+def _wrapped(function: Callable[..., Any]) -> Callable[..., Any] | None:
+    """What a function wraps, bound to the same object or arguments."""
+    if isinstance(function, functools.partial):
+        inner = _wrapped(function.func)
+        return inner and functools.partial(inner, *function.args, **function.keywords)
+    inner = getattr(function, "__wrapped__", None)
+    return types.MethodType(inner, function.__self__) if inner and inspect.ismethod(function) else inner
+
+
+def _is_unbound(function: Callable[..., Any], parameters: Sequence[inspect.Parameter]) -> bool:
+    """Whether it is a function of a class body that wants its object first."""
+    around = getattr(function, "__qualname__", "").rpartition(".")[0]
+    in_class = bool(around) and not around.endswith("<locals>")
+    return in_class and bool(parameters) and parameters[0].name in ("self", "cls")

@@ -40,12 +40,24 @@ class HookOutcome(Record):
             if make is None:
                 able = ", ".join(known for known, verb in _DECISIONS if verb == self.verb)
                 raise ValueError(f"{self.verb}() means nothing to a {event} hook; it is for {able}")
+            if self.value is not None and (event, self.verb) in _WITHOUT_INPUT:
+                raise ValueError(
+                    f"{self.verb}(updated_input=...) means nothing to a {event} hook: it has no input"
+                )
             fields = make(self)
         if self.context is not None:
             if event not in TAKES_CONTEXT:
                 raise ValueError(f"a {event} hook cannot add context; it is for {', '.join(TAKES_CONTEXT)}")
             fields["additionalContext"] = self.context
         return fields
+
+
+class NoReasonError(TypeError):
+    """A decision without a proper reason; it has the decision, which must not be lost with it."""
+
+    def __init__(self, outcome: HookOutcome) -> None:
+        super().__init__(f"{outcome.verb}() needs a reason, a str that is not empty, not {outcome.reason!r}")
+        self.outcome = HookOutcome(outcome.verb, None, outcome.value, outcome.context)
 
 
 def allow(
@@ -57,14 +69,14 @@ def allow(
 
 def deny(reason: str, *, context: str | None = None) -> HookOutcome:
     """Do not let the tool run; the model reads the reason."""
-    return HookOutcome("deny", reason, None, context)
+    return _reasoned(HookOutcome("deny", reason, None, context))
 
 
 def ask(
-    reason: str | None = None, *, updated_input: dict[str, Any] | None = None, context: str | None = None
+    reason: str, *, updated_input: dict[str, Any] | None = None, context: str | None = None
 ) -> HookOutcome:
     """Have somebody asked (`can_use_tool`) even if a rule allows the tool."""
-    return HookOutcome("ask", reason, updated_input, context)
+    return _reasoned(HookOutcome("ask", reason, updated_input, context))
 
 
 def change_input(updated_input: dict[str, Any], *, context: str | None = None) -> HookOutcome:
@@ -84,12 +96,19 @@ def add_context(text: str) -> HookOutcome:
 
 def block(reason: str, *, context: str | None = None) -> HookOutcome:
     """Stop what was about to happen, with a reason: a prompt is not sent, a model that wants to stop goes on."""
-    return HookOutcome("block", reason, None, context)
+    return _reasoned(HookOutcome("block", reason, None, context))
 
 
 def stop(reason: str) -> HookOutcome:
     """End the whole run."""
-    return HookOutcome("stop", reason)
+    return _reasoned(HookOutcome("stop", reason))
+
+
+def _reasoned(outcome: HookOutcome) -> HookOutcome:
+    reason: object = outcome.reason
+    if not isinstance(reason, str) or not reason:
+        raise NoReasonError(outcome)
+    return outcome
 
 
 def _given(**fields: Any) -> dict[str, Any]:
@@ -118,6 +137,8 @@ _DECISIONS: dict[tuple[str, str], Callable[[HookOutcome], dict[str, Any]]] = {
         "decision": _given(behavior="deny", message=outcome.reason)
     },
 }
+
+_WITHOUT_INPUT = {("PreModelSwitch", "allow"), ("PreModelSwitch", "ask")}
 
 SPECIFIC: dict[str, Any] = {
     kind.__name__.removesuffix("HookSpecificOutput"): kind for kind in HookSpecificOutput.__args__

@@ -5,8 +5,10 @@ enough that one of them, or one inside a wrapper such as `sudo` or `sh -c`, may 
 for sure is denied. Pure.
 """
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 from toolwire.permissions._matching import named
@@ -19,9 +21,34 @@ from toolwire.permissions.types import (
     ToolPermissionContext,
 )
 
-_SHELLS: Final = frozenset(("sh", "bash", "zsh", "dash", "ksh", "ash", "mksh", "rbash", "fish"))
+_SHELLS: Final = frozenset(("sh", "bash", "zsh", "dash", "ksh"))
+_FOREIGN: Final = frozenset(
+    (
+        *(
+            "fish",
+            "csh",
+            "tcsh",
+            "ash",
+            "mksh",
+            "lksh",
+            "oksh",
+            "pdksh",
+            "ksh93",
+            "rksh",
+            "rbash",
+            "rzsh",
+            "yash",
+        ),
+        *("nu", "nushell", "xonsh", "elvish", "ion", "osh", "ysh", "rc", "es", "pwsh", "powershell", "cmd"),
+        *("pwsh.exe", "powershell.exe", "cmd.exe"),
+    )
+)
+"""Shells that read a line in their own way."""
 _HIDING: Final = frozenset(
-    (".", "source", "trap", "alias", "enable", "complete", "bind", "fc", "hash", "mapfile")
+    (
+        *(".", "source", "trap", "alias", "enable", "bind", "fc", "hash"),
+        *("complete", "compgen", "mapfile", "readarray"),
+    )
 )
 """Run, or let run later, what is not in the line."""
 _COUNTING: Final = frozenset(
@@ -41,10 +68,22 @@ _COUNTING: Final = frozenset(
     )
 )
 """Builtins that may run a substitution in a quoted subscript."""
+_MOST_WORDS: Final = 2_500
+"""Behind a wrapper, where each of them may be a command."""
 _FED: Final = frozenset(("xargs", "parallel"))
 """Wrappers that add words of their input."""
 _BY_WORDS: Final = frozenset(("find", "fd"))
-"""Wrappers that never take a word for a whole command."""
+"""Wrappers that never take a word for a whole command, unless it belongs to a wrapper that they start."""
+_TAKING: Final = {
+    "env": "uCPa",
+    "sudo": "CDghpRrtTUuac",
+    "doas": "aCu",
+    "ssh": "BbcDEeFIiJLlmOopQRSWw",
+    "chroot": "",
+    "unshare": "RSGw",
+    "nsenter": "tSGwr",
+}
+"""Wrappers -> short options with a value."""
 _WRAPPERS: Final = (
     _FED
     | _BY_WORDS
@@ -162,31 +201,76 @@ def _wrapped(name: str, words: list[Word], depth: int) -> Iterator[list[Word]]:
     """What a wrapper may start. Which of its words is the command depends on it: each of them may be."""
     if not all(word.fixed for word in words):
         raise Unclear(f"the words behind {name!r} are not written out")
-    inner = {_base(word) for word in words[1:]}
-    if (name in _FED and inner & (_SHELLS | _WRAPPERS | {"eval"})) or (
-        name in ("command", "builtin") and inner & _HIDING
+    if len(words) > _MOST_WORDS:
+        raise Unclear(f"there are too many words behind {name!r}")
+    bases = [_base(word) for word in words]
+    fed = next((at for at, base in enumerate(bases) if base in _FED), len(words))
+    if not (_SHELLS | _WRAPPERS | {"eval"}).isdisjoint(bases[fed + 1 :]) or (
+        name in ("command", "builtin") and not _HIDING.isdisjoint(bases[1:])
     ):
         raise Unclear(f"what {name!r} runs cannot be seen")
-    more = [Word(fixed=False)] if name in _FED else []
+    more = [Word(fixed=False)] if fed < len(words) else []
+    whole = name not in _BY_WORDS
     for at, word in enumerate(words[1:], start=1):
         yield words[at:] + more
         yield from _inner(words[at:], depth)
-        if name not in _BY_WORDS:
-            option = word.text.startswith("-")
-            for text in (word.text.partition("=")[2], word.text[2:]) if option else (word.text,):
+        option = word.text.startswith("-")
+        attached = (word.text.partition("=")[2], word.text[2:]) if option else ()
+        for text in attached:
+            if text:
+                yield [Word(text), *words[at + 1 :], *more]  # as in `fd -xrm`
+        if whole:
+            for text in attached if option else (word.text,):
                 if any(char in text for char in " \t\n;|&$`\\"):
                     yield from _unfolded(read(text, depth + 1), depth + 1)
+        whole = whole or bases[at] in _WRAPPERS
 
 
 def _inner(words: list[Word], depth: int) -> Iterator[list[Word]]:
     """What a shell or an eval runs."""
     name = _base(words[0])
+    if name in _FOREIGN or _hidden(name, words):
+        raise Unclear(f"what {name!r} runs cannot be seen")
     if name in _SHELLS:
         yield from _unfolded(read(_script(words), depth + 1), depth + 1)
     elif name == "eval":
         if not all(word.fixed for word in words):
             raise Unclear("eval runs what is not written out")
         yield from _unfolded(read(" ".join(word.text for word in words[1:]), depth + 1), depth + 1)
+
+
+def _hidden(name: str, words: list[Word]) -> bool:
+    """Whether a wrapper splits a text in its own way, or takes commands from its input."""
+    if name not in _TAKING:
+        said = any(re.match(r"-[A-Za-z]*c|--c", word.text) for word in words[1:])
+        return name == "parallel" or (name == "su" and not said)
+    options, operands = _parted(words, _TAKING[name])
+    if name == "env":
+        return any(re.match(r"-[^-]*S|--s", text) for text in options)
+    if name in ("sudo", "doas"):
+        return any(re.match(r"-[^-]*[si]|--sh|--log", text) for text in options)
+    if name in ("unshare", "nsenter"):
+        return not operands
+    behind = _parted(operands, _TAKING[name])[1] if operands else []
+    return bool(operands) and not behind  # a host or a folder and no command: a shell
+
+
+def _parted(words: list[Word], taking: str) -> tuple[list[str], list[Word]]:
+    """The options right behind a name, and the words from the first that is none and belongs to none."""
+    options: list[str] = []
+    value = False
+    for at, word in enumerate(words[1:], start=1):
+        text = word.text
+        if text == "--":
+            return options, words[at + 1 :]
+        if text.startswith("-"):
+            options.append(text)
+            value = text[-1] in taking or (text.startswith("--") and "=" not in text)
+        elif value or "=" in text:
+            value = False
+        else:
+            return options, words[at:]
+    return options, []
 
 
 def _script(words: list[Word]) -> str:
@@ -215,15 +299,24 @@ def _forbids(rule: list[str], words: list[Word]) -> bool:
         return False
     if not all(word.fixed for word in words):
         return True  # what is filled in may be the rest of it
-    flags = {letter for word in words[1:] for letter in _flags(word.text)}
-    rest = iter([word.text for word in words[1:]])
+    texts = [word.text for word in words[1:]]
+    flags = {letter for text in texts for letter in _flags(text)}
+    pairs = {one + other for one, other in pairwise(texts) if one.startswith("-")}
+    rest = iter(texts)
     for token in rule[1:]:
         if letters := _flags(token):
-            if not letters <= flags:
+            if not letters <= flags and token not in pairs:
                 return False
-        elif not any(text == token for text in rest):
+        elif not any(_says(text, token) for text in rest):
             return False
     return True
+
+
+def _says(text: str, token: str) -> bool:
+    """Whether a word is a denied one, or a flag with it as its value: `-XPOST`, `--network=host`."""
+    if text.startswith("--"):
+        return token in (text, text.partition("=")[2])
+    return text == token or (text.startswith("-") and text.endswith(token))
 
 
 def _flags(text: str) -> set[str]:

@@ -5,6 +5,7 @@ taken by letter or through links) and all of the readings must be inside. It loo
 nothing else there. What happens to the disk between the question and the call is out of its sight.
 """
 
+import fnmatch
 import os
 import re
 import unicodedata
@@ -35,7 +36,12 @@ FILE_TOOLS: Final[Mapping[str, tuple[str, ...]]] = {
 """Tool -> arguments that are paths. With `?`, none means the working directory; with `*`, it is a glob pattern."""
 
 _DRIVE: Final = re.compile(r"[A-Za-z]:")
-_GLOB: Final = re.compile(r"[*?\[{]")
+_GLOB: Final = re.compile(r"[*?\[{(]|[@+!]\(")
+_BRACES: Final = re.compile(r"\{([^{}]*)\}")
+_BLANK: Final = re.compile(r"\A[\s\ufeff]+|[\s\ufeff]+\Z")
+_UP: Final = re.compile(r"\*+\.\**\.\**|\.(\**[.?]\**|\*+)")
+_MOST: Final = 1_000
+"""Alternatives of a pattern, and folders on its way, that are looked at."""
 
 
 class _Outside(Exception):  # noqa: N818 - it says what a path is
@@ -103,22 +109,89 @@ def _roots(pattern: Any, path: Any, start: str) -> Iterator[str]:
     if not isinstance(pattern, str):
         raise _Outside("the pattern is missing")
     parts = re.split(r"[/{},()|]", pattern)
-    if "\\" in pattern or any(part.strip() == ".." for part in parts) or re.search(r"[{,(|]\s*[/~]", pattern):
+    if (
+        "\\" in pattern
+        or any(_trimmed(part) == ".." for part in parts)
+        or re.search(r"[{,(|][\s\ufeff]*[/~]", pattern)
+        or any(_climbs(each) for each in _spelled(pattern, "."))
+    ):
         raise _Outside(
-            "the pattern must have no '..', no backslash and no alternatives that are absolute paths"
+            "the pattern must have no '..' in any spelling, no backslash and no absolute paths as alternatives"
         )
     base = path if isinstance(path, str) and path else start
     fixed = _GLOB.split(pattern, maxsplit=1)[0]
     # What stands before the first wildcard; a started name belongs to the wildcard.
     fixed = fixed if fixed == pattern else fixed[: fixed.rfind("/") + 1]
-    yield os.path.join(base, fixed) if fixed.strip() else base  # noqa: PTH118 - text
-    yield fixed.strip() or base
+    yield os.path.join(base, fixed) if _trimmed(fixed) else base  # noqa: PTH118 - text
+    yield _trimmed(fixed) or base
+    below = os.path.join(start, os.path.expanduser(os.path.expandvars(_trimmed(base))))  # noqa: PTH111, PTH118
+    for each in _spelled(pattern, "?"):
+        yield from _linked(below, each)
+
+
+def _spelled(pattern: str, unsure: str) -> list[str]:
+    """The patterns that alternatives stand for, with `*`, `?` and plain characters only.
+
+    `unsure` is put for square brackets that may hold a dot.
+    """
+    if re.search(r"\([^)]*[./~(]|\[[!^]?\]|\[[^]/]*[{},:\[]", pattern):
+        raise _Outside("the pattern has brackets with something in them that cannot be checked")
+    pattern = re.sub(r"\{[^{},/]*\.\.[^{},/]*\}", "*", pattern)
+    pattern = re.sub(r"!\([^)]*\)", "*", pattern)
+    pattern = re.sub(r"[*+]\([^)]*\)", "*", pattern)
+    pattern = re.sub(r"[?@]?\(([^)]*)\)", lambda found: f"{{{found[1].replace('|', ',')},,*}}", pattern)
+    pattern = re.sub(r"\[[^]/]*\]", lambda found: unsure if re.search(r"[.!^-]", found[0]) else "?", pattern)
+    done: list[str] = []
+    left = [pattern]
+    while left:
+        if len(done) + len(left) > _MOST:
+            raise _Outside("the pattern has too many alternatives")
+        each = left.pop()
+        if inner := _BRACES.search(each):
+            ways = inner[1].split(",")
+            ways += ["*"] if len(ways) == 1 else []  # `{a}` is a plain name to some
+            left += [each[: inner.start()] + one + each[inner.end() :] for one in ways]
+        else:
+            done.append(each)
+    return done
+
+
+def _climbs(pattern: str) -> bool:
+    """Whether a part may be `..`; a wildcard does not stand for the dot at the beginning."""
+    return any(_UP.fullmatch(_trimmed(part)) for part in pattern.split("/"))
+
+
+def _linked(base: str, pattern: str) -> Iterator[str]:
+    """The links that the folders of a pattern may lead through; `**` follows none."""
+    folders = [base if not pattern.startswith("/") else "/"]
+    for part in pattern.split("/")[:-1]:
+        if part in ("", ".", "**"):
+            continue
+        name = re.compile(fnmatch.translate(part), re.IGNORECASE)
+        found = [each for folder in folders for each in _entries(folder) if name.match(each.name)]
+        yield from (each.path for each in found if each.is_symlink())
+        folders = [each.path for each in found]
+        if len(folders) > _MOST:
+            raise _Outside("the pattern goes through too many folders")
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            return [each for each in found if each.is_symlink() or each.is_dir()]
+    except (OSError, ValueError):
+        return []  # nothing to go through
+
+
+def _trimmed(text: str) -> str:
+    """Without blanks around it, as JavaScript sees them too."""
+    return _BLANK.sub("", text)
 
 
 def _check(path: str, start: str, folders: tuple[Path, ...]) -> None:
-    if "\0" in path or not path.strip():
+    if "\0" in path or not _trimmed(path):
         raise _Outside("that is no path")
-    if path.strip().casefold().startswith("file:"):
+    if _trimmed(path).casefold().startswith("file:"):
         raise _Outside("write a plain path, not a URL")
     for reading in _readings(path):
         if reading.startswith("~"):
@@ -138,7 +211,7 @@ def _check(path: str, start: str, folders: tuple[Path, ...]) -> None:
 
 def _readings(path: str) -> set[str]:
     """All that a tool may take the text for."""
-    found = {path, path.strip()}
+    found = {path, path.strip(), _trimmed(path)}
     found |= {unicodedata.normalize("NFC", each) for each in found}
     found |= {os.path.expandvars(each) for each in found}
     if "\\" in path or _DRIVE.match(path):

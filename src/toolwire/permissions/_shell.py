@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 _META: Final = " \t\n;&|<>()"
+_JOINING: Final = "$`{}()[]<>=!*?@+~^"
+"""Characters that may mean more together with the next."""
 _NAME: Final = re.compile(r"[A-Za-z_]\w*|[0-9?$!#@*-]", re.ASCII)
 _BRACED: Final = re.compile(r"\{[A-Za-z_]\w*\}", re.ASCII)
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*(\[[^]]*\])?\+?=", re.ASCII)
@@ -99,7 +101,7 @@ class _Reader:
             if char in " \t":
                 self.at += 1
             elif char == "\\" and self.peek(1) == "\n":
-                self.at += 2
+                self.continuation()
             elif char == "#":
                 while self.peek() not in ("", "\n"):
                     self.at += 1
@@ -164,10 +166,12 @@ class _Reader:
             if char == "\\":
                 if not self.peek(1):
                     raise Unclear("it ends in a backslash")
-                if self.peek(1) != "\n":
+                if self.peek(1) == "\n":
+                    self.continuation()
+                else:
                     word.text += self.peek(1)
                     word.quoted = True
-                self.at += 2
+                    self.at += 2
             elif char == "'":
                 end = self.text.find("'", self.at + 1)
                 if end < 0:
@@ -200,8 +204,10 @@ class _Reader:
         while (char := self.peek()) != '"':
             if not char:
                 raise Unclear("a quote is not closed")
-            if char == "\\" and self.peek(1) in ("$", "`", '"', "\\", "\n"):
-                word.text += self.peek(1).strip("\n")
+            if char == "\\" and self.peek(1) == "\n":
+                self.continuation()
+            elif char == "\\" and self.peek(1) in ("$", "`", '"', "\\"):
+                word.text += self.peek(1)
                 self.at += 2
             elif char in "$`":
                 self.expansion(word, quoted=True)
@@ -224,15 +230,30 @@ class _Reader:
         elif self.peek(1) in ("{", "[") or (self.peek(1) in ("'", '"') and not quoted):
             raise Unclear("it has an expansion that is not simple")
         else:
+            if self.text.startswith("\\\n", self.at + 1):
+                raise Unclear("a line is continued inside an expansion")
             word.text += "$"
             self.at += 1
-            return
+            if self.peek() in ("", '"', *_META):
+                return
+            # A plain sign to most shells; zsh knows `$=x`, `$~x`, `$^x`, `$+x`.
         word.fixed = False
+
+    def continuation(self) -> None:
+        """A backslash at the end of a line. The shell joins the lines before it looks for expansions."""
+        before, after = self.text[self.at - 1 : self.at], self.peek(2)
+        if (before and before in _JOINING) or (
+            after and after in _JOINING and before not in ("", " ", "\t", "\n")
+        ):
+            raise Unclear("a line is continued inside an expansion")
+        self.at += 2
 
     def backticks(self) -> None:
         inner, at = "", self.at + 1
         while at < len(self.text) and self.text[at] != "`":
-            if self.text[at] == "\\" and self.text[at + 1 : at + 2] in ("`", "$", "\\", '"'):
+            if self.text.startswith('\\"', at):
+                raise Unclear("backticks hold an escaped quote")  # its meaning depends on where they stand
+            if self.text[at] == "\\" and self.text[at + 1 : at + 2] in ("`", "$", "\\"):
                 at += 1
             inner += self.text[at : at + 1]
             at += 1
