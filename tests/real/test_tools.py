@@ -520,4 +520,6 @@ async def test_the_cli_offers_resources_of_our_own_servers_to_the_model(scripted
     assert "config://shop" in listed
     assert "currency = EUR" in settings
     assert '\\"price\\":4' in tea or '"price":4' in tea
-    assert "it may have been deleted or the URI is stale" in refused, "the CLI's own words for what is not there"
+    assert "it may have been deleted or the URI is stale" in refused, (
+        "the CLI's own words for what is not there"
+    )
