@@ -507,6 +507,60 @@ def test_uvloop():
     assert anyio.run(main, backend_options={"use_uvloop": True}) == -signal.SIGKILL
 
 
+EAGER = """
+import sys
+for number in range(20000):
+    sys.stdout.write(f"{number}\\n")
+    if number % 50 == 0:
+        sys.stdout.flush()
+"""
+
+
+@pytest.mark.parametrize("uvloop", [False, True])
+def test_output_from_the_first_moment_on_stays_in_order(uvloop):
+    """A program that writes before we look: what asyncio has kept for us comes before what we read ourselves."""
+    if uvloop:
+        pytest.importorskip("uvloop")
+
+    async def main():
+        for _ in range(5):
+            async with started(program(EAGER)) as (_, ear):
+                assert await ear.end() == 0
+                assert ear.out.split() == [b"%d" % number for number in range(20000)]
+
+    anyio.run(main, backend_options={"use_uvloop": uvloop})
+
+
+@ASYNCIO_ONLY
+async def test_lines_of_one_turn_go_out_together(anyio_backend, monkeypatch):
+    """The first line of a turn goes at once, the others of that turn in one write."""
+    async with started(program(CAT)) as (pipe, ear):
+        written = []
+        monkeypatch.setattr(pipe, "_stdin", Spy(pipe._stdin, written))
+        for _ in range(3):
+            for line in (b"1\n", b"2\n", b"3\n"):
+                pipe.write(line)
+            await checkpoint()
+            await checkpoint()
+        assert written == [b"1\n", b"2\n3\n"] * 3
+        await ear.until(lambda: ear.out == b"1\n2\n3\n" * 3)
+
+
+class Spy:
+    """Notes what is written to a transport."""
+
+    def __init__(self, transport, written):
+        self._transport = transport
+        self._written = written
+
+    def write(self, data):
+        self._written.append(data)
+        self._transport.write(data)
+
+    def __getattr__(self, name):
+        return getattr(self._transport, name)
+
+
 def busy_until_children_are_gone(before):
     """Keep the event loop busy until asyncio's thread has reaped the child."""
     deadline = time.monotonic() + 10

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -136,24 +136,29 @@ class _ProcessPipe(ABC):
 
 
 class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
-    """Bytes come in by callback and go out by a plain write: no stream, no task."""
+    """Bytes come in by callback and go out by a plain write: no stream, no task.
+
+    The first line of a turn of the event loop goes out at once, those that follow in that turn together: many calls
+    that end at the same time cost one system call.
+    """
 
     def __init__(self, command: Command) -> None:
         super().__init__(command)
         self._listener: Listener | None = None
         self._transport: asyncio.SubprocessTransport | None = None
         self._stdin: asyncio.WriteTransport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._held: list[bytes] | None = None  # None: nothing was written in this turn
         self._writable = asyncio.Event()
         self._writable.set()
         self._ended = False
 
     async def open(self, listener: Listener) -> None:
-        loop = asyncio.get_running_loop()
         # Cancelled while it starts, asyncio itself reaps the child; once it has started, it is ours.
         try:
             arguments = self._arguments()
             self._listener = listener
-            await loop.subprocess_exec(lambda: self, *self._command.argv, **arguments)
+            await self._loop.subprocess_exec(lambda: self, *self._command.argv, **arguments)
         except Exception as error:
             self._over()
             raise _start_error(self._command, error) from error
@@ -163,13 +168,26 @@ class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
             raise
 
     def write(self, line: bytes) -> None:
-        if self._stdin is not None and not self._ended and not self._stdin.is_closing():
-            self._stdin.write(line)
+        if self._stdin is None or self._ended or self._stdin.is_closing():
+            return
+        if self._held is not None:
+            self._held.append(line)
+            return
+        self._stdin.write(line)
+        self._held = []
+        self._loop.call_soon(self._write_held)
+
+    def _write_held(self) -> None:
+        held, self._held = self._held, None
+        if held and self._stdin is not None:
+            self._stdin.write(b"".join(held))
 
     async def drain(self) -> None:
+        self._write_held()
         await self._writable.wait()
 
     def end_input(self) -> None:
+        self._write_held()
         if self._stdin is not None and not self._stdin.is_closing():
             self._stdin.close()
 
@@ -178,11 +196,24 @@ class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.SubprocessTransport", transport)
         self._stdin = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
+        # Two turns later: then all that was read before, and still waits for its turn, has gone the long way.
+        self._loop.call_soon(self._loop.call_soon, self._read_directly)
         self._started(self._transport.get_pid() or 0)
 
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
+    def _read_directly(self) -> None:
+        output = None if self._transport is None else self._transport.get_pipe_transport(1)
+        if output is not None and not output.is_closing():
+            output.set_protocol(_Output(self.received, cast("asyncio.Protocol", output.get_protocol())))
+
+    def received(self, data: bytes) -> None:
         if self._listener is not None and not self._ended:
-            (self._listener.received if fd == 1 else self._listener.complained)(data)
+            self._listener.received(data)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 1:
+            self.received(data)
+        elif self._listener is not None and not self._ended:
+            self._listener.complained(data)
 
     def pipe_connection_lost(self, fd: int, _exc: Exception | None) -> None:
         if fd == 0:
@@ -198,7 +229,7 @@ class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
     def process_exited(self) -> None:
         self._pid = None
         self._writable.set()
-        asyncio.get_running_loop().call_later(LINGER, self._finish)
+        self._loop.call_later(LINGER, self._finish)
 
     def connection_lost(self, _exc: Exception | None) -> None:
         self._finish()
@@ -213,6 +244,23 @@ class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
         self._over()
         if self._listener is not None:
             self._listener.ended(self._transport.get_returncode())
+
+
+class _Output(asyncio.Protocol):
+    """Takes the CLI's output straight from its pipe: by way of the process each chunk would come a turn later.
+
+    The process must still hear of the pipe's end, which it waits for.
+    """
+
+    def __init__(self, received: Callable[[bytes], None], process: asyncio.Protocol) -> None:
+        self._received = received
+        self._process = process
+
+    def data_received(self, data: bytes) -> None:
+        self._received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._process.connection_lost(exc)
 
 
 class _TrioPipe(_ProcessPipe):

@@ -91,34 +91,36 @@ class Servers:
         connection = self._connections.get(name)
         if connection is None:
             return self._no_server(name, message)
-        start = partial(connection.answer, message)
-        if isinstance(connection, DirectConnection):
-            start = connection.begin(message, encoded=True)
-            if not callable(start):
-                return _ACKNOWLEDGED if start is None else {"mcp_response": start}
-        return self._counted(connection, name, message, start)
+        if not isinstance(connection, DirectConnection):
+            return self._awaited(connection, partial(self._foreign, connection, name, message))
+        start = connection.begin(message, encoded=True)
+        if callable(start):
+            return self._awaited(connection, start)
+        return _ACKNOWLEDGED if start is None else {"mcp_response": start}
 
-    async def _counted(self, connection: Connection, name: str, message: Any, start: Start) -> dict[str, Any]:
-        self._running[id(connection)] += 1
+    async def _awaited(self, connection: Connection, start: Start) -> dict[str, Any]:
+        key = id(connection)
+        self._running[key] += 1
         try:
-            return await self._awaited(name, message, start)
+            answer = await start()
         finally:
-            self._running[id(connection)] -= 1
-            self._let_go(connection)
+            self._running[key] -= 1
+            if self._leaving:
+                self._let_go(connection)
+        return _ACKNOWLEDGED if answer is None else {"mcp_response": answer}
 
-    async def _awaited(self, name: str, message: Any, start: Start) -> dict[str, Any]:
+    async def _foreign(self, connection: Connection, name: str, message: Any) -> Any:
+        """The answer of a server that does not say itself which tool use its progress belongs to."""
         params = message.get("params") if isinstance(message, dict) else None
         meta = params.get("_meta") if isinstance(params, dict) else None
         key = (name, meta.get("progressToken")) if isinstance(meta, dict) else None
         if key is None or not isinstance(key[1], int | str):
-            answer = await start()
-        else:
-            self._open_calls[key] = meta.get("claudecode/toolUseId")  # type: ignore[union-attr] # meta is a dict here
-            try:
-                answer = await start()
-            finally:
-                self._open_calls.pop(key, None)
-        return _ACKNOWLEDGED if answer is None else {"mcp_response": answer}
+            return await connection.answer(message)
+        self._open_calls[key] = meta.get("claudecode/toolUseId")  # type: ignore[union-attr] # meta is a dict here
+        try:
+            return await connection.answer(message)
+        finally:
+            self._open_calls.pop(key, None)
 
     def _no_server(self, name: str, message: Any) -> dict[str, Any]:
         known = ", ".join(map(repr, self._connections)) or "none"

@@ -5,10 +5,11 @@ waits for a consumer, so a control answer gets through however many messages lie
 in the table of handlers; this module must not know of hooks, permissions or MCP.
 """
 
-import inspect
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from types import CoroutineType
 from typing import Any, Final
 
 import anyio
@@ -63,8 +64,8 @@ class Session:
         self._stderr = Stderr(on_stderr)
         self._inbox: deque[Any] = deque()
         self._questions: dict[str, _Question] = {}
-        self._answering: dict[str, tuple[Asked, Task]] = {}  # questions that still want an answer
-        self._working: set[Task] = set()  # and all handlers that run, those of withdrawn questions too
+        self._answering: dict[str, Asked] = {}  # questions that still want an answer, by their ids
+        self._working: dict[Asked, Task] = {}  # and all handlers that run, those of withdrawn questions too
         self._moved: anyio.Event | None = None  # set at every message and at the end, when somebody waits
         self._idle_handlers: anyio.Event | None = None
         self._failed_result: dict[str, Any] | None = None
@@ -217,7 +218,7 @@ class Session:
         for question in self._questions.values():
             question.settle(None)
         self._answering.clear()
-        for task in list(self._working):
+        for task in list(self._working.values()):
             task.cancel()
         self._wake()
 
@@ -250,9 +251,9 @@ class Session:
             self._handle(handler, event)
 
     def _on_withdrawn(self, event: Withdrawn) -> None:
-        _, task = self._answering.pop(event.request_id, (None, None))
-        if task is not None:
-            task.cancel()
+        asked = self._answering.pop(event.request_id, None)
+        if asked is not None:
+            self._working[asked].cancel()
 
     def _on_answered(self, event: Answered) -> None:
         question = self._questions.get(event.request_id)
@@ -270,29 +271,30 @@ class Session:
         try:
             response = handler({**asked.body, "request_id": asked.request_id})
             if not isinstance(response, dict):
-                task = spawn(self._answer, response, asked, on_done=lambda: self._done(task, asked, response))
-                self._answering[asked.request_id] = asked, task
-                self._working.add(task)
+                self._answering[asked.request_id] = asked
+                done = partial(self._done, response, asked)
+                self._working[asked] = spawn(self._answer, response, asked, on_done=done)
                 return
             line = self._control.accept(asked.request_id, response)
         except Exception as error:  # noqa: BLE001 - as in _answer
+            self._still_wanted(asked)
             line = self._failure(asked, error)
         self._write(line)
 
-    def _done(self, task: Task, asked: Asked, response: Awaitable[dict[str, Any]]) -> None:
+    def _done(self, response: Awaitable[dict[str, Any]], asked: Asked) -> None:
         self._still_wanted(asked)
-        self._working.discard(task)
-        if inspect.iscoroutine(response):
+        del self._working[asked]
+        if isinstance(response, CoroutineType):
             response.close()  # it may never have been started
-        if not self._working and self._idle_handlers is not None:
+        if self._idle_handlers is not None and not self._working:
             self._idle_handlers.set()
 
     def _still_wanted(self, asked: Asked) -> bool:
         """Whether the question is open; it is not any more after this. Its id may be used again by then."""
-        wanted = self._answering.get(asked.request_id, (None, None))[0] is asked
-        if wanted:
-            del self._answering[asked.request_id]
-        return wanted
+        if self._answering.get(asked.request_id) is not asked:
+            return False
+        del self._answering[asked.request_id]
+        return True
 
     async def _answer(self, response: Awaitable[dict[str, Any]], asked: Asked) -> None:
         try:
@@ -337,7 +339,7 @@ class Session:
             return
         self._idle_handlers = anyio.Event()
         self._answering.clear()
-        for task in list(self._working):
+        for task in list(self._working.values()):
             task.cancel()
         with anyio.move_on_after(_WIND_DOWN):
             await self._idle_handlers.wait()

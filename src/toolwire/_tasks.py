@@ -8,7 +8,7 @@ import asyncio
 import contextvars
 import inspect
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ from toolwire._log import logger_for
 
 logger = logger_for("tasks")
 
-Work = Callable[..., Awaitable[None]]
+Work = Callable[..., Coroutine[Any, Any, None]]
 
 
 class Task(Protocol):
@@ -51,7 +51,10 @@ async def awaited(value: Any) -> Any:
 
 def is_cancellation(error: BaseException) -> bool:
     """Whether an exception is a cancellation, or a group with one in it, as trio's nurseries raise."""
-    cancelled = anyio.get_cancelled_exc_class()
+    return _holds(error, anyio.get_cancelled_exc_class())
+
+
+def _holds(error: BaseException, cancelled: type[BaseException]) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return error.subgroup(cancelled) is not None
     return isinstance(error, cancelled)
@@ -67,7 +70,8 @@ _running: set["asyncio.Task[None]"] = set()  # asyncio itself keeps only weak re
 
 
 def _spawn_asyncio(work: Work, args: tuple[Any, ...], on_done: Callable[[], None] | None) -> Task:
-    task = asyncio.get_running_loop().create_task(_logged(work, args))
+    # Not wrapped: one more coroutine would be felt in every tool call. What it raised is read when it has ended.
+    task = asyncio.get_running_loop().create_task(work(*args))
     _running.add(task)
     task.add_done_callback(partial(_ended, on_done))
     return task
@@ -75,20 +79,18 @@ def _spawn_asyncio(work: Work, args: tuple[Any, ...], on_done: Callable[[], None
 
 def _ended(on_done: Callable[[], None] | None, task: "asyncio.Task[None]") -> None:
     _running.discard(task)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log(error, asyncio.CancelledError)
     if on_done is not None:
         on_done()
 
 
-async def _logged(work: Work, args: tuple[Any, ...]) -> None:
-    try:
-        await work(*args)
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:
-        if is_cancellation(error):
-            raise
-        # The boundary of a detached task: no caller is left to raise to.
-        logger.exception("a background task failed")
+def _log(error: BaseException, cancelled: type[BaseException]) -> bool:
+    """The boundary of a detached task: no caller is left to raise to. False for what is no failure of its work."""
+    if isinstance(error, KeyboardInterrupt | SystemExit) or _holds(error, cancelled):
+        return False
+    logger.error("a background task failed", exc_info=error)
+    return True
 
 
 def _spawn_trio(work: Work, args: tuple[Any, ...], on_done: Callable[[], None] | None) -> Task:
@@ -99,7 +101,10 @@ def _spawn_trio(work: Work, args: tuple[Any, ...], on_done: Callable[[], None] |
     async def inside() -> None:
         try:
             with scope:
-                await _logged(work, args)
+                await work(*args)
+        except BaseException as error:
+            if not _log(error, trio.Cancelled):
+                raise
         finally:
             if on_done is not None:
                 on_done()

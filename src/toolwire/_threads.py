@@ -12,6 +12,7 @@ import contextvars
 import threading
 from collections import deque
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import anyio
@@ -123,18 +124,13 @@ class _Job:
 class _Worker:
     def __init__(self, pool: Workers) -> None:
         self._pool = pool
-        self._job: _Job | None = None
-        self._work = threading.Semaphore(0)
+        self._jobs: SimpleQueue[_Job] = SimpleQueue()
         threading.Thread(target=self._loop, name="toolwire worker", daemon=True).start()
 
     def give(self, job: _Job) -> None:
-        self._job = job
-        self._work.release()
+        self._jobs.put(job)
 
     def _loop(self) -> None:
         while True:
-            self._work.acquire()
-            job, self._job = self._job, None
-            if job is not None:
-                job.perform()
+            self._jobs.get().perform()
             self._pool.finished(self)

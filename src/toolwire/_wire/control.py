@@ -18,9 +18,9 @@ class Said:
     frame: dict[str, Any]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Asked:
-    """The CLI wants an answer, which goes out by `accept` or `refuse`."""
+    """The CLI wants an answer, which goes out by `accept` or `refuse`. Each is itself only: ids are used again."""
 
     request_id: str
     subtype: str

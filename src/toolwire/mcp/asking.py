@@ -24,7 +24,7 @@ from pydantic import BaseModel, ValidationError
 
 from toolwire._jsonrpc import INVALID_PARAMS, INVALID_REQUEST, Interrupted, RpcError
 from toolwire._log import logger_for
-from toolwire._tasks import spawn
+from toolwire._tasks import awaited, spawn
 from toolwire.tools.context import LEVELS
 
 logger = logger_for("serving")
@@ -90,7 +90,7 @@ class RequestOutlet:
     def close_stream(self) -> None:
         """End the stream that the answer would come on; a client that can comes back for it."""
         if self._ctx.close_sse_stream is not None:
-            spawn(self._ctx.close_sse_stream)
+            spawn(awaited, self._ctx.close_sse_stream())
 
     # Telling.
 

@@ -15,11 +15,16 @@ class Subject(Protocol):
     timeout: float | None
 
     @property
+    def threaded(self) -> bool:
+        """Whether a worker thread runs it."""
+        ...
+
+    @property
     def label(self) -> str:
         """How it is called in errors."""
         ...
 
-    def invoke(self, values: dict[str, Any], context: Context[Any]) -> Any:
+    def invoke(self, values: dict[str, Any], context: Context[Any] | None) -> Any:
         """Call the function with validated values. Gives its result, or an awaitable of it."""
         ...
 

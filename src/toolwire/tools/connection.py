@@ -46,6 +46,7 @@ from toolwire.tools.results import BadResult, error_result, loses_text, to_resul
 from toolwire.tools.values import clean, sendable
 
 if TYPE_CHECKING:
+    from toolwire.tools.lifespan import Lifespan
     from toolwire.tools.served import Served
     from toolwire.tools.server import ToolServer
     from toolwire.tools.tool import Tool
@@ -99,6 +100,7 @@ class DirectConnection:
         self._violations_as_results = violations_as_results
         self._every_update = every_update
         self._post = from_threads()
+        self._scope = type(anyio.CancelScope())  # of this event loop: to find it again costs more than to make one
         self._log_level: str = log_level
         self._calls: defaultdict[Id, list[Call]] = defaultdict(list)
         self._idle: anyio.Event | None = None  # somebody waits for the last call to end
@@ -210,7 +212,7 @@ class DirectConnection:
     async def _run(
         self, request_id: Id, result: Result, subject: Any, arguments: dict[str, Any], meta: dict[str, Any]
     ) -> Any:
-        with anyio.CancelScope() as scope:
+        with self._scope() as scope:
             call = Call(scope)
             calls = self._calls[request_id]
             calls.append(call)
@@ -234,27 +236,29 @@ class DirectConnection:
     async def _result(
         self, tool: "Tool[Any]", arguments: dict[str, Any], meta: dict[str, Any], call: Call
     ) -> dict[str, Any]:
-        threaded = not tool.is_async and not tool.inline
         try:
             values = self._checked(tool, arguments)
-            call.context = context = self._context(tool, await self._state(), meta, threaded)
+            threaded = tool.threaded
+            lifespan = self.server.lifespan
+            state = self.server.state if lifespan is None or lifespan.open else await self._opened(lifespan)
+            if threaded or tool.takes_context:
+                call.context = self._context(tool, state, meta)
             if self._starting is not None:
                 self._starting(tool)
-            value = await self._limited(tool, values, context, threaded)
+            if threaded or tool.timeout is not None or self.server.timeout is not None:
+                value = await self._limited(tool, values, call)
+            else:  # as in `_perform`: this is most calls, and a coroutine less in each
+                value = tool.invoke(values, call.context)
+                if tool.is_async or inspect.isawaitable(value):
+                    value = await value
         except ToolError as error:
             return error_result(said(error))
         except RpcError:
             raise
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary of a tool: the model hears of it
-            return self._failed(tool, error)
-        except (KeyboardInterrupt, BaseExceptionGroup) as error:
-            if not is_failure(error):
+        except BaseException as error:  # the boundary of a tool: the model hears of what went wrong in it
+            if not _is_its_own(error):
                 raise
             return self._failed(tool, error)
-        except asyncio.CancelledError as error:
-            if not nobody_asked():
-                raise
-            return self._failed(tool, error)  # the tool lost a task of its own
         return self._converted(tool, value)
 
     def _checked(self, tool: "Tool[Any]", arguments: dict[str, Any]) -> dict[str, Any]:
@@ -270,11 +274,12 @@ class DirectConnection:
     ) -> Any:
         """What the function of a resource or prompt gives. `InvalidArguments` if the texts do not fit it."""
         values = served.values(texts)
-        threaded = not served.is_async and not served.inline
-        call.context = context = self._context(served, await self._state(), meta, threaded)
-        return await self._limited(served, values, context, threaded)
+        lifespan = self.server.lifespan
+        state = self.server.state if lifespan is None or lifespan.open else await self._opened(lifespan)
+        call.context = self._context(served, state, meta)
+        return await self._limited(served, values, call)
 
-    def _context(self, subject: Subject, state: Any, meta: dict[str, Any], threaded: bool) -> Context[Any]:
+    def _context(self, subject: Subject, state: Any, meta: dict[str, Any]) -> Context[Any]:
         return Context(
             server=self.server.name,
             tool=subject.name,
@@ -283,24 +288,20 @@ class DirectConnection:
             session=self._session,
             meta=meta,
             log_level=lambda: self._log_level,
-            post=self._post if threaded else None,
+            post=self._post if subject.threaded else None,
         )
 
-    async def _limited(
-        self, subject: Subject, values: dict[str, Any], context: Context[Any], threaded: bool
-    ) -> Any:
+    async def _limited(self, subject: Subject, values: dict[str, Any], call: Call) -> Any:
         seconds = self.server.timeout if subject.timeout is None else subject.timeout
         if seconds is None:
-            return await self._perform(subject, values, context, threaded)
+            return await self._perform(subject, values, call.context)
         with anyio.move_on_after(seconds):
-            return await self._perform(subject, values, context, threaded)
-        context.cancelled = True
+            return await self._perform(subject, values, call.context)
+        call.mark()
         raise ToolError(f"{subject.label} timed out after {seconds:g} s")
 
-    async def _perform(
-        self, subject: Subject, values: dict[str, Any], context: Context[Any], threaded: bool
-    ) -> Any:
-        if threaded:
+    async def _perform(self, subject: Subject, values: dict[str, Any], context: Context[Any] | None) -> Any:
+        if subject.threaded:
             value = await self.server.workers.run(partial(subject.invoke, values, context))
         else:
             value = subject.invoke(values, context)
@@ -327,10 +328,7 @@ class DirectConnection:
             result["_meta"] = {"toolwire/traceback": clean("".join(traceback.format_exception(error)))}
         return result
 
-    async def _state(self) -> Any:
-        lifespan = self.server.lifespan
-        if lifespan is None or lifespan.open:
-            return self.server.state
+    async def _opened(self, lifespan: "Lifespan") -> Any:
         try:
             return await lifespan.wait()
         except Exception as error:
@@ -394,6 +392,12 @@ class DirectConnection:
             if limit.cancelled_caught:
                 logger.error("server %r: %d calls did not stop", self.server.name, len(self._calls))
         await self.server.released(self)
+
+
+def _is_its_own(error: BaseException) -> bool:
+    """Whether a tool failed, rather than somebody outside of it wanted an end."""
+    # Nobody has cancelled it: it lost a task of its own.
+    return nobody_asked() if isinstance(error, asyncio.CancelledError) else is_failure(error)
 
 
 _METHODS: Final[dict[str, Callable[[DirectConnection, dict[str, Any], bool], Any]]] = {

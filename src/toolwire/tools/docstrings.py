@@ -6,26 +6,27 @@ function's own parameters, so that a stray colon in prose is not taken for a sec
 
 import inspect
 import re
-from collections.abc import Collection
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from docstring_parser import Docstring
 
-_GOOGLE_SECTION: Final = re.compile(
+# Every section of every style has one of these in it.
+_MARKS: Final = (":", "@", "--")
+_GOOGLE_SECTION: Final = (
     r"(Args|Arguments|Params|Parameters|Raises|Exceptions?|Except|Attributes|Examples?|Returns|Yields):\s*"
 )
 # The end of a line that was only wrapped: no blank line, no list item and no deeper indent follows.
-_WRAP: Final = re.compile(r"(?<!\n)\n(?![\n\s\-*•\d])")
+_WRAP: Final = r"(?<!\n)\n(?![\n\s\-*•\d])"
 
 
-@dataclass(frozen=True, slots=True)
-class Documentation:
+class Documentation(NamedTuple):
     """A docstring, taken apart."""
 
     description: str = ""
-    parameters: dict[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str] = MappingProxyType({})
 
 
 def read(text: str | None, names: Collection[str]) -> Documentation:
@@ -33,10 +34,10 @@ def read(text: str | None, names: Collection[str]) -> Documentation:
     if not text or not text.strip():
         return Documentation()
     text = inspect.cleandoc(text)
-    best = _best(text, names)
+    best = _best(text, names) if any(mark in text for mark in _MARKS) else None
     if best is None:
         return Documentation(text)
-    from docstring_parser import DocstringStyle  # noqa: PLC0415 - loaded only when there is a docstring
+    from docstring_parser import DocstringStyle  # noqa: PLC0415 - loaded only when there can be sections
 
     google = best.style is DocstringStyle.GOOGLE
     description = _outside_sections(text) if google else (best.description or "").strip()
@@ -69,7 +70,7 @@ def _best(text: str, names: Collection[str]) -> "Docstring | None":
 def _said(reading: "Docstring") -> dict[str, str]:
     """What is said of each parameter; `a, b : int` speaks of both."""
     return {
-        name.strip().lstrip("*"): _WRAP.sub(" ", parameter.description.strip())
+        name.strip().lstrip("*"): re.sub(_WRAP, " ", parameter.description.strip())
         for parameter in reading.params
         if parameter.description and parameter.description.strip()
         for name in parameter.arg_name.split(",")
@@ -82,7 +83,7 @@ def _outside_sections(text: str) -> str:
     inside = False
     for line in text.splitlines():
         if line.strip() and not line[0].isspace():
-            inside = _GOOGLE_SECTION.fullmatch(line) is not None
+            inside = re.fullmatch(_GOOGLE_SECTION, line) is not None
         if not inside:
             kept.append(line.rstrip())
     return re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()

@@ -4,7 +4,6 @@ Owns what is listed of them, and what a function's result is on the wire. It run
 connection.
 """
 
-import difflib
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -105,6 +104,8 @@ class Prompts:
 
     def unknown(self, name: str) -> str:
         """What to say of a prompt that is not there."""
+        import difflib  # noqa: PLC0415 - only a mistake needs it
+
         near = difflib.get_close_matches(name[:200], self._prompts, n=1)
         return f"Unknown prompt: {name!r}." + (f" Did you mean {near[0]!r}?" if near else "")
 

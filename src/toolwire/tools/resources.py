@@ -4,7 +4,6 @@ Owns what is listed of them, which one an address belongs to, and what a functio
 no function, and knows no connection.
 """
 
-import difflib
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Mapping
@@ -180,6 +179,8 @@ class Resources:
 
     def hint(self, uri: str) -> str:
         """What to add when an address is nobody's."""
+        import difflib  # noqa: PLC0415 - only a mistake needs it
+
         near = difflib.get_close_matches(uri[:200], [*self._fixed, *self._templates], n=1)
         return f". Did you mean {near[0]!r}?" if near else ""
 

@@ -170,7 +170,10 @@ def _wants_context(annotation: Any, context_type: type) -> bool:
 
 
 def _build(
-    tool: str, parameters: list[inspect.Parameter], annotations: dict[str, Any], said: dict[str, str]
+    tool: str,
+    parameters: list[inspect.Parameter],
+    annotations: dict[str, Any],
+    said: collections.abc.Mapping[str, str],
 ) -> TypedParameters:
     optional = {
         each.name

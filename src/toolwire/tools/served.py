@@ -66,6 +66,11 @@ class Served:
         except ToolDefinitionError as error:
             raise self.wrong(str(error)) from None
 
+    @property
+    def threaded(self) -> bool:
+        """Whether a worker thread runs it."""
+        return not self.is_async and not self.inline
+
     def wrong(self, what: str) -> ToolDefinitionError:
         """An error about its definition."""
         return ToolDefinitionError(f"{self.label[0].lower()}{self.label[1:]}: {what}")
@@ -74,7 +79,7 @@ class Served:
         """The arguments in the types that the function asks for, or `InvalidArguments`."""
         return from_texts(self.signature.parameters, texts)
 
-    def invoke(self, values: dict[str, Any], context: Context[Any]) -> Any:
+    def invoke(self, values: dict[str, Any], context: Context[Any] | None) -> Any:
         """Call the function with validated values. Gives its result, or an awaitable of it."""
         args, kwargs = self.signature.arguments_for(values, context)
         return self.function(*args, **kwargs)

@@ -4,7 +4,6 @@ Owns the tools, and who must hear of a change; resources and prompts have regist
 answered is in `connection`; who is on the other side nobody here knows.
 """
 
-import difflib
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -153,6 +152,8 @@ class ToolServer(Generic[S]):
 
     def unknown(self, name: str) -> str:
         """What to say of a tool that is not there."""
+        import difflib  # noqa: PLC0415 - only a mistake needs it
+
         near = difflib.get_close_matches(name, self._tools, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         return f"Unknown tool: {name!r}.{hint}"

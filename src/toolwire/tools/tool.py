@@ -100,6 +100,9 @@ class SdkMcpTool(Generic[T]):
         self.is_async = is_async(self.handler)
         self.output = _output(self)
         self._pass_context = self.typed is None and _takes_two(self.handler)
+        self.takes_context = self._pass_context or (
+            self.typed is not None and self.typed.context_parameter is not None
+        )
         self.definition: dict[str, Any] = self._define()
         """What `tools/list` says of it. Built once; do not change it."""
 
@@ -109,12 +112,20 @@ class SdkMcpTool(Generic[T]):
         return f"Tool {self.name!r}"
 
     @property
+    def threaded(self) -> bool:
+        """Whether a worker thread runs it."""
+        return not self.is_async and not self.inline
+
+    @property
     def json_schema(self) -> dict[str, Any]:
         """The input schema as it goes out."""
         return self.parameters.json_schema
 
-    def invoke(self, values: dict[str, Any], context: Context[Any]) -> Any:
-        """Call the handler with validated values. Gives its result, or an awaitable of it."""
+    def invoke(self, values: dict[str, Any], context: Context[Any] | None) -> Any:
+        """Call the handler with validated values. Gives its result, or an awaitable of it.
+
+        The context may be None for one that does not take it.
+        """
         if self.typed is not None:
             args, kwargs = self.typed.arguments_for(values, context)
             return self.handler(*args, **kwargs)

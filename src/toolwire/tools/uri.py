@@ -9,24 +9,22 @@ A match takes time in proportion to the address, whatever it is. It knows no fun
 """
 
 import re
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from toolwire.tools.parameters import DefinitionError, InvalidArguments, Violation, got, unknown
 
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_BLANK: Final = re.compile(r"[\s\x00-\x1f\x7f]")
-_PIECES: Final = re.compile(r"\{([^{}]*)\}")
-_VARIABLE: Final = re.compile(r"(\+?)([A-Za-z_][A-Za-z0-9_]*)(\*?)")
-_QUERY: Final = re.compile(r"\?([A-Za-z_][A-Za-z0-9_]*(?:,[A-Za-z_][A-Za-z0-9_]*)*)")
+_SCHEME: Final = r"[A-Za-z][A-Za-z0-9+.-]*:"
+_BLANK: Final = r"[\s\x00-\x1f\x7f]"
+_PIECES: Final = r"\{([^{}]*)\}"
+_VARIABLE: Final = r"(\+?)([A-Za-z_][A-Za-z0-9_]*)(\*?)"
+_QUERY: Final = r"\?([A-Za-z_][A-Za-z0-9_]*(?:,[A-Za-z_][A-Za-z0-9_]*)*)"
 _ABSOLUTE: Final = re.compile(r"[\\/]|[A-Za-z]:[\\/]")
 _SEPARATORS: Final = re.compile(r"[\\/]")
 _FORMS: Final = "a template may have {name}, one {+name} or {name*}, and {?a,b} at its end"
 
 
-@dataclass(frozen=True, slots=True)
-class _Variable:
+class _Variable(NamedTuple):
     name: str
     wide: bool
     """Whether its value may have slashes."""
@@ -88,10 +86,10 @@ class UriTemplate:
 
     def _read(self, text: str) -> None:
         end = 0
-        for piece in _PIECES.finditer(text):
+        for piece in re.finditer(_PIECES, text):
             self._literal(text[end : piece.start()])
             end = piece.end()
-            if (query := _QUERY.fullmatch(piece[1])) is not None:
+            if (query := re.fullmatch(_QUERY, piece[1])) is not None:
                 if end != len(text):
                     raise DefinitionError(f"{text!r}: {piece[0]} must be the end of the template")
                 self.query = tuple(query[1].split(","))
@@ -107,7 +105,7 @@ class UriTemplate:
         self._literals.append(literal)
 
     def _variable(self, shown: str, inner: str) -> None:
-        parts = _VARIABLE.fullmatch(inner)
+        parts = re.fullmatch(_VARIABLE, inner)
         if parts is None or (parts[1] and parts[3]):
             raise DefinitionError(f"{self.text!r}: {shown} is not supported: {_FORMS}")
         wide = bool(parts[1] or parts[3])
@@ -165,9 +163,9 @@ def check_uri(text: object) -> None:
     """See that something can be an address or a template of some."""
     if not isinstance(text, str):
         raise DefinitionError(f"an address must be a string, got {type(text).__name__}")
-    if not _SCHEME.match(text) or _SCHEME.fullmatch(text):
+    if not re.match(_SCHEME, text) or re.fullmatch(_SCHEME, text):
         raise DefinitionError(f"{text!r} is no address: it needs a scheme, as in config://app")
-    if _BLANK.search(text):
+    if re.search(_BLANK, text):
         raise DefinitionError(f"{text!r} has blanks or control characters: write them as %20 and so on")
 
 
