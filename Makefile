@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+BENCH_STAMP := $(VENV)/.installed-bench
 
-.PHONY: help demo test slow real conformance clients check format clean
+.PHONY: help demo test slow real work conformance clients bench bench-quick check format clean
 help:  ## this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
 $(STAMP): requirements-dev.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -31,11 +32,24 @@ slow: $(STAMP)  ## the tests of the command, of serving and of catalogues, which
 real: $(STAMP)  ## the tests with the real CLI, and side by side with the official SDK
 	$(PYTEST) $(REAL) $(ARGS)
 
+work: $(STAMP)  ## counted work of the hot paths against tests/work/budgets.toml; ARGS=--update records it
+	$(BIN)/python -m benchmarks.work $(ARGS)
+
 conformance: $(STAMP)  ## the official MCP conformance suites against examples/everything.py (needs npm)
 	$(BIN)/python -m pytest -q -p no:cacheprovider tests/conformance $(ARGS)
 
 clients: $(STAMP)  ## the MCP Inspector and the official TypeScript clients against toolwire serve (needs npm)
 	$(BIN)/python -m pytest -q -p no:cacheprovider tests/clients $(ARGS)
+
+$(BENCH_STAMP): requirements-bench.txt $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-bench.txt
+	touch $(BENCH_STAMP)
+
+bench: $(BENCH_STAMP)  ## toolwire beside its peers, into docs/benchmarks; on an idle machine. ARGS="calls stream" for some suites
+	$(BIN)/python -m benchmarks --out docs/benchmarks $(ARGS)
+
+bench-quick: $(BENCH_STAMP)  ## the same in short, into build/bench-quick: to see that it works
+	$(BIN)/python -m benchmarks --quick --out build/bench-quick $(ARGS)
 
 check: $(STAMP)  ## lint, format, types
 	$(BIN)/ruff check .

@@ -14,7 +14,7 @@ ROWS = [
     "cli __main__",
     "testing",
     "_target _modules",
-    "client reply warm _controls _mcp_controls _file_controls _session_controls _requests",
+    "client reply warm _query _controls _mcp_controls _file_controls _session_controls _requests",
     "_connect",
     "_handlers _servers",
     "wrap",

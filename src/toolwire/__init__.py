@@ -5,7 +5,6 @@ The public names, and where they live. Each module is loaded when one of its nam
 """
 
 from importlib import import_module
-from typing import Any
 
 _NAMES: dict[str, str] = {
     "_answers": """
@@ -22,6 +21,9 @@ _NAMES: dict[str, str] = {
     """,
     "_process": """
         Command
+    """,
+    "_query": """
+        query
     """,
     "_status": """
         ContextUsageCategory ContextUsageResponse McpCallResult McpClaudeAIProxyServerConfig McpContent
@@ -41,7 +43,7 @@ _NAMES: dict[str, str] = {
         TextBlock ThinkingBlock ToolResultBlock ToolUseBlock UnknownBlock
     """,
     "client": """
-        ClaudeSDKClient query
+        ClaudeSDKClient
     """,
     "elicitation": """
         ElicitationRequest ElicitationResult SamplingRequest
@@ -141,7 +143,7 @@ _WHERE = {name: module for module, names in _NAMES.items() for name in names.spl
 __all__ = sorted(_WHERE)  # noqa: PLE0605 - the list for type checkers is in the stub
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)

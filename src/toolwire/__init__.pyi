@@ -118,6 +118,9 @@ from toolwire._listings import (
 from toolwire._process import (
     Command as Command,
 )
+from toolwire._query import (
+    query as query,
+)
 from toolwire._status import (
     ContextUsageCategory as ContextUsageCategory,
 )
@@ -222,9 +225,6 @@ from toolwire.blocks import (
 )
 from toolwire.client import (
     ClaudeSDKClient as ClaudeSDKClient,
-)
-from toolwire.client import (
-    query as query,
 )
 from toolwire.elicitation import (
     ElicitationRequest as ElicitationRequest,

@@ -7,7 +7,6 @@ cleans up after a start that failed. `client`, `reply` and `warm` stand on it.
 import os
 import re
 import shutil
-import tempfile
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from pathlib import Path
@@ -65,7 +64,7 @@ class Conversation:
         self._handlers: dict[str, Handler] = {}
         self._servers: Servers | None = None
         self._feeder: Task | None = None
-        self._fed = anyio.Event()
+        self._fed: anyio.Event  # set when the feeder has ended
         self._input_error: Exception | None = None
         self._mcp_servers: Any = options.mcp_servers
         self._tracer: Tracer | None = None
@@ -269,6 +268,8 @@ class PrivateFiles:
     def add(self, name: str, text: str) -> str:
         """Write `text` and return the path."""
         if self._folder is None:
+            import tempfile  # noqa: PLC0415 - few sessions need a file
+
             self._folder = tempfile.mkdtemp(prefix="toolwire-")
         path = Path(self._folder) / name
         path.touch(mode=0o600)

@@ -9,7 +9,6 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -36,8 +35,7 @@ HERE: Final = WINDOWS if sys.platform == "win32" else POSIX
 _CMD_CHARACTERS: Final = frozenset('&|<>^%!"\r\n')
 
 
-@dataclass(frozen=True, slots=True)
-class Build:
+class Build(NamedTuple):
     """What a row may need besides its own value."""
 
     options: ClaudeAgentOptions

@@ -9,7 +9,6 @@ from typing import Any
 from toolwire._session import Handler
 from toolwire._tasks import awaited
 from toolwire.elicitation import ElicitationRequest, elicitation_to_wire
-from toolwire.hooks.calling import answering
 from toolwire.hooks.registry import HookCallback, registered
 from toolwire.options import ClaudeAgentOptions, OnElicitation, OnUserDialog
 from toolwire.permissions import CanUseTool
@@ -22,6 +21,8 @@ def handlers(options: ClaudeAgentOptions, hooks: Mapping[str, HookCallback]) -> 
     if options.can_use_tool is not None:
         table["can_use_tool"] = _permission(options.can_use_tool)
     if hooks:
+        from toolwire.hooks.calling import answering  # noqa: PLC0415 - not needed without hooks
+
         table["hook_callback"] = answering(registered(options.hooks or {}))
     if options.on_user_dialog is not None:
         table["request_user_dialog"] = _dialog(options.on_user_dialog)

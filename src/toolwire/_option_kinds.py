@@ -8,8 +8,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, NoReturn, get_args
+from typing import Any, NamedTuple, NoReturn, get_args
 
 from toolwire._option_types import (
     EffortLevel,
@@ -26,8 +25,7 @@ _HIDDEN = frozenset({"env", "extra_args", "mcp_servers", "settings", "managed_se
 _SHOWN = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """A test for a value, and what to call the values that pass; the rest is for better error texts."""
 
     wanted: str

@@ -31,8 +31,8 @@ from toolwire._option_kinds import (
 from toolwire._option_types import ThinkingDisplay
 from toolwire._skill_names import skill_name_problem
 
-_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_CONTROL = r"[\x00-\x1f\x7f]"
 _LATIN_1 = 0xFF
 
 
@@ -120,7 +120,7 @@ def _check_skills(value: object) -> None:
 
 
 def _check_session_id(value: str) -> None:
-    if value and not _UUID.fullmatch(value):
+    if value and not re.fullmatch(_UUID, value):
         refuse("session_id", f"must be a UUID, got {value!r}; make one with str(uuid.uuid4())")
 
 
@@ -140,7 +140,7 @@ def _check_extra_args(value: Mapping[str, Any]) -> None:
 
 
 def _check_client_app(value: str) -> None:
-    if _CONTROL.search(value) or any(ord(char) > _LATIN_1 for char in value):
+    if re.search(_CONTROL, value) or any(ord(char) > _LATIN_1 for char in value):
         refuse("client_app", f"is sent as an HTTP header and cannot hold such characters: {value!r}")
 
 

@@ -8,6 +8,7 @@ Keys in camelCase travel to the CLI as they are written here. Nothing is checked
 from dataclasses import dataclass
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
+from toolwire._record import Record
 from toolwire.permissions import PermissionMode
 
 SettingSource: TypeAlias = Literal["user", "project", "local"]
@@ -217,8 +218,8 @@ McpServerConfig: TypeAlias = (
 )
 
 
-@dataclass
-class AgentDefinition:
+@dataclass(repr=False, eq=False)
+class AgentDefinition(Record):
     """A subagent that the model may call, or that leads the session (`ClaudeAgentOptions.agent`)."""
 
     description: str

@@ -28,7 +28,8 @@ from toolwire.errors import CLIConnectionError, CLINotFoundError
 GENTLE: Final = 5.0  # after its input ended the CLI writes its session file: do not cut it short
 FIRM: Final = 2.0
 LINGER: Final = 1.0  # a grandchild may hold stdout open after the CLI is gone
-_READ: Final = 256 * 1024
+_READ: Final = 64 * 1024
+"""Bytes that are read at once: what a pipe holds. Memory for more comes from the kernel each time, at 10 µs."""
 
 
 @dataclass(frozen=True)
@@ -203,6 +204,8 @@ class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
     def _read_directly(self) -> None:
         output = None if self._transport is None else self._transport.get_pipe_transport(1)
         if output is not None and not output.is_closing():
+            if hasattr(output, "max_size"):  # asyncio's own pipes read four times as much
+                output.max_size = _READ
             output.set_protocol(_Output(self.received, cast("asyncio.Protocol", output.get_protocol())))
 
     def received(self, data: bytes) -> None:

@@ -8,14 +8,17 @@ else.
 import re
 from collections.abc import Callable
 
-_DELIMITER = re.compile("[(),\x00-\x1f\x7f-\x9f\ufeff]")
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_DELIMITER = "[(),\x00-\x1f\x7f-\x9f\ufeff]"
+_SURROGATE = "[\ud800-\udfff]"
 
 _PROBLEMS: tuple[tuple[Callable[[str], object], str], ...] = (
     (lambda name: not name.strip(), "a name is not empty"),
-    (_SURROGATE.search, "half a surrogate pair is in no skill's name"),
+    (lambda name: re.search(_SURROGATE, name), "half a surrogate pair is in no skill's name"),
     (lambda name: name != name.strip(), "blanks around a name never match; remove them"),
-    (_DELIMITER.search, "parentheses, commas and control characters are in no skill's name"),
+    (
+        lambda name: re.search(_DELIMITER, name),
+        "parentheses, commas and control characters are in no skill's name",
+    ),
     (lambda name: name == "*", 'for every skill, write skills="all"'),
     (
         lambda name: name.endswith((":*", " *")),

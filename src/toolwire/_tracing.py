@@ -18,9 +18,14 @@ _CALL: Final = "tools/call"
 
 
 def tracer() -> "Tracer | None":
-    """A tracer for one session; None if the program does not use OpenTelemetry."""
+    """A tracer for one session; None if the program has set up no provider of spans by now.
+
+    That the API is loaded says nothing: `mcp` loads it.
+    """
     trace = sys.modules.get("opentelemetry.trace")
-    return None if trace is None else Tracer(trace)
+    if trace is None or isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        return None
+    return Tracer(trace)
 
 
 class Tracer:

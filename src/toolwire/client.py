@@ -1,4 +1,4 @@
-"""`query()` and `ClaudeSDKClient`: the two ways into a conversation, as the official SDK has them."""
+"""`ClaudeSDKClient`: a conversation that stays open, as the official SDK has it."""
 
 from collections.abc import AsyncIterator
 from types import TracebackType
@@ -13,29 +13,6 @@ from toolwire._transport import Transport
 from toolwire.errors import CLIConnectionError
 from toolwire.messages import Message, ResultMessage
 from toolwire.options import ClaudeAgentOptions
-
-
-async def query(
-    *, prompt: Prompt, options: ClaudeAgentOptions | None = None, transport: Transport | None = None
-) -> AsyncIterator[Message]:
-    """Ask once and read what comes.
-
-    `prompt` is a string, or an async iterable of user-message dicts that are sent as they come. Every message is
-    yielded as it arrives, the `ResultMessage` last. Leaving the loop in any way ends the CLI process.
-
-    With a `transport` of your own nothing is started: options that become command-line flags have no effect then.
-
-    Raises `CLINotFoundError`, `CLIConnectionError`, `ProcessError`, and `ResultError` after a failed result.
-    """
-    check_prompt(prompt)
-    conversation = Conversation(options if options is not None else ClaudeAgentOptions(), transport)
-    try:
-        await conversation.open()
-        conversation.feed(prompt, "", end=True)
-        while (message := await conversation.next_message()) is not None:
-            yield cast("Message", message)
-    finally:
-        await conversation.aclose()
 
 
 class ClaudeSDKClient(Controls, McpControls, FileControls, SessionControls):

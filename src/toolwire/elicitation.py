@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from toolwire._record import Record
 
-@dataclass
-class ElicitationRequest:
+
+@dataclass(repr=False, eq=False)
+class ElicitationRequest(Record):
     """A server asks the user something."""
 
     server: str
@@ -19,16 +21,16 @@ class ElicitationRequest:
     raw: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
-@dataclass
-class ElicitationResult:
+@dataclass(repr=False, eq=False)
+class ElicitationResult(Record):
     """The answer: `content` fits the request's schema when the action is `accept`."""
 
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, Any] | None = None
 
 
-@dataclass
-class SamplingRequest:
+@dataclass(repr=False, eq=False)
+class SamplingRequest(Record):
     """A server asks a model something, through the application."""
 
     server: str

@@ -47,6 +47,7 @@ from toolwire._option_types import (
     ToolConfig,
     ToolsPreset,
 )
+from toolwire._record import Record
 from toolwire.hooks import HookEvent, HookMatcher, Hooks
 from toolwire.permissions import CanUseTool, PermissionMode
 
@@ -63,8 +64,8 @@ OnUserDialog: TypeAlias = Callable[..., Awaitable[Any]]
 """Called with a dialog that the CLI wants shown; see `ClaudeAgentOptions.on_user_dialog`."""
 
 
-@dataclass
-class ClaudeAgentOptions:
+@dataclass(repr=False, eq=False)
+class ClaudeAgentOptions(Record):
     """How a session is to run. Every field has a default, and most sessions set three or four.
 
     What it can do: `tools`, `allowed_tools`, `disallowed_tools`, `mcp_servers`, `skills`, `agents`.

@@ -142,6 +142,20 @@ def test_nothing_is_imported_for_tracing_in_a_program_that_has_none():
     assert done.stdout.strip() == "[]"
 
 
+def test_that_the_api_is_loaded_does_not_switch_tracing_on():
+    """`mcp` loads OpenTelemetry's API: without a provider, nobody would see the spans."""
+    code = (
+        "from opentelemetry import trace\n"
+        "from toolwire._tracing import tracer\n"
+        "assert tracer() is None\n"
+        "from opentelemetry.sdk.trace import TracerProvider\n"
+        "trace.set_tracer_provider(TracerProvider())\n"
+        "assert tracer() is not None\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 async def test_frames_can_be_looked_at():
     """Both directions, in order, with long texts cut."""
     frames = []

@@ -75,7 +75,8 @@ def test_a_question_of_the_cli():
     """A control request of the CLI comes as a question with its body."""
     body = {"subtype": "can_use_tool", "tool_name": "Bash"}
     event = Control().receive({"type": "control_request", "request_id": "r1", "request": body})
-    assert event == Asked("r1", "can_use_tool", body)
+    assert isinstance(event, Asked)
+    assert (event.request_id, event.subtype, event.body) == ("r1", "can_use_tool", body)
 
 
 def test_a_withdrawn_question():

@@ -8,7 +8,7 @@ import functools
 import itertools
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from toolwire._record import Record
 from toolwire.hooks.inputs import HookInput
@@ -42,8 +42,7 @@ class HookMatcher(Record):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Registered:
+class Registered(NamedTuple):
     """One callback, with what is needed to call it and to speak of it."""
 
     event: str

@@ -100,7 +100,9 @@ class DirectConnection:
         self._violations_as_results = violations_as_results
         self._every_update = every_update
         self._post = from_threads()
-        self._scope = type(anyio.CancelScope())  # of this event loop: to find it again costs more than to make one
+        self._scope = type(
+            anyio.CancelScope()
+        )  # of this event loop: to find it again costs more than to make one
         self._log_level: str = log_level
         self._calls: defaultdict[Id, list[Call]] = defaultdict(list)
         self._idle: anyio.Event | None = None  # somebody waits for the last call to end

@@ -8,14 +8,13 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType
-from typing import Any, Generic, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 
 from typing_extensions import TypeVar
 
 from toolwire._jsonrpc import Outlet
 from toolwire._threads import Workers
 from toolwire.errors import ToolDefinitionError
-from toolwire.tools.connection import DirectConnection
 from toolwire.tools.context import LogLevel
 from toolwire.tools.lifespan import Lifespan
 from toolwire.tools.names import problem_with, wire_name
@@ -23,6 +22,9 @@ from toolwire.tools.paging import Page, Pages
 from toolwire.tools.prompts import Prompts, PromptSettings, ServedPrompt, served_prompt
 from toolwire.tools.resources import Resources, ResourceSettings, ServedResource, served_resource
 from toolwire.tools.tool import Tool, from_function
+
+if TYPE_CHECKING:
+    from toolwire.tools.connection import DirectConnection
 
 S = TypeVar("S", default=Any)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -288,8 +290,10 @@ class ToolServer(Generic[S]):
         violations_as_results: bool = False,
         log_level: LogLevel = "debug",
         every_update: bool = False,
-    ) -> DirectConnection:
+    ) -> "DirectConnection":
         """A connection for one client, with the settings of `DirectConnection`. Must be called on an event loop."""
+        from toolwire.tools.connection import DirectConnection  # noqa: PLC0415 - loaded when somebody calls
+
         connection = DirectConnection(
             self,
             outlet,
@@ -317,7 +321,7 @@ class ToolServer(Generic[S]):
         """What tools see as `context.state`."""
         return self._state if self._lifespan is None else self._lifespan.state
 
-    async def released(self, connection: DirectConnection) -> None:
+    async def released(self, connection: "DirectConnection") -> None:
         """A connection has ended; with the last one the lifespan does too."""
         self._connections.discard(connection)
         if not self._connections and self._lifespan is not None:

@@ -1,0 +1,40 @@
+"""Starts a driver with the real CLI, which talks to a scripted model on loopback.
+
+The environment is that of `toolwire.testing`, with nothing of the caller's in it, and the driver itself has it too:
+the official SDK hands its own on to the CLI.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from typing import Any
+
+from benchmarks.processes import HERE, LIMIT, SDKS
+from toolwire.testing import ClaudeEnvironment, ScriptedModel, Step, call, say
+
+NUMBERS = {"a": 40.5, "b": 1.5}
+
+
+def conversed(driver: str, sdk: str, **case: Any) -> dict[str, Any]:
+    """What a driver saw of a conversation with one tool call in it, and when it was started."""
+    script: list[Step] = [call("mcp__calc__add", NUMBERS), say("done")]
+    with ScriptedModel(script) as model, ClaudeEnvironment(model) as environment:
+        what = {"sdk": SDKS[sdk], "cwd": str(environment.cwd), **case}
+        begun = time.monotonic_ns()
+        done = subprocess.run(  # noqa: S603
+            [sys.executable, "-m", f"benchmarks.{driver}", json.dumps(what)],
+            env={**environment.env, "PYTHONPATH": str(HERE.parent), "PYTHONHASHSEED": "0"},
+            cwd=environment.cwd,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            check=False,
+        )
+        if done.returncode:
+            raise RuntimeError(f"{sdk}: exit code {done.returncode}\n{done.stderr[-2000:]}")
+        model.assert_finished()
+        results = [result for request in model.requests for result in request.tool_results]
+    if not any("42" in str(result) for result in results):
+        raise RuntimeError(f"{sdk}: the tool's result never came to the model")
+    return {**json.loads(done.stdout), "begun": begun}

@@ -1,0 +1,155 @@
+"""Buys in the shop, one order after the other, in one of several ways, and times each. One process, one way.
+
+python -m benchmarks.shopping '{"way": "catalogue", "port": 8000, "count": 100}'
+"""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+ARGUMENTS = {"city": "Ulm"}
+FREE, PAID = "product-0", "product-1"
+EXPECTED = "clear"
+WARM = 20
+
+Act = Callable[[], Awaitable[str]]
+
+
+def main(case: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(asyncio.run(timed(**case))))
+
+
+async def timed(way: str, port: int, count: int, **more: Any) -> dict[str, Any]:
+    """The time of each act, in nanoseconds; those of the first are left out."""
+    async with AsyncExitStack() as stack:
+        act = await WAYS[way](stack, port, **more)
+        times = []
+        for _ in range(min(WARM, count) + count):
+            since = time.perf_counter_ns()
+            said = await act()
+            times.append(time.perf_counter_ns() - since)
+            if EXPECTED not in said:
+                raise ValueError(f"a wrong answer: {said[:300]}")
+    return {"times": times[-count:]}
+
+
+async def bare(stack: AsyncExitStack, port: int, *, kept: bool, entry: str = PAID) -> Act:
+    """The same request by the same HTTP library: on a fresh connection each time, or on one that is kept."""
+    import httpx2  # noqa: PLC0415 - each way has imports of its own
+
+    limits = httpx2.Limits(max_keepalive_connections=10 if kept else 0)
+    client = await stack.enter_async_context(httpx2.AsyncClient(limits=limits, trust_env=False))
+    headers = {"x-api-key": "k" * 20} | ({} if kept else {"Connection": "close"})
+    order = {"product_id": entry, "parameters": ARGUMENTS}
+
+    async def buy() -> str:
+        reply = await client.post(f"http://127.0.0.1:{port}/buy", json=order, headers=headers)
+        reply.raise_for_status()
+        return str(reply.json()["result"])
+
+    return buy
+
+
+async def catalogue(stack: AsyncExitStack, port: int, *, ledger: str, entry: str = PAID) -> Act:
+    """A tool call of a catalogue, as a client of the server sees it."""
+    catalog = _shop(port, ledger)
+    connection = catalog.connect(_Deaf())
+    stack.push_async_callback(connection.aclose)
+    await connection.answer({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}})
+    status = await catalog.loaded()
+    name = next((name for name, each in catalog.definitions.items() if each.id == entry), None)
+    if name is None:
+        raise LookupError(f"{entry} is not on offer: {status}")
+    message = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": name, "arguments": ARGUMENTS},
+    }
+
+    async def buy() -> str:
+        return str(await connection.answer(message))
+
+    return buy
+
+
+async def listing(stack: AsyncExitStack, port: int, *, ledger: str) -> Act:
+    """The whole list: fetched, checked, and offered as tools."""
+    catalog = _shop(port, ledger)
+    stack.push_async_callback((connection := catalog.connect(_Deaf())).aclose)
+    await connection.answer({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}})
+
+    async def load() -> str:
+        catalog.refresh()
+        status = await catalog.loaded()
+        return f"{EXPECTED} {status}" if status.registered == 300 else str(status)  # noqa: PLR2004
+
+    return load
+
+
+async def bare_listing(stack: AsyncExitStack, port: int, *, kept: bool) -> Act:
+    """Its pages, and nothing done with them."""
+    import httpx2  # noqa: PLC0415
+
+    limits = httpx2.Limits(max_keepalive_connections=10 if kept else 0)
+    client = await stack.enter_async_context(httpx2.AsyncClient(limits=limits, trust_env=False))
+    headers = {} if kept else {"Connection": "close"}
+
+    async def load() -> str:
+        items: list[Any] = []
+        for number in range(1, 7):
+            reply = await client.get(
+                f"http://127.0.0.1:{port}/list?page={number}&page_size=50", headers=headers
+            )
+            items += reply.json()["items"]
+        return EXPECTED if len(items) == 300 else str(len(items))  # noqa: PLR2004
+
+    return load
+
+
+def _shop(port: int, ledger: str) -> Any:
+    from toolwire.catalog import Catalog, Profile  # noqa: PLC0415
+
+    profile = Profile.from_dict(
+        {
+            "name": "bench",
+            "base_url": f"http://127.0.0.1:{port}",
+            "list_path": "/list",
+            "call_path": "/buy",
+            "list_params": {"page": "page", "size": "page_size", "page_size": 50},
+            "more": "more",
+            "price": "price",
+            "secrets": {"x-api-key": {"variable": "BENCH_KEY"}},
+        }
+    )
+    audit = False if ledger == ":memory:" else None
+    limit = {"budget": 1000, "refresh": None, "cache": False, "audit": audit}
+    return Catalog(profile, ledger=ledger, environ={"BENCH_KEY": "k" * 20, "HOME": str(Path.home())}, **limit)
+
+
+class _Deaf:
+    """A client that nothing is told, and nothing can be asked."""
+
+    capabilities: dict[str, Any] = {}  # noqa: RUF012
+
+    def notify(self, message: dict[str, Any]) -> None:
+        """Not heard."""
+
+    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        raise NotImplementedError(method)
+
+
+WAYS: dict[str, Callable[..., Awaitable[Act]]] = {
+    "bare": bare,
+    "catalogue": catalogue,
+    "listing": listing,
+    "bare listing": bare_listing,
+}
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,213 @@
+"""The machinery of the benchmarks: that it measures what it says, and never how fast something is."""
+
+import json
+from pathlib import Path
+
+import pytest
+from benchmarks import __main__ as command
+from benchmarks import report
+from benchmarks.processes import driven, percentile
+from benchmarks.results import Bench, Curve, Target
+from benchmarks.suites.calls import NUMBERS, step
+
+LOAD = (0.1, 0.2)
+
+
+def plan(*steps, servers=("calc",)):
+    return {"servers": list(servers), "steps": list(steps)}
+
+
+@pytest.mark.parametrize("sdk", ["toolwire", "official"])
+def test_the_peer_drives_each_sdk(sdk):
+    """Calls one at a time and many at once, a list, and a stream of messages; the driver sees all of them."""
+    calls = step("add", NUMBERS, "42.0", 3)
+    many = step("add", NUMBERS, "42.0", 20, depth=8)
+    listing = {"do": "listing", "with": {"server": "calc", "count": 2}}
+    stream = {"do": "messages", "with": {"count": 5, "size": 200}}
+    told = driven(sdk, plan(calls, many, listing, stream), tools="typed")
+    one, flight, tools, sent = told["steps"]
+    assert len(one["times"]) == 3
+    assert flight["seconds"] > 0
+    assert (tools["tools"], tools["pages"]) == (1, 1)
+    assert (told["driver"]["messages"], told["driver"]["size"]) == (5, 200)
+    assert told["driver"]["last"] > sent["begun"]
+
+
+@pytest.mark.parametrize("sdk", ["toolwire", "official"])
+def test_a_wrong_answer_fails_the_run(sdk):
+    """A tool that cannot add gives no figures."""
+    with pytest.raises(RuntimeError, match="a wrong answer"):
+        driven(sdk, plan(step("add", NUMBERS, "42.0", 2)), tools="wrong")
+
+
+def test_the_list_is_read_to_its_end():
+    """More tools than go on one page are counted page by page."""
+    told = driven(
+        "toolwire",
+        plan({"do": "listing", "with": {"server": "calc", "count": 1}}),
+        tools="many",
+        arguments=[1_001],
+    )
+    assert (told["steps"][0]["tools"], told["steps"][0]["pages"]) == (1_001, 2)
+
+
+def test_the_floor_answers_and_listens():
+    """It gives as many answers as there were lines, and counts a stream."""
+    told = driven(
+        "floor", plan(step("add", NUMBERS, "", 4), step("add", NUMBERS, "", 40, depth=8), servers=())
+    )
+    assert len(told["steps"][0]["times"]) == 4
+    stream = {"do": "messages", "with": {"count": 50, "size": 2_000}}
+    assert driven("floor", plan(stream, servers=()), listen=True)["driver"]["messages"] == 50
+
+
+def test_sessions_at_once():
+    """Each has a peer of its own, and all of them end."""
+    seen = driven("toolwire", plan(step("add", NUMBERS, "42.0", 2)), tools="typed", sessions=3)["driver"]
+    assert seen["wall"] > 0
+
+
+@pytest.mark.parametrize(
+    ("power", "expected", "holds"),
+    [
+        (1, "linear", True),
+        (2, "linear", False),
+        (0.5, "linear", True),
+        (0, "constant", True),
+        (1, "constant", False),
+    ],
+)
+def test_the_order_of_a_curve(power, expected, holds):
+    """The exponent is that of the points, and a curve may grow slower than expected, never faster."""
+    curve = curved("made up", power, expected)
+    assert curve.exponent == pytest.approx(power)
+    assert curve.holds is holds
+
+
+def test_fixed_costs_do_not_hide_a_bend():
+    """A line is judged by its upper half."""
+    points = [(float(x), 1e6 + x**2) for x in (1, 10, 100, 10_000, 100_000)]
+    assert not Curve("bent", "x", "y", "linear", {"toolwire": points}, "toolwire").holds
+
+
+def test_contenders_take_turns():
+    """Each round begins with another one, and each gets as many rounds."""
+    turns, bench = [], Bench()
+
+    def turn(name):
+        turns.append(name)
+        return {"time": float(len(turns))}
+
+    names = {name: (lambda name=name: turn(name)) for name in ("a", "b")}
+    bench.compare("made", "up", names, {"time": "s"}, rounds=2)
+    assert turns == ["a", "b", "b", "a"]
+    assert bench.row("made", "up", "time", "a").values == [1.0, 4.0]
+    assert bench.ratios(bench.row("made", "up", "time", "b"), bench.row("made", "up", "time", "a")) == [
+        2.0,
+        0.75,
+    ]
+
+
+def test_percentiles():
+    """The median of an odd number, and the top."""
+    assert (percentile([3.0, 1.0, 2.0], 0.5), percentile([3.0, 1.0, 2.0], 0.99)) == (2.0, 3.0)
+
+
+def curved(name, power, expected="linear"):
+    points = [(float(x), 5.0 * x**power) for x in (1, 10, 100, 1_000)]
+    return Curve(name, "tools", "µs", expected, {"toolwire": points}, "toolwire")
+
+
+def made_up(value=2.0):
+    bench = Bench()
+    for name, factor in {"toolwire": 1.0, "official": 10.0, "floor": 0.5}.items():
+        turn = lambda factor=factor: {"p50": value * factor}  # noqa: E731
+        bench.compare("made", "a call", {name: turn}, {"p50": "µs"}, rounds=3)
+    bench.target("times faster", "at least", 5, [9.0, 10.0, 11.0], "a note")
+    bench.target("times the floor", "at most", 1, [2.0])
+    bench.curves.append(curved("A call, by tools", 1))
+    return bench
+
+
+def test_the_report_says_what_was_measured(tmp_path):
+    """Targets first, met or missed, then the curves and each row with its ratios."""
+    report.add(tmp_path, "calls", made_up(), LOAD)
+    text = (tmp_path / report.TABLE).read_text()
+    assert "| times faster | at least 5 | 10 | 9..11 | met | a note |" in text
+    assert "| times the floor | at most 1 | 2 | 2..2 | **missed** |  |" in text
+    assert "| A call, by tools | linear | 1.00 | yes | [plot](a-call-by-tools.svg) |" in text
+    assert "|  |  | official | 20 µs | 20..20 | 10x | 20x |" in text
+    assert text.index("## Targets") < text.index("## Growth") < text.index("## calls")
+    printed = report.ratios(report.read(tmp_path))
+    assert "met     times faster: 10 (9..11), at least 5; a note" in printed
+    assert "a call, p50: official 10x, floor 0.5x" in printed
+
+
+def test_a_run_of_one_suite_keeps_the_others(tmp_path):
+    """Its own figures are replaced as a whole."""
+    report.add(tmp_path, "stream", made_up(), LOAD)
+    report.add(tmp_path, "calls", made_up(), LOAD)
+    before = report.read(tmp_path)["suites"]
+    report.add(tmp_path, "calls", Bench(quick=True), LOAD)
+    after = report.read(tmp_path)["suites"]
+    assert list(after) == ["calls", "stream"]
+    assert after["stream"] == before["stream"]
+    assert (after["calls"]["rows"], after["calls"]["quick"]) == ([], True)
+    assert "A quick run" in (tmp_path / report.TABLE).read_text()
+
+
+def test_the_data_tells_nothing_of_whose_machine_it_is(tmp_path):
+    """Versions, cores and kernel; no host and no path."""
+    report.add(tmp_path, "calls", made_up(), LOAD)
+    found = json.loads((tmp_path / report.DATA).read_text())
+    assert set(found["machine"]) == {"python", "cores", "kernel", "versions"}
+    assert set(found["machine"]["versions"]) == set(report.PACKAGES)
+    assert str(Path.home()) not in json.dumps(found)
+
+
+def test_a_suite_that_fails_does_not_lose_the_others(tmp_path, monkeypatch, capsys):
+    """It is named at the end, and the exit code tells."""
+
+    class Suites:
+        @staticmethod
+        def import_module(name):
+            if name.endswith("imports"):
+                raise ModuleNotFoundError("No module named 'benchmarks.suites.imports'")
+            return Plots if name.endswith("plots") else Bad if name.endswith("stream") else Good
+
+    class Good:
+        run = staticmethod(lambda bench: bench.targets.append(Target("met", "at least", 1, 2, (2, 2))))
+
+    class Bad:
+        run = staticmethod(lambda _bench: 1 / 0)
+
+    class Plots:
+        draw = staticmethod(lambda _curve, _path: None)
+
+    monkeypatch.setattr(command, "importlib", Suites)
+    assert command.main(["imports", "stream", "calls", "--out", str(tmp_path)]) == 1
+    out, err = capsys.readouterr()
+    assert "met     met: 2" in out
+    assert "The suite 'imports' cannot run: No module named" in err
+    assert "ZeroDivisionError" in err
+    assert "Failed: stream, imports." in err
+    assert list(report.read(tmp_path)["suites"]) == ["calls"]
+
+
+def test_unknown_suites_are_refused(capsys):
+    """With the names that there are."""
+    with pytest.raises(SystemExit):
+        command.main(["cals"])
+    assert "no such suite: cals; there are calls, stream" in capsys.readouterr().err
+
+
+def test_plots_are_the_same_for_the_same_figures(tmp_path):
+    """And say what is drawn."""
+    pytest.importorskip("matplotlib", reason="of requirements-bench.txt")
+    from benchmarks import plots  # noqa: PLC0415 - needs matplotlib
+
+    for name in ("one.svg", "two.svg"):
+        plots.draw(curved("A call, by tools", 2).as_json(), tmp_path / name)
+    one, two = ((tmp_path / name).read_text() for name in ("one.svg", "two.svg"))
+    assert one == two
+    assert "A call, by tools: linear does NOT hold (exponent 2.00)" in one
