@@ -165,7 +165,7 @@ async def test_a_lost_answer_stays_unknown_when_the_api_goes_away(shop):
     attempt = Attempt()
     retry = Retry(attempts=3, wait=0.01, jitter=0)
     async with api_for(shop.url, idempotent=True, idempotency_header="x-request-id", retry=retry) as api:
-        transport = api._connections.client._transport
+        transport = api._connections.transport
         original = transport.handle_async_request
 
         async def once_then_down(request):

@@ -152,7 +152,9 @@ def test_that_the_api_is_loaded_does_not_switch_tracing_on():
         "trace.set_tracer_provider(TracerProvider())\n"
         "assert tracer() is not None\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -9,6 +9,7 @@ import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -104,6 +105,7 @@ def _inner(address: IPAddress) -> IPAddress:
     return address.ipv4_mapped or address.sixtofour or address
 
 
+@lru_cache(256)
 def _parsed(text: str) -> IPAddress | None:
     try:
         return ipaddress.ip_address(text.partition("%")[0])

@@ -6,7 +6,6 @@ asyncio that knows no shield, loses neither a reservation nor the end of a call.
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from toolwire._tasks import spawn
 from toolwire._threads import Workers
 from toolwire.catalog.ledger import SqliteLedger, owner_alive
 from toolwire.catalog.money import dollars
-from toolwire.catalog.spending import Ledger, Limits, Spend
+from toolwire.catalog.spending import Ledger
 from toolwire.errors import CatalogError
 
 logger = logger_for("catalog")
@@ -26,13 +25,35 @@ PATIENCE: Final = 25.0
 """Seconds that the ledger may take: more than it waits by itself for a locked file."""
 
 
-@dataclass
-class _Told:
-    done: anyio.Event = field(default_factory=anyio.Event)
-    result: Any = None
-    error: Exception | None = None
-    left: bool = False
-    """Nobody waits for it any more."""
+class _Act:
+    """Something that the ledger does once, however often it is asked to."""
+
+    def __init__(self, act: Callable[[], Any], undo: Callable[[Any], object] | None) -> None:
+        self._act = act
+        self._undo = undo
+        self._done = False
+        self._result: Any = None
+        self._error: Exception | None = None
+
+    def __call__(self) -> Any:
+        if not self._done:
+            try:
+                self._result = self._act()
+            except Exception as error:  # noqa: BLE001 - raised again below, to whoever asks
+                self._error = error
+            self._done = True
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def finish(self) -> None:
+        """Nobody waits for it any more: do it all the same, and undo what only the caller could have used."""
+        try:
+            result = self()
+            if self._undo is not None:
+                self._undo(result)
+        except Exception as error:  # noqa: BLE001 - nobody is there to raise it to
+            logger.error("the ledger could not be told how a call ended: %s", error)  # noqa: TRY400
 
 
 class Books:
@@ -54,44 +75,20 @@ class Books:
 
         `undo` is given the result if nobody is left to take it.
         """
-        told = _Told()
-        spawn(self._perform, told, partial(act, *args), undo)
+        told = _Act(partial(act, *args), undo)
         try:
             with anyio.move_on_after(self._patience, shield=True):
-                await told.done.wait()
-        except BaseException:
-            self._leave(told, undo)
+                return await self._workers.run(told)
+        except BaseException as error:
+            if not isinstance(error, Exception):  # that would be the ledger's answer: the caller is cancelled
+                self._leave(told)
             raise
-        if not told.done.is_set():
-            self._leave(told, undo)
-            raise CatalogError(f"the ledger has not answered within {self._patience:g} s")
-        if told.error is not None:
-            raise told.error
-        return told.result
+        self._leave(told)
+        raise CatalogError(f"the ledger has not answered within {self._patience:g} s")
 
-    async def reserve(self, spend: Spend, limits: Limits) -> str:
-        """Put money aside; it is given back if the caller is gone meanwhile."""
-        booking: str = await self.tell(self.ledger.reserve, spend, limits, undo=self.ledger.release)
-        return booking
-
-    def _leave(self, told: _Told, undo: Callable[[Any], object] | None) -> None:
-        told.left = True
-        if undo is not None and told.done.is_set() and told.error is None:  # it came just too late
-            spawn(self._perform, _Told(left=True), partial(undo, told.result), None)
-
-    async def _perform(
-        self, told: _Told, act: Callable[[], Any], undo: Callable[[Any], object] | None
-    ) -> None:
-        try:
-            told.result = await self._workers.run(act)
-            if told.left and undo is not None:
-                await self._workers.run(partial(undo, told.result))
-        except Exception as error:  # noqa: BLE001 - raised again where it is awaited
-            told.error = error
-            if told.left:
-                logger.error("the ledger could not be told how a call ended: %s", error)  # noqa: TRY400
-        finally:
-            told.done.set()
+    def _leave(self, told: _Act) -> None:
+        # It may run, or wait for its turn, which it has lost with its caller: this one comes after it.
+        spawn(self._workers.run, told.finish)
 
 
 def opened(ledger: Ledger | str | os.PathLike[str]) -> Ledger:

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Any
 
 import httpx2
@@ -28,6 +29,8 @@ def _unless_ours(_record: logging.LogRecord) -> bool:
 # The HTTP library logs status lines and headers of replies, and an API may echo our keys in those.
 for _name in ("httpx2", "httpcore2.connection", "httpcore2.http11", "httpcore2.http2", "httpcore2.proxy"):
     logging.getLogger(_name).addFilter(_unless_ours)
+
+_url = lru_cache(64)(httpx2.URL)  # to read one costs as much as to make the rest of a request
 
 OnSend = Callable[[], Awaitable[None]]
 
@@ -101,9 +104,11 @@ class Connections:
         self._connect_timeout = connect_timeout
         # No keep-alive: a connection that the server closes just as it is used again would be an order in doubt.
         limits = httpx2.Limits(max_connections=100, max_keepalive_connections=0)
-        if transport is None:
-            transport = httpx2.AsyncHTTPTransport(verify=ssl_context or True, trust_env=False, limits=limits)
-        self.client = httpx2.AsyncClient(transport=transport, trust_env=False, follow_redirects=False)
+        # No client of the HTTP library around it: that is for redirects, cookies and the environment, none of which
+        # we want, and costs a tenth of a call.
+        self.transport = transport or httpx2.AsyncHTTPTransport(
+            verify=ssl_context or True, trust_env=False, limits=limits
+        )
 
     @asynccontextmanager
     async def open(
@@ -134,15 +139,18 @@ class Connections:
             headers["Content-Length"] = str(len(order.content))
             extensions["trace"] = order.trace
         while True:
-            url = self._base.url(addresses.pop(0), path)
+            url = _url(self._base.url(addresses.pop(0), path))
             body = httpx2.ByteStream(b"") if order is None else _Body(order)
             request = httpx2.Request(method, url, headers=headers, stream=body, extensions=extensions)
             try:
-                return await self.client.send(request, stream=True)
+                response = await self.transport.handle_async_request(request)
             except (httpx2.ConnectError, httpx2.ConnectTimeout):
                 # A dead address: the next one may be tried, for nothing went out.
                 if not addresses or (order is not None and order.attempt.sent):
                     raise
+            else:
+                response.request = request
+                return response
 
 
 def check_value(name: str, value: str) -> None:

@@ -113,7 +113,7 @@ class Api:
         )
 
     async def __aenter__(self) -> Self:
-        await self._connections.client.__aenter__()
+        await self._connections.transport.__aenter__()
         return self
 
     async def __aexit__(
@@ -122,7 +122,7 @@ class Api:
         error: BaseException | None = None,
         trace: TracebackType | None = None,
     ) -> None:
-        await self._connections.client.__aexit__(kind, error, trace)
+        await self._connections.transport.__aexit__(kind, error, trace)
 
     async def entries(self) -> list[Entry]:
         """Everything on offer, from all pages. CatalogError when that cannot be had."""

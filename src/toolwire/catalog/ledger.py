@@ -232,6 +232,10 @@ class SqliteLedger:
     def pin_price(self, entry_id: str, tool: str, price: int) -> PriceCheck:
         """Check a price. The first one is pinned; a lower one is fine and leaves the pin; a higher one is not."""
         price = min(whole("price", price), MOST)
+        with self._database.reading() as db:
+            known = query.price(db, entry_id)
+        if known is not None and (known.tool, known.offered) == (tool, price):
+            return PriceCheck(price <= known.price, known.price, price)  # nothing new: the disk need not wait
         with self._database.writing() as db:
             pinned = query.one(db, "SELECT price FROM prices WHERE entry_id = ?", entry_id)
             if pinned is None:

@@ -13,6 +13,7 @@ from toolwire.catalog.spending import (
     Duplicate,
     Grouping,
     Limits,
+    Price,
     Row,
     Spend,
     State,
@@ -22,6 +23,7 @@ from toolwire.catalog.spending import (
 from toolwire.errors import CatalogError
 
 _COLUMNS: Final = ", ".join(Row.__dataclass_fields__)  # the fields of a Row are columns, by name
+_FLAGS: Final = [name in ("exclusive", "over") for name in Row.__dataclass_fields__]  # numbers in SQLite
 TABLES: Final = ("spending", "untold", "stops", "prices")
 """Where entries have names; the last one has the newest."""
 
@@ -36,8 +38,8 @@ def rows(db: Connection, where: str, *values: Any) -> Iterator[Row]:
     """Calls that a clause picks."""
     query = f"SELECT {_COLUMNS} FROM spending {where}"  # noqa: S608 - clauses are ours, values are bound
     for each in db.execute(query, values).fetchall():
-        named = dict(zip(Row.__dataclass_fields__, each, strict=True))
-        yield Row(**named | {"exclusive": bool(named["exclusive"]), "over": bool(named["over"])})
+        fields: list[Any] = [bool(value) if flag else value for value, flag in zip(each, _FLAGS, strict=True)]
+        yield Row(*fields)
 
 
 def row(db: Connection, id: str) -> Row:
@@ -46,6 +48,12 @@ def row(db: Connection, id: str) -> Row:
     if found is None:
         raise CatalogError(f"there is no call {id} in the ledger")
     return found
+
+
+def price(db: Connection, entry_id: str) -> Price | None:
+    """The pinned price of an entry, with what the list asked for it last."""
+    found = db.execute("SELECT entry_id, tool, price, offered FROM prices WHERE entry_id = ?", (entry_id,))
+    return next((Price(*each) for each in found), None)
 
 
 def stopped(db: Connection, entry_id: str) -> str | None:

@@ -119,14 +119,15 @@ class Observer:
 
     def _count(self, seen: Seen) -> None:
         names = {"catalog": self._catalog, "tool": seen.tool}
-        self._calls.labels(**names, outcome=seen.outcome).inc()
-        self._seconds.labels(**names).observe(seen.seconds)
+        whose = self._catalog, seen.tool  # labels by their order: by name they cost three times as much
+        self._calls.labels(*whose, seen.outcome).inc()
+        self._seconds.labels(*whose).observe(seen.seconds)
         if seen.api_seconds:
-            self._api.labels(**names).observe(seen.api_seconds)
+            self._api.labels(*whose).observe(seen.api_seconds)
         self._otel_calls.add(1, {**names, "outcome": seen.outcome})
         self._otel_seconds.record(seen.seconds, names)
         if seen.cost:
-            self._cost.labels(**names).inc(seen.cost / _DOLLAR)
+            self._cost.labels(*whose).inc(seen.cost / _DOLLAR)
             self._otel_cost.add(seen.cost / _DOLLAR, names)
         line = {"catalog": self._catalog, "session": self._session, **vars(seen)}
         logger.info("catalogue call %s: %s", seen.tool, seen.outcome, extra={"toolwire": line})

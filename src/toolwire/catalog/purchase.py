@@ -12,6 +12,7 @@ import secrets as random_bytes
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Final
@@ -140,21 +141,24 @@ class Buyer:
     async def _priced(
         self, definition: Definition, arguments: dict[str, Any], context: Context[Any], seen: Seen
     ) -> tuple[dict[str, Any], Answer]:
-        price = await self._price(definition)
-        if price.asked is None:
+        if definition.price is None and await self._untold(definition):
             async with self._unpriced[definition.id]:  # one at a time, until a reply tells
-                price = await self._price(definition)
-                if price.asked is None:
-                    return await self._order(definition, arguments, context, seen, price)
-        return await self._order(definition, arguments, context, seen, price)
+                if await self._untold(definition):
+                    return await self._order(definition, arguments, context, seen)
+        return await self._order(definition, arguments, context, seen)
 
-    async def _price(self, definition: Definition) -> _Price:
-        """What the call may cost. CatalogError for a price that was never agreed to."""
+    async def _untold(self, definition: Definition) -> bool:
+        """Whether nobody knows what a call costs."""
+        price: _Price = await self.books.ask(self._price, definition)
+        return price.asked is None
+
+    def _price(self, definition: Definition) -> _Price:
+        """What the call may cost, by the ledger. CatalogError for a price that was never agreed to."""
         ledger, entry = self.books.ledger, self.entry_id(definition.id)
         if definition.price is None:
-            known = await self.books.ask(ledger.price, entry)
+            known = ledger.price(entry)
             return _Price(known) if known is not None else _Price(self.default_price, guessed=True)
-        checked = await self.books.ask(ledger.pin_price, entry, definition.name, definition.price)
+        checked = ledger.pin_price(entry, definition.name, definition.price)
         if not checked.accepted:
             raise CatalogError(
                 f"the price of {definition.name} rose from {dollars(checked.pinned)} to "
@@ -169,7 +173,6 @@ class Buyer:
         arguments: dict[str, Any],
         context: Context[Any],
         seen: Seen,
-        price: _Price,
     ) -> tuple[dict[str, Any], Answer]:
         digest = hashlib.sha256(orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS)).hexdigest()
         entry = self.entry_id(definition.id)
@@ -182,9 +185,10 @@ class Buyer:
             amount=0,
             key=key,
             digest=digest,
-            exclusive=price.asked is None,
         )
-        seen.booking, seen.reserved = booking, _ = await self._reserved(spend, price)
+        booked = await self.books.tell(self._reserve, spend, definition, undo=self._give_back)
+        seen.booking, seen.reserved, price = booked
+        booking = seen.booking
         attempt, numbers, since = Attempt(), count(1), time.perf_counter()
         try:
             answer = await self.api.buy(
@@ -203,15 +207,21 @@ class Buyer:
             seen.api_seconds = time.perf_counter() - since
         return await self._closed(definition, answer, seen, price), answer
 
-    async def _reserved(self, spend: Spend, price: _Price) -> tuple[str, int]:
-        """The booking, and what was put aside: as much as was agreed to, or what is asked if only that is left."""
+    def _reserve(self, spend: Spend, definition: Definition) -> tuple[str, int, _Price]:
+        """The booking, and what was put aside: as much as was agreed to, or what is asked if only that is left.
+
+        In the ledger's thread, and in one go: each way there and back costs as much as a booking in memory.
+        """
+        price, ledger = self._price(definition), self.books.ledger
         *more, least = price.reserved
+        spend = replace(spend, exclusive=price.asked is None)
         for amount in more:
-            try:
-                return await self.books.reserve(replace(spend, amount=amount), self.limits), amount
-            except OverBudget:
-                continue
-        return await self.books.reserve(replace(spend, amount=least), self.limits), least
+            with suppress(OverBudget):
+                return ledger.reserve(replace(spend, amount=amount), self.limits), amount, price
+        return ledger.reserve(replace(spend, amount=least), self.limits), least, price
+
+    def _give_back(self, booked: tuple[str, int, _Price]) -> None:
+        self.books.ledger.release(booked[0])
 
     async def _left(self, booking: str, attempt: Attempt, seen: Seen, error: BaseException) -> None:
         """The call was cancelled, or could not be booked: say what is certain of it."""

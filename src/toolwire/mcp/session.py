@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -18,7 +19,8 @@ import anyio.abc
 from toolwire._jsonrpc import CANCELLED, INTERNAL_ERROR, Id, Outlet, Request, RpcError
 from toolwire._log import logger_for
 from toolwire._tasks import spawn
-from toolwire.mcp.envelopes import Envelopes
+from toolwire.mcp.envelopes import GOING_DOWN, Envelopes
+from toolwire.mcp.lane import Lane, Passage, has_lane
 from toolwire.mcp.streams import Inbox, Outbox
 
 logger = logger_for("mcp")
@@ -27,10 +29,6 @@ Lifespan = Callable[[Any], AbstractAsyncContextManager[None]]
 
 _FORCE: Final = 1.0  # seconds of the grace that are kept for cancelling by force
 
-# A server that goes down says this to all that is open, before anybody knows why. A tool may also mean it: then the
-# server goes on, and answers a ping.
-_GOING_DOWN: Final = -32000
-
 
 @dataclass(slots=True)
 class _Call:
@@ -38,6 +36,7 @@ class _Call:
 
     id: Id
     token: Any
+    passage: Passage | None = None
     settled: anyio.Event = field(default_factory=anyio.Event)
     outcome: Any = None
 
@@ -54,6 +53,7 @@ class Session:
         self._envelopes = Envelopes()
         self._inbox = Inbox()
         self._outbox = Outbox(self._deliver)
+        self._lane: Lane | None = None  # while the server runs
         self._calls: dict[int, _Call] = {}
         self._ids = itertools.count(1)
         self._questions: dict[Id, anyio.CancelScope] = {}
@@ -71,12 +71,15 @@ class Session:
         inside = next(self._ids)
         params, token = _inward(request.params, inside)
         call = self._calls[inside] = _Call(request.id, token)
-        self._inbox.put(self._envelopes.request(inside, request.method, params))
+        if self._lane is not None and self._inbox.idle and request.method != "initialize":
+            call.passage = self._lane.start(inside, request.method, params)
+        else:  # not before what was sent earlier
+            self._inbox.put(self._envelopes.request(inside, request.method, params))
         try:
             await call.settled.wait()
         finally:
             if self._calls.pop(inside, None) is not None:
-                self.tell("notifications/cancelled", {"requestId": inside, "reason": "nobody waits any more"})
+                self._withdraw(call, {"requestId": inside, "reason": "nobody waits any more"})
         if isinstance(call.outcome, RpcError):
             raise call.outcome
         return call.outcome
@@ -90,10 +93,15 @@ class Session:
         wanted = params.get("requestId")
         for inside, call in reversed(self._calls.items()):
             if call.id == wanted and not isinstance(wanted, bool):
-                self.tell("notifications/cancelled", {**params, "requestId": inside})
+                self._withdraw(call, {**params, "requestId": inside})
                 self._settle(inside, RpcError(CANCELLED, "Request cancelled"))
                 return
         logger.debug("nothing is open under the id %r that was cancelled", wanted)
+
+    def _withdraw(self, call: _Call, params: dict[str, Any]) -> None:
+        if call.passage is not None:
+            call.passage.cancel()
+        self.tell("notifications/cancelled", params)
 
     def stopped(self) -> RpcError:
         """What to say to a call that cannot be answered any more."""
@@ -102,7 +110,9 @@ class Session:
     def end(self) -> None:
         """Begin the end: open calls are answered, what runs is told to stop."""
         self._stopping = True
-        for inside in list(self._calls):
+        for inside, call in list(self._calls.items()):
+            if call.passage is not None:
+                call.passage.cancel()
             self._settle(inside, RpcError(CANCELLED, "Request cancelled: the connection was closed"))
         # The end of its input tells a server to stop: it cancels its handlers and leaves its lifespan in peace.
         self._inbox.close()
@@ -129,8 +139,7 @@ class Session:
         try:
             if not self._stopping:
                 async with self._lifespan(self._core), anyio.create_task_group() as self._group:
-                    options = self._core.create_initialization_options()
-                    await self._core.run(self._inbox, self._outbox, options)
+                    await self._serve(self._core.create_initialization_options())
                     self._group.cancel_scope.cancel()
         except Exception as error:  # the boundary of the server's task: the answer to all that is open
             cause = _root(error)
@@ -142,17 +151,33 @@ class Session:
                 self._settle(inside, self.stopped())
             self._ended.set()
 
+    async def _serve(self, options: Any) -> None:
+        if not has_lane(self._core):
+            await self._core.run(self._inbox, self._outbox, options)
+            return
+        lane = Lane(self._core, self._on_done)
+        try:
+            await lane.run(self._inbox, self._outbox, options, partial(setattr, self, "_lane", lane))
+        finally:
+            self._lane = None
+
     @property
     def _name(self) -> str:
         return repr(getattr(self._core, "name", type(self._core).__name__))
 
     # What the server sends. Synchronous, in whichever of its tasks it sends from.
 
+    def _on_done(self, inside: int, outcome: Any) -> None:
+        try:
+            self._on_reply(self._envelopes.answer(inside, outcome))
+        except ValueError as error:  # as below
+            self._settle(inside, self._unwritable(error))
+
     def _deliver(self, item: Any) -> bool:
         try:
             message = item.message.model_dump(mode="json", by_alias=True, exclude_unset=True)
         except ValueError as error:  # pydantic's, for a value that JSON has no form for
-            self._on_unwritable(item.message, f"the MCP server {self._name} sent what is not JSON: {error}")
+            self._on_unwritable(item.message, self._unwritable(error))
             return False
         if "method" not in message:
             self._on_reply(message)
@@ -163,9 +188,12 @@ class Session:
             _NOTICES.get(message["method"], Session._on_notice)(self, message)
         return True
 
-    def _on_unwritable(self, message: Any, problem: str) -> None:
+    def _unwritable(self, error: ValueError) -> RpcError:
+        problem = f"the MCP server {self._name} sent what is not JSON: {error}"
         logger.warning("%s", problem)
-        refused = RpcError(INTERNAL_ERROR, problem)
+        return RpcError(INTERNAL_ERROR, problem)
+
+    def _on_unwritable(self, message: Any, refused: RpcError) -> None:
         if not hasattr(message, "method"):
             self._settle(message.id, refused)
         elif hasattr(message, "id"):
@@ -178,7 +206,7 @@ class Session:
             return
         # mcp gives the code 0 to whatever a handler raises; everywhere else that is an internal error.
         refused = RpcError(error["code"] or INTERNAL_ERROR, error["message"], error.get("data"))
-        if error["code"] == _GOING_DOWN and self._group is not None:
+        if error["code"] == GOING_DOWN and self._group is not None:
             self._group.start_soon(self._settle_if_alive, message["id"], refused)
         else:
             self._settle(message["id"], refused)

@@ -26,6 +26,11 @@ class Inbox:
         self._moved: anyio.Event | None = None
         self._closed = False
 
+    @property
+    def idle(self) -> bool:
+        """Whether the server waits: it has taken up all that was put before."""
+        return self._moved is not None
+
     def put(self, item: Any) -> None:
         """Queue an item; after the end it is dropped."""
         if not self._closed:
@@ -42,8 +47,11 @@ class Inbox:
         while not self._items:
             if self._closed:
                 raise anyio.EndOfStream
-            self._moved = anyio.Event()
-            await self._moved.wait()
+            moved = self._moved = anyio.Event()
+            try:
+                await moved.wait()
+            finally:
+                self._moved = None
         return self._items.popleft()
 
     async def aclose(self) -> None:
