@@ -9,8 +9,9 @@ number among those with the same content, so that an answer never lands on anoth
 
 import hashlib
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from functools import cached_property
 from typing import Any, Final
 
 import anyio
@@ -55,26 +56,31 @@ class RequestOutlet:
     """The outlet of one request. `level` is the log level of the client's session, None where there is none.
 
     `session` stands for that session. The call is to be run inside of `scope`, which ends it once it must.
+
+    A call may begin before `mcp` has made anything of its request (`ctx` None). Then `declared` gives what the
+    client can do, and `wanted` is called once the tool has something to tell or to ask: both wait for `bind`.
     """
 
     def __init__(
         self,
-        ctx: ServerRequestContext[Any, Any],
+        ctx: ServerRequestContext[Any, Any] | None,
         params: dict[str, Any],
         level: str | None,
         session: object = None,
+        *,
+        declared: Callable[[], types.ClientCapabilities | None] = lambda: None,
+        wanted: Callable[[], None] = lambda: None,
     ) -> None:
         self.session = session
         self.questions: dict[str, Any] | None = None
         """The "input required" result that the call has come to, if it has."""
-        declared = ctx.session.client_capabilities
-        self.capabilities: dict[str, Any] = (
-            {} if declared is None else declared.model_dump(by_alias=True, mode="json", exclude_none=True)
-        )
         self._ctx = ctx
+        self._declared = declared if ctx is None else lambda: ctx.session.client_capabilities
+        self._wanted = wanted
         self._stateless = level is None
         self.scope: Any = anyio.CancelScope() if self._stateless else nullcontext()
-        self._level = (ctx.meta or {}).get(types.LOG_LEVEL_META_KEY) if level is None else level
+        meta = (params.get("_meta") if ctx is None else ctx.meta) or {}
+        self._level = meta.get(types.LOG_LEVEL_META_KEY) if level is None else level
         self._answers = _answers(params) if self._stateless else {}
         self._asked: dict[str, dict[str, Any]] = {}
         self._numbers: Counter[str] = Counter()
@@ -82,6 +88,31 @@ class RequestOutlet:
         self._repeatable = True
         self._outgoing: deque[Any] = deque()
         self._written: anyio.Event | None = None
+        self._bound: anyio.Event | None = None
+        self._closes_stream = False
+
+    @cached_property
+    def capabilities(self) -> dict[str, Any]:
+        """What the client can be asked."""
+        declared = self._declared()
+        return {} if declared is None else declared.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+    def bind(self, ctx: ServerRequestContext[Any, Any]) -> None:
+        """`mcp` has the request now: what waits for that goes out."""
+        self._ctx = ctx
+        if self._closes_stream:
+            self.close_stream()
+        if self._written is not None:
+            spawn(self._write, self._written)
+        if self._bound is not None:
+            self._bound.set()
+
+    async def _context(self) -> ServerRequestContext[Any, Any]:
+        while self._ctx is None:
+            self._bound = self._bound or anyio.Event()
+            self._wanted()
+            await self._bound.wait()
+        return self._ctx
 
     def starting(self, tool: Any) -> None:
         """The tool that is about to run: some must not run twice."""
@@ -89,7 +120,10 @@ class RequestOutlet:
 
     def close_stream(self) -> None:
         """End the stream that the answer would come on; a client that can comes back for it."""
-        if self._ctx.close_sse_stream is not None:
+        if self._ctx is None:
+            self._closes_stream = True
+            self._wanted()
+        elif self._ctx.close_sse_stream is not None:
             spawn(awaited, self._ctx.close_sse_stream())
 
     # Telling.
@@ -97,7 +131,7 @@ class RequestOutlet:
     def notify(self, message: dict[str, Any]) -> None:
         """Progress and log messages, in order; changes of lists go another way."""
         kind = _NOTICES.get(message["method"])
-        if kind is None or (message["method"] == "notifications/message" and not self._wanted(message)):
+        if kind is None or (message["method"] == "notifications/message" and not self._hears(message)):
             return
         try:
             notice = kind.model_validate({"method": message["method"], "params": message["params"]})
@@ -107,9 +141,12 @@ class RequestOutlet:
         self._outgoing.append(notice)
         if self._written is None:
             self._written = anyio.Event()
-            spawn(self._write, self._written)
+            if self._ctx is None:
+                self._wanted()
+            else:
+                spawn(self._write, self._written)
 
-    def _wanted(self, message: dict[str, Any]) -> bool:
+    def _hears(self, message: dict[str, Any]) -> bool:
         level = message["params"].get("level")
         if self._level not in LEVELS or level not in LEVELS:
             return self._level in LEVELS  # of no level that there is: said when it cannot be sent
@@ -124,8 +161,9 @@ class RequestOutlet:
             written.set()
 
     async def _sent(self, notice: Any) -> None:
+        ctx = await self._context()
         try:
-            await self._ctx.session.send_notification(notice, related_request_id=self._ctx.request_id)
+            await ctx.session.send_notification(notice, related_request_id=ctx.request_id)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             logger.debug("%s: the client has left", notice.method)
         except Exception as error:  # noqa: BLE001 - one that cannot be written must not take the others along
@@ -154,10 +192,11 @@ class RequestOutlet:
             raise RpcError(INVALID_PARAMS, f"{method}: {_first(error)}") from None
         if self._stateless:
             return await self._from_rounds(method, params, key, result)
+        ctx = await self._context()
         await self.flushed()
         try:
-            answer = await self._ctx.session.send_request(
-                question, result, metadata=ServerMessageMetadata(related_request_id=self._ctx.request_id)
+            answer = await ctx.session.send_request(
+                question, result, metadata=ServerMessageMetadata(related_request_id=ctx.request_id)
             )
         except NoBackChannelError:
             raise RpcError(INVALID_REQUEST, _NO_SESSION) from None
@@ -167,7 +206,7 @@ class RequestOutlet:
 
     def _check(self, capability: str, params: dict[str, Any]) -> None:
         mode = (params.get("mode") or "form") if capability == "elicitation" else None
-        if self._ctx.session.client_capabilities is None and not self._stateless:
+        if not self._stateless and self._declared() is None:
             raise RpcError(INVALID_REQUEST, _NO_SESSION)
         declared = self.capabilities.get(capability)
         if declared is not None and (mode is None or mode in declared or (mode == "form" and not declared)):

@@ -4,6 +4,7 @@ Clients of the versions with a handshake have a session, a log level and subscri
 those of 2026-07-28 listen on a stream of their own. What a request gets is not known here.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -44,6 +45,8 @@ class Session:
 
     level: str = LEVELS[0]
     resources: set[str] = field(default_factory=set)
+    seen: float = -math.inf
+    """When `mcp` last had a request of it, which is what keeps a session alive."""
 
 
 class Audience:
@@ -51,6 +54,8 @@ class Audience:
 
     def __init__(self) -> None:
         self._clients: set[Client] = set()
+        self.named: dict[str, Client] = {}
+        """Those of them whose session has an id."""
         self._bus = InMemorySubscriptionBus()
         self.listening = ListenHandler(self._bus)
         """Answers `subscriptions/listen`."""
@@ -61,6 +66,10 @@ class Audience:
         if client.has_standalone_channel and client not in self._clients:
             self._clients.add(client)
             client.exit_stack.callback(self._clients.discard, client)
+            if client.session_id is not None:
+                self.named[client.session_id] = client
+                session_of(client).seen = anyio.current_time()
+                client.exit_stack.callback(self.named.pop, client.session_id, None)
 
     def announce(self, message: Mapping[str, Any]) -> None:
         """Pass a notice of the server on to everybody whom it concerns."""

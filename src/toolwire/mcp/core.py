@@ -16,6 +16,8 @@ class Core(McpServer[None]):
         """`able()` gives the capabilities of the moment."""
         super().__init__(name, **settings)
         self._able = able
+        self.ready_made: Any = None
+        """Middleware for a carrier that writes with orjson: it answers with what is there as bytes."""
 
     async def run(
         self,

@@ -4,11 +4,18 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from mcp.shared.exceptions import MCPError
+from mcp_types.methods import CACHEABLE_METHODS
 
 from toolwire._jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, Connection, RpcError
 from toolwire.tools.results import error_result
 
 _RESERVED: Final = "io.modelcontextprotocol/"
+
+# What results carry from 2026-07-28 on. Lists may change at any time, so a copy of one is stale at once.
+_COMPLETE: Final = {"resultType": "complete"}
+_ENVELOPES: Final = {
+    method: {**_COMPLETE, "ttlMs": 0, "cacheScope": "private"} for method in CACHEABLE_METHODS
+}
 
 
 async def greeted(connection: Connection, capabilities: Mapping[str, Any]) -> dict[str, Any]:
@@ -34,6 +41,11 @@ def without_envelope(message: dict[str, Any]) -> dict[str, Any]:
     params = message["params"]
     meta = {key: value for key, value in params.get("_meta", {}).items() if not key.startswith(_RESERVED)}
     return {**message, "params": {**params, "_meta": meta}}
+
+
+def enveloped(method: str, result: dict[str, Any]) -> dict[str, Any]:
+    """A result with all that 2026-07-28 wants in it; older versions leave that out."""
+    return {**_ENVELOPES.get(method, _COMPLETE), **result}
 
 
 def result_of(reply: Mapping[str, Any], method: str, modern: bool) -> dict[str, Any]:

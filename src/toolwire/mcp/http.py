@@ -31,6 +31,7 @@ from toolwire.errors import UsageError
 from toolwire.mcp.events import Events
 from toolwire.mcp.guard import Guard, Guarded
 from toolwire.mcp.metrics import CONTENT_TYPE, Metrics
+from toolwire.mcp.quick import Quick
 
 logger = logger_for("serving")
 
@@ -57,8 +58,10 @@ class HttpApp:
         json_only: bool = False,
         metrics: Metrics | None = None,
         health: Callable[[], dict[str, Any]] = dict,
+        quick: Quick | None = None,
     ) -> None:
-        """`sessions` False: no client is remembered between two requests, so any process can answer any of them."""
+        """`sessions` False: no client is remembered between two requests, so any process can answer any of them.
+        `quick` answers what it can before `mcp` is asked."""
         core.middleware.append(_writable)
         self._events = Events() if sessions else None
         self._manager = StreamableHTTPSessionManager(
@@ -71,6 +74,7 @@ class HttpApp:
         )
         self._metrics = metrics
         self._health = health
+        self._quick = quick
         self._closing = False
         self._idle = anyio.Event()
         self._under_way: set[anyio.CancelScope] = set()
@@ -122,6 +126,18 @@ class HttpApp:
                 await _unavailable(_ENDING)(scope, receive, send)
                 return
             receive = receive if body is None else _again(body, receive)
+        elif self._quick is not None:
+            left = await self._quick.answered(scope, receive, send)
+            if left is None:
+                return
+            receive, begun = left
+            if begun is not None:
+                with begun.handed_over():
+                    await self._through_mcp(scope, receive, send)
+                return
+        await self._through_mcp(scope, receive, send)
+
+    async def _through_mcp(self, scope: Any, receive: Any, send: Any) -> None:
         if self._events is None:
             await self._manager.handle_request(scope, receive, send)
         else:
@@ -252,7 +268,9 @@ def bound_socket(host: str, port: int) -> socket.socket:
         raise UsageError("the host is empty: 127.0.0.1 is this machine alone, 0.0.0.0 every address of it")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=2048)
+        listening = socket.create_server((host, port), family=family, backlog=2048)
+        # Of a socket that does not say that it is TCP, asyncio takes no care: each answer would wait 40 ms.
+        return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=listening.detach())
     except OSError as error:
         taken = error.errno in (errno.EADDRINUSE, errno.EACCES)
         reason = str(error.strerror or error).partition(" (while ")[

@@ -14,7 +14,9 @@ from toolwire.errors import UsageError
 from toolwire.mcp.bridge import bridged
 from toolwire.mcp.guard import Guard, guard_for
 from toolwire.mcp.http import HEALTH, METRICS, HttpApp, bound_socket, serve_app
+from toolwire.mcp.lists import Lists
 from toolwire.mcp.metrics import Metrics
+from toolwire.mcp.quick import Quick
 from toolwire.mcp.serving import Serving
 from toolwire.mcp.stdio import Wire, serve_wire
 from toolwire.tools.server import ToolServer
@@ -40,7 +42,9 @@ class Listening:
 
 def serving_of(server: object, *, name: str = "toolwire", secret: str | None = None) -> Serving:
     """A server made ready to be served. `TypeError` for what is none."""
-    return Serving(connectable(server), name=name, secret=secret)
+    serving = Serving(connectable(server), name=name, secret=secret)
+    serving.core.ready_made = Lists(serving).middleware
+    return serving
 
 
 def connectable(server: object) -> Server:
@@ -145,4 +149,5 @@ def _http_app(serving: Serving, guard: Guard, path: str, sessions: bool) -> Http
         sessions=sessions,
         metrics=metrics,
         health=lambda: {"server": serving.core.name, "running": serving.running},
+        quick=Quick(serving),
     )

@@ -8,8 +8,8 @@ the older ones it costs next to nothing.
 
 import base64
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import Any, Final
 
 import anyio
@@ -17,7 +17,6 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.shared.exceptions import MCPError
-from mcp_types.methods import CACHEABLE_METHODS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolwire._jsonrpc import (
@@ -32,8 +31,9 @@ from toolwire._tasks import spawn
 from toolwire.errors import ClaudeSDKError
 from toolwire.mcp.asking import RequestOutlet
 from toolwire.mcp.audience import EVENTS, Announcer, Audience, client_of, session_of
+from toolwire.mcp.begun import taken_over
 from toolwire.mcp.core import Core
-from toolwire.mcp.exchange import greeted, result_of, without_envelope
+from toolwire.mcp.exchange import enveloped, greeted, result_of, without_envelope
 from toolwire.tools.failing import named
 from toolwire.tools.reading import found
 from toolwire.tools.server import ToolServer
@@ -42,12 +42,6 @@ logger = logger_for("serving")
 
 START: Final = 30.0
 """Seconds in which a server has to be ready."""
-
-# What results carry from 2026-07-28 on. Lists may change at any time, so a copy of one is stale at once.
-_COMPLETE: Final = {"resultType": "complete"}
-_ENVELOPES: Final = {
-    method: {**_COMPLETE, "ttlMs": 0, "cacheScope": "private"} for method in CACHEABLE_METHODS
-}
 
 # What goes to the server as it is. `mcp` checks the parameters against these first.
 _FORWARDED: Final[Mapping[str, type[Any]]] = {
@@ -81,7 +75,7 @@ class Serving:
         self._start_within = start_within
         self._changing = anyio.Lock()
         self._ending = False
-        self._audience = Audience()
+        self.audience = Audience()
         self._idle = anyio.Event()
         info = server if isinstance(server, ToolServer) else None
         self.core = Core(
@@ -106,7 +100,7 @@ class Serving:
             "subscriptions/listen", types.SubscriptionsListenRequestParams, self._listen
         )
         self.core.add_notification_handler(
-            "notifications/initialized", types.NotificationParams, self._audience.joined
+            "notifications/initialized", types.NotificationParams, self.audience.joined
         )
 
     # The server behind it.
@@ -125,7 +119,7 @@ class Serving:
         try:
             yield
         finally:
-            self._audience.listening.close()
+            self.audience.listening.close()
             last, self._keeper = self._keeper, None
             if last is not None:
                 with anyio.CancelScope(shield=True):
@@ -133,7 +127,7 @@ class Serving:
 
     async def _kept(self, server: Server) -> tuple[Connection, dict[str, Any]]:
         """Hold one connection open: it keeps the server's lifespan, and hears of every change. And its hello."""
-        outlet = Announcer(self._audience)
+        outlet = Announcer(self.audience)
         keeper = (
             server.connect(outlet, every_update=True)
             if isinstance(server, ToolServer)
@@ -173,7 +167,7 @@ class Serving:
             kinds |= set(self.capabilities())
         for method in EVENTS:
             if method.split("/")[1] in kinds:
-                self._audience.announce({"method": method})
+                self.audience.announce({"method": method})
         if before is not None:
             spawn(before.aclose)
 
@@ -188,6 +182,11 @@ class Serving:
             told = {**told, "resources": rest}
         return told
 
+    @property
+    def ending(self) -> bool:
+        """Whether new work is refused."""
+        return self._ending
+
     def closing(self) -> None:
         """Refuse new work from now on. Requests that run go on.
 
@@ -197,7 +196,7 @@ class Serving:
 
     def hang_up(self) -> None:
         """End the streams on which clients of the newest version listen for changes."""
-        self._audience.listening.close()
+        self.audience.listening.close()
 
     def _schema(self, tool: str) -> Mapping[str, Any] | None:
         known = self.server.tools.get(tool) if isinstance(self.server, ToolServer) else None
@@ -214,23 +213,43 @@ class Serving:
     # Requests.
 
     async def _forward(self, ctx: ServerRequestContext[Any, Any], _params: Any) -> dict[str, Any]:
+        if (begun := taken_over(ctx.request_id)) is not None:
+            return await begun.outcome(ctx)
         if self._ending and not ctx.method.endswith("/list"):
             raise MCPError(code=INTERNAL_ERROR, message="the server is ending")
         params = dict(ctx.params or {})
         modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
         session = None if modern else session_of(client_of(ctx))
         outlet = RequestOutlet(ctx, params, None if session is None else session.level, session)
-        message = {"jsonrpc": "2.0", "id": ctx.request_id or 0, "method": ctx.method, "params": params}
+        return await self.result(ctx.method, ctx.request_id or 0, params, outlet, modern=modern)
+
+    async def result(
+        self,
+        method: str,
+        request_id: int | str,
+        params: dict[str, Any],
+        outlet: RequestOutlet,
+        *,
+        modern: bool,
+    ) -> dict[str, Any]:
+        """The result of a request; `MCPError` if it is refused."""
+        message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+        with self.counted(method, str(params.get("name") or params.get("uri") or "")) as seen:
+            reply = await self._answered(message, outlet)
+            result = result_of(reply, method, modern)
+            if modern:
+                result = enveloped(method, result)
+            if seen is not None:
+                seen.result(result)
+            return result
+
+    @contextmanager
+    def counted(self, method: str, name: str) -> Iterator[Any]:
+        """Hold this around each request."""
         self.running += 1
         try:
-            with self.observe(ctx.method, str(params.get("name") or params.get("uri") or "")) as seen:
-                reply = await self._answered(message, outlet)
-                result = result_of(reply, ctx.method, modern)
-                if modern:
-                    result = {**_ENVELOPES.get(ctx.method, _COMPLETE), **result}
-                if seen is not None:
-                    seen.result(result)
-                return result
+            with self.observe(method, name) as seen:
+                yield seen
         finally:
             self.running -= 1
             if not self.running:
@@ -286,7 +305,7 @@ class Serving:
         if not isinstance(self.server, ToolServer):
             wanted = params.notifications.model_copy(update={"resource_subscriptions": None})
             params = params.model_copy(update={"notifications": wanted})
-        return await self._audience.listening(ctx, params)
+        return await self.audience.listening(ctx, params)
 
     def _subscribable(self, method: str) -> ToolServer[Any]:
         """The server, if it can tell of updates."""

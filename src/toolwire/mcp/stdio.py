@@ -24,7 +24,7 @@ import orjson
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from toolwire._jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, RpcError, refusal
+from toolwire._jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, RpcError, refusal, reply
 from toolwire._log import logger_for
 from toolwire._threads import Workers, from_threads
 from toolwire.errors import UsageError
@@ -90,6 +90,8 @@ async def serve_wire(
 
     `closing` is called then: it ends what would never end by itself.
     """
+    if (ready_made := getattr(core, "ready_made", None)) is not None:
+        core.middleware.append(ready_made)
     inbox, unanswered = Inbox(), _Unanswered()
     ended, ending = anyio.Event(), anyio.Event()
 
@@ -218,12 +220,12 @@ def _taken(line: bytes, take: Callable[[Any], None], writer: "_Writer") -> Calla
     try:
         message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValidationError as error:
-        reply = orjson.dumps(_complaint(line, error.errors(include_url=False)[0]["msg"]))
-        return lambda: writer.put(reply)
+        complaint = orjson.dumps(_complaint(line, error.errors(include_url=False)[0]["msg"]))
+        return lambda: writer.put(complaint)
     if isinstance(message, types.JSONRPCNotification) and "id" in orjson.loads(line):
         # A request with an id that is none: `mcp` overlooks it, and its sender would wait for ever.
-        reply = orjson.dumps(_complaint(line, "the id must be a string or an integer"))
-        return lambda: writer.put(reply)
+        complaint = orjson.dumps(_complaint(line, "the id must be a string or an integer"))
+        return lambda: writer.put(complaint)
     return lambda: take(message)
 
 
@@ -240,6 +242,10 @@ def _complaint(line: bytes, reason: str) -> dict[str, Any]:
 def _line(message: Any) -> bytes:
     """A message as a line, or instead of one that JSON cannot hold what its receiver should know; maybe nothing."""
     try:
+        if isinstance(message, types.JSONRPCResponse) and orjson.Fragment in map(
+            type, message.result.values()
+        ):
+            return orjson.dumps(reply(message.id, message.result), option=orjson.OPT_APPEND_NEWLINE)
         text: str = message.model_dump_json(by_alias=True, exclude_unset=True)
         return text.encode() + b"\n"
     except (ValueError, RecursionError) as error:

@@ -1,0 +1,295 @@
+"""Calls and lists over HTTP that are answered at once, in one piece.
+
+For every answer `mcp` opens a stream that could carry more, which costs more than most tools do. Here a call begins
+straight away. If its result is there within a moment, and its tool has neither told nor asked anything, it goes out
+as it is; lists are kept as bytes. In every other case the request goes `mcp`'s way, with the call that has begun
+(`begun`): only `mcp` knows of streams, notices, questions and coming back for an answer.
+
+Its rule: what is odd about a request is not judged here, nor is an error ever sent. Both go `mcp`'s way too.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, Final
+
+import anyio
+import mcp_types as types
+import orjson
+from mcp.server.connection import Connection as Client
+from mcp.shared.inbound import (
+    InboundLadderRejection,
+    classify_inbound_request,
+    validate_mcp_param_headers,
+)
+from mcp_types.methods import validate_client_request
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from opentelemetry import trace
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from toolwire._jsonrpc import CANCELLED, RpcError, refusal
+from toolwire.mcp.asking import RequestOutlet
+from toolwire.mcp.audience import Session, session_of
+from toolwire.mcp.begun import Begun
+from toolwire.mcp.lists import METHOD, Lists, shaped
+from toolwire.mcp.serving import Serving
+from toolwire.tools.server import ToolServer
+
+_MOMENT: Final = 0.25  # seconds that an answer may take to be one at once
+_ALIVE: Final = 60.0  # seconds after which `mcp` gets a request, so that it knows that the session is in use
+_BODY: Final = 1 << 20
+_SESSIONS: Final = ("2025-06-18", "2025-11-25")  # older ones have other shapes of results
+_IDS: Final = 1 << 53  # larger ones are nobody's
+_PARTS: Final = frozenset({"jsonrpc", "id", "method", "params"})
+_CANCELLED: Final = RpcError(CANCELLED, "Request cancelled")
+_CANCEL: Final = "notifications/cancelled"
+_LATER_ROUNDS: Final = frozenset({"requestState", "inputResponses"})
+_SESSION, _VERSION = b"mcp-session-id", b"mcp-protocol-version"
+_STREAM: Final = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache, no-transform")]
+
+Headers = Mapping[bytes, bytes]
+
+
+class Quick:
+    """Answers what can be answered at once."""
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+        self._running: dict[tuple[Client | None, str], Begun] = {}
+        self._lists = Lists(serving)
+
+    async def answered(self, scope: Any, receive: Any, send: Any) -> "tuple[Any, Begun | None] | None":
+        """None if the request has its answer. Else a `receive` for `mcp`, and what has begun of the request."""
+        headers = dict(scope["headers"])
+        name = headers.get(_SESSION, b"").decode("latin-1")
+        if scope["method"] == "DELETE":
+            self._serving.audience.named.pop(name, None)  # from now on, not when `mcp` is done with it
+        if not self._usual(scope, headers):
+            return receive, None
+        body = await _body(receive)
+        asked = self._asked(body, headers, self._serving.audience.named.get(name))
+        if asked is not None:
+            reply = _Reply(send, asked.id, headers.get(_SESSION) if asked.client is not None else None)
+            if asked.method == METHOD:
+                page = self._lists.page(asked.version, asked.params.get("cursor"))
+                if page is not None:
+                    await reply.result(orjson.dumps(page))
+                    return None
+            else:
+                begun = await self._called(asked, reply)
+                return None if begun is None else (_replayed(body, receive), begun)
+        return _replayed(body, receive), None
+
+    # What may be answered here.
+
+    def _usual(self, scope: Any, headers: Headers) -> bool:
+        """Whether it may be a request for us, with the headers that every client sends, each once."""
+        length = headers.get(b"content-length", b"")
+        return (
+            scope["method"] == "POST"
+            and not self._serving.ending
+            and isinstance(self._serving.server, ToolServer)
+            and len(headers) == len(scope["headers"])
+            and length.isdigit()
+            and int(length) <= _BODY
+            and _takes_both(headers.get(b"accept", b""))
+            and headers.get(b"content-type", b"").partition(b";")[0].strip() == b"application/json"
+        )
+
+    def _asked(self, body: bytes, headers: Headers, client: Client | None) -> "_Asked | None":
+        """The request in a body, if it is a whole and usual one that we have the answer to."""
+        version = headers.get(_VERSION, b"").decode("latin-1")
+        modern = version in MODERN_PROTOCOL_VERSIONS
+        if not modern and (client is None or client.protocol_version != version):
+            return None
+        message = _message(body)
+        if message is None:
+            return None
+        if modern:
+            client = None
+        elif client is not None and message.get("method") == _CANCEL:
+            self._cancel(client, message.get("params"))
+        if not _fits(message, version):
+            return None
+        if client is None:
+            fine = self._routed(message, headers)
+        else:
+            fine = version in _SESSIONS and not _due(session_of(client))
+        if not fine:
+            return None
+        return _Asked(message["id"], message["method"], message.get("params") or {}, version, client)
+
+    def _routed(self, message: dict[str, Any], headers: Headers) -> bool:
+        """Whether the headers of a request without a session say what its body does."""
+        texts = {key.decode("latin-1"): value.decode("latin-1") for key, value in headers.items()}
+        if isinstance(classify_inbound_request(message, headers=texts), InboundLadderRejection):
+            return False
+        if message["method"] != "tools/call":
+            return True
+        params, lookup = message["params"], self._serving.core.get_tool_input_schema
+        schema = None if lookup is None else lookup(params["name"])
+        if schema is None:
+            return False
+        return validate_mcp_param_headers(schema, params.get("arguments") or {}, texts) is None
+
+    def _cancel(self, client: Client, params: Any) -> None:
+        if isinstance(params, dict):
+            begun = self._running.get((client, str(params.get("requestId"))))
+            if begun is not None:
+                begun.cancel()
+
+    # Calls.
+
+    async def _called(self, asked: "_Asked", reply: "_Reply") -> Begun | None:
+        """None if it has its answer, else what has begun."""
+        begun, client = Begun(asked.id), asked.client
+        session = None if client is None else session_of(client)
+        outlet = RequestOutlet(
+            None,
+            asked.params,
+            None if session is None else session.level,
+            session,
+            declared=asked.declared,
+            wanted=begun.turned.set,
+        )
+        work = partial(self._serving.result, asked.method, asked.id, asked.params, modern=client is None)
+        begun.start(outlet, work)
+        place = (client, str(asked.id))
+        self._running[place] = begun
+        try:
+            with anyio.move_on_after(_MOMENT):
+                await begun.turned.wait()
+        except BaseException:
+            begun.cancel()
+            raise
+        finally:
+            if self._running.get(place) is begun:
+                del self._running[place]
+        if begun.cancelled:
+            await reply.error(_CANCELLED)
+            return None
+        if begun.result is not None and (result := self._shaped(asked, begun.result)) is not None:
+            await reply.result(result)
+            return None
+        return begun
+
+    def _shaped(self, asked: "_Asked", result: dict[str, Any]) -> bytes | None:
+        """A result as `mcp` would send it. None if it would not, or has more to do with it."""
+        if result.get("resultType", "complete") != "complete":
+            return None
+        try:
+            return orjson.dumps(shaped(self._serving, asked.method, asked.version, result))
+        except (ValidationError, TypeError, ValueError, RecursionError):
+            return None
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A request that is answered here. `client` None: one without a session."""
+
+    id: int | str
+    method: str
+    params: dict[str, Any]
+    version: str
+    client: Client | None
+
+    def declared(self) -> types.ClientCapabilities | None:
+        """What its client can be asked."""
+        if self.client is not None:
+            return self.client.client_capabilities
+        return types.ClientCapabilities.model_validate(
+            self.params["_meta"][types.CLIENT_CAPABILITIES_META_KEY]
+        )
+
+
+class _Reply:
+    """The way back to the client of one request. In a session that is a stream, as ever there; of one event."""
+
+    def __init__(self, send: Any, request_id: int | str, session: bytes | None) -> None:
+        self._send = send
+        self._id = request_id
+        self._session = session
+
+    async def result(self, result: bytes) -> None:
+        await self._message(b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (orjson.dumps(self._id), result))
+
+    async def error(self, error: RpcError) -> None:
+        await self._message(orjson.dumps(refusal(self._id, error)))
+
+    async def _message(self, body: bytes) -> None:
+        headers = [(b"content-type", b"application/json")]
+        if self._session is not None:
+            body = b"event: message\r\ndata: %b\r\n\r\n" % body
+            headers = [*_STREAM, (_SESSION, self._session)]
+        headers.append((b"content-length", b"%d" % len(body)))
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+
+def _fits(message: dict[str, Any], version: str) -> bool:
+    """Whether it is a call or a list that `mcp` would let through."""
+    method, params = message.get("method"), message.get("params")
+    if (
+        not message.keys() <= _PARTS
+        or message.get("jsonrpc") != "2.0"
+        or not _is_id(message.get("id"))
+        or method not in {"tools/call", METHOD}
+        or not isinstance(params, dict | None)
+        or (params is not None and not _LATER_ROUNDS.isdisjoint(params))
+        # With somebody who wants to see them, requests have spans, which `mcp` makes.
+        or not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    ):
+        return False
+    try:
+        validate_client_request(str(method), version, params)
+    except (KeyError, ValueError):
+        return False
+    return True
+
+
+def _is_id(given: Any) -> bool:
+    return type(given) is str or (type(given) is int and -_IDS < given < _IDS)
+
+
+@lru_cache(maxsize=64)
+def _takes_both(accept: bytes) -> bool:
+    kinds = {each.partition(b";")[0].strip().lower() for each in accept.split(b",")}
+    return {b"application/json", b"text/event-stream"} <= kinds
+
+
+async def _body(receive: Any) -> bytes:
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    while message.get("more_body"):
+        message = await receive()
+        body += message.get("body", b"")
+    return body
+
+
+def _replayed(body: bytes, receive: Any) -> Any:
+    """A `receive` that gives a body that has been read."""
+    first = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replayed() -> Any:
+        return first.pop() if first else await receive()
+
+    return replayed
+
+
+def _message(body: bytes) -> dict[str, Any] | None:
+    with suppress(ValueError):
+        message = from_json(body)
+        if isinstance(message, dict):
+            return message
+    return None
+
+
+def _due(session: Session) -> bool:
+    """Whether `mcp` should see that the session is in use."""
+    now = anyio.current_time()
+    if now - session.seen < _ALIVE:
+        return False
+    session.seen = now
+    return True

@@ -1,0 +1,285 @@
+"""Requests over HTTP that are answered at once: as `mcp` would answer them, and never twice."""
+
+import json
+import socket
+from contextlib import asynccontextmanager
+
+import anyio
+import httpx2
+import pytest
+
+from toolwire import Context, ToolServer
+from toolwire.mcp.guard import guard_for
+from toolwire.mcp.http import bound_socket
+from toolwire.mcp.serve import serve_over, serving_of
+
+LIMIT = 30
+VERSIONS = ["2025-06-18", "2025-11-25", "2026-07-28"]
+MODERN = "2026-07-28"
+BOTH = "application/json, text/event-stream"
+ANY = "*/*"  # as good to say, but not what clients do, so `mcp` has it
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend():
+    """The HTTP server is asyncio's."""
+    return "asyncio"
+
+
+class Calc:
+    """A server, and what its tools saw."""
+
+    def __init__(self):
+        self.runs = 0
+        self.begun, self.let_go = anyio.Event(), anyio.Event()
+        self.ended = anyio.Event()
+        self.server = ToolServer("calc")
+        for tool in (self.add, self.told, self.wait, self.broken, self.odd):
+            self.server.tool(tool)
+
+    async def add(self, a: float, b: float) -> float:
+        """Add."""
+        self.runs += 1
+        return a + b
+
+    async def told(self, context: Context) -> str:
+        """Tell of progress first."""
+        self.runs += 1
+        context.progress(1, 2)
+        return "told"
+
+    async def wait(self) -> str:
+        """Wait."""
+        self.runs += 1
+        self.begun.set()
+        try:
+            await self.let_go.wait()
+        finally:
+            self.ended.set()
+        return "waited"
+
+    async def broken(self) -> str:
+        """Fail."""
+        raise ValueError("broken")
+
+    async def odd(self) -> dict:
+        """Give a content that no version knows."""
+        return {"content": [{"type": "smell", "of": "roses"}]}
+
+
+class Client:
+    """Speaks one version to a server."""
+
+    def __init__(self, http, version):
+        self.http = http
+        self.version = version
+        self.headers = {"content-type": "application/json", "accept": BOTH, "mcp-protocol-version": version}
+
+    async def open(self):
+        if self.version != MODERN:
+            info = {"name": "test", "version": "1"}
+            params = {"protocolVersion": self.version, "capabilities": {}, "clientInfo": info}
+            opened = await self.post("initialize", params, 0)
+            self.headers["mcp-session-id"] = opened.headers["mcp-session-id"]
+            await self.post("notifications/initialized", {}, None)
+        return self
+
+    def request(self, method, params, number=1, **more):
+        headers = {**self.headers, **more}
+        if self.version == MODERN:
+            params = {**params, "_meta": ENVELOPE}
+            headers |= {"mcp-method": method, **({"mcp-name": params["name"]} if "name" in params else {})}
+        body = {
+            "jsonrpc": "2.0",
+            "method": method,
+            "params": params,
+            **({} if number is None else {"id": number}),
+        }
+        return {"url": "/mcp", "headers": headers, "json": body}
+
+    async def post(self, method, params, number=1, **more):
+        return await self.http.post(**self.request(method, params, number, **more))
+
+    async def call(self, tool, number=1, **arguments):
+        return await self.post("tools/call", {"name": tool, "arguments": arguments}, number)
+
+
+@asynccontextmanager
+async def served(calc, version):
+    """A client that is connected."""
+    with anyio.fail_after(LIMIT), bound_socket("127.0.0.1", 0) as listening:
+        base = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        async with (
+            anyio.create_task_group() as serving,
+            httpx2.AsyncClient(base_url=base, timeout=LIMIT) as http,
+        ):
+            serving.start_soon(serve_over, serving_of(calc.server), listening, guard_for("127.0.0.1", None))
+            yield await Client(http, version).open()
+            serving.cancel_scope.cancel()
+
+
+def is_stream(reply):
+    return reply.headers["content-type"].startswith("text/event-stream")
+
+
+def at_once(reply):
+    """Whether it came in one piece."""
+    return "content-length" in reply.headers
+
+
+def messages(reply):
+    """What came back, one way or the other."""
+    if not is_stream(reply):
+        return [reply.json()]
+    lines = [each.removeprefix("data: ") for each in reply.text.splitlines() if each.startswith("data: {")]
+    return [json.loads(each) for each in lines]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("tools/list", {}),
+        ("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2.5}}),
+        ("tools/call", {"name": "add", "arguments": {"a": "x"}}),
+        ("tools/call", {"name": "add", "arguments": []}),
+        ("tools/call", {"name": "broken"}),
+        ("tools/call", {"name": "odd"}),
+        ("tools/call", {"name": "nobody"}),
+        ("tools/list", {"cursor": "no such"}),
+    ],
+)
+async def test_the_answer_is_that_of_mcp(version, method, params):
+    """Whoever answers, it is the same."""
+    async with served(Calc(), version) as client:
+        ours = [await client.post(method, params, 7) for _ in range(2)]
+        theirs = await client.post(method, params, 7, accept=ANY)
+        assert [messages(each) for each in ours] == [messages(theirs)] * 2
+        assert {each.status_code for each in ours} == {theirs.status_code}
+        assert [is_stream(each) for each in ours] == [is_stream(theirs)] * 2
+        assert ours[0].headers.get("mcp-session-id") == theirs.headers.get("mcp-session-id")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_what_is_there_at_once_comes_in_one_piece(version):
+    """It looks as it does from `mcp`: an event in a session, JSON without. A changed list is a new one."""
+    calc = Calc()
+    async with served(calc, version) as client:
+        reply = await client.call("add", a=1, b=2)
+        assert (at_once(reply), is_stream(reply)) == (True, version != MODERN)
+        assert calc.runs == 1
+        assert len(messages(await client.post("tools/list", {}))[0]["result"]["tools"]) == 5
+        calc.server.tool(lambda: "new", name="new")
+        reply = await client.post("tools/list", {})
+        assert at_once(reply)
+        assert [each["name"] for each in messages(reply)[0]["result"]["tools"]][-1] == "new"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_what_a_tool_tells_comes_before_its_result(version):
+    """Then it is a stream, and the tool has run once."""
+    calc = Calc()
+    async with served(calc, version) as client:
+        call = client.request("tools/call", {"name": "told"})
+        call["json"]["params"]["_meta"] = {**call["json"]["params"].get("_meta", {}), "progressToken": 5}
+        reply = await client.http.post(**call)
+        progress, result = messages(reply)
+        assert not at_once(reply)
+        assert progress["params"] == {"progressToken": 5, "progress": 1, "total": 2}
+        assert result["result"]["content"][0]["text"] == "told"
+        assert calc.runs == 1
+
+
+@pytest.mark.parametrize("version", ["2025-11-25"])
+async def test_a_call_that_takes_longer_is_a_stream(version):
+    """Its client hears at once that it can come back for the answer, and may: the tool has run once."""
+    calc = Calc()
+    async with served(calc, version) as client:
+        async with client.http.stream("POST", **client.request("tools/call", {"name": "wait"})) as reply:
+            assert not at_once(reply)
+            lines = aiter(reply.aiter_lines())
+            event = [await anext(lines) for _ in range(2)]
+        calc.let_go.set()
+        number = next(line.removeprefix("id: ") for line in event if line.startswith("id: "))
+        headers = {**client.headers, "last-event-id": number}
+        async with client.http.stream("GET", "/mcp", headers=headers) as again:
+            async for line in again.aiter_lines():
+                if line.startswith("data: {"):
+                    assert json.loads(line.removeprefix("data: "))["result"]["content"][0]["text"] == "waited"
+                    break
+        assert calc.runs == 1
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_call_can_be_cancelled(late):
+    """At once, or when `mcp` has it."""
+    calc, replies = Calc(), []
+    async with served(calc, "2025-11-25") as client, anyio.create_task_group() as calls:
+
+        async def ask() -> None:
+            replies.append(await client.call("wait", 9))
+
+        calls.start_soon(ask)
+        await calc.begun.wait()
+        if late:
+            await anyio.sleep(0.5)  # longer than an answer at once may take
+        await client.post("notifications/cancelled", {"requestId": 9}, None)
+        await calc.ended.wait()
+    assert messages(replies[0])[-1]["error"] == {"code": -32800, "message": "Request cancelled"}
+    assert calc.runs == 1
+
+
+async def test_a_client_without_a_session_that_leaves_ends_its_call():
+    """In 2026-07-28 to leave is to cancel."""
+    calc = Calc()
+    async with served(calc, MODERN) as client:
+        with anyio.move_on_after(LIMIT) as leaving:
+            async with anyio.create_task_group() as calls:
+                calls.start_soon(client.call, "wait")
+                await calc.begun.wait()
+                leaving.cancel()
+        await calc.ended.wait()
+        assert (calc.runs, calc.let_go.is_set()) == (1, False)
+
+
+async def test_a_session_that_has_ended_answers_no_more():
+    """Nor does one that never was."""
+    async with served(Calc(), "2025-11-25") as client:
+        assert (await client.http.delete("/mcp", headers=client.headers)).status_code == 200
+        assert (await client.call("add", a=1, b=2)).status_code == 404
+        client.headers["mcp-session-id"] = "made-up"
+        assert (await client.call("add", a=1, b=2)).status_code == 404
+
+
+@pytest.mark.parametrize("number", [1 << 70, "é", -1, 1.5, True, None])
+async def test_any_id_is_answered_as_mcp_does(number):
+    """Also one that nobody uses."""
+    async with served(Calc(), "2025-11-25") as client:
+        replies = []
+        for accept in (BOTH, ANY):
+            call = client.request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}, accept=accept)
+            call["json"]["id"] = number
+            replies.append(await client.http.post(**call))
+        assert replies[0].status_code == replies[1].status_code
+        if replies[0].content:
+            assert messages(replies[0]) == messages(replies[1])
+
+
+async def test_a_version_that_is_none_is_refused():
+    """A session does not make it better."""
+    async with served(Calc(), "2025-11-25") as client:
+        client.headers["mcp-protocol-version"] = "2099-01-01"
+        assert (await client.call("add", a=1, b=2)).status_code == 400
+
+
+def test_answers_do_not_wait_for_the_client_to_confirm():
+    """Of a socket that does not say that it is TCP asyncio takes no care, and each answer would take 40 ms."""
+    with bound_socket("127.0.0.1", 0) as listening:
+        assert listening.proto == socket.IPPROTO_TCP
