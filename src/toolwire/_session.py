@@ -56,7 +56,7 @@ class Session:
         taps: Taps | None = None,
     ) -> None:
         self._pipe = pipe
-        self._taps = taps
+        self._taps = taps or None  # to ask an empty one for each frame would cost
         self._handlers = handlers
         self._control = Control()
         self._lines = Lines(limit)

@@ -8,9 +8,12 @@ asks go through `mcp`'s own dispatcher as ever. It must not know what a call is 
 
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
+
+from toolwire._tasks import spawn
 
 if TYPE_CHECKING:
     from mcp.shared.transport_context import TransportContext
@@ -35,6 +38,8 @@ class Lane:
     def __init__(self, core: Any, settle: Settle) -> None:
         self._core = core
         self._settle = settle
+        self._open: set[Passage] = set()
+        self._idle: anyio.Event | None = None  # when the end waits for the last one
 
     async def run(self, inbox: Any, outbox: Any, options: Any, opened: Callable[[], None]) -> None:
         """Serve until the inbox ends. `opened` is called when requests can be taken."""
@@ -51,22 +56,44 @@ class Lane:
             self._back = dispatcher
             self._transport = TransportContext(kind="jsonrpc", can_send_request=True)
             self._context = copy_context()
+            self._scope = type(anyio.CancelScope())  # as in `DirectConnection`
             self._answer = kernel.on_request
             try:
-                async with anyio.create_task_group() as self._group:
-                    opened()
-                    try:
-                        await dispatcher.run(kernel.on_request, kernel.on_notify)
-                    finally:
-                        self._group.cancel_scope.cancel()
+                opened()
+                await dispatcher.run(kernel.on_request, kernel.on_notify)
             finally:
+                await self._end()
                 await aclose_shielded(connection)
 
     def start(self, request_id: int, method: str, params: dict[str, Any]) -> "Passage":
         """Begin a request. Never waits."""
-        passage = Passage(self._back, self._transport, request_id, params)
-        self._context.run(self._group.start_soon, self._pass, passage, method, params or None)
+        passage = Passage(self._back, self._transport, request_id, params, self._scope())
+        self._open.add(passage)
+        # No task group: to start one of its tasks costs as much as all the rest of the way here.
+        self._context.run(
+            partial(spawn, self._pass, passage, method, params or None, on_done=partial(self._gone, passage))
+        )
         return passage
+
+    def _gone(self, passage: "Passage") -> None:
+        self._open.discard(passage)
+        if self._idle is not None and not self._open:
+            self._idle.set()
+
+    async def _end(self) -> None:
+        """Cancel what runs, and wait until it has ended: the lifespan must outlast it, even if we are cancelled."""
+        for passage in self._open:
+            passage.cancel()
+        cancelled: BaseException | None = None
+        while self._open:
+            self._idle = anyio.Event()
+            try:
+                with anyio.CancelScope(shield=True):
+                    await self._idle.wait()
+            except anyio.get_cancelled_exc_class() as error:  # asyncio knows no shield
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
 
     async def _pass(self, passage: "Passage", method: str, params: dict[str, Any] | None) -> None:
         try:
@@ -88,12 +115,17 @@ class Passage:
     message_metadata = None
 
     def __init__(
-        self, back: Any, transport: "TransportContext", request_id: int, params: Mapping[str, Any]
+        self,
+        back: Any,
+        transport: "TransportContext",
+        request_id: int,
+        params: Mapping[str, Any],
+        scope: anyio.CancelScope,
     ) -> None:
         self.transport = transport
         self.request_id = request_id
         self.can_send_request = True
-        self.scope = anyio.CancelScope()
+        self.scope = scope
         self._back = back
         self._params = params
         self._cancelled = False
