@@ -26,13 +26,17 @@ def main(case: dict[str, Any]) -> None:
     options = sdk.ClaudeAgentOptions(cli_path=case["peer"], mcp_servers=servers, **case.get("options", {}))
 
     async def conversation() -> dict[str, Any]:
-        count, last, latest = 0, 0, None
+        count, last, cpu, latest = 0, 0, 0, None
         async for message in sdk.query(prompt="go", options=options):
             if type(message).__name__ != "ResultMessage":
                 count += 1
                 last = time.monotonic_ns()
                 latest = message
-        return {"messages": count, "last": last, "cpu": time.process_time_ns(), "size": _size(latest)}
+            elif not message.is_error:
+                cpu = time.process_time_ns()
+        if not cpu:
+            raise RuntimeError(f"no result came, after {count} messages")
+        return {"messages": count, "last": last, "cpu": cpu, "size": _size(latest)}
 
     async def many(sessions: int) -> dict[str, Any]:
         """One to begin with, so that what is loaded once is; then all the others at the same time."""

@@ -20,9 +20,9 @@ async def session(client: Any, meet: asyncio.Barrier) -> None:
     await client.connect()
     await meet.wait()  # all are open
     await client.query("go")
-    async for message in client.receive_response():
-        if getattr(message, "is_error", False):
-            raise RuntimeError(message.result)
+    results = [each async for each in client.receive_response() if type(each).__name__ == "ResultMessage"]
+    if not results or results[-1].is_error:
+        raise RuntimeError(f"no good result: {results}")
     await meet.wait()  # all have been used
     await meet.wait()  # all have been looked at
     await client.disconnect()

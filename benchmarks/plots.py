@@ -9,7 +9,13 @@ from matplotlib.figure import Figure
 mpl.rcParams.update(
     {"svg.hashsalt": "toolwire", "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 10}
 )
-COLOURS = {"toolwire": "#1a6faf", "toolwire uvloop": "#57a5d8", "official": "#d1603d", "floor": "#7a7a7a"}
+COLOURS = {
+    "toolwire": "#1a6faf",
+    "toolwire uvloop": "#57a5d8",
+    "official": "#d1603d",
+    "official uvloop": "#e8a58f",
+    "floor": "#7a7a7a",
+}
 OTHERS = ("#4f9d5d", "#8c62aa", "#b59a2c")
 
 

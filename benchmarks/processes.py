@@ -24,7 +24,6 @@ def environment(home: Path) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "PYTHONPATH": str(HERE.parent),
         "PYTHONHASHSEED": "0",
-        "CLAUDE_AGENT_SDK_SKIP_VERSION_CHECK": "1",  # it would start the peer once more
     }
 
 
@@ -75,6 +74,8 @@ def driven(sdk: str, plan: dict[str, Any], **case: Any) -> dict[str, Any]:
 
 
 def percentile(times: list[float], share: float) -> float:
-    """The value that this share of them does not exceed."""
+    """The value that this share of them does not exceed; between two of them where it falls there."""
     ordered = sorted(times)
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+    below, part = divmod((len(ordered) - 1) * share, 1)
+    low, high = ordered[int(below)], ordered[min(int(below) + 1, len(ordered) - 1)]
+    return low + (high - low) * part

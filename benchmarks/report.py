@@ -39,6 +39,7 @@ def add(out: Path, suite: str, bench: Bench, load: tuple[float, float]) -> None:
 
 def merged(found: Found, suite: str, bench: Bench, load: tuple[float, float]) -> Found:
     figures = {
+        "machine": machine(),
         "quick": bench.quick,
         "load": [round(each, 2) for each in load],
         "targets": [each.as_json() for each in bench.targets],
@@ -81,22 +82,32 @@ def slug(name: str) -> str:
 def tables(found: Found) -> str:
     """The whole of it in Markdown."""
     about = found["machine"]
-    versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
     parts = [
         "# Results",
         "Made by `make bench`; [what is measured and how](README.md). Times are this machine's; ratios tell more.",
-        f"Python {about['python']}, {about['cores']} cores, {about['kernel']}; {versions}.",
+        f"{on(about)}.",
         "## Targets",
         table("what|target|measured|spread|met|note", target_lines(found)),
     ]
     if curves(found):
-        parts += ["## Growth", table("curve|should be|exponent|holds|plot", curve_lines(found))]
+        parts += ["## Growth", table("curve|should be|exponent|at most|holds|plot", curve_lines(found))]
     for name, suite in found["suites"].items():
         load = " to ".join(f"{each:.2f}" for each in suite["load"])
         quick = " **A quick run: it shows that it works, not how fast it is.**" if suite["quick"] else ""
         head = "case|measure|who|median|spread|to toolwire|to the floor"
-        parts += [f"## {name}", f"Load average {load}.{quick}", table(head, row_lines(suite["rows"]))]
+        other = (
+            ""
+            if suite.get("machine", about) == about
+            else f" **Of an earlier run, on {on(suite['machine'])}.**"
+        )
+        parts += [f"## {name}", f"Load average {load}.{quick}{other}", table(head, row_lines(suite["rows"]))]
     return "\n\n".join(parts) + "\n"
+
+
+def on(about: dict[str, Any]) -> str:
+    """What the figures were measured on, and with."""
+    versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
+    return f"Python {about['python']}, {about['cores']} cores, {about['kernel']}; {versions}"
 
 
 def table(head: str, lines: Iterator[list[str]]) -> str:
@@ -119,7 +130,8 @@ def curve_lines(found: Found) -> Iterator[list[str]]:
     for each in curves(found):
         holds = "yes" if each["holds"] else "**no**"
         plot = f"[plot]({slug(each['name'])}.svg)"
-        yield [each["name"], each["expected"], f"{each['exponent']:.2f}", holds, plot]
+        most = (1 if each["expected"] == "linear" else 0) + each["slack"]
+        yield [each["name"], each["expected"], f"{each['exponent']:.2f}", f"{most:.2f}", holds, plot]
 
 
 def row_lines(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
@@ -129,7 +141,7 @@ def row_lines(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
         for who, row in group.items():
             spread = f"{number(row['low'])}..{number(row['high'])}"
             beside = [by(row, group.get(other)) if who != other else "" for other in ("toolwire", "floor")]
-            yield [*title, who, f"{number(row['median'])} {row['unit']}", spread, *beside]
+            yield [*title, who, f"{number(row['median'])} {row['unit']}".strip(), spread, *beside]
             title = ["", ""]
 
 

@@ -8,6 +8,7 @@ from benchmarks import __main__ as command
 from benchmarks import report
 from benchmarks.processes import driven, percentile
 from benchmarks.results import Bench, Curve, Target
+from benchmarks.suites import sessions
 from benchmarks.suites.calls import NUMBERS, step
 
 LOAD = (0.1, 0.2)
@@ -38,6 +39,21 @@ def test_a_wrong_answer_fails_the_run(sdk):
     """A tool that cannot add gives no figures."""
     with pytest.raises(RuntimeError, match="a wrong answer"):
         driven(sdk, plan(step("add", NUMBERS, "42.0", 2)), tools="wrong")
+
+
+@pytest.mark.parametrize("sdk", ["toolwire", "official"])
+def test_a_wrong_answer_in_one_of_many_sessions_fails_the_run(sdk, monkeypatch):
+    """Sessions whose tool gives another sum than was asked for give no figures."""
+    monkeypatch.setattr(sessions, "NUMBERS", {"a": 1, "b": 1})
+    with pytest.raises(RuntimeError, match=f"{sdk}, 2 sessions"):
+        sessions.against_peer(sdk, 2)
+
+
+@pytest.mark.parametrize("sdk", ["toolwire", "official"])
+def test_calls_on_uvloop(sdk):
+    """Each SDK can be driven on the other event loop, so that neither has it alone."""
+    told = driven(sdk, plan(step("add", NUMBERS, "42.0", 3)), tools="typed", loop="uvloop")
+    assert len(told["steps"][0]["times"]) == 3
 
 
 def test_the_list_is_read_to_its_end():
@@ -109,8 +125,10 @@ def test_contenders_take_turns():
 
 
 def test_percentiles():
-    """The median of an odd number, and the top."""
-    assert (percentile([3.0, 1.0, 2.0], 0.5), percentile([3.0, 1.0, 2.0], 0.99)) == (2.0, 3.0)
+    """The middle of an odd number, of an even one and of one; and one outlier in a hundred is left out."""
+    assert [percentile(times, 0.5) for times in ([3.0, 1.0, 2.0], [1.0, 4.0], [5.0])] == [2.0, 2.5, 5.0]
+    times = [float(each) for each in range(100)]
+    assert percentile([1e9, *times], 0.99) == 99.0
 
 
 def curved(name, power, expected="linear"):
@@ -135,7 +153,7 @@ def test_the_report_says_what_was_measured(tmp_path):
     text = (tmp_path / report.TABLE).read_text()
     assert "| times faster | at least 5 | 10 | 9..11 | met | a note |" in text
     assert "| times the floor | at most 1 | 2 | 2..2 | **missed** |  |" in text
-    assert "| A call, by tools | linear | 1.00 | yes | [plot](a-call-by-tools.svg) |" in text
+    assert "| A call, by tools | linear | 1.00 | 1.15 | yes | [plot](a-call-by-tools.svg) |" in text
     assert "|  |  | official | 20 µs | 20..20 | 10x | 20x |" in text
     assert text.index("## Targets") < text.index("## Growth") < text.index("## calls")
     printed = report.ratios(report.read(tmp_path))
@@ -156,13 +174,25 @@ def test_a_run_of_one_suite_keeps_the_others(tmp_path):
     assert "A quick run" in (tmp_path / report.TABLE).read_text()
 
 
+def test_figures_of_another_machine_are_marked(tmp_path, monkeypatch):
+    """Each suite keeps what it was measured on; where that is not what the others were, the table says so."""
+    report.add(tmp_path, "stream", made_up(), LOAD)
+    assert "earlier run" not in (tmp_path / report.TABLE).read_text()
+    monkeypatch.setattr(report, "version", lambda _package: "99")
+    report.add(tmp_path, "calls", made_up(), LOAD)
+    text = (tmp_path / report.TABLE).read_text()
+    assert text.count("**Of an earlier run, on Python") == 1
+    assert text.index("## stream") < text.index("**Of an earlier run")
+
+
 def test_the_data_tells_nothing_of_whose_machine_it_is(tmp_path):
     """Versions, cores and kernel; no host and no path."""
     report.add(tmp_path, "calls", made_up(), LOAD)
     found = json.loads((tmp_path / report.DATA).read_text())
     assert set(found["machine"]) == {"python", "cores", "kernel", "versions"}
     assert set(found["machine"]["versions"]) == set(report.PACKAGES)
-    assert str(Path.home()) not in json.dumps(found)
+    for private in (Path.home(), Path(__file__).parent):
+        assert str(private) not in json.dumps(found)
 
 
 def test_a_suite_that_fails_does_not_lose_the_others(tmp_path, monkeypatch, capsys):

@@ -59,6 +59,7 @@ NOT_YET = {
     TOOL: {"anyio._backends", "toolwire.options", "toolwire.messages", "toolwire.tools.connection"},
 }
 # All modules and our own among them. A little above what it is: a new module here wants a reason.
+COUNTED_ON = (3, 11)
 CEILINGS = {BARE: (12, 1), ASKING: (190, 50), CLIENT: (200, 58), TOOL: (280, 35)}
 
 
@@ -80,6 +81,8 @@ def test_a_first_step_loads_little(code):
     found = loaded(code)
     assert found & (NEVER | NOT_YET[code]) == set()
     most, most_own = CEILINGS[code]
+    if sys.version_info[:2] != COUNTED_ON:
+        most += most // 3  # the standard library of another version is cut otherwise
     own = {name for name in found if name.partition(".")[0] == "toolwire"}
     assert (len(found) <= most, len(own) <= most_own) == (True, True), (len(found), len(own), sorted(own))
 

@@ -670,3 +670,34 @@ async def start_and_stop(pipe):
         await anyio.sleep_forever()
     finally:
         await pipe.stop()
+
+
+@pytest.mark.parametrize("uvloop", [False, True])
+def test_a_listener_that_fails_does_not_close_the_pipe(uvloop):
+    """The event loop is told of it, and what comes after is heard."""
+    if uvloop:
+        pytest.importorskip("uvloop")
+
+    async def main():
+        told = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+        async with started(program(CAT)) as (pipe, ear):
+            usual = ear.received
+
+            def failing(data):
+                ear.received = usual
+                raise ValueError("not today")
+
+            pipe.write(b"before\n")
+            await ear.until(lambda: ear.out == b"before\n")
+            ear.received = failing
+            pipe.write(b"lost\n")
+            while not told:
+                await checkpoint()
+            pipe.write(b"after\n")
+            await ear.until(lambda: ear.out.endswith(b"after\n"))
+            pipe.end_input()
+            assert await ear.end() == 0
+        assert [str(each) for each in told] == ["not today"]
+
+    anyio.run(main, backend_options={"use_uvloop": uvloop})

@@ -8,13 +8,15 @@ from typing import Any
 
 from benchmarks import tools
 from benchmarks.processes import driven, percentile
+from benchmarks.report import number
 from benchmarks.results import Bench, Measured
 
 SUITE = "calls"
 UNITS = {"p50": "µs", "p99": "µs", "cpu": "µs", "throughput": "calls/s"}
 NUMBERS = {"a": 40.5, "b": 1.5}
 DEPTHS = (8, 64, 512)
-OURS, THEIRS = 2_000, 200  # calls in one turn; theirs take ten times as long
+OURS, THEIRS = 2_000, 200  # calls in one turn, one at a time; theirs take twenty times as long
+FLOOR, MANY = 20_000, 10_000  # the same with many in flight, so that a turn of the fast lasts long enough
 TYPED, ONE_CORE = "typed, async", "typed, async, one core"
 
 Turn = Callable[[], dict[str, Measured]]
@@ -49,21 +51,28 @@ def turn(sdk: str, steps: dict[str, dict[str, Any]], **case: Any) -> dict[str, M
 
 
 def adding(
-    bench: Bench, name: str, usual: int, depths: tuple[int, ...] = (), tool: str = "add"
+    bench: Bench,
+    name: str,
+    usual: int,
+    depths: tuple[int, ...] = (),
+    many: int = THEIRS,
+    *,
+    tool: str = "add",
 ) -> dict[str, Any]:
-    """Steps that add two numbers: one call at a time, and so many at once."""
-    count = bench.count(usual)
-    steps = {name: step(tool, NUMBERS, "42.0", count)}
+    """Steps that add two numbers: `usual` calls one at a time, and `many` with so many in flight."""
+    steps = {name: step(tool, NUMBERS, "42.0", bench.count(usual))}
     return steps | {
-        f"{name}, {depth} in flight": step(tool, NUMBERS, "42.0", count, depth) for depth in depths
+        f"{name}, {depth} in flight": step(tool, NUMBERS, "42.0", bench.count(many), depth)
+        for depth in depths
     }
 
 
 def typed(bench: Bench, name: str, depths: tuple[int, ...], **where: int) -> dict[str, Turn]:
     """The contenders of the plain case."""
-    ours, theirs = (adding(bench, name, usual, depths) for usual in (OURS, THEIRS))
+    counts = ((OURS, FLOOR), (OURS, MANY), (THEIRS, THEIRS))
+    floor, ours, theirs = (adding(bench, name, usual, depths, many) for usual, many in counts)
     return {
-        "floor": partial(turn, "floor", ours, **where),
+        "floor": partial(turn, "floor", floor, **where),
         "toolwire": partial(turn, "toolwire", ours, tools="typed", **where),
         "toolwire uvloop": partial(turn, "toolwire", ours, tools="typed", loop="uvloop", **where),
         "official": partial(turn, "official", theirs, tools="typed", **where),
@@ -84,12 +93,14 @@ def schemas(bench: Bench, usual: int) -> dict[str, Any]:
 
 def run(bench: Bench) -> None:
     """Measure, and judge."""
-    bench.compare_cases(SUITE, TYPED, typed(bench, TYPED, DEPTHS), UNITS, rounds=5)
+    theirs = adding(bench, TYPED, THEIRS, (64,))
+    beside = {"official uvloop": partial(turn, "official", theirs, tools="typed", loop="uvloop")}
+    bench.compare_cases(SUITE, TYPED, typed(bench, TYPED, DEPTHS) | beside, UNITS, rounds=7)
     if hasattr(os, "sched_setaffinity"):
         core = min(os.sched_getaffinity(0))
         bench.compare_cases(SUITE, ONE_CORE, typed(bench, ONE_CORE, (64,), core=core), UNITS, rounds=3)
-    sync = adding(bench, "sync, worker thread", OURS, (64,), "thread")
-    sync |= adding(bench, "sync, inline", OURS, (64,), "inline")
+    sync = adding(bench, "sync, worker thread", OURS, (64,), OURS, tool="thread")
+    sync |= adding(bench, "sync, inline", OURS, (64,), MANY, tool="inline")
     bench.compare_cases(
         SUITE, "sync", {"toolwire": partial(turn, "toolwire", sync, tools="sync")}, UNITS, rounds=5
     )
@@ -120,14 +131,20 @@ def judge(bench: Bench, bridged: str) -> None:
     def processor(case: str) -> str:
         if "cpu" not in measures:
             return ""
-        return f"{median(ratio('cpu', 'official', 'toolwire', case)):.0f} times less processor time"
+        times = number(median(ratio("cpu", "official", "toolwire", case)))
+        return f"the official SDK needs {times} times our processor time"
+
+    def uvloop(case: str) -> str:
+        if not any(row.case == case and row.contender == "official uvloop" for row in bench.rows):
+            return ""
+        return f"both on uvloop: {number(median(ratio('p50', 'official uvloop', 'toolwire uvloop', case)))}"
 
     def call(case: str, where: str, *notes: str) -> None:
         """The three targets of the plain call."""
         ceiling = median(ratio("p50", "official", "floor", case))
-        most = f"the floor, which no SDK can beat, is {ceiling:.0f} times faster"
+        most = f"the floor, which no SDK can beat, is {number(ceiling)} times faster"
         what = f"{where}: times faster than the official SDK"
-        note = "; ".join(filter(None, (most, processor(case), *notes)))
+        note = "; ".join(filter(None, (most, processor(case), *notes, uvloop(case))))
         bench.target(what, "at least", 20, ratio("p50", "official", "toolwire", case), note)
         beside = "; ".join(notes)
         bench.target(

@@ -42,15 +42,13 @@ def tools(bench: Bench) -> None:
     sizes = TOOLS[:4] if bench.quick else TOOLS
     turns = {f"toolwire/{size}": partial(with_tools, "toolwire", size, bench.count(1_000)) for size in sizes}
     measured(bench, "tools", turns, rounds=5)
-    turns = {
-        f"official/{size}": partial(with_tools, "official", size, bench.count(100)) for size in sizes[:4]
-    }
+    turns = {f"official/{size}": partial(with_tools, "official", size, bench.count(100)) for size in sizes}
     measured(bench, "tools", turns, rounds=2)
     turns = {f"toolwire/{size}": partial(with_functions, size) for size in FUNCTIONS}
     measured(bench, "typed functions", turns, rounds=3)
     curve(bench, "tools", sizes, "p50", "µs at the median", name="a call, by tools", expected="constant")
     curve(
-        bench, "tools", sizes, "list", "µs for the whole list", name="tools.list, by tools", expected="linear"
+        bench, "tools", sizes, "list", "µs for the whole list", name="tools/list, by tools", expected="linear"
     )
     curve(
         bench,
@@ -89,7 +87,7 @@ def tools(bench: Bench) -> None:
 
 def in_flight(bench: Bench) -> None:
     """A call's processor time, by how many are open."""
-    usual = {"toolwire": 1_500, "official": 60}
+    usual = {"toolwire": 4_000, "official": 60}
     turns = {name: partial(at_depths, name, bench.count(count)) for name, count in usual.items()}
     bench.compare_cases(SUITE, "calls in flight", turns, UNITS, rounds=3)
     if any(row.case == at("calls in flight", 1) and row.measure == "cpu" for row in bench.rows):
@@ -107,7 +105,7 @@ def in_flight(bench: Bench) -> None:
 def payload(bench: Bench) -> None:
     """A call whose argument comes back, by its size."""
     sizes = PAYLOADS[:4] if bench.quick else PAYLOADS
-    turns = {name: partial(with_payloads, name, sizes, bench.count(40)) for name in BOTH}
+    turns = {name: partial(with_payloads, name, sizes, bench.count(200)) for name in BOTH}
     bench.compare_cases(SUITE, "payload", turns, UNITS, rounds=3)
     curve(bench, "payload", sizes, "p50", "µs at the median", name="a call, by payload", expected="linear")
 
@@ -197,12 +195,10 @@ def at_depths(sdk: str, count: int) -> dict[str, Measured]:
 def with_payloads(sdk: str, sizes: Iterable[int], usual: int) -> dict[str, Measured]:
     """Echoes, longer and longer."""
     counts = {size: max(3, min(usual, 20_000 * KB // size)) for size in sizes}
-    steps = [
-        step("echo", {"text": "lorem ipsum " * (size // 12)}, "lorem ipsum", count)
-        for size, count in counts.items()
-    ]
+    texts = {size: "lorem ipsum " * (size // 12) for size in sizes}
+    steps = [step("echo", {"text": texts[size]}, texts[size], count) for size, count in counts.items()]
     for each in steps:
-        each["with"]["warm"] = 3
+        each["with"]["warm"] = max(3, each["with"]["count"] // 5)
     options = {"max_buffer_size": LINE} if sdk == "official" else {}
     told = driven(sdk, {"servers": ["calc"], "steps": steps}, tools="echo", options=options)
     return {

@@ -1,7 +1,7 @@
 """The real CLI with a scripted model: how long a user waits for one prompt with one tool call, cold and warm.
 
-The official SDK is used as it comes: before it starts the CLI it asks for its version. It has no `startup()`; its
-best when warm is a client that was connected before.
+Both start the same CLI, with the same options. The official SDK has no `startup()`; its best when warm is a client
+that was connected before.
 """
 
 import statistics
@@ -20,8 +20,9 @@ UNITS = dict.fromkeys(
         "start to result",
         "import to result",
         "import to first message",
-        "prompt to result",
+        "prompt to first message",
         "prompt to first words",
+        "prompt to result",
     ),
     "ms",
 )
@@ -47,8 +48,9 @@ def turn(sdk: str, cli: str) -> Mapping[str, Measured]:
         WARM: {},
     }
     for case, seen in ((COLD, cold), (WARM, warm)):
-        asked[case]["prompt to result"] = span(seen, "asked", "result")
+        asked[case]["prompt to first message"] = span(seen, "asked", "first")
         asked[case]["prompt to first words"] = span(seen, "asked", "said")
+        asked[case]["prompt to result"] = span(seen, "asked", "result")
     return asked
 
 
@@ -78,10 +80,11 @@ def run(bench: Bench) -> None:
         f"to the first message {first:.2f}; without the import, prompt to result, {begun:.2f}",
     )
     connected = statistics.median(ratio("prompt to result", WARM, WARM))
+    first = statistics.median(ratio("prompt to first message", WARM, COLD))
     bench.target(
         "real CLI, prompt to result with startup(): of the official SDK's query()",
         "at most",
         0.5,
         ratio("prompt to result", WARM, COLD),
-        f"of a client that the official SDK has connected before: {connected:.2f}",
+        f"to the first message {first:.2f}; of a client that the official SDK connected before: {connected:.2f}",
     )

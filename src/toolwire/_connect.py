@@ -205,7 +205,8 @@ class Conversation:
     async def next_message(self, *, everything: bool = False) -> AnyMessage | None:
         """The next message that the user wants to see, None at the end."""
         everything = everything or self.options.include_all_messages
-        while (frame := await self.session.next_frame()) is not None:
+        session = self.session
+        while (frame := session.take()) is not None or (frame := await session.next_frame()) is not None:
             message: AnyMessage = parse(frame) if isinstance(frame, dict) else frame
             if everything or not isinstance(message, EXTRA_MESSAGES):
                 return message

@@ -260,7 +260,11 @@ class _Output(asyncio.Protocol):
         self._process = process
 
     def data_received(self, data: bytes) -> None:
-        self._received(data)
+        try:
+            self._received(data)
+        except Exception as error:  # noqa: BLE001 - uvloop would close the pipe
+            said = {"message": "the output of the CLI could not be handled", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(said)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._process.connection_lost(exc)

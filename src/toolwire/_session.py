@@ -19,7 +19,7 @@ from toolwire._pipe import Pipe
 from toolwire._stderr import Stderr
 from toolwire._taps import Taps
 from toolwire._tasks import Task, is_cancellation, nobody_asked, spawn
-from toolwire._wire.control import Answered, Asked, Control, Malformed, Said, Stray, Withdrawn
+from toolwire._wire.control import Answered, Asked, Control, Malformed, Stray, Withdrawn
 from toolwire._wire.lines import DEFAULT_LIMIT, Lines, decode, encode
 from toolwire._wire.run import DEFAULT_CEILING, Run
 from toolwire.errors import (
@@ -142,6 +142,10 @@ class Session:
         self._inbox.append(message)
         self._wake()
 
+    def take(self) -> Any:
+        """The next frame that has come already, None if none has."""
+        return self._inbox.popleft() if self._inbox else None
+
     async def next_frame(self) -> Any:
         """The next frame, or message of our own; None at a good end, an exception at a bad one."""
         while not self._inbox:
@@ -200,7 +204,10 @@ class Session:
         if self._taps:
             self._taps("in", frame)
         event = self._control.receive(frame)
-        _ROUTES[type(event)](self, event)
+        if event is None:
+            self._said(frame)
+        else:
+            _ROUTES[type(event)](self, event)
 
     def complained(self, data: bytes) -> None:
         self._stderr.feed(data)
@@ -222,10 +229,7 @@ class Session:
             task.cancel()
         self._wake()
 
-    # Events, by table.
-
-    def _on_said(self, event: Said) -> None:
-        frame = event.frame
+    def _said(self, frame: dict[str, Any]) -> None:
         self._run.feed(frame, time.monotonic())
         kind = frame.get("type")
         if kind == "result":
@@ -238,6 +242,8 @@ class Session:
             self._failed_result = None
         self._inbox.append(frame)
         self._wake()
+
+    # Events, by table.
 
     def _on_asked(self, event: Asked) -> None:
         handler = self._handlers.get(event.subtype)
@@ -395,8 +401,7 @@ class Session:
 
 
 _ROUTES: dict[type, Callable[[Session, Any], None]] = {
-    Said: Session._on_said,  # noqa: SLF001 - the table of this class
-    Asked: Session._on_asked,  # noqa: SLF001
+    Asked: Session._on_asked,  # noqa: SLF001 - the table of this class
     Withdrawn: Session._on_withdrawn,  # noqa: SLF001
     Answered: Session._on_answered,  # noqa: SLF001
     Malformed: Session._on_malformed,  # noqa: SLF001

@@ -79,7 +79,10 @@ def _spawn_asyncio(work: Work, args: tuple[Any, ...], on_done: Callable[[], None
 
 def _ended(on_done: Callable[[], None] | None, task: "asyncio.Task[None]") -> None:
     _running.discard(task)
-    if not task.cancelled() and (error := task.exception()) is not None:
+    error = None if task.cancelled() else task.exception()
+    if isinstance(error, BaseExceptionGroup):
+        error = error.split(asyncio.CancelledError)[1]  # what else is in it is a failure all the same
+    if error is not None:
         _log(error, asyncio.CancelledError)
     if on_done is not None:
         on_done()

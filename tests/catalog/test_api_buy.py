@@ -611,3 +611,14 @@ async def test_an_accident_inside_is_an_answer_too(shop, caplog):
         answer = await buy(api, shop)
     assert (answer.state, answer.error) == ("unknown", "RuntimeError: a bug")
     assert "A purchase broke in an unexpected way" in caplog.text
+
+
+async def test_nothing_is_bought_after_the_end(shop):
+    """A call that comes, or is tried again, when the connection is closed sends nothing."""
+    async with api_for(shop.url) as api:
+        pass
+    answer = await buy(api, shop)
+    assert (answer.state, answer.error) == ("not_sent", "the connection to the API is closed")
+    with pytest.raises(CatalogError, match="closed"):
+        await api.entries()
+    assert shop.requests == []

@@ -1,5 +1,6 @@
 """The short way to a server's handlers is no other way: order, context, back-channel and end are the same."""
 
+import math
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 
@@ -20,7 +21,7 @@ from foreign import (
     text_of,
 )
 from mcp.server import Server
-from mcp.shared.exceptions import NoBackChannelError
+from mcp.shared.exceptions import MCPError, NoBackChannelError
 
 pytestmark = [
     pytest.mark.anyio,
@@ -166,3 +167,19 @@ async def test_what_a_handler_raises_unexpectedly_is_logged_with_its_trace(caplo
         answer = await connection.answer(request(1, "own"))
     assert "no such drawer" in answer["error"]["message"]
     assert "in broken" in caplog.text
+
+
+@pytest.mark.parametrize("kind", [Server, Roundabout])
+async def test_numbers_that_json_does_not_have_are_null(kind):
+    """Infinity and NaN in a result or an error would be no JSON."""
+
+    async def own(ctx, params):
+        if params.meta and params.meta.get("fail"):
+            raise MCPError(code=7, message="no", data=[math.inf])
+        return {"most": math.inf, "mean": [math.nan]}
+
+    async with connected(asking(own, kind)) as connection:
+        answer = await connection.answer(request(1, "own"))
+        refused = await connection.answer(request(2, "own", _meta={"fail": True}))
+    assert answer["result"] == {"most": None, "mean": [None]}
+    assert refused["error"] == {"code": 7, "message": "no", "data": [None]}

@@ -11,13 +11,6 @@ from typing import Any
 from toolwire._wire.lines import encode
 
 
-@dataclass(slots=True)
-class Said:
-    """A message of the conversation."""
-
-    frame: dict[str, Any]
-
-
 @dataclass(slots=True, eq=False)
 class Asked:
     """The CLI wants an answer, which goes out by `accept` or `refuse`. Each is itself only: ids are used again."""
@@ -59,7 +52,7 @@ class Stray:
     request_id: Any
 
 
-Event = Said | Asked | Malformed | Withdrawn | Answered | Stray
+Event = Asked | Malformed | Withdrawn | Answered | Stray
 
 
 class Control:
@@ -82,11 +75,11 @@ class Control:
         """Stop waiting; an answer that still comes is stray."""
         self._pending.discard(request_id)
 
-    def receive(self, frame: dict[str, Any]) -> Event:
-        """What one frame from the CLI means."""
+    def receive(self, frame: dict[str, Any]) -> Event | None:
+        """What one frame from the CLI means; None for a message of the conversation, which most are."""
         kind = frame.get("type")
         route = _ROUTES.get(kind) if isinstance(kind, str) else None
-        return Said(frame) if route is None else route(self, frame)
+        return None if route is None else route(self, frame)
 
     def accept(self, request_id: str, response: dict[str, Any]) -> bytes:
         """The line that answers a question. TypeError if the answer is not JSON."""

@@ -33,17 +33,18 @@ class _Act:
         self._undo = undo
         self._done = False
         self._result: Any = None
-        self._error: Exception | None = None
+        self.error: BaseException | None = None
+        """What it raised."""
 
     def __call__(self) -> Any:
         if not self._done:
             try:
                 self._result = self._act()
-            except Exception as error:  # noqa: BLE001 - raised again below, to whoever asks
-                self._error = error
+            except BaseException as error:  # noqa: BLE001 - raised again below, to whoever asks
+                self.error = error
             self._done = True
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         return self._result
 
     def finish(self) -> None:
@@ -52,7 +53,7 @@ class _Act:
             result = self()
             if self._undo is not None:
                 self._undo(result)
-        except Exception as error:  # noqa: BLE001 - nobody is there to raise it to
+        except BaseException as error:  # noqa: BLE001 - nobody is there to raise it to
             logger.error("the ledger could not be told how a call ended: %s", error)  # noqa: TRY400
 
 
@@ -80,7 +81,8 @@ class Books:
             with anyio.move_on_after(self._patience, shield=True):
                 return await self._workers.run(told)
         except BaseException as error:
-            if not isinstance(error, Exception):  # that would be the ledger's answer: the caller is cancelled
+            # Anything else is the ledger's answer; so may this be, and then it is not done once more.
+            if not isinstance(error, Exception) and error is not told.error:
                 self._leave(told)
             raise
         self._leave(told)

@@ -17,7 +17,7 @@ import httpx2
 from toolwire._version import __version__
 from toolwire.catalog.addresses import Base, Resolver
 from toolwire.catalog.answers import Attempt
-from toolwire.errors import UsageError
+from toolwire.errors import CatalogError, UsageError
 
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
@@ -102,6 +102,8 @@ class Connections:
         }
         self._resolver = resolver
         self._connect_timeout = connect_timeout
+        self.closed = False
+        """Whether nothing may be sent any more."""
         # No keep-alive: a connection that the server closes just as it is used again would be an order in doubt.
         limits = httpx2.Limits(max_connections=100, max_keepalive_connections=0)
         # No client of the HTTP library around it: that is for redirects, cookies and the environment, none of which
@@ -129,6 +131,8 @@ class Connections:
         self, method: str, path: str, headers: Mapping[str, str], limit: float, order: Order | None
     ) -> httpx2.Response:
         addresses = await self._base.addresses(self._resolver)
+        if self.closed:  # the transport would open itself again, and buy
+            raise CatalogError("the connection to the API is closed")
         connect = min(self._connect_timeout / len(addresses), limit)
         extensions: dict[str, Any] = {
             "timeout": {"connect": connect, "read": limit, "write": limit, "pool": self._connect_timeout},

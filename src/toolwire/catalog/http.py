@@ -122,6 +122,7 @@ class Api:
         error: BaseException | None = None,
         trace: TracebackType | None = None,
     ) -> None:
+        self._connections.closed = True
         await self._connections.transport.__aexit__(kind, error, trace)
 
     async def entries(self) -> list[Entry]:

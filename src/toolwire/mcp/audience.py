@@ -55,7 +55,9 @@ class Audience:
     def __init__(self) -> None:
         self._clients: set[Client] = set()
         self.named: dict[str, Client] = {}
-        """Those of them whose session has an id."""
+        """Those of them whose session has an id, and is nobody's in particular."""
+        self.left: Callable[[Client], None] = lambda _client: None
+        """Called for each of these when it has left."""
         self._bus = InMemorySubscriptionBus()
         self.listening = ListenHandler(self._bus)
         """Answers `subscriptions/listen`."""
@@ -66,10 +68,15 @@ class Audience:
         if client.has_standalone_channel and client not in self._clients:
             self._clients.add(client)
             client.exit_stack.callback(self._clients.discard, client)
-            if client.session_id is not None:
+            # Where an application around ours knows its users, `mcp` sees to it that a session stays its user's.
+            if client.session_id is not None and "user" not in getattr(ctx.request, "scope", ()):
                 self.named[client.session_id] = client
                 session_of(client).seen = anyio.current_time()
-                client.exit_stack.callback(self.named.pop, client.session_id, None)
+                client.exit_stack.callback(self._forget, client)
+
+    def _forget(self, client: Client) -> None:
+        self.named.pop(str(client.session_id), None)
+        self.left(client)
 
     def announce(self, message: Mapping[str, Any]) -> None:
         """Pass a notice of the server on to everybody whom it concerns."""

@@ -37,10 +37,10 @@ class Begun:
         self._outlet: RequestOutlet | None = None
         self._scope = anyio.CancelScope()
 
-    def start(self, outlet: RequestOutlet, work: Work) -> None:
-        """Run it in a task of its own."""
+    def start(self, outlet: RequestOutlet, work: Work, on_done: Callable[[], None]) -> None:
+        """Run it in a task of its own. `on_done` is called when it has ended."""
         self._outlet = outlet
-        spawn(self._run, outlet, work)
+        spawn(self._run, outlet, work, on_done=on_done)
 
     async def _run(self, outlet: RequestOutlet, work: Work) -> None:
         try:
@@ -53,9 +53,10 @@ class Begun:
             self.turned.set()
 
     def cancel(self) -> None:
-        """The client does not want it any more."""
-        self.cancelled = True
-        self._scope.cancel()
+        """The client does not want it any more. What has been taken over is not cancelled here."""
+        if not self._taken.is_set():
+            self.cancelled = True
+            self._scope.cancel()
 
     async def outcome(self, ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
         """Take it over: the result, or its error raised. To cancel this is to cancel it."""

@@ -36,14 +36,14 @@ class Envelopes:
     def answer(self, request_id: Id, outcome: Any) -> dict[str, Any]:
         """The reply that a handler's result or exception makes. `ValueError` if it is not JSON."""
         if not isinstance(outcome, BaseException):
-            return {"id": request_id, "result": self._plain(outcome)}
+            return {"id": request_id, "result": self._plain(outcome, inf_nan_mode="null")}
         if not isinstance(outcome, Exception):  # the task of the handler was cancelled
             return {"id": request_id, "error": {"code": GOING_DOWN, "message": "Connection closed"}}
         error = self._error_of(outcome)
         if error is None:  # nothing that a handler raises to say something: its author wants to see where
             logger.error("a handler of an MCP server failed", exc_info=outcome)
             return {"id": request_id, "error": {"code": INTERNAL_ERROR, "message": str(outcome)}}
-        return {"id": request_id, "error": error.model_dump(mode="json", by_alias=True)}
+        return {"id": request_id, "error": error.model_dump(mode="json", by_alias=True, exclude_unset=True)}
 
     def request(self, request_id: Id, method: str, params: dict[str, Any]) -> "SessionMessage":
         """Wants an answer."""

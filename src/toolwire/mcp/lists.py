@@ -34,19 +34,19 @@ class Lists:
         server = self._serving.server
         if not isinstance(server, ToolServer):
             return None
-        with self._serving.counted(METHOD, ""):
-            try:
-                plain, mark = server.page(cursor)
-            except KeyError:
+        try:
+            plain, mark = server.page(cursor)
+        except KeyError:
+            return None
+        kept = self._pages.get((version, cursor))
+        if kept is None or kept[0] is not mark:
+            made = self._made(version, plain)
+            if made is None:
                 return None
-            kept = self._pages.get((version, cursor))
-            if kept is None or kept[0] is not mark:
-                made = self._made(version, plain)
-                if made is None:
-                    return None
-                if len(self._pages) >= _KEPT:
-                    self._pages.clear()
-                kept = self._pages[version, cursor] = (mark, made)
+            if len(self._pages) >= _KEPT:
+                self._pages.clear()
+            kept = self._pages[version, cursor] = (mark, made)
+        with self._serving.counted(METHOD, ""):  # here, because what `mcp` answers is counted there
             return kept[1]
 
     def _made(self, version: str, plain: dict[str, Any]) -> dict[str, Any] | None:

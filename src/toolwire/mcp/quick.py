@@ -59,6 +59,7 @@ class Quick:
         self._serving = serving
         self._running: dict[tuple[Client | None, str], Begun] = {}
         self._lists = Lists(serving)
+        serving.audience.left = self._left
 
     async def answered(self, scope: Any, receive: Any, send: Any) -> "tuple[Any, Begun | None] | None":
         """None if the request has its answer. Else a `receive` for `mcp`, and what has begun of the request."""
@@ -68,7 +69,7 @@ class Quick:
             self._serving.audience.named.pop(name, None)  # from now on, not when `mcp` is done with it
         if not self._usual(scope, headers):
             return receive, None
-        body = await _body(receive)
+        came, body = await _read(receive)
         asked = self._asked(body, headers, self._serving.audience.named.get(name))
         if asked is not None:
             reply = _Reply(send, asked.id, headers.get(_SESSION) if asked.client is not None else None)
@@ -79,8 +80,8 @@ class Quick:
                     return None
             else:
                 begun = await self._called(asked, reply)
-                return None if begun is None else (_replayed(body, receive), begun)
-        return _replayed(body, receive), None
+                return None if begun is None else (_replayed(came, receive), begun)
+        return _replayed(came, receive), None
 
     # What may be answered here.
 
@@ -89,7 +90,9 @@ class Quick:
         length = headers.get(b"content-length", b"")
         return (
             scope["method"] == "POST"
+            and self._serving.up
             and not self._serving.ending
+            and "user" not in scope  # whose session it is, `mcp` knows
             and isinstance(self._serving.server, ToolServer)
             and len(headers) == len(scope["headers"])
             and length.isdigit()
@@ -135,9 +138,15 @@ class Quick:
         return validate_mcp_param_headers(schema, params.get("arguments") or {}, texts) is None
 
     def _cancel(self, client: Client, params: Any) -> None:
-        if isinstance(params, dict):
-            begun = self._running.get((client, str(params.get("requestId"))))
+        if isinstance(params, dict) and _is_id(params.get("requestId")):
+            begun = self._running.get((client, str(params["requestId"])))
             if begun is not None:
+                begun.cancel()
+
+    def _left(self, client: Client) -> None:
+        """With a session ends what has begun in it."""
+        for place, begun in list(self._running.items()):
+            if place[0] is client:
                 begun.cancel()
 
     # Calls.
@@ -155,18 +164,20 @@ class Quick:
             wanted=begun.turned.set,
         )
         work = partial(self._serving.result, asked.method, asked.id, asked.params, modern=client is None)
-        begun.start(outlet, work)
         place = (client, str(asked.id))
-        self._running[place] = begun
+        self._running[place] = begun  # until it is over: before `mcp` has it, only we can cancel it
+
+        def over() -> None:
+            if self._running.get(place) is begun:
+                del self._running[place]
+
+        begun.start(outlet, work, over)
         try:
             with anyio.move_on_after(_MOMENT):
                 await begun.turned.wait()
         except BaseException:
             begun.cancel()
             raise
-        finally:
-            if self._running.get(place) is begun:
-                del self._running[place]
         if begun.cancelled:
             await reply.error(_CANCELLED)
             return None
@@ -259,18 +270,24 @@ def _takes_both(accept: bytes) -> bool:
     return {b"application/json", b"text/event-stream"} <= kinds
 
 
-async def _body(receive: Any) -> bytes:
-    message = await receive()
-    body: bytes = message.get("body", b"")
-    while message.get("more_body"):
+async def _read(receive: Any) -> tuple[list[Any], bytes]:
+    """What came, and the body in it; none if that is not whole, or too long for us."""
+    came: list[Any] = []
+    size = 0
+    while size <= _BODY:
         message = await receive()
-        body += message.get("body", b"")
-    return body
+        came.append(message)
+        if message["type"] != "http.request":  # the client has left
+            break
+        size += len(message.get("body", b""))
+        if not message.get("more_body"):
+            return came, b"".join(each.get("body", b"") for each in came)
+    return came, b""
 
 
-def _replayed(body: bytes, receive: Any) -> Any:
-    """A `receive` that gives a body that has been read."""
-    first = [{"type": "http.request", "body": body, "more_body": False}]
+def _replayed(came: list[Any], receive: Any) -> Any:
+    """A `receive` that gives what has come already."""
+    first = came[::-1]
 
     async def replayed() -> Any:
         return first.pop() if first else await receive()

@@ -183,6 +183,11 @@ class Serving:
         return told
 
     @property
+    def up(self) -> bool:
+        """Whether the server is open."""
+        return self._keeper is not None
+
+    @property
     def ending(self) -> bool:
         """Whether new work is refused."""
         return self._ending

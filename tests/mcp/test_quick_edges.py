@@ -1,0 +1,248 @@
+"""Where what is answered at once meets the rest: sessions and their users, bodies that break off, the hand-over."""
+
+import json
+from contextlib import asynccontextmanager
+
+import anyio
+import httpx2
+import pytest
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from starlette.requests import ClientDisconnect
+
+from toolwire import ToolServer, http_app
+from toolwire.mcp.guard import guard_for
+from toolwire.mcp.http import HttpApp
+from toolwire.mcp.quick import Quick
+from toolwire.mcp.serve import serving_of
+
+LIMIT = 30
+HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
+BODY = 1 << 20  # more is never answered at once
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+pytestmark = pytest.mark.anyio
+
+
+class Calc:
+    """A server, and what its tools saw."""
+
+    def __init__(self):
+        self.runs = 0
+        self.begun, self.ended = anyio.Event(), anyio.Event()
+        self.server = ToolServer("calc")
+        self.server.tool(self.add)
+        self.server.tool(self.wait)
+
+    async def add(self, a: float, b: float) -> float:
+        """Add."""
+        self.runs += 1
+        return a + b
+
+    async def wait(self) -> None:
+        """Wait for ever."""
+        self.runs += 1
+        self.begun.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self.ended.set()
+
+
+class Held:
+    """Holds what is not answered at once on its way to `mcp`."""
+
+    def __init__(self, quick):
+        self.quick = quick
+        self.handing_over, self.let_go = anyio.Event(), anyio.Event()
+
+    async def answered(self, scope, receive, send):
+        left = await self.quick.answered(scope, receive, send)
+        if left is not None and left[1] is not None:
+            self.handing_over.set()
+            await self.let_go.wait()
+        return left
+
+
+def call(tool="add", number=1, version=MODERN, **arguments):
+    """A call, as body and headers."""
+    params = {"name": tool, "arguments": arguments}
+    headers = {
+        "content-type": "application/json",
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": version,
+    }
+    if version == MODERN:
+        params["_meta"] = ENVELOPE
+        headers |= {"mcp-method": "tools/call", "mcp-name": tool}
+    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}, headers
+
+
+@asynccontextmanager
+async def client_of(app, served=None):
+    """A client of an application that is up; `served` is what runs, if that is only a part of it."""
+    served = app if served is None else served
+    with anyio.fail_after(LIMIT):
+        async with (
+            served.router.lifespan_context(served),
+            httpx2.AsyncClient(
+                transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1", timeout=LIMIT
+            ) as http,
+        ):
+            yield http
+
+
+async def opened(http, **more):
+    """The headers of a session."""
+    _, headers = call(version=HANDSHAKE)
+    info = {"name": "test", "version": "1"}
+    params = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": info}
+    first = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+    reply = await http.post("/mcp", headers=headers | more, json=first)
+    headers |= {"mcp-session-id": reply.headers["mcp-session-id"]}
+    for further in ({"method": "notifications/initialized"}, {"method": "ping", "id": 1}):
+        await http.post("/mcp", headers=headers | more, json={"jsonrpc": "2.0", **further})
+    return headers
+
+
+async def asgi(app, came, headers):
+    """The status and the body of the answer to what came."""
+    left, sent = list(came), []
+
+    async def receive():
+        if not left:
+            await anyio.sleep_forever()
+        return left.pop(0)
+
+    async def send(message):
+        sent.append(message)
+
+    named = [(name.encode(), value.encode()) for name, value in {"host": "127.0.0.1", **headers}.items()]
+    await app({"type": "http", "method": "POST", "path": "/mcp", "headers": named}, receive, send)
+    return sent[0]["status"], b"".join(each.get("body", b"") for each in sent[1:])
+
+
+async def test_a_session_is_its_users():
+    """Behind an application that knows its users nobody gets into the session of somebody else."""
+    calc = Calc()
+    inner = http_app(calc.server)
+
+    async def app(scope, receive, send):
+        name = dict(scope["headers"]).get(b"x-user", b"").decode()
+        token = AccessToken(token=name, client_id=name, scopes=[])
+        await inner({**scope, **({"user": AuthenticatedUser(token)} if name else {})}, receive, send)
+
+    async with client_of(app, inner) as http:
+        sessions = {name: await opened(http, **({"x-user": name} if name else {})) for name in ("ann", "")}
+        body, _ = call(version=HANDSHAKE, a=1, b=2)
+        for owner, headers in sessions.items():
+            for user in ("ann", "bob", ""):
+                reply = await http.post(
+                    "/mcp", headers={**headers, **({"x-user": user} if user else {})}, json=body
+                )
+                assert (user, reply.status_code) == (user, 200 if user == owner else 404)
+    assert calc.runs == 2
+
+
+async def test_nothing_runs_in_a_server_that_is_not_open():
+    """It needs its lifespan, and says so to whoever runs it."""
+    calc = Calc()
+    body, headers = call(a=1, b=2)
+    transport = httpx2.ASGITransport(http_app(calc.server))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+        with pytest.raises(RuntimeError):
+            await http.post("/mcp", headers=headers, json=body)
+    assert calc.runs == 0
+
+
+async def test_a_body_that_breaks_off_is_no_request():
+    """Though what there is of it could be one."""
+    calc = Calc()
+    body, headers = call(a=1, b=2)
+    came = [
+        {"type": "http.request", "body": json.dumps(body).encode(), "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+    app = http_app(calc.server)
+    async with client_of(app):
+        with pytest.raises(ClientDisconnect):
+            await asgi(app, came, {**headers, "content-length": "9999"})
+    assert calc.runs == 0
+
+
+async def test_a_body_may_come_in_pieces():
+    """The answer is the same, at once or not."""
+    calc = Calc()
+    for length in (10, 10 * BODY):  # the first is wrong: so it is too long to be answered at once
+        body, headers = call(a=1, b=2)
+        text = json.dumps(body).encode() + b" " * (2 * BODY)
+        pieces = [text[start : start + BODY // 3] for start in range(0, len(text), BODY // 3)]
+        came = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
+        came[-1]["more_body"] = False
+        app = http_app(calc.server)
+        async with client_of(app):
+            status, answer = await asgi(app, came, {**headers, "content-length": str(length)})
+        assert (status, json.loads(answer)["result"]["content"][0]["text"]) == (200, "3.0")
+    assert calc.runs == 2
+
+
+@pytest.mark.parametrize("how", ["cancelled", "deleted"])
+async def test_a_call_on_its_way_to_mcp_can_be_ended(how):
+    """By its client, and with its session: there it is neither here nor there."""
+    calc = Calc()
+    serving = serving_of(calc.server)
+    held = Held(Quick(serving))
+    app = HttpApp(serving.core, guard_for("127.0.0.1", None), quick=held).asgi
+    async with client_of(app) as http, anyio.create_task_group() as calls:
+        headers = await opened(http)
+        body, _ = call("wait", 5, HANDSHAKE)
+
+        async def ask() -> None:
+            await http.post("/mcp", headers=headers, json=body)
+
+        calls.start_soon(ask)
+        await held.handing_over.wait()
+        if how == "deleted":
+            assert (await http.delete("/mcp", headers=headers)).status_code == 200
+        else:
+            cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}}
+            assert (await http.post("/mcp", headers=headers, json=cancel)).status_code == 202
+        await calc.ended.wait()
+        held.let_go.set()
+    assert calc.runs == 1
+
+
+async def test_a_call_ends_with_its_session():
+    """Also one that could still be answered at once."""
+    calc = Calc()
+    app = http_app(calc.server)
+    async with client_of(app) as http, anyio.create_task_group() as calls:
+        headers = await opened(http)
+        body, _ = call("wait", 5, HANDSHAKE)
+
+        async def ask() -> None:
+            await http.post("/mcp", headers=headers, json=body)
+
+        calls.start_soon(ask)
+        await calc.begun.wait()
+        assert (await http.delete("/mcp", headers=headers)).status_code == 200
+        await calc.ended.wait()
+    assert calc.runs == 1
+
+
+@pytest.mark.parametrize("cursor", [None, "no such"])
+async def test_a_list_is_counted_once(cursor):
+    """Also one that is left to `mcp`, because there is no such page."""
+    async with client_of(http_app(Calc().server)) as http:
+        headers = await opened(http)
+        params = {} if cursor is None else {"cursor": cursor}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params}
+        await http.post("/mcp", headers=headers, json=body)
+        lines = (await http.get("/metrics")).text.splitlines()
+    outcome = "ok" if cursor is None else "refused"
+    assert [each for each in lines if each.startswith("toolwire_requests_total{")] == [
+        f'toolwire_requests_total{{method="tools/list",outcome="{outcome}"}} 1.0'
+    ]
