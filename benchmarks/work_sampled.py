@@ -39,6 +39,7 @@ _LAYERS = (
     (r"mcp(_types)?[.:]", "the mcp package"),
     (r"starlette[.:]|uvicorn[.:]|sse_starlette[.:]", "web framework"),
     (r"prometheus_client[.:]", "metrics"),
+    (r"toolwire\._tracing|opentelemetry[.:]", "tracing"),
     (r"toolwire\b", "the rest of toolwire"),
     (r"benchmarks[.:]", "user's function, and measuring"),
 )
@@ -51,10 +52,20 @@ class Sampler:
     def __init__(self) -> None:
         self.seen: Counter[str] = Counter()
         self._known: dict[CodeType, str | None] = {}
+        self._looking = False
 
     def note(self, _number: int, frame: FrameType | None) -> None:
+        """The handler. One that comes while we still look is left out: it would only find ourselves."""
+        if not self._looking:
+            self._looking = True
+            self._look(frame)
+            self._looking = False
+
+    def _look(self, frame: FrameType | None) -> None:
         while frame is not None:
             code = frame.f_code
+            if code.co_filename.startswith("<frozen importlib"):  # loaded once, which is no part of a unit
+                return
             if code not in self._known:
                 self._known[code] = _layer(f"{frame.f_globals.get('__name__', '')}:{code.co_name}")
             if (layer := self._known[code]) is not None:
@@ -63,8 +74,11 @@ class Sampler:
             frame = frame.f_back
 
 
+_COMPILED = [(re.compile(pattern), layer) for pattern, layer in _LAYERS]
+
+
 def _layer(name: str) -> str | None:
-    return next((layer for pattern, layer in _LAYERS if re.match(pattern, name)), None)
+    return next((layer for pattern, layer in _COMPILED if pattern.match(name)), None)
 
 
 async def sampled(path: HotPath) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def run(bench: Bench) -> None:
     """Measure, and judge."""
     theirs = adding(bench, TYPED, THEIRS, (64,))
     beside = {"official uvloop": partial(turn, "official", theirs, tools="typed", loop="uvloop")}
-    bench.compare_cases(SUITE, TYPED, typed(bench, TYPED, DEPTHS) | beside, UNITS, rounds=7)
+    bench.compare_cases(SUITE, TYPED, typed(bench, TYPED, DEPTHS) | beside, UNITS, rounds=5)
     if hasattr(os, "sched_setaffinity"):
         core = min(os.sched_getaffinity(0))
         bench.compare_cases(SUITE, ONE_CORE, typed(bench, ONE_CORE, (64,), core=core), UNITS, rounds=3)

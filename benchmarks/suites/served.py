@@ -35,7 +35,7 @@ CALL: Asked = ("tools/call", {"name": "add", "arguments": {"a": 40, "b": 2.5}, "
 LIST: Asked = ("tools/list", {})
 MANY = 1_000
 CONNECTIONS = 32
-_ROUNDS = 5
+_ROUNDS = 4
 _FAST = ("toolwire", "toolwire uvloop")
 _COUNTS = {"call": (400, 150), "list": (20, 3), "flood": (960, 160)}
 """Requests in one turn: of ours, and of the others, which take longer."""
