@@ -49,6 +49,11 @@ async def awaited(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
+def scope_type() -> "type[anyio.CancelScope]":  # in quotes, or anyio would be loaded at import
+    """The class of this event loop's cancel scopes, for who makes one a call and would find it each time."""
+    return type(anyio.CancelScope())
+
+
 def is_cancellation(error: BaseException) -> bool:
     """Whether an exception is a cancellation, or a group with one in it, as trio's nurseries raise."""
     return _holds(error, anyio.get_cancelled_exc_class())

@@ -28,6 +28,7 @@ from starlette.routing import Route
 from toolwire._jsonrpc import INTERNAL_ERROR, RpcError, refusal
 from toolwire._log import logger_for
 from toolwire.errors import UsageError
+from toolwire.mcp import bodies
 from toolwire.mcp.events import Events
 from toolwire.mcp.guard import Guard, Guarded
 from toolwire.mcp.metrics import CONTENT_TYPE, Metrics
@@ -121,11 +122,11 @@ class HttpApp:
 
     async def _handle(self, scope: Any, receive: Any, send: Any) -> None:
         if self._closing:
-            body = None if scope["method"] == "GET" else await _read(receive)
-            if _only_listens(scope) or (body is not None and _is_request(body)):
+            came, body = ([], None) if scope["method"] == "GET" else await bodies.read(receive, _BODY)
+            if _only_listens(scope) or (came and (body is None or _is_request(body))):
                 await _unavailable(_ENDING)(scope, receive, send)
                 return
-            receive = receive if body is None else _again(body, receive)
+            receive = bodies.replayed(came, receive)
         elif self._quick is not None:
             left = await self._quick.answered(scope, receive, send)
             if left is None:
@@ -212,27 +213,6 @@ def _is_request(body: bytes) -> bool:
     except (ValueError, RecursionError):
         return True
     return not isinstance(message, dict) or {"id", "method"} <= message.keys()
-
-
-async def _read(receive: Any) -> bytes:
-    """The body of a request, or what is too much of it."""
-    body = bytearray()
-    while len(body) <= _BODY:
-        message = await receive()
-        body += message.get("body", b"")
-        if not message.get("more_body"):
-            break
-    return bytes(body)
-
-
-def _again(body: bytes, receive: Any) -> Any:
-    """A `receive` that gives a body that has been read."""
-    first = [{"type": "http.request", "body": body, "more_body": len(body) > _BODY}]
-
-    async def replayed() -> Any:
-        return first.pop() if first else await receive()
-
-    return replayed
 
 
 def _unavailable(reason: RpcError) -> Response:

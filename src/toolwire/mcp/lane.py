@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from toolwire._tasks import spawn
+from toolwire._tasks import scope_type, spawn
 
 if TYPE_CHECKING:
     from mcp.shared.transport_context import TransportContext
@@ -56,7 +56,7 @@ class Lane:
             self._back = dispatcher
             self._transport = TransportContext(kind="jsonrpc", can_send_request=True)
             self._context = copy_context()
-            self._scope = type(anyio.CancelScope())  # as in `DirectConnection`
+            self._scope = scope_type()
             self._answer = kernel.on_request
             try:
                 opened()

@@ -30,6 +30,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from toolwire._jsonrpc import CANCELLED, RpcError, refusal
+from toolwire.mcp import bodies
 from toolwire.mcp.asking import RequestOutlet
 from toolwire.mcp.audience import Session, session_of
 from toolwire.mcp.begun import Begun
@@ -69,8 +70,8 @@ class Quick:
             self._serving.audience.named.pop(name, None)  # from now on, not when `mcp` is done with it
         if not self._usual(scope, headers):
             return receive, None
-        came, body = await _read(receive)
-        asked = self._asked(body, headers, self._serving.audience.named.get(name))
+        came, body = await bodies.read(receive, _BODY)
+        asked = None if body is None else self._asked(body, headers, self._serving.audience.named.get(name))
         if asked is not None:
             reply = _Reply(send, asked.id, headers.get(_SESSION) if asked.client is not None else None)
             if asked.method == METHOD:
@@ -80,8 +81,8 @@ class Quick:
                     return None
             else:
                 begun = await self._called(asked, reply)
-                return None if begun is None else (_replayed(came, receive), begun)
-        return _replayed(came, receive), None
+                return None if begun is None else (bodies.replayed(came, receive), begun)
+        return bodies.replayed(came, receive), None
 
     # What may be answered here.
 
@@ -268,31 +269,6 @@ def _is_id(given: Any) -> bool:
 def _takes_both(accept: bytes) -> bool:
     kinds = {each.partition(b";")[0].strip().lower() for each in accept.split(b",")}
     return {b"application/json", b"text/event-stream"} <= kinds
-
-
-async def _read(receive: Any) -> tuple[list[Any], bytes]:
-    """What came, and the body in it; none if that is not whole, or too long for us."""
-    came: list[Any] = []
-    size = 0
-    while size <= _BODY:
-        message = await receive()
-        came.append(message)
-        if message["type"] != "http.request":  # the client has left
-            break
-        size += len(message.get("body", b""))
-        if not message.get("more_body"):
-            return came, b"".join(each.get("body", b"") for each in came)
-    return came, b""
-
-
-def _replayed(came: list[Any], receive: Any) -> Any:
-    """A `receive` that gives what has come already."""
-    first = came[::-1]
-
-    async def replayed() -> Any:
-        return first.pop() if first else await receive()
-
-    return replayed
 
 
 def _message(body: bytes) -> dict[str, Any] | None:

@@ -32,7 +32,7 @@ from toolwire._jsonrpc import (
     sort,
 )
 from toolwire._log import logger_for
-from toolwire._tasks import nobody_asked
+from toolwire._tasks import nobody_asked, scope_type
 from toolwire._threads import from_threads
 from toolwire._wire.lines import decode, encode
 from toolwire.errors import ToolError
@@ -100,9 +100,7 @@ class DirectConnection:
         self._violations_as_results = violations_as_results
         self._every_update = every_update
         self._post = from_threads()
-        self._scope = type(
-            anyio.CancelScope()
-        )  # of this event loop: to find it again costs more than to make one
+        self._scope = scope_type()
         self._log_level: str = log_level
         self._calls: defaultdict[Id, list[Call]] = defaultdict(list)
         self._idle: anyio.Event | None = None  # somebody waits for the last call to end
