@@ -13,9 +13,9 @@ from offline import claude, main, show
 from paid_api import PaidApi
 
 from toolwire import ClaudeSDKClient
-from toolwire.catalog.gateway import Catalog
-from toolwire.catalog.ledger import SqliteLedger
+from toolwire.catalog.ledger.sqlite import SqliteLedger
 from toolwire.catalog.money import dollars
+from toolwire.catalog.server import Catalog
 from toolwire.testing import call, say
 
 PROMPT = "What is the weather in Ulm, and in Oslo?"

@@ -79,7 +79,7 @@ def resolve(text: str, headers: Mapping[str, str] | None = None, choice: Choice 
 def _catalog(text: str, headers: Mapping[str, str] | None, choice: Choice) -> Target:
     if headers:
         raise UsageError(f"--header goes with a URL: what {text} sends is in its profile")
-    from toolwire.catalog.gateway import Catalog  # noqa: PLC0415 - loads mcp
+    from toolwire.catalog.server import Catalog  # noqa: PLC0415 - loads mcp
 
     profile = text.removeprefix(_CATALOG)
     server = Catalog(profile, include=choice.include, exclude=choice.exclude, **choice.catalog)

@@ -10,8 +10,8 @@ sys.path.insert(0, str(PROGRAM.parent))
 from _paid_products import BROKEN  # noqa: E402 - found by the line above
 from paid_api import Fault, PaidApi  # noqa: E402
 
-from toolwire.catalog.http import Api, Retry  # noqa: E402
-from toolwire.catalog.profile import BUILTIN  # noqa: E402
+from toolwire.catalog.http.api import Api, Retry  # noqa: E402
+from toolwire.catalog.profile.model import BUILTIN  # noqa: E402
 
 __all__ = ["BROKEN", "KEYS", "PROGRAM", "Fault", "PaidApi", "api_for", "profile_for"]
 

@@ -10,7 +10,7 @@ import orjson
 import pytest
 from market import KEYS, Fault, PaidApi, api_for
 
-from toolwire.catalog.http import Attempt, Retry
+from toolwire.catalog.http.api import Attempt, Retry
 from toolwire.errors import CatalogError, UsageError
 
 pytestmark = pytest.mark.anyio

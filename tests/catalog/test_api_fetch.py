@@ -17,10 +17,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from market import KEYS, Fault, PaidApi, api_for, profile_for
 
-from toolwire.catalog import http
-from toolwire.catalog.answers import seconds_of
-from toolwire.catalog.http import Api, Retry
-from toolwire.catalog.profile import ListParams, ProfileError
+from toolwire.catalog.http import api as http
+from toolwire.catalog.http.answers import seconds_of
+from toolwire.catalog.http.api import Api, Retry
+from toolwire.catalog.profile.model import ListParams, ProfileError
 from toolwire.errors import CatalogError, UsageError
 
 pytestmark = pytest.mark.anyio

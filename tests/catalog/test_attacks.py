@@ -17,10 +17,10 @@ import httpx2
 import pytest
 from market import Fault, PaidApi, api_for, profile_for
 
-from toolwire.catalog.gateway import Catalog
-from toolwire.catalog.http import Retry
-from toolwire.catalog.pins import Pins
-from toolwire.catalog.profile import ProfileError
+from toolwire.catalog.http.api import Retry
+from toolwire.catalog.profile.model import ProfileError
+from toolwire.catalog.server import Catalog
+from toolwire.catalog.tools.pins import Pins
 from toolwire.errors import CatalogError, McpError, UsageError
 from toolwire.testing import connect
 

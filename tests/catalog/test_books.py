@@ -5,7 +5,7 @@ import threading
 import anyio
 import pytest
 
-from toolwire.catalog.books import Books
+from toolwire.catalog.ledger.async_ledger import Books
 from toolwire.errors import CatalogError
 
 pytestmark = pytest.mark.anyio

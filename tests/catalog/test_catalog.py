@@ -10,9 +10,9 @@ import pytest
 from market import BROKEN, KEYS, PaidApi, profile_for
 from till import ULM, environ, ledger_in, opened, states
 
-from toolwire.catalog.gateway import Catalog
+from toolwire.catalog.ledger.types import Limits
 from toolwire.catalog.money import micros
-from toolwire.catalog.spending import Limits
+from toolwire.catalog.server import Catalog
 from toolwire.errors import CatalogError, McpError, UsageError
 from toolwire.testing import connect
 

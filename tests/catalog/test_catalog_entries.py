@@ -11,7 +11,7 @@ import pytest
 from till import catalog_for, ledger_in, opened, states
 from typer.testing import CliRunner
 
-from toolwire.catalog.spending import Limits
+from toolwire.catalog.ledger.types import Limits
 from toolwire.cli.catalog import catalog_app
 from toolwire.errors import UsageError
 

@@ -8,7 +8,7 @@ import pytest
 from market import Fault, PaidApi
 from till import ULM, catalog_for, ledger_in, opened, states
 
-from toolwire.catalog.limits import Breaker
+from toolwire.catalog.purchase.limits import Breaker
 from toolwire.testing import connect
 
 pytestmark = pytest.mark.anyio

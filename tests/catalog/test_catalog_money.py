@@ -12,7 +12,7 @@ import pytest
 from market import Fault, PaidApi
 from till import ULM, Watched, eventually, ledger_in, opened, states
 
-from toolwire.catalog.spending import Limits
+from toolwire.catalog.ledger.types import Limits
 
 TILL = Path(__file__).parent / "till.py"
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.catalog.names import Wish, assign, base_name, check_renames, is_legal, readable, slug
+from toolwire.catalog.tools.names import Wish, assign, base_name, check_renames, is_legal, readable, slug
 from toolwire.errors import UsageError
 from toolwire.tools.names import wire_name
 

@@ -10,7 +10,7 @@ import pytest
 from market import Fault, PaidApi
 from till import ULM, catalog_for, eventually, opened, states
 
-from toolwire.catalog.pins import Pins
+from toolwire.catalog.tools.pins import Pins
 from toolwire.errors import McpError
 from toolwire.testing import connect
 

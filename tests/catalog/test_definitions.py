@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolwire.catalog.definitions import Definition, Entry, Skipped, define, fingerprint
+from toolwire.catalog.tools.definitions import Definition, Entry, Skipped, define, fingerprint
 from toolwire.errors import UsageError
 from toolwire.tools.tool import Tool
 

@@ -21,12 +21,12 @@ from market import PaidApi, profile_for
 from prometheus_client import generate_latest
 
 from toolwire import ClaudeAgentOptions, run
-from toolwire.catalog.gateway import Catalog
-from toolwire.catalog.http import Retry
-from toolwire.catalog.limits import Breaker
-from toolwire.catalog.pins import Pins
-from toolwire.catalog.profile import BUILTIN
+from toolwire.catalog.http.api import Retry
+from toolwire.catalog.profile.model import BUILTIN
+from toolwire.catalog.purchase.limits import Breaker
 from toolwire.catalog.secrets import Scrubber
+from toolwire.catalog.server import Catalog
+from toolwire.catalog.tools.pins import Pins
 from toolwire.testing import call, connect, say
 
 pytestmark = pytest.mark.anyio

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from toolwire.catalog.ledger import (
+from toolwire.catalog.ledger.sqlite import (
     Busy,
     Duplicate,
     Limits,

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
 
-from toolwire.catalog.ledger import Busy, Limits, OverBudget, Spend, SqliteLedger, Stopped
+from toolwire.catalog.ledger.sqlite import Busy, Limits, OverBudget, Spend, SqliteLedger, Stopped
 from toolwire.errors import CatalogError
 
 TOOLS = st.sampled_from(["search", "draw"])

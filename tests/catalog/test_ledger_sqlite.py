@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from toolwire.catalog.ledger import (
+from toolwire.catalog.ledger.sqlite import (
     Ledger,
     Limits,
     OverBudget,
@@ -29,7 +29,7 @@ from toolwire.errors import CatalogError
 
 START = """
 import os, sys
-from toolwire.catalog.ledger import *
+from toolwire.catalog.ledger.sqlite import *
 from toolwire.errors import CatalogError
 path, told = sys.argv[1], sys.argv[2:]
 def spend(number, amount=10):
@@ -187,7 +187,7 @@ def test_a_process_knows_itself_and_the_dead():
     me = this_process()
     assert owner_alive(me)
     assert me == this_process()
-    process = started("from toolwire.catalog.ledger import this_process; print(this_process())", "x")
+    process = started("from toolwire.catalog.ledger.sqlite import this_process; print(this_process())", "x")
     other = ended(process).strip()
     assert other != me
     assert not owner_alive(other)

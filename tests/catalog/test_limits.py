@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from toolwire.catalog.limits import Breaker, RateLimit, ResultCache
+from toolwire.catalog.purchase.limits import Breaker, RateLimit, ResultCache
 
 
 class Clock:

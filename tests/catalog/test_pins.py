@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.catalog.definitions import Definition, Entry, define
-from toolwire.catalog.pins import Change, Pins, compare
+from toolwire.catalog.tools.definitions import Definition, Entry, define
+from toolwire.catalog.tools.pins import Change, Pins, compare
 from toolwire.errors import UsageError
 
 SCHEMA = {

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.catalog.definitions import Entry
-from toolwire.catalog.profile import BUILTIN, ListParams, Profile, ProfileError, Secret, at
+from toolwire.catalog.profile.model import BUILTIN, ListParams, Profile, ProfileError, Secret, at
+from toolwire.catalog.tools.definitions import Entry
 from toolwire.errors import UsageError
 
 SHOP = Path(__file__).parents[2] / "examples" / "profiles" / "shop.toml"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolwire.catalog.repair import Unrepairable, repaired
+from toolwire.catalog.schema_repair.repair import Unrepairable, repaired
 from toolwire.tools.forms import from_json_schema
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.catalog import replies
-from toolwire.catalog.replies import Outcome, read_reply, shown
+from toolwire.catalog.purchase import replies
+from toolwire.catalog.purchase.replies import Outcome, read_reply, shown
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from toolwire.catalog.profile import BUILTIN, Profile, Secret
+from toolwire.catalog.profile.model import BUILTIN, Profile, Secret
 from toolwire.catalog.secrets import Scrubber, credentials
 from toolwire.errors import CatalogError, UsageError
 

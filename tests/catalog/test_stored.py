@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from toolwire.catalog.definitions import Entry
-from toolwire.catalog.stored import cache_folder, load, store
+from toolwire.catalog.tools.definitions import Entry
+from toolwire.catalog.tools.kept import cache_folder, load, store
 
 URL = "https://shop.example.com"
 ENTRIES = (

@@ -15,8 +15,8 @@ from types import SimpleNamespace
 import anyio
 from market import KEYS, QUICK, profile_for
 
-from toolwire.catalog.gateway import Catalog
-from toolwire.catalog.ledger import SqliteLedger
+from toolwire.catalog.ledger.sqlite import SqliteLedger
+from toolwire.catalog.server import Catalog
 from toolwire.testing import connect
 
 __all__ = ["ULM", "Watched", "catalog_for", "environ", "eventually", "ledger_in", "opened", "states"]

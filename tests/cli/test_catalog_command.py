@@ -9,7 +9,7 @@ import pytest
 from terminal import Terminal
 from typer.testing import CliRunner
 
-from toolwire.catalog.ledger import Limits, Spend, SqliteLedger
+from toolwire.catalog.ledger.sqlite import Limits, Spend, SqliteLedger
 from toolwire.cli.catalog import catalog_app
 
 NOON = datetime(2026, 11, 6, 12, tzinfo=UTC).timestamp()

@@ -246,8 +246,8 @@ def test_the_filter_of_the_environment(api, env, tmp_path):
 
 def test_pins_keep_changes_out(api, env, tmp_path, priced):
     """What differs from the file of agreed definitions is not offered, and stderr says how it differs."""
-    from toolwire.catalog.gateway import Catalog  # noqa: PLC0415 - heavy
-    from toolwire.catalog.pins import Pins  # noqa: PLC0415
+    from toolwire.catalog.server import Catalog  # noqa: PLC0415 - heavy
+    from toolwire.catalog.tools.pins import Pins  # noqa: PLC0415
 
     profile = str(tmp_path / "priced.toml")
     with Stdio(priced, cwd=tmp_path, env=env) as served:

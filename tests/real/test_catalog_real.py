@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from toolwire import ClaudeSDKClient
-from toolwire.catalog.gateway import Catalog
+from toolwire.catalog.server import Catalog
 from toolwire.testing import call, say, turn
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))

@@ -7,28 +7,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolwire.catalog.gateway import Catalog as Catalog
-    from toolwire.catalog.gateway import Status as Status
-    from toolwire.catalog.http import Retry as Retry
-    from toolwire.catalog.ledger import SqliteLedger as SqliteLedger
-    from toolwire.catalog.limits import Breaker as Breaker
-    from toolwire.catalog.profile import ListParams as ListParams
-    from toolwire.catalog.profile import Profile as Profile
-    from toolwire.catalog.profile import Secret as Secret
-    from toolwire.catalog.spending import Ledger as Ledger
-    from toolwire.catalog.spending import Limits as Limits
+    from toolwire.catalog.http.api import Retry as Retry
+    from toolwire.catalog.ledger.sqlite import SqliteLedger as SqliteLedger
+    from toolwire.catalog.ledger.types import Ledger as Ledger
+    from toolwire.catalog.ledger.types import Limits as Limits
+    from toolwire.catalog.profile.model import ListParams as ListParams
+    from toolwire.catalog.profile.model import Profile as Profile
+    from toolwire.catalog.profile.model import Secret as Secret
+    from toolwire.catalog.purchase.limits import Breaker as Breaker
+    from toolwire.catalog.server import Catalog as Catalog
+    from toolwire.catalog.server import Status as Status
 
 _WHERE = {
-    "Breaker": "limits",
-    "Catalog": "gateway",
-    "Ledger": "spending",
-    "Limits": "spending",
-    "ListParams": "profile",
-    "Profile": "profile",
-    "Retry": "http",
-    "Secret": "profile",
-    "SqliteLedger": "ledger",
-    "Status": "gateway",
+    "Breaker": "purchase.limits",
+    "Catalog": "server",
+    "Ledger": "ledger.types",
+    "Limits": "ledger.types",
+    "ListParams": "profile.model",
+    "Profile": "profile.model",
+    "Retry": "http.api",
+    "Secret": "profile.model",
+    "SqliteLedger": "ledger.sqlite",
+    "Status": "server",
 }
 
 __all__ = sorted(_WHERE)  # noqa: PLE0605 - the names above, for type checkers

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolwire._log import logger_for
-from toolwire.catalog._encodings import SHORTEST, pattern
-from toolwire.catalog.profile import Profile
+from toolwire.catalog.encodings import SHORTEST, pattern
+from toolwire.catalog.profile.model import Profile
 from toolwire.errors import CatalogError, UsageError
 
 _MASKS: Final = ("[redacted]", "[***]", "(hidden)")

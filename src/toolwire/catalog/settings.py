@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
-from toolwire.catalog.ledger_sqlite import MEMORY
+from toolwire.catalog.ledger.database import MEMORY
+from toolwire.catalog.ledger.types import Ledger, Limits
 from toolwire.catalog.money import micros
-from toolwire.catalog.profile import Profile
-from toolwire.catalog.spending import Ledger, Limits
+from toolwire.catalog.profile.model import Profile
 from toolwire.errors import UsageError
 
 DEFAULT_PRICE: Final = "TOOLWIRE_DEFAULT_PRICE"

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from toolwire.catalog.ledger import Grouping, Price, Row, SqliteLedger, Stop, Total
-from toolwire.catalog.spending import shown
+from toolwire.catalog.ledger.sqlite import Grouping, Price, Row, SqliteLedger, Stop, Total
+from toolwire.catalog.ledger.types import shown
 from toolwire.cli._show import markup, one_line, out, show, show_json
 
 if TYPE_CHECKING:

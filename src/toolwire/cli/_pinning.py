@@ -10,7 +10,7 @@ from toolwire.errors import UsageError
 
 if TYPE_CHECKING:
     from toolwire._target import Target
-    from toolwire.catalog.definitions import Definition
+    from toolwire.catalog.tools.definitions import Definition
 
 
 def pin(
@@ -32,7 +32,7 @@ def pin(
     """
     if not target.startswith("catalog:"):
         raise UsageError(f"only catalogues are pinned, and {target} is none: catalog:PROFILE")
-    from toolwire.catalog.pins import Pins, compare  # noqa: PLC0415 - heavy
+    from toolwire.catalog.tools.pins import Pins, compare  # noqa: PLC0415 - heavy
     from toolwire.cli._show import plain  # noqa: PLC0415
 
     definitions = run(_definitions, resolved(target, None))

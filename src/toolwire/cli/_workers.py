@@ -26,7 +26,7 @@ _METRICS: Final = "toolwire-metrics-"
 
 def supervise(listening: socket.socket, count: int, drain: float, secret_variable: str) -> int:
     """Run this very command `count` times on the socket until SIGINT or SIGTERM; the exit code."""
-    from toolwire.catalog.gateway import SESSION  # noqa: PLC0415 - heavy
+    from toolwire.catalog.server import SESSION  # noqa: PLC0415 - heavy
     from toolwire.mcp.metrics import FOLDER  # noqa: PLC0415
     from toolwire.mcp.serving import new_secret  # noqa: PLC0415
 

@@ -17,7 +17,7 @@ from toolwire.cli._pinning import pin
 from toolwire.errors import UsageError
 
 if TYPE_CHECKING:
-    from toolwire.catalog.ledger import Row, SqliteLedger
+    from toolwire.catalog.ledger.sqlite import Row, SqliteLedger
 
 catalog_app = typer.Typer(
     name="catalog",
@@ -130,7 +130,7 @@ def reconcile(  # noqa: PLR0917
 
       toolwire catalog reconcile 3fa9 --not-charged
     """
-    from toolwire.catalog.ledger import owner_alive  # noqa: PLC0415
+    from toolwire.catalog.ledger.sqlite import owner_alive  # noqa: PLC0415
     from toolwire.cli import _catalog as screen  # noqa: PLC0415
 
     cost = _money("--amount", amount)
@@ -170,7 +170,7 @@ def accept(
 
       toolwire catalog accept search --price 0.02
     """
-    from toolwire.catalog.spending import shown  # noqa: PLC0415
+    from toolwire.catalog.ledger.types import shown  # noqa: PLC0415
     from toolwire.cli._show import one_line  # noqa: PLC0415
 
     wanted = _money("--price", price)
@@ -223,14 +223,14 @@ def _waiting(opened: "SqliteLedger") -> dict[str, str]:
 
 
 def _place(given: Path | None) -> Path:
-    from toolwire.catalog.ledger import default_path  # noqa: PLC0415
+    from toolwire.catalog.ledger.sqlite import default_path  # noqa: PLC0415
 
     return default_path() if given is None else given
 
 
 def _opened(given: Path | None) -> "SqliteLedger | None":
     """The ledger; None if none was made yet in the usual place. Asking makes none."""
-    from toolwire.catalog.ledger import SqliteLedger  # noqa: PLC0415
+    from toolwire.catalog.ledger.sqlite import SqliteLedger  # noqa: PLC0415
 
     place = _place(given)
     if not place.exists():

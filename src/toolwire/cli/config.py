@@ -22,7 +22,7 @@ from toolwire.errors import UsageError
 
 if TYPE_CHECKING:
     from toolwire._target import Target
-    from toolwire.catalog.profile import Profile
+    from toolwire.catalog.profile.model import Profile
 
 _CATALOG: Final = "catalog:"
 
@@ -140,7 +140,7 @@ def _found(target: str | None, name: str | None, *, needed: bool) -> "Target | N
     from toolwire._target import Target, resolve  # noqa: PLC0415 - heavy
 
     if target.startswith(_CATALOG):  # looked up only: whoever writes the entry need not have the keys
-        from toolwire.catalog.names import slug  # noqa: PLC0415
+        from toolwire.catalog.tools.names import slug  # noqa: PLC0415
 
         profile = _profile(target)
         file = Path(target.removeprefix(_CATALOG))
@@ -151,7 +151,7 @@ def _found(target: str | None, name: str | None, *, needed: bool) -> "Target | N
 
 
 def _profile(target: str) -> "Profile":
-    from toolwire.catalog.profile import Profile  # noqa: PLC0415 - heavy
+    from toolwire.catalog.profile.model import Profile  # noqa: PLC0415 - heavy
 
     return Profile.find(target.removeprefix(_CATALOG))
 

@@ -21,10 +21,10 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Final, Self
 
-from toolwire.catalog import ledger_rows as query
-from toolwire.catalog.ledger_sqlite import Database
-from toolwire.catalog.owners import owner_alive, this_process
-from toolwire.catalog.spending import (
+from toolwire.catalog.ledger import queries as query
+from toolwire.catalog.ledger.database import Database
+from toolwire.catalog.ledger.owners import owner_alive, this_process
+from toolwire.catalog.ledger.types import (
     MOST,
     STATES,
     Busy,

@@ -16,8 +16,8 @@ from typing import Any, Final, Literal
 
 import orjson
 
-from toolwire.catalog.definitions import Definition, fingerprint
 from toolwire.catalog.money import dollars
+from toolwire.catalog.tools.definitions import Definition, fingerprint
 from toolwire.errors import UsageError
 from toolwire.tools.parameters import clipped
 

@@ -6,9 +6,9 @@ keywords are mended in `_keywords`. The depth is bounded before it starts.
 
 from typing import Any, Final
 
-from toolwire.catalog import _keywords
-from toolwire.catalog._bounds import Unrepairable
-from toolwire.catalog._keywords import Note, flag, kind_of, listed_names
+from toolwire.catalog.schema_repair import keywords as _keywords
+from toolwire.catalog.schema_repair.bounds import Unrepairable
+from toolwire.catalog.schema_repair.keywords import Note, flag, kind_of, listed_names
 from toolwire.tools.parameters import clipped
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

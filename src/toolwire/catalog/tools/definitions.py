@@ -12,10 +12,10 @@ from typing import Any
 
 import orjson
 
-from toolwire.catalog._bounds import Unrepairable, measure
-from toolwire.catalog._values import tidy
-from toolwire.catalog.names import Wish, assign, base_name, check_renames, prefix_of
-from toolwire.catalog.repair import repaired
+from toolwire.catalog.schema_repair.bounds import Unrepairable, measure
+from toolwire.catalog.schema_repair.repair import repaired
+from toolwire.catalog.tools.names import Wish, assign, base_name, check_renames, prefix_of
+from toolwire.catalog.values import tidy
 
 
 @dataclass(frozen=True)

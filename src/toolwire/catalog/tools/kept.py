@@ -16,7 +16,7 @@ from typing import Any, Final
 import orjson
 
 from toolwire._log import logger_for
-from toolwire.catalog.definitions import Entry
+from toolwire.catalog.tools.definitions import Entry
 
 logger = logger_for("catalog")
 

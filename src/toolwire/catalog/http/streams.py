@@ -7,7 +7,7 @@ import httpx2
 import orjson
 
 from toolwire._log import logger_for
-from toolwire.catalog.answers import media_type
+from toolwire.catalog.http.answers import media_type
 from toolwire.errors import CatalogError
 
 _log = logger_for("catalog.streams")

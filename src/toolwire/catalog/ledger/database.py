@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NoReturn
 
-from toolwire.catalog.spending import MOST
+from toolwire.catalog.ledger.types import MOST
 from toolwire.errors import CatalogError
 
 MEMORY: Final = ":memory:"

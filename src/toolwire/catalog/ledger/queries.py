@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from sqlite3 import Connection
 from typing import Any, Final
 
-from toolwire.catalog.spending import (
+from toolwire.catalog.ledger.types import (
     GROUPINGS,
     MOST,
     Busy,

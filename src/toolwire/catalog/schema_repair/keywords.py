@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from toolwire.catalog._values import TYPES, converted, tidy
+from toolwire.catalog.values import TYPES, converted, tidy
 
 Note = Callable[[str, str], None]
 

@@ -22,8 +22,8 @@ from typing import Any, Final
 import orjson
 
 from toolwire._log import logger_for
-from toolwire.catalog._values import denied, fits
 from toolwire.catalog.money import PER_DOLLAR, dollars, micros
+from toolwire.catalog.values import denied, fits
 from toolwire.tools.parameters import clipped
 
 _log = logger_for("catalog.replies")

@@ -20,23 +20,24 @@ import anyio
 from toolwire._jsonrpc import Outlet
 from toolwire._log import logger_for
 from toolwire._threads import Workers
-from toolwire.catalog import settings, stored
-from toolwire.catalog.books import Books, opened, recovered
-from toolwire.catalog.definitions import Definition, Entry, Skipped
-from toolwire.catalog.http import Api, Retry
-from toolwire.catalog.ledger import SqliteLedger, default_path
-from toolwire.catalog.ledger_sqlite import MEMORY
-from toolwire.catalog.limits import Breaker, RateLimit, ResultCache
-from toolwire.catalog.names import slug
+from toolwire.catalog import settings
+from toolwire.catalog.http.api import Api, Retry
+from toolwire.catalog.ledger.async_ledger import Books, opened, recovered
+from toolwire.catalog.ledger.database import MEMORY
+from toolwire.catalog.ledger.sqlite import SqliteLedger, default_path
+from toolwire.catalog.ledger.types import Ledger, Limits
 from toolwire.catalog.observe import Observer
-from toolwire.catalog.offer import Offer, Status, offered, report, scrubbed, tool_of
-from toolwire.catalog.pins import Pins
-from toolwire.catalog.profile import Profile
-from toolwire.catalog.purchase import Buyer
-from toolwire.catalog.refreshing import Refreshing
+from toolwire.catalog.profile.model import Profile
+from toolwire.catalog.purchase.buyer import Buyer
+from toolwire.catalog.purchase.limits import Breaker, RateLimit, ResultCache
 from toolwire.catalog.secrets import Scrubber, credentials
-from toolwire.catalog.selection import Selection
-from toolwire.catalog.spending import Ledger, Limits
+from toolwire.catalog.tools import kept as stored
+from toolwire.catalog.tools.build import Offer, Status, offered, report, scrubbed, tool_of
+from toolwire.catalog.tools.definitions import Definition, Entry, Skipped
+from toolwire.catalog.tools.names import slug
+from toolwire.catalog.tools.pins import Pins
+from toolwire.catalog.tools.refreshing import Refreshing
+from toolwire.catalog.tools.selection import Selection
 from toolwire.errors import CatalogError, ToolDefinitionError, UsageError
 from toolwire.tools.connection import DirectConnection
 from toolwire.tools.context import Context

@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from toolwire.catalog._profile_rules import ProfileError
+from toolwire.catalog.profile.rules import ProfileError
 
 _LARGEST: Final = 256 * 1024
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import orjson
 
-from toolwire.catalog._bounds import Unrepairable, check_work, measure
-from toolwire.catalog._mend import LISTS, ONE, REFERENCES, TABLES, mended, under
-from toolwire.catalog._top import as_object
-from toolwire.catalog._values import tidy, visible
+from toolwire.catalog.schema_repair.bounds import Unrepairable, check_work, measure
+from toolwire.catalog.schema_repair.top_level import as_object
+from toolwire.catalog.schema_repair.walk import LISTS, ONE, REFERENCES, TABLES, mended, under
+from toolwire.catalog.values import tidy, visible
 from toolwire.tools.forms import from_json_schema
 from toolwire.tools.parameters import DefinitionError, clipped
 

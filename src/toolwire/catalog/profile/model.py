@@ -9,8 +9,9 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from toolwire.catalog._profile_file import read
-from toolwire.catalog._profile_rules import (
+from toolwire.catalog.money import micros
+from toolwire.catalog.profile.file import read
+from toolwire.catalog.profile.rules import (
     ListParams,
     ProfileError,
     Secret,
@@ -23,9 +24,8 @@ from toolwire.catalog._profile_rules import (
     check_type,
     check_variable,
 )
-from toolwire.catalog._values import at
-from toolwire.catalog.definitions import Entry
-from toolwire.catalog.money import micros
+from toolwire.catalog.tools.definitions import Entry
+from toolwire.catalog.values import at
 
 __all__ = ["BUILTIN", "ListParams", "Profile", "ProfileError", "Secret", "at", "check_address"]
 

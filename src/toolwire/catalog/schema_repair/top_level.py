@@ -7,8 +7,8 @@ for an `anyOf`, `oneOf`, `allOf` or an oddly named property at the top. So what 
 import re
 from typing import Any, Final
 
-from toolwire.catalog._bounds import Unrepairable, resolve
-from toolwire.catalog._keywords import Note, required_of_unknown
+from toolwire.catalog.schema_repair.bounds import Unrepairable, resolve
+from toolwire.catalog.schema_repair.keywords import Note, required_of_unknown
 from toolwire.tools.parameters import clipped
 
 _KEY: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}", re.ASCII)

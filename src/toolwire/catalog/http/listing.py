@@ -8,9 +8,9 @@ for.
 from typing import Any, Final
 
 from toolwire._log import logger_for
-from toolwire.catalog._values import at, converted, denied, leads, truth
-from toolwire.catalog.definitions import Entry
-from toolwire.catalog.profile import Profile
+from toolwire.catalog.profile.model import Profile
+from toolwire.catalog.tools.definitions import Entry
+from toolwire.catalog.values import at, converted, denied, leads, truth
 from toolwire.errors import CatalogError
 
 _log = logger_for("catalog.listing")

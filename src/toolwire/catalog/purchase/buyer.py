@@ -21,16 +21,16 @@ import anyio
 import orjson
 
 from toolwire._log import logger_for
-from toolwire.catalog.answers import Answer, Attempt
-from toolwire.catalog.books import Books
-from toolwire.catalog.definitions import Definition
-from toolwire.catalog.http import Api
-from toolwire.catalog.limits import Breaker, RateLimit, ResultCache
+from toolwire.catalog.http.answers import Answer, Attempt
+from toolwire.catalog.http.api import Api
+from toolwire.catalog.ledger.async_ledger import Books
+from toolwire.catalog.ledger.types import Limits, OverBudget, Settled, Spend
 from toolwire.catalog.money import dollars
 from toolwire.catalog.observe import Observer, Seen
-from toolwire.catalog.replies import Outcome, read_reply, shown
+from toolwire.catalog.purchase.limits import Breaker, RateLimit, ResultCache
+from toolwire.catalog.purchase.replies import Outcome, read_reply, shown
 from toolwire.catalog.secrets import Scrubber
-from toolwire.catalog.spending import Limits, OverBudget, Settled, Spend
+from toolwire.catalog.tools.definitions import Definition
 from toolwire.errors import CatalogError
 from toolwire.tools.context import Context
 from toolwire.tools.results import error_result

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from toolwire._log import logger_for
-from toolwire.catalog.definitions import Definition, Entry, Skipped
 from toolwire.catalog.money import dollars
-from toolwire.catalog.pins import Change, Pins, compare
 from toolwire.catalog.secrets import Scrubber
-from toolwire.catalog.selection import Selection
+from toolwire.catalog.tools.definitions import Definition, Entry, Skipped
+from toolwire.catalog.tools.pins import Change, Pins, compare
+from toolwire.catalog.tools.selection import Selection
 from toolwire.tools.context import Context
 from toolwire.tools.tool import Tool
 

@@ -19,14 +19,23 @@ import orjson
 import stamina
 
 from toolwire._log import logger_for
-from toolwire.catalog.addresses import Resolver, resolve
-from toolwire.catalog.answers import Answer, Attempt, decoded, is_success, judge, refusal, said, seconds_of
-from toolwire.catalog.connection import Connections, Halted, OnSend, Order, check_value
-from toolwire.catalog.definitions import Entry
-from toolwire.catalog.listing import Reading
-from toolwire.catalog.profile import Profile
+from toolwire.catalog.http.addresses import Resolver, resolve
+from toolwire.catalog.http.answers import (
+    Answer,
+    Attempt,
+    decoded,
+    is_success,
+    judge,
+    refusal,
+    said,
+    seconds_of,
+)
+from toolwire.catalog.http.connection import Connections, Halted, OnSend, Order, check_value
+from toolwire.catalog.http.listing import Reading
+from toolwire.catalog.http.streams import Progress, Unreadable, collect, follow, is_stream
+from toolwire.catalog.profile.model import Profile
 from toolwire.catalog.secrets import Scrubber
-from toolwire.catalog.streams import Progress, Unreadable, collect, follow, is_stream
+from toolwire.catalog.tools.definitions import Entry
 from toolwire.errors import CatalogError, UsageError
 
 __all__ = ["Answer", "Api", "Attempt", "Retry"]

@@ -15,8 +15,8 @@ from typing import Any
 import httpx2
 
 from toolwire._version import __version__
-from toolwire.catalog.addresses import Base, Resolver
-from toolwire.catalog.answers import Attempt
+from toolwire.catalog.http.addresses import Base, Resolver
+from toolwire.catalog.http.answers import Attempt
 from toolwire.errors import CatalogError, UsageError
 
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)

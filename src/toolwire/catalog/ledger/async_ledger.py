@@ -14,9 +14,9 @@ import anyio
 from toolwire._log import logger_for
 from toolwire._tasks import spawn
 from toolwire._threads import Workers
-from toolwire.catalog.ledger import SqliteLedger, owner_alive
+from toolwire.catalog.ledger.sqlite import SqliteLedger, owner_alive
+from toolwire.catalog.ledger.types import Ledger
 from toolwire.catalog.money import dollars
-from toolwire.catalog.spending import Ledger
 from toolwire.errors import CatalogError
 
 logger = logger_for("catalog")

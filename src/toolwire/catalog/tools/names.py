@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from toolwire.catalog._values import visible
+from toolwire.catalog.values import visible
 from toolwire.errors import UsageError
 from toolwire.tools.names import wire_name
 

@@ -4,8 +4,8 @@ import fnmatch
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from toolwire.catalog.definitions import Definition, Entry, Skipped, define
-from toolwire.catalog.names import slug
+from toolwire.catalog.tools.definitions import Definition, Entry, Skipped, define
+from toolwire.catalog.tools.names import slug
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Profiles: all that is particular to one catalogue's API, as data."""

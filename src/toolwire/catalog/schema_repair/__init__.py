@@ -1,0 +1,1 @@
+"""JSON schemas as APIs write them, repaired so that they hold."""
