@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from market import KEYS, Fault, PaidApi, api_for, profile_for
 
-from toolwire.catalog.http import api as http
+from toolwire.catalog.http import fetch as http
 from toolwire.catalog.http.answers import seconds_of
 from toolwire.catalog.http.api import Api, Retry
 from toolwire.catalog.profile.model import ListParams, ProfileError

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolwire.catalog.http.api import Retry as Retry
+    from toolwire.catalog.http.retry import Retry as Retry
     from toolwire.catalog.ledger.sqlite import SqliteLedger as SqliteLedger
     from toolwire.catalog.ledger.types import Ledger as Ledger
     from toolwire.catalog.ledger.types import Limits as Limits
@@ -25,7 +25,7 @@ _WHERE = {
     "Limits": "ledger.types",
     "ListParams": "profile.model",
     "Profile": "profile.model",
-    "Retry": "http.api",
+    "Retry": "http.retry",
     "Secret": "profile.model",
     "SqliteLedger": "ledger.sqlite",
     "Status": "server",
