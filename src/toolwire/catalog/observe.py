@@ -43,6 +43,8 @@ class Seen:
     seconds: float = 0.0
     api_seconds: float = 0.0
     """The part of it that the API took, repeats included."""
+    note: str = ""
+    """What is odd about it."""
 
 
 class Observer:

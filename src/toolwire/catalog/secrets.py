@@ -8,17 +8,18 @@ import json
 import os
 import stat
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from toolwire._log import logger_for
-from toolwire.catalog.encodings import SHORTEST, pattern
+from toolwire.catalog.encodings import SHORTEST, longest_match, pattern
 from toolwire.catalog.profile.model import Profile
 from toolwire.errors import CatalogError, UsageError
 
 _MASKS: Final = ("[redacted]", "[***]", "(hidden)")
 _PASSES: Final = 3
+_PIECE: Final = 64 * 1024  # characters that are searched at a time
 _LARGEST_FILE: Final = 64 * 1024
 _LONGEST_SECRET: Final = 8 * 1024
 _log = logger_for("catalog.secrets")
@@ -40,6 +41,8 @@ class Scrubber:
                 "a secret has less than %d characters: it is hidden only where it stands alone", SHORTEST
             )
         self._found = pattern(secrets)
+        self._overlap = longest_match(secrets)
+        self._numeric = any(each.isdecimal() for each in secrets)
         self._mask = next((mask for mask in _MASKS if not self._has(mask)), "")
 
     @classmethod
@@ -52,7 +55,11 @@ class Scrubber:
         if self._found is None or not self._has(text):
             return text
         for _ in range(_PASSES):
-            text = self._found.sub(lambda _: self._mask, text)
+            parts, kept = [], 0
+            for start, end in self._matches(text):
+                parts += [text[kept:start], self._mask]
+                kept = end
+            text = "".join([*parts, text[kept:]])
             if not self._has(text):
                 return text
         return (
@@ -94,8 +101,29 @@ class Scrubber:
             return self.text(text).encode("utf-8", "surrogateescape") if self._has(text) else value
         return value
 
+    def may_be_in(self, content: bytes) -> bool:
+        """Whether the JSON or text in a body may hold a secret. False is certain, and saves a walk through it."""
+        if self._found is None:
+            return False
+        # A number can be written in ways that the text does not show (1.5e6).
+        return self._numeric or self._has(content.decode("utf-8", "replace"))
+
     def _has(self, text: str) -> bool:
-        return self._found is not None and self._found.search(text) is not None
+        return next(self._matches(text), None) is not None
+
+    def _matches(self, text: str) -> Iterator[tuple[int, int]]:
+        """Where the secrets are. Long text is searched piece by piece: a search lets no other thread run."""
+        if self._found is None:
+            return
+        position = 0
+        while position < len(text):
+            end = position + _PIECE
+            found = self._found.search(text, position, end + self._overlap)
+            if found is not None and found.start() < end:
+                yield found.span()
+                position = found.end()
+            else:
+                position = end
 
 
 def _bare(profile: Profile, headers: Mapping[str, str]) -> Iterable[str]:

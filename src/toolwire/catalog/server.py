@@ -8,7 +8,7 @@ in `purchase`. The server's lifespan owns all of it: nothing runs while nobody i
 import os
 import secrets as random_bytes
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -21,19 +21,20 @@ from toolwire._jsonrpc import Outlet
 from toolwire._log import logger_for
 from toolwire._threads import Workers
 from toolwire.catalog import settings
-from toolwire.catalog.http.api import Api, Retry
-from toolwire.catalog.ledger.async_ledger import Books, opened, recovered
+from toolwire.catalog.http.api import Api
+from toolwire.catalog.http.retry import Retry
+from toolwire.catalog.ledger.async_ledger import AsyncLedger, open_ledger, recover
 from toolwire.catalog.ledger.database import MEMORY
 from toolwire.catalog.ledger.sqlite import SqliteLedger, default_path
 from toolwire.catalog.ledger.types import Ledger, Limits
 from toolwire.catalog.observe import Observer
 from toolwire.catalog.profile.model import Profile
-from toolwire.catalog.purchase.buyer import Buyer
+from toolwire.catalog.purchase.buyer import MAX_IN_FLIGHT, QUEUE_TIMEOUT, Buyer
 from toolwire.catalog.purchase.limits import Breaker, RateLimit, ResultCache
 from toolwire.catalog.secrets import Scrubber, credentials
-from toolwire.catalog.tools import kept as stored
-from toolwire.catalog.tools.build import Offer, Status, offered, report, scrubbed, tool_of
-from toolwire.catalog.tools.definitions import Definition, Entry, Skipped
+from toolwire.catalog.tools.build import Status, build_offer, build_tool, report, scrub_entries
+from toolwire.catalog.tools.definitions import Definition, Entry, Repairs, Skipped
+from toolwire.catalog.tools.kept import cache_folder, load_kept, store_kept
 from toolwire.catalog.tools.names import slug
 from toolwire.catalog.tools.pins import Pins
 from toolwire.catalog.tools.refreshing import Refreshing
@@ -51,6 +52,8 @@ CREDENTIALS: Final = "TOOLWIRE_CREDENTIALS"
 """The variable with the path of a credentials file."""
 SESSION: Final = "TOOLWIRE_SESSION"
 """The variable by which several processes spend one budget."""
+LIST_WAIT: Final = 15.0
+"""Seconds that the first `tools/list` waits for the list of a cold start."""
 
 
 class Catalog(ToolServer[None]):
@@ -68,6 +71,8 @@ class Catalog(ToolServer[None]):
         *,
         name: str | None = None,
         budget: float | str | Limits | None = None,
+        budget_day: float | str | None = None,
+        budget_total: float | str | None = None,
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
         rename: Mapping[str, str] | None = None,
@@ -82,6 +87,8 @@ class Catalog(ToolServer[None]):
         audit: str | Path | Literal[False] | None = None,
         cache_results: Mapping[str, float] | None = None,
         rate: float | None = None,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        queue_timeout: float = QUEUE_TIMEOUT,
         retry: Retry | None = None,
         breaker: Breaker | None = None,
         environ: Mapping[str, str] = os.environ,
@@ -89,12 +96,14 @@ class Catalog(ToolServer[None]):
         """Make a catalogue; nothing is fetched before a client connects.
 
         `profile` is the name of a built-in one, a file, or a `Profile`. `budget` is a hard limit in dollars for
-        this process, or `Limits`; a tool whose price nobody tells counts as `default_price` dollars a call, and
+        this process (or for all that share `TOOLWIRE_SESSION`), `budget_day` one for each day of UTC and
+        `budget_total` one for all time, both over everything in the ledger; `budget` may be `Limits` too. A tool whose price nobody tells counts as `default_price` dollars a call, and
         without that it is bought once under a limit. `include`, `exclude`, `rename`, `namespace` and `group`
         choose and name tools (see `Selection`). `refresh` is in seconds, 1 or more, None for never. `pins` is a
         file of agreed definitions: what differs from it is not offered. `cache_results` lets tools give a result
-        again for so many seconds instead of buying it anew. `rate` is in calls a second. `cache` and `audit` are
-        files, False for none.
+        again for so many seconds instead of buying it anew. `rate` is in calls a second. At most `max_in_flight` calls
+        are out at once; another waits for its turn, `queue_timeout` seconds at most, and is then not sent. `cache` and
+        `audit` are files, False for none.
 
         `UsageError` names what is missing in the environment.
         """
@@ -103,8 +112,8 @@ class Catalog(ToolServer[None]):
         self.status = Status()
         self.session = environ.get(SESSION) or random_bytes.token_hex(8)
         self._secrets = credentials(self.profile, environ, credentials_file or environ.get(CREDENTIALS))
-        self._scrubber = Scrubber(settings.secret_values(self._secrets, self.profile))
-        self._limits = settings.limits_of(budget, self.profile, environ)
+        self._scrubber = Scrubber(self._secrets.values)
+        self._limits = settings.limits_of(budget, budget_day, budget_total, self.profile, environ)
         self._selection = Selection(
             include=tuple(include),
             exclude=tuple(exclude),
@@ -123,23 +132,27 @@ class Catalog(ToolServer[None]):
         self._names: dict[str, str] = {}  # of tools, by id; they outlive a restart
         self._ledger_at = default_path(environ) if ledger is None else ledger
         self._ledger: Ledger | None = None
-        usual = f"{self.name}-{settings.short(self.profile.base_url, *sorted(self._secrets.values()))}.json"
-        self._cache_file = settings.file_of(cache, stored.cache_folder(environ) / usual)
+        usual = f"{self.name}-{settings.short(self.profile.base_url, *sorted(self._secrets.values))}.json"
+        self._cache_file = settings.file_of(cache, cache_folder(environ) / usual)
         self._pins_file = None if pins is None else Path(pins)
         self._audit_file = settings.file_of(audit, settings.audit_beside(self._ledger_at))
         self._rate = None if rate is None else RateLimit(rate, burst=max(1, int(rate)))
         self._retry = retry
         self._breaker = breaker or Breaker()
+        self._max_in_flight = settings.check_positive("max_in_flight", max_in_flight)
+        self._queue_timeout = settings.check_positive("queue_timeout", queue_timeout)
         self._cached_for = dict(cache_results or {})
         self._results = ResultCache(max(self._cached_for.values())) if self._cached_for else None
         self._definitions: dict[str, Definition] = {}
-        self._io = Workers(2)
+        self._io = Workers(4)
         self._buyer: Buyer | None = None
         self._observer: Observer | None = None
-        agreed = self._pins()  # a file that cannot be read is told now
-        if self._cache_file is not None and (kept := stored.load(self._cache_file, self.profile.base_url)):
-            self._names = dict(kept.names)
-            self._install(self._offered(kept.entries, agreed), "cached", kept.at)
+        self._listable = anyio.Event()
+        self._was_empty = False
+        self._entries: Sequence[Entry] | None = None  # the list as it was fetched last
+        self._pins_then: tuple[int, int] | None = None
+        self._repairs: Repairs = {}
+        self._pins()  # a file that cannot be read is an error now
 
     # What others see.
 
@@ -180,7 +193,16 @@ class Catalog(ToolServer[None]):
         """A connection for one client. The first begins to fetch the list."""
         if self.lifespan is None:
             self._refreshing.begin()
+            self._listable = anyio.Event()
         return super().connect(outlet, **settings)
+
+    def before_list(self) -> Callable[[], Awaitable[None]] | None:
+        """Wait for the first list of a cold start, but not for ever."""
+        return None if self._definitions or self._listable.is_set() else self._first_list
+
+    async def _first_list(self) -> None:
+        with anyio.move_on_after(LIST_WAIT):
+            await self._listable.wait()
 
     # The lifespan.
 
@@ -191,39 +213,45 @@ class Catalog(ToolServer[None]):
         except CatalogError as error:
             self.status = replace(self.status, state="down", error=str(error))
             self._refreshing.give_up()
+            self._listable.set()
             raise
         async with (
-            Api(self.profile, self._secrets, retry=self._retry) as api,
+            Api(self.profile, self._secrets, retry=self._retry, workers=self._io) as api,
             anyio.create_task_group() as tasks,
         ):
+            books = AsyncLedger(ledger)
             self._buyer = Buyer(
                 api=api,
-                books=Books(ledger),
+                profile=self.profile,
+                ledger=books,
                 limits=self._limits_by_entry(),
                 entry_id=self.entry_id,
                 default_price=self._default_price,
                 session=self.session,
-                identity=settings.short(self.profile.base_url, *sorted(self._secrets.values())),
+                identity=settings.short(self.profile.base_url, *sorted(self._secrets.values)),
                 scrubber=self._scrubber,
                 observer=observer,
                 breaker=self._breaker,
-                timeouts=self.profile.timeouts,
+                workers=self._io,
                 rate=self._rate,
                 cache=self._results,
                 cached_for=self._cached_for,
+                max_in_flight=self._max_in_flight,
+                queue_timeout=self._queue_timeout,
             )
-            tasks.start_soon(self._refreshing.keep, partial(self._fetched, api))
+            tasks.start_soon(self._load, api)
             try:
                 yield
             finally:
                 self._buyer = None
                 tasks.cancel_scope.cancel()
                 with anyio.CancelScope(shield=True):
+                    await books.aclose()
                     await self._io.run(self._close_ledger)
 
     def _open_ledger(self) -> Ledger:
-        self._ledger = self._ledger or opened(self._ledger_at)
-        return recovered(self._ledger)
+        self._ledger = self._ledger or open_ledger(self._ledger_at)
+        return recover(self._ledger)
 
     def _close_ledger(self) -> None:
         ledger = self._ledger
@@ -238,29 +266,65 @@ class Catalog(ToolServer[None]):
             self._observer = Observer(self.name, self.session, self._audit_file)
         return self._observer
 
-    async def _fetched(self, api: Api) -> bool:
-        """Fetch the list once. Whether it could be had."""
+    # The list.
+
+    async def _load(self, api: Api) -> None:
+        """Offer what was kept from last time, then fetch the list, now and whenever it is time."""
+        if self._cache_file is not None and not self._definitions:
+            await self._io.run(self._offer_kept)
+            if self._definitions:
+                self._listable.set()
+        await self._refreshing.keep(partial(self._fetch, api))
+
+    def _offer_kept(self) -> None:
+        kept = None if self._cache_file is None else load_kept(self._cache_file, self.profile.base_url)
+        if kept is None or not kept.entries:
+            return
+        self._names = dict(kept.names)
+        try:
+            self._offer(kept.entries, "cached", kept.at)
+        except UsageError as error:  # the pins cannot be read: the fetch says so again, and goes on saying it
+            logger.warning("%s: the definitions of last time are not used: %s", self.name, error)
+
+    async def _fetch(self, api: Api) -> bool:
+        """Fetch the list once. Returns whether it could be had."""
         if not self._definitions:
             self.status = replace(self.status, state="loading")
         try:
-            entries = scrubbed(await api.entries(), self._scrubber)
-            made = await self._io.run(lambda: self._offered(entries, self._pins()))
-            self._install(made, "live", time.time())
-            self._remember(entries)
-            if self._cache_file is not None:
-                keep = partial(stored.store, self._cache_file, entries, self.profile.base_url, self._names)
-                await self._io.run(keep)
+            await self._take_list(await api.entries())
         except (CatalogError, UsageError) as error:
-            self._unread(str(error))
+            self._report_failure(str(error))
             return False
         except Exception as error:
             # The boundary of the task that keeps the list fresh: it lives on, or the list would be old for ever.
             logger.exception("the list of %s broke in an unexpected way", self.name)
-            self._unread(f"{type(error).__name__}, see the log")
+            self._report_failure(f"{type(error).__name__}, see the log")
             return False
+        finally:
+            self._listable.set()
         return True
 
-    def _unread(self, error: str) -> None:
+    async def _take_list(self, entries: Sequence[Entry]) -> None:
+        """Offer what the list has now. In a thread: it takes seconds for thousands of entries."""
+        if not entries and self._definitions and not self._was_empty:
+            self._was_empty = True
+            raise CatalogError("the list is empty; the tools stay until it is empty once more")
+        self._was_empty = not entries
+        pins = None if self._pins_file is None else await self._io.run(self._pins_state)
+        if entries is self._entries and pins == self._pins_then and self.status.state == "live":
+            self.status = replace(self.status, error=None, at=time.time())  # nothing has changed
+            return
+        await self._io.run(partial(self._offer_fetched, entries))
+        self._entries, self._pins_then = entries, pins
+
+    def _offer_fetched(self, entries: Sequence[Entry]) -> None:
+        clean = scrub_entries(entries, self._scrubber)
+        self._offer(clean, "live", time.time())
+        self._remember(clean)
+        if self._cache_file is not None and clean:  # an empty list is never kept in place of a full one
+            store_kept(self._cache_file, clean, self.profile.base_url, self._names)
+
+    def _report_failure(self, error: str) -> None:
         """The list could not be had: say so once, and keep what there is."""
         reason = self._scrubber.text(error)
         if self.status.error is None:
@@ -273,17 +337,34 @@ class Catalog(ToolServer[None]):
     def _pins(self) -> Pins | None:
         return None if self._pins_file is None else Pins.load(self._pins_file)
 
-    def _offered(self, entries: Iterable[Entry], pins: Pins | None) -> Offer:
+    def _pins_state(self) -> tuple[int, int] | None:
+        """Stands for the contents of the file of pins; None if there is none."""
+        try:
+            found = self._pins_file.stat() if self._pins_file is not None else None
+        except OSError:
+            return None
+        return None if found is None else (found.st_mtime_ns, found.st_size)
+
+    def _offer(self, entries: Sequence[Entry], state: Literal["live", "cached"], at: float) -> None:
+        """Make tools of entries and offer them in place of those until now. In a thread."""
         own = set(self.tools) - self._definitions.keys()  # added by hand: they keep their names
-        return offered(
+        made = build_offer(
             entries,
             self._selection,
             self._definitions,
-            pins,
+            self._pins(),
             own,
             known=self._names,
             narrowed=self._narrowed,
+            repairs=self._repairs,
         )
+        if self.status.error is not None:
+            self._tell("the catalogue can be read again", "notice")
+        report(made, self.status)
+        refused = self._register(made.definitions)
+        skipped = (*made.skipped, *refused)
+        registered = len(self._definitions)
+        self.status = Status(state, made.entries, registered, skipped, made.changes, None, at)
 
     def _remember(self, entries: Iterable[Entry]) -> None:
         """Keep the names of the tools, and those of entries that are only not wanted here."""
@@ -293,34 +374,34 @@ class Catalog(ToolServer[None]):
             who: name for who, name in self._names.items() if who in ids and name not in used
         } | now
 
-    def _install(self, made: Offer, state: Literal["live", "cached"], at: float) -> None:
-        if self.status.error is not None:
-            self._tell("the catalogue can be read again", "notice")
-        report(made, self.status)
-        refused = self._register(made.definitions)
-        skipped = (*made.skipped, *refused)
-        registered = len(self._definitions)
-        self.status = Status(state, made.entries, registered, skipped, made.changes, None, at)
-
     def _register(self, definitions: Sequence[Definition]) -> list[Skipped]:
+        """Swap the tools for those of these definitions. Returns what cannot be a tool."""
         wanted = {definition.name: definition for definition in definitions}
-        refused = []
-        for name in [name for name in self._definitions if name not in wanted]:
-            self.remove(name)
+        refused, changed = [], []
         for name, definition in list(wanted.items()):
             if self._definitions.get(name) == definition:
                 continue
             try:
-                self.add(tool_of(definition, self._buy), replace=True)
+                changed.append(build_tool(definition, self._buy))
             except ToolDefinitionError as error:  # one bad entry never costs the others
-                logger.warning("%s is left out: %s", name, error)
+                logger.warning("%s (%s) is left out: %s", name, definition.id, error)
                 refused.append(Skipped(definition.id, name, str(error)))
                 del wanted[name]
-                if name in self._definitions:
-                    self.remove(name)
+        self._note_entries(wanted.values())
+        if changed or wanted.keys() != self._definitions.keys():
+            self.swap([name for name in self._definitions if name not in wanted], changed)
         self._definitions = wanted
         self._bind_limits()
         return refused
+
+    def _note_entries(self, definitions: Iterable[Definition]) -> None:
+        """Tell the ledger which entries there are: a new id under an old name inherits its price and its stop."""
+        if self._ledger is None:
+            return
+        try:
+            self._ledger.note_entries({self.entry_id(each.id): each.base for each in definitions})
+        except CatalogError as error:  # it is noted again when one is bought, which cannot be done without
+            logger.warning("the ledger could not note the entries of the list: %s", error)
 
     def _bind_limits(self) -> None:
         """Put the limits of single tools on their entries, which stay under them whatever they are called later."""

@@ -2,10 +2,11 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from math import inf
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from toolwire.catalog.ledger.database import MEMORY
 from toolwire.catalog.ledger.types import Ledger, Limits
@@ -19,18 +20,45 @@ File = str | Path | Literal[False] | None
 """A file that the user named; False for none, None for the usual one."""
 
 
-def limits_of(budget: float | str | Limits | None, profile: Profile, environ: Mapping[str, str]) -> Limits:
-    """The budget of the caller and that of the environment: the smaller counts."""
+def limits_of(
+    budget: float | str | Limits | None,
+    per_day: float | str | None,
+    total: float | str | None,
+    profile: Profile,
+    environ: Mapping[str, str],
+) -> Limits:
+    """Put together the budgets of the caller and that of the environment: the smaller counts."""
     limits = budget if isinstance(budget, Limits) else Limits()
-    said = environ.get(profile.budget_variable, "").strip() if profile.budget_variable else ""
-    given = [said or None, None if isinstance(budget, Limits) else budget]
+    variable = profile.environment.budget
+    given = {
+        "per_session": [
+            ("budget", None if isinstance(budget, Limits) else budget),
+            (variable, environ.get(variable) if variable else None),
+        ],
+        "per_day": [("budget_day", per_day)],
+        "total": [("budget_total", total)],
+    }
+    for name, sources in given.items():
+        amounts = [_amount(source, value) for source, value in sources if value is not None]
+        amounts += [] if (known := getattr(limits, name)) is None else [known]
+        limits = replace(limits, **{name: min(amounts)}) if amounts else limits
+    return limits
+
+
+def _amount(source: str, value: float | str) -> int:
+    """Read a budget. An empty one is refused: who sets a variable to nothing does not mean "no limit"."""
     try:
-        amounts = [micros(each) for each in given if each is not None]
+        return micros(value)
     except ValueError as error:
-        raise UsageError(f"the budget is no amount of dollars: {error}") from None
-    if limits.per_session is not None:
-        amounts.append(limits.per_session)
-    return replace(limits, per_session=min(amounts)) if amounts else limits
+        hint = " (unset the variable for no limit)" if value == "" else ""
+        raise UsageError(f"{source} is no amount of dollars: {error}{hint}") from None
+
+
+def check_positive(name: str, value: float) -> Any:
+    """Refuse a number that is not over 0."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < inf:
+        raise UsageError(f"{name} must be a number over 0, got {value!r}")
+    return value
 
 
 def default_price_of(given: float | str | None, environ: Mapping[str, str]) -> int | None:
@@ -44,18 +72,8 @@ def default_price_of(given: float | str | None, environ: Mapping[str, str]) -> i
 
 def wanted_tools(profile: Profile, environ: Mapping[str, str]) -> tuple[str, ...]:
     """The filter that the environment has: words with commas between them."""
-    words = environ.get(profile.filter_variable, "") if profile.filter_variable else ""
+    words = environ.get(profile.environment.filter, "") if profile.environment.filter else ""
     return tuple(each.strip() for each in words.split(",") if each.strip())
-
-
-def secret_values(secrets: Mapping[str, str], profile: Profile) -> Iterable[str]:
-    """All that must never be seen: what the headers say, and the bare secrets in them."""
-    for header, value in secrets.items():
-        yield value
-        secret = profile.secrets.get(header)
-        if secret is not None and secret.template != "{value}":
-            before, _, after = secret.template.partition("{value}")
-            yield value.removeprefix(before).removesuffix(after)
 
 
 def file_of(given: File, otherwise: Path | None) -> Path | None:

@@ -5,6 +5,7 @@ those of 2026-07-28 listen on a stream of their own. What a request gets is not 
 """
 
 import math
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -47,6 +48,8 @@ class Session:
     resources: set[str] = field(default_factory=set)
     seen: float = -math.inf
     """When `mcp` last had a request of it, which is what keeps a session alive."""
+    key: str = field(default_factory=lambda: secrets.token_hex(8))
+    """Stands for the session in the keys of its requests."""
 
 
 class Audience:

@@ -32,7 +32,7 @@ class Lists:
     def page(self, version: str, cursor: Any) -> dict[str, Any] | None:
         """The result of `tools/list`. None if it is for `mcp` to say what that is."""
         server = self._serving.server
-        if not isinstance(server, ToolServer):
+        if not isinstance(server, ToolServer) or server.before_list() is not None:
             return None
         try:
             plain, mark = server.page(cursor)

@@ -161,6 +161,7 @@ class Quick:
             asked.params,
             None if session is None else session.level,
             session,
+            request_scope=None if session is None else session.key,
             declared=asked.declared,
             wanted=begun.turned.set,
         )

@@ -224,8 +224,10 @@ class Serving:
             raise MCPError(code=INTERNAL_ERROR, message="the server is ending")
         params = dict(ctx.params or {})
         modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-        session = None if modern else session_of(client_of(ctx))
-        outlet = RequestOutlet(ctx, params, None if session is None else session.level, session)
+        client = session_of(client_of(ctx))  # over HTTP without sessions, that of this request alone
+        session = None if modern else client
+        level = None if session is None else session.level
+        outlet = RequestOutlet(ctx, params, level, session, request_scope=client.key)
         return await self.result(ctx.method, ctx.request_id or 0, params, outlet, modern=modern)
 
     async def result(

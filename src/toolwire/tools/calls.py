@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from toolwire._jsonrpc import Interrupted
+from toolwire._jsonrpc import Id, Interrupted
 from toolwire.tools.context import Context
 
 
@@ -32,7 +32,8 @@ class Subject(Protocol):
 class Call:
     """A call that runs, and the two ways to stop it: its scope, and the flag that a sync tool can see."""
 
-    def __init__(self, scope: anyio.CancelScope) -> None:
+    def __init__(self, scope: anyio.CancelScope, request_id: Id) -> None:
+        self.request_id = request_id
         self._scope = scope
         self.context: Context[Any] | None = None
 

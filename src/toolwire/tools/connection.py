@@ -78,7 +78,8 @@ class DirectConnection:
     resource that was updated, for a carrier that keeps the subscriptions itself.
 
     An outlet that has a method `starting` (see `Starting`) hears of each tool before it runs. One that has a
-    `session` gives tools that as `context.session`; for others it is this connection.
+    `session` gives tools that as `context.session`; for others it is this connection. One that has a `request_scope`
+    stands for a client that uses each request id once: see `Context.request_key`.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class DirectConnection:
         """The resources of whose updates the client wants to hear."""
         self._outlet = outlet
         self._session = getattr(outlet, "session", None) or self
+        self._request_scope: str | None = getattr(outlet, "request_scope", None)
         self._starting: Callable[[Tool[Any]], None] | None = getattr(outlet, "starting", None)
         self._violations_as_results = violations_as_results
         self._every_update = every_update
@@ -145,6 +147,8 @@ class DirectConnection:
     def _request(self, request: Request, encoded: bool) -> Any:
         if request.method == "tools/call":
             return self._call(request)
+        if request.method == "tools/list" and (ready := self.server.before_list()) is not None:
+            return self.started(request, self._listed_when_ready, ready, request.params)
         method = _METHODS.get(request.method)
         if method is not None:
             return reply(request.id, method(self, request.params, encoded))
@@ -175,6 +179,13 @@ class DirectConnection:
     def _list_tools(self, params: dict[str, Any], encoded: bool) -> Any:
         return listed(self.server.page, params, encoded)
 
+    async def _listed_when_ready(
+        self, ready: Callable[[], Awaitable[None]], params: dict[str, Any], _meta: dict[str, Any], _call: Call
+    ) -> dict[str, Any]:
+        await ready()
+        result: dict[str, Any] = self._list_tools(params, encoded=False)
+        return result
+
     def _set_level(self, params: dict[str, Any], _encoded: bool) -> dict[str, Any]:
         level = params.get("level")
         if level not in LEVELS:
@@ -190,6 +201,8 @@ class DirectConnection:
         if not isinstance(name, str):
             raise RpcError(INVALID_PARAMS, "Invalid params: no tool name")
         tool = self.server.tools.get(name)
+        if tool is None and (ready := self.server.before_list()) is not None:
+            return partial(self._call_when_ready, request, ready)
         if tool is None:
             data = {"tool": name, "server": self.server.name}
             raise RpcError(INVALID_PARAMS, self.server.unknown(name), data)
@@ -199,6 +212,16 @@ class DirectConnection:
             kind = type(arguments).__name__
             raise RpcError(INVALID_PARAMS, f"Invalid params: arguments must be an object, got {kind}")
         return self.started(request, self._result, tool, arguments)
+
+    async def _call_when_ready(
+        self, request: Request, ready: Callable[[], Awaitable[None]]
+    ) -> dict[str, Any]:
+        """Call a tool that may be there once the server has loaded its tools."""
+        await ready()
+        if request.params["name"] in self.server.tools:
+            return await self._call(request)()
+        data = {"tool": request.params["name"], "server": self.server.name}
+        return refused(request.id, RpcError(INVALID_PARAMS, self.server.unknown(data["tool"]), data))
 
     def started(
         self, request: Request, result: Result, subject: Any, arguments: dict[str, Any]
@@ -213,7 +236,7 @@ class DirectConnection:
         self, request_id: Id, result: Result, subject: Any, arguments: dict[str, Any], meta: dict[str, Any]
     ) -> Any:
         with self._scope() as scope:
-            call = Call(scope)
+            call = Call(scope, request_id)
             calls = self._calls[request_id]
             calls.append(call)
             try:
@@ -242,7 +265,7 @@ class DirectConnection:
             lifespan = self.server.lifespan
             state = self.server.state if lifespan is None or lifespan.open else await self._opened(lifespan)
             if threaded or tool.takes_context:
-                call.context = self._context(tool, state, meta)
+                call.context = self._context(tool, state, meta, call)
             if self._starting is not None:
                 self._starting(tool)
             if threaded or tool.timeout is not None or self.server.timeout is not None:
@@ -276,16 +299,17 @@ class DirectConnection:
         values = served.values(texts)
         lifespan = self.server.lifespan
         state = self.server.state if lifespan is None or lifespan.open else await self._opened(lifespan)
-        call.context = self._context(served, state, meta)
+        call.context = self._context(served, state, meta, call)
         return await self._limited(served, values, call)
 
-    def _context(self, subject: Subject, state: Any, meta: dict[str, Any]) -> Context[Any]:
+    def _context(self, subject: Subject, state: Any, meta: dict[str, Any], call: Call) -> Context[Any]:
         return Context(
             server=self.server.name,
             tool=subject.name,
             outlet=self._outlet,
             state=state,
             session=self._session,
+            request_key=f"{self._request_scope}:{call.request_id!r}" if self._request_scope else None,
             meta=meta,
             log_level=lambda: self._log_level,
             post=self._post if subject.threaded else None,

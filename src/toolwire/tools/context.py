@@ -82,6 +82,7 @@ class Context(Generic[S]):
         outlet: Outlet,
         state: S,
         session: Any = None,
+        request_key: str | None = None,
         meta: Mapping[str, Any] | None = None,
         log_level: Callable[[], str] = lambda: "debug",
         post: Callable[[Callable[[], None]], None] | None = None,
@@ -97,6 +98,11 @@ class Context(Generic[S]):
 
         The same object for all calls of one client, in process and where the client has a session (up to
         2025-11-25, over stdio and over HTTP with sessions). Elsewhere each request has one of its own."""
+        self.request_key = request_key
+        """The same for the same request of the same client, and for no other; None where that cannot be told.
+
+        There is one over stdio and over HTTP with sessions. In process there is none: the CLI uses request ids again,
+        and tells calls apart by their `tool_use_id`."""
         self.meta: Mapping[str, Any] = meta or {}
         """The request's `_meta`."""
         self._cancelled = False

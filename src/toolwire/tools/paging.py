@@ -1,7 +1,7 @@
 """A list as it goes out: in pages, each made once as bytes. It knows nothing of what is listed."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
 import orjson
@@ -37,6 +37,14 @@ class Pages:
     def forget(self) -> None:
         """The items have changed. Whoever changes them holds the lock."""
         self._made = None
+
+    def make(self, items: Iterable[Listed]) -> list[Page]:
+        """Make the pages of other items, for `install`. Needs no lock."""
+        return _pages(self._key, [each.definition for each in items])
+
+    def install(self, pages: list[Page]) -> None:
+        """The items have changed to those of the pages. Whoever changes them holds the lock."""
+        self._made = pages
 
     def page(self, cursor: Any) -> Page:
         """One page. KeyError for a cursor that we never gave."""

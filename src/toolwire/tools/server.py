@@ -5,7 +5,7 @@ answered is in `connection`; who is on the other side nobody here knows.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
@@ -83,6 +83,7 @@ class ToolServer(Generic[S]):
         self._make_lifespan = lifespan
         self._lifespan: Lifespan | None = None
         self._lock = threading.Lock()
+        self._version = 0  # counts the changes of the tools
         self._tools: dict[str, Tool[Any]] = {}
         self._wire_names: dict[str, str] = {}
         self._pages = Pages("tools", self._tools, self._lock)
@@ -135,6 +136,7 @@ class ToolServer(Generic[S]):
                 clash = "" if holder == added.name else f", which the CLI spells the same ({spelt})"
                 hint = "; replace=True replaces it" if holder == added.name else ""
                 raise ToolDefinitionError(f"server {self.name!r} already has a tool {holder!r}{clash}{hint}")
+            self._version += 1
             self._tools[added.name] = added
             self._wire_names[spelt] = added.name
             self._pages.forget()
@@ -146,11 +148,45 @@ class ToolServer(Generic[S]):
         with self._lock:
             if name not in self._tools:
                 raise KeyError(self.unknown(name))
+            self._version += 1
             removed = self._tools.pop(name)
             del self._wire_names[wire_name(name)]
             self._pages.forget()
         self._changed("tools")
         return removed
+
+    def swap(self, remove: Collection[str], add: Iterable["Tool[Any]"]) -> None:
+        """Take many tools away and add or replace others, in one step. Any thread may call it.
+
+        The list that clients get is made before anything changes, so that the event loop does not have to.
+        `ToolDefinitionError` for two tools that the CLI spells the same; then nothing changes.
+        """
+        added = {tool.name: tool for tool in add}
+        while True:
+            with self._lock:
+                version, now = self._version, dict(self._tools)
+            tools = {name: tool for name, tool in now.items() if name not in remove} | added
+            spelt = {wire_name(name): name for name in tools}
+            if len(spelt) < len(tools):
+                clash = next(name for name in tools if spelt[wire_name(name)] != name)
+                raise ToolDefinitionError(
+                    f"server {self.name!r}: the CLI spells {clash!r} and {spelt[wire_name(clash)]!r} the same"
+                )
+            pages = self._pages.make(tools.values())
+            with self._lock:
+                if self._version != version:
+                    continue  # somebody added or removed a tool meanwhile
+                self._version += 1
+                self._tools.clear()
+                self._tools.update(tools)
+                self._wire_names = spelt
+                self._pages.install(pages)
+            break
+        self._changed("tools")
+
+    def before_list(self) -> Callable[[], Awaitable[None]] | None:
+        """What to wait for before the list of tools is given; None if it is there. For servers that load theirs."""
+        return None
 
     def unknown(self, name: str) -> str:
         """What to say of a tool that is not there."""

@@ -7,18 +7,22 @@ header and the name in the TLS handshake stay those of the profile. It knows not
 
 import ipaddress
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 import anyio
+import httpx2
 
 from toolwire.errors import CatalogError
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 _DEFAULT_PORTS: Final = {"https": 443, "http": 80}
@@ -28,6 +32,27 @@ async def resolve(host: str, port: int) -> Sequence[str]:
     """The addresses of a name, in the order in which the system would try them."""
     found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(place[0]) for *_, place in found]
+
+
+@dataclass(frozen=True)
+class Network:
+    """How and where connections may be made, as the profile has it."""
+
+    allow: tuple[IPNetwork, ...] = ()
+    """Internal addresses that the API may have."""
+    proxy: httpx2.Proxy | None = None
+    ca_file: str = ""
+
+    def ssl_context(self) -> ssl.SSLContext:
+        """The certificates to trust. CatalogError for a file that cannot be read."""
+        if not self.ca_file:
+            return httpx2.create_ssl_context(trust_env=False)
+        try:
+            return ssl.create_default_context(cafile=Path(self.ca_file).expanduser())
+        except (OSError, ssl.SSLError) as error:
+            raise CatalogError(
+                f"network.ca_file {self.ca_file} cannot be read as certificates (PEM): {error}"
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -53,7 +78,7 @@ class Base:
         return self.host == "localhost" if address is None else address.is_loopback
 
     @property
-    def named(self) -> str:
+    def host_header(self) -> str:
         """The value of the `Host` header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
@@ -63,7 +88,7 @@ class Base:
         host = f"[{address}]" if ":" in address else address
         return f"{self.scheme}://{host}:{self.port}{self.path}{path}"
 
-    async def addresses(self, resolver: Resolver = resolve) -> list[str]:
+    async def addresses(self, resolver: Resolver = resolve, allow: Sequence[IPNetwork] = ()) -> list[str]:
         """Where to connect. CatalogError when the name leads where it must not, ConnectionError when nowhere."""
         literal = _parsed(self.host)
         try:
@@ -75,20 +100,23 @@ class Base:
             raise ConnectionError(f"{self.host} has no address. Check base_url")
         # One bad address spoils them all: a name that is public and private at once is how rebinding looks.
         for address in addresses:
-            if not _allowed(address, local=self.local):
+            if not _allowed(address, self.local, allow):
                 where = "this machine" if self.local else "the public internet"
                 raise CatalogError(
-                    f"{self.host} leads to {address}, which is not on {where}, so nothing was sent. "
-                    "Only a base_url of localhost or a loopback address may lead to this machine"
+                    f"{self.host} leads to {address}, which is not on {where}, so nothing was sent. Only a base_url of "
+                    "localhost or a loopback address may lead to this machine; internal addresses are allowed by "
+                    f'the profile: network.allow = ["{address}"]'
                 )
         return addresses
 
 
-def _allowed(text: str, *, local: bool) -> bool:
+def _allowed(text: str, local: bool, allow: Sequence[IPNetwork]) -> bool:
     address = _parsed(text)
     if address is None:
         return False
     address = _inner(address)
+    if any(address in each for each in allow):
+        return True
     if local:
         return address.is_loopback
     if isinstance(address, ipaddress.IPv6Address) and (address.is_site_local or address.teredo is not None):

@@ -37,6 +37,11 @@ class Answer:
     """For people and models, in one sentence; None when all went well. May quote the API: scrub it."""
     retry_after: float | None = None
     """Seconds, as the API asked."""
+    content_type: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Of the reply, without our secrets; names in small letters."""
+    size: int = 0
+    """How many bytes the body had."""
 
     @property
     def ok(self) -> bool:
@@ -70,10 +75,15 @@ def judge(
     return Answer("answered" if status in uncharged else "unknown", status, body, error, retry_after)
 
 
+def is_json(headers: Mapping[str, str]) -> bool:
+    """Whether a body says that it is JSON."""
+    kind = media_type(headers)
+    return kind in _JSON or kind.endswith("+json")
+
+
 def decoded(headers: Mapping[str, str], content: bytes) -> Any:
     """The JSON in a body that says it is JSON, or None."""
-    kind = media_type(headers)
-    if kind not in _JSON and not kind.endswith("+json"):
+    if not is_json(headers):
         return None
     content = content.removeprefix(b"\xef\xbb\xbf")
     try:

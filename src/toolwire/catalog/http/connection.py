@@ -1,7 +1,7 @@
-"""One request to the API, on a connection of its own, to a checked address, with the headers that we mean.
+"""One request to the API: to a checked address, with the headers that we mean, on a connection of its own.
 
-Whether anything of an order went out is not guessed from the kind of exception: the body of the request reports
-before it is sent, and so does the HTTP library's trace before the first byte of the headers.
+Whether anything of an order went out is not guessed from the kind of exception: an `Order` is told when it is about to
+be sent, after the connection was made and before its first byte.
 """
 
 import logging
@@ -15,8 +15,9 @@ from typing import Any
 import httpx2
 
 from toolwire._version import __version__
-from toolwire.catalog.http.addresses import Base, Resolver
+from toolwire.catalog.http.addresses import Base, Network, Resolver
 from toolwire.catalog.http.answers import Attempt
+from toolwire.catalog.http.transport import IsOpen, OneRequestTransport
 from toolwire.errors import CatalogError, UsageError
 
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
@@ -39,41 +40,48 @@ class Halted(Exception):  # noqa: N818 - carries an exception of the caller's pa
     """`on_send` raised, and nothing was sent."""
 
     def __init__(self, error: Exception) -> None:
-        self.error = error  # httpcore2's pool erases `__cause__`
+        self.error = error
         super().__init__(str(error))
 
 
 class Order:
-    """The body of a purchase. `attempt.sent` is set, after `on_send`, just before its first byte goes out."""
+    """The body of a purchase that is sent once or several times.
+
+    `on_send` is awaited each time, on an open connection and before the first byte: what it raises keeps the order
+    from being sent. `attempt.sent` is set right after it.
+    """
 
     def __init__(self, content: bytes, attempt: Attempt, on_send: OnSend | None = None) -> None:
         self.content = content
         self.attempt = attempt
         self._on_send = on_send
+        self._ready = False
 
-    async def leaving(self) -> None:
-        """To be awaited before anything is sent; again and again, if need be."""
+    def begin_try(self) -> None:
+        """Begin to send it, for the first time or again."""
+        self._ready = False
+
+    async def before_send(self, is_open: IsOpen = lambda: True) -> None:
+        """Get ready to send it, once each try. `is_open` tells whether the connection is still there afterwards."""
+        if self._ready:
+            return
         if self._on_send is not None:
             try:
                 await self._on_send()
             except Exception as error:
                 raise Halted(error) from error
-            self._on_send = None
-        self.attempt.sent = True
-
-    async def trace(self, event: str, _: Mapping[str, Any]) -> None:
-        """What the HTTP library calls at each of its steps."""
-        if event.endswith("send_request_headers.started"):
-            await self.leaving()
+        if not is_open():
+            raise httpx2.ConnectError("the API closed the connection before anything was sent")
+        self._ready = self.attempt.sent = True
 
 
 class _Body(httpx2.AsyncByteStream):
-    # The second guard: should the steps ever get other names, no body can go out without this.
+    # The second guard: whatever a transport calls before, no body goes out without this.
     def __init__(self, order: Order) -> None:
         self._order = order
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        await self._order.leaving()
+        await self._order.before_send()
         yield self._order.content
 
 
@@ -87,6 +95,7 @@ class Connections:
         *,
         resolver: Resolver,
         connect_timeout: float,
+        network: Network,
         transport: httpx2.AsyncBaseTransport | None = None,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
@@ -94,7 +103,7 @@ class Connections:
             check_value(name, value)
         self._base = Base.of(base_url)
         self._headers = {
-            "Host": self._base.named,
+            "Host": self._base.host_header,
             "User-Agent": f"toolwire/{__version__}",
             "Accept-Encoding": "identity",  # a packed reply could not be bounded while it is read
             "Connection": "close",
@@ -102,24 +111,23 @@ class Connections:
         }
         self._resolver = resolver
         self._connect_timeout = connect_timeout
+        self._network = network
         self.closed = False
         """Whether nothing may be sent any more."""
-        # No keep-alive: a connection that the server closes just as it is used again would be an order in doubt.
-        limits = httpx2.Limits(max_connections=100, max_keepalive_connections=0)
         # No client of the HTTP library around it: that is for redirects, cookies and the environment, none of which
         # we want, and costs a tenth of a call.
-        self.transport = transport or httpx2.AsyncHTTPTransport(
-            verify=ssl_context or True, trust_env=False, limits=limits
+        self.transport = transport or OneRequestTransport(
+            lambda: ssl_context or network.ssl_context(), network.proxy
         )
 
     @asynccontextmanager
     async def open(
-        self, method: str, path: str, headers: Mapping[str, str], limit: float, order: Order | None = None
+        self, method: str, target: str, headers: Mapping[str, str], limit: float, order: Order | None = None
     ) -> AsyncIterator[httpx2.Response]:
         """Send a request; the reply has its head, and its body can be read."""
         token = _quiet.set(True)
         try:
-            response = await self._send(method, path, headers, limit, order)
+            response = await self._send(method, target, headers, limit, order)
             try:
                 yield response
             finally:
@@ -128,10 +136,13 @@ class Connections:
             _quiet.reset(token)
 
     async def _send(
-        self, method: str, path: str, headers: Mapping[str, str], limit: float, order: Order | None
+        self, method: str, target: str, headers: Mapping[str, str], limit: float, order: Order | None
     ) -> httpx2.Response:
-        addresses = await self._base.addresses(self._resolver)
-        if self.closed:  # the transport would open itself again, and buy
+        if self._network.proxy is None:
+            addresses = await self._base.addresses(self._resolver, self._network.allow)
+        else:
+            addresses = [self._base.host]  # the proxy resolves the name, and decides where it may lead
+        if self.closed:
             raise CatalogError("the connection to the API is closed")
         connect = min(self._connect_timeout / len(addresses), limit)
         extensions: dict[str, Any] = {
@@ -141,9 +152,9 @@ class Connections:
         headers = {**self._headers, **headers}
         if order is not None:
             headers["Content-Length"] = str(len(order.content))
-            extensions["trace"] = order.trace
+            extensions["before_send"] = order.before_send
         while True:
-            url = _url(self._base.url(addresses.pop(0), path))
+            url = _url(self._base.url(addresses.pop(0), target))
             body = httpx2.ByteStream(b"") if order is None else _Body(order)
             request = httpx2.Request(method, url, headers=headers, stream=body, extensions=extensions)
             try:

@@ -6,17 +6,19 @@ API promises to charge once for the same key. It decides nothing about money: it
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import inf
 from typing import Any, Final
 
 import anyio
 import httpx2
-import orjson
 
 from toolwire._log import logger_for
-from toolwire.catalog.http.answers import Answer, Attempt, decoded, is_success, judge, said
+from toolwire._threads import Workers
+from toolwire.catalog.http.answers import Answer, Attempt, is_success, judge, media_type, said
 from toolwire.catalog.http.connection import Connections, Halted, OnSend, Order, check_value
+from toolwire.catalog.http.requests import OutgoingRequest, order_request
 from toolwire.catalog.http.retry import Retry
-from toolwire.catalog.http.streams import Progress, Unreadable, collect, follow, is_stream
+from toolwire.catalog.http.streams import Progress, Unreadable, collect, follow, is_stream, read_body
 from toolwire.catalog.profile.model import Profile
 from toolwire.catalog.secrets import Scrubber
 from toolwire.errors import CatalogError
@@ -24,18 +26,25 @@ from toolwire.errors import CatalogError
 _log = logger_for("catalog.http")
 
 _REFUSAL_BYTES: Final = 64 * 1024  # as much of an error's body as is worth reading
-_BUSY: Final = frozenset({429, 503})
-_PASSING: Final = _BUSY | {500, 502, 504}
+_PASSING: Final = frozenset({429, 500, 502, 503, 504})
 
 
 class OrderSender:
     """Sends the orders of one API."""
 
-    def __init__(self, profile: Profile, connections: Connections, scrubber: Scrubber, retry: Retry) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        connections: Connections,
+        scrubber: Scrubber,
+        retry: Retry,
+        workers: Workers,
+    ) -> None:
         self._profile = profile
         self._connections = connections
         self._scrubber = scrubber
         self._retry = retry
+        self._workers = workers
 
     async def buy(
         self,
@@ -50,71 +59,75 @@ class OrderSender:
     ) -> Answer:
         """Buy once. Failures are answers; only a cancellation, and what `on_send` raises, come out as exceptions.
 
-        `timeout` is for all of it, repeats included. `on_send` is awaited once, before the first byte goes out: the
-        place to write that down. `attempt` can be read at any time, above all after a cancellation.
+        `on_send` is awaited each time before the first byte goes out, on an open connection: the place to book the
+        order. `timeout` are the seconds that the API has from then on, repeats included. `attempt` can be read
+        at any time, above all after a cancellation.
         """
         attempt = Attempt() if attempt is None else attempt
-        limit = timeout or self._profile.timeouts.get(str(entry_id)) or self._profile.timeout
+        call = self._profile.call
+        limit = timeout or call.timeouts.get(str(entry_id)) or call.timeout
         check_value("the key of the call", key)
         try:
-            content = self._content(entry_id, arguments, key)
-        except TypeError as error:
-            return Answer("not_sent", error=f"the arguments cannot be written as JSON: {error}")
-        order = Order(content, attempt, on_send)
-        with anyio.move_on_after(limit):
-            return await self._series(order, key, limit, on_progress)
+            request = order_request(self._profile, entry_id, arguments, key)
+        except CatalogError as error:
+            return Answer("not_sent", error=str(error))
+        with anyio.CancelScope() as scope:
+
+            async def book() -> None:
+                if on_send is not None:
+                    await on_send()
+                if scope.deadline == inf:
+                    scope.deadline = anyio.current_time() + limit
+
+            order = Order(request.content, attempt, book)
+            return await self._try_repeatedly(request, order, scope, limit, on_progress)
         if attempt.answer is not None and not attempt.sent:
             return attempt.answer  # it was refused, and this is the wait before the next try
         attempt.answer = Answer(_state(attempt), error=f"there was no answer within {limit:g} s")
         return attempt.answer
 
-    async def _series(self, order: Order, key: str, limit: float, on_progress: Progress | None) -> Answer:
+    async def _try_repeatedly(
+        self,
+        request: OutgoingRequest,
+        order: Order,
+        scope: anyio.CancelScope,
+        limit: float,
+        on_progress: Progress | None,
+    ) -> Answer:
         """Try until there is an answer, or until it would not be safe to try again."""
         attempt, doubt = order.attempt, False
-        ends = anyio.current_time() + limit
         while True:
             attempt.tries += 1
-            answer = await self._try(order, key, limit, on_progress)
+            order.begin_try()
+            answer = await self._try(request, order, limit, on_progress)
             if doubt and not answer.ok:
                 answer = replace(answer, state="unknown")  # for an earlier one may have been bought
             doubt = answer.state == "unknown"
             attempt.sent, attempt.answer = doubt or answer.ok, answer
             pause = self._retry.pause(attempt.tries, answer.retry_after)
-            late = anyio.current_time() + pause >= ends
+            late = anyio.current_time() + pause >= scope.deadline
             if late or attempt.tries >= self._retry.attempts or not self._may_repeat(answer):
                 return answer
             await anyio.sleep(pause)
 
     def _may_repeat(self, answer: Answer) -> bool:
         """The rule. Not by `stamina`, whose global switches must not decide how often money is spent."""
+        call = self._profile.call
         if answer.state == "unknown":
-            return self._profile.idempotent and (answer.status is None or answer.status in _PASSING)
+            passing = _PASSING | call.retry_statuses
+            return call.idempotent and (answer.status is None or answer.status in passing)
         # A refusal that is "answered" has a status on which the API does not charge.
-        return answer.state == "not_sent" or answer.status in _BUSY
+        return answer.state == "not_sent" or answer.status in call.retry_statuses
 
-    async def _try(self, order: Order, key: str, limit: float, on_progress: Progress | None) -> Answer:
-        profile = self._profile
-        path = f"{profile.call_path}?stream=true" if profile.streams else profile.call_path
-        accept = "text/event-stream, application/json" if profile.streams else "application/json"
-        headers = {"Content-Type": "application/json", "Accept": accept}
-        if profile.idempotency_header:
-            headers[profile.idempotency_header] = key
+    async def _try(
+        self, request: OutgoingRequest, order: Order, limit: float, on_progress: Progress | None
+    ) -> Answer:
+        opening = self._connections.open(request.method, request.target, request.headers, limit, order)
         status = None
         try:
-            async with self._connections.open(profile.call_method, path, headers, limit, order) as response:
+            async with opening as response:
                 status = response.status_code
-                if is_success(status) and is_stream(response):
-                    return Answer(
-                        "answered",
-                        status,
-                        await follow(response, profile.max_reply_bytes, on_progress, self._scrubber.text),
-                    )
-                lenient = not is_success(status)
-                most = _REFUSAL_BYTES if lenient else profile.max_reply_bytes
-                content = await collect(response, most, lenient=lenient)
-                body = self._scrubber.data(decoded(response.headers, content))
-                headers = self._clean(response.headers)
-                return judge(status, headers, content, body, profile.uncharged_statuses)
+                return await self._read(response, on_progress)
         except Halted as halted:
             raise halted.error from None
         except Exception as error:  # noqa: BLE001 - whatever broke, what counts is whether the order may be out
@@ -127,17 +140,19 @@ class OrderSender:
                 error=said(error, self._scrubber.text),
             )
 
-    def _clean(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """Headers without secrets, their names in small letters: an API may echo ours in any of them."""
-        return {name.lower(): self._scrubber.text(value) for name, value in headers.items()}
-
-    def _content(self, entry_id: str | int, arguments: Mapping[str, Any], key: str) -> bytes:
-        profile = self._profile
-        identity = entry_id
-        body = {**profile.extra_body, profile.id_field: identity, profile.arguments_field: dict(arguments)}
-        if profile.request_id_field:
-            body[profile.request_id_field] = key
-        return orjson.dumps(body)
+    async def _read(self, response: httpx2.Response, on_progress: Progress | None) -> Answer:
+        call, status = self._profile.call, response.status_code
+        good = is_success(status)
+        if good and is_stream(response):
+            events = await follow(response, call.max_reply_bytes, on_progress, self._scrubber.text)
+            return Answer("answered", status, events)
+        most = call.max_reply_bytes if good else _REFUSAL_BYTES
+        content = await collect(response, most, lenient=not good)
+        headers = {name.lower(): self._scrubber.text(value) for name, value in response.headers.items()}
+        raw = good and self._profile.reply.kind != "json"
+        body = await read_body(headers, content, self._scrubber, self._workers, raw=raw)
+        answer = judge(status, headers, content, body, call.uncharged_statuses)
+        return replace(answer, content_type=media_type(headers), headers=headers, size=len(content))
 
 
 def _state(attempt: Attempt) -> Any:

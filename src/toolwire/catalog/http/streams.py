@@ -1,18 +1,24 @@
 """Reading the body of a reply, never more of it than allowed: whole, or as server-sent events with progress."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import httpx2
 import orjson
 
 from toolwire._log import logger_for
-from toolwire.catalog.http.answers import media_type
+from toolwire._threads import Workers
+from toolwire.catalog.http.answers import decoded, is_json, media_type
+from toolwire.catalog.secrets import Scrubber
 from toolwire.errors import CatalogError
 
 _log = logger_for("catalog.streams")
 
 Progress = Callable[[str], None]
+
+LARGE: Final = 64 * 1024
+"""A body of more bytes is read in a thread."""
 
 _LONGEST_NEWS: Final = 1_000
 _NO_TEXT: Final = ("", "[DONE]", "{}", "null")
@@ -39,6 +45,24 @@ async def collect(response: httpx2.Response, most: int, *, lenient: bool = False
         if not lenient:
             raise
     return b"".join(parts)
+
+
+async def read_body(
+    headers: Mapping[str, str], content: bytes, scrubber: Scrubber, workers: Workers, *, raw: bool = False
+) -> Any:
+    """Read the JSON in a body and take our secrets out of it; None if it is no JSON.
+
+    `raw`: a body that does not say that it is JSON is given as its bytes. Long ones are read in a thread.
+    """
+    read = partial(_read_body, headers, content, scrubber, raw)
+    return read() if len(content) <= LARGE else await workers.run(read)
+
+
+def _read_body(headers: Mapping[str, str], content: bytes, scrubber: Scrubber, raw: bool) -> Any:
+    if raw and not is_json(headers):
+        return scrubber.data(content) if scrubber.may_be_in(content) else content
+    body = decoded(headers, content)
+    return scrubber.data(body) if body is not None and scrubber.may_be_in(content) else body
 
 
 def is_stream(response: httpx2.Response) -> bool:

@@ -1,19 +1,22 @@
-"""The ledger, asked beside the event loop: it waits for the disk, and perhaps for another process.
+"""The ledger for coroutines: it waits for the disk, and perhaps for another process, in a thread of its own.
 
-Owns one promise: what the ledger is *told* reaches it, whatever becomes of the caller. A cancellation, even one of
-asyncio that knows no shield, loses neither a reservation nor the end of a call.
+Owns one promise: what is committed happens, whatever becomes of the caller. A cancellation, even one of asyncio that
+knows no shield, loses neither a booking nor the end of a call. What waits at the same time is committed together, with
+one wait for the disk.
 """
 
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 import anyio
 
 from toolwire._log import logger_for
-from toolwire._tasks import spawn
-from toolwire._threads import Workers
+from toolwire._threads import from_threads
 from toolwire.catalog.ledger.sqlite import SqliteLedger, owner_alive
 from toolwire.catalog.ledger.types import Ledger
 from toolwire.catalog.money import dollars
@@ -23,83 +26,155 @@ logger = logger_for("catalog")
 
 PATIENCE: Final = 25.0
 """Seconds that the ledger may take: more than it waits by itself for a locked file."""
+_MOST_TOGETHER: Final = 64
 
 
 class _Act:
-    """Something that the ledger does once, however often it is asked to."""
+    """Something that the ledger does once. `undo` gets the result if nobody is left to take it."""
 
-    def __init__(self, act: Callable[[], Any], undo: Callable[[Any], object] | None) -> None:
+    def __init__(self, act: Callable[[], Any], undo: Callable[[Any], object] | None, skippable: bool) -> None:
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.finished = False
+        self.done: anyio.Event | None = None  # for whoever waits
+        self.call: Callable[[Callable[[], None]], None] | None = None
+        self.abandoned = False
         self._act = act
         self._undo = undo
-        self._done = False
-        self._result: Any = None
-        self.error: BaseException | None = None
-        """What it raised."""
+        self._skippable = skippable
 
-    def __call__(self) -> Any:
-        if not self._done:
-            try:
-                self._result = self._act()
-            except BaseException as error:  # noqa: BLE001 - raised again below, to whoever asks
-                self.error = error
-            self._done = True
-        if self.error is not None:
-            raise self.error
-        return self._result
+    def perform(self) -> None:
+        """Do it, in the ledger's thread."""
+        if self.abandoned and self._skippable:
+            return
+        try:
+            self.result = self._act()
+        except BaseException as error:  # noqa: BLE001 - raised again to whoever waits, or logged
+            self.error = error
 
     def finish(self) -> None:
-        """Nobody waits for it any more: do it all the same, and undo what only the caller could have used."""
+        """Hand the result over, or undo what only the caller could have used."""
+        self.finished = True
+        if self.call is not None and self.done is not None:
+            self.call(self.done.set)
+        if self.done is None or self.abandoned:
+            self.wind_up()
+
+    def wind_up(self) -> None:
+        """Nobody takes the result: undo it, and log what went wrong."""
+        undo, self._undo = self._undo, None
         try:
-            result = self()
-            if self._undo is not None:
-                self._undo(result)
+            if self.error is not None:
+                raise self.error
+            if undo is not None:
+                undo(self.result)
         except BaseException as error:  # noqa: BLE001 - nobody is there to raise it to
-            logger.error("the ledger could not be told how a call ended: %s", error)  # noqa: TRY400
+            logger.error("the ledger could not book how a call ended: %s", error)  # noqa: TRY400
 
 
-class Books:
-    """A ledger for coroutines. Its acts happen one after the other, in the order in which they were asked for."""
+class AsyncLedger:
+    """A ledger for coroutines. Its acts happen one after the other, in the order in which they were given."""
 
     def __init__(self, ledger: Ledger, patience: float = PATIENCE) -> None:
         self.ledger = ledger
         self._patience = patience
-        self._workers = Workers(1)
+        self._acts: SimpleQueue[_Act | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._closed = False
 
-    async def ask(self, act: Callable[..., Any], *args: Any) -> Any:
-        """What the ledger answers. A caller that is cancelled may have asked in vain."""
-        return await self._workers.run(partial(act, *args))
+    async def query(self, act: Callable[..., Any], *args: Any) -> Any:
+        """Return what the ledger answers. May be skipped if the caller is cancelled: use `commit` for what must happen."""
+        return await self._wait_for(_Act(partial(act, *args), None, skippable=True))
 
-    async def tell(
+    async def commit(
         self, act: Callable[..., Any], *args: Any, undo: Callable[[Any], object] | None = None
     ) -> Any:
-        """The same, but it happens: a cancellation waits for it, and one that cannot wait leaves it running.
-
-        `undo` is given the result if nobody is left to take it.
-        """
-        told = _Act(partial(act, *args), undo)
-        try:
-            with anyio.move_on_after(self._patience, shield=True):
-                return await self._workers.run(told)
-        except BaseException as error:
-            # Anything else is the ledger's answer; so may this be, and then it is not done once more.
-            if not isinstance(error, Exception) and error is not told.error:
-                self._leave(told)
-            raise
-        self._leave(told)
+        """Do it, whatever becomes of the caller. If that is gone meanwhile, `undo` gets the result, in the thread."""
+        given = _Act(partial(act, *args), undo, skippable=False)
+        with anyio.move_on_after(self._patience, shield=True):
+            return await self._wait_for(given)
         raise CatalogError(f"the ledger has not answered within {self._patience:g} s")
 
-    def _leave(self, told: _Act) -> None:
-        # It may run, or wait for its turn, which it has lost with its caller: this one comes after it.
-        spawn(self._workers.run, told.finish)
+    def post(self, act: Callable[..., Any], *args: Any) -> None:
+        """Do it without being waited for. A failure is logged. `aclose` waits for it."""
+        self._give(_Act(partial(act, *args), None, skippable=False))
+
+    async def aclose(self) -> None:
+        """Wait until everything was done that was given, `patience` seconds at most, and end the thread."""
+        if self._closed:
+            return
+        with anyio.CancelScope(shield=True):
+            try:
+                await self.commit(_do_nothing)
+            except CatalogError as error:
+                logger.error("the ledger did not finish in time: %s", error)  # noqa: TRY400
+        self._closed = True
+        self._acts.put(None)
+
+    async def _wait_for(self, act: _Act) -> Any:
+        act.done, act.call = anyio.Event(), from_threads()
+        self._give(act)
+        try:
+            await act.done.wait()
+        except BaseException:
+            self._abandon(act)
+            raise
+        if act.error is not None:
+            raise act.error
+        return act.result
+
+    def _abandon(self, act: _Act) -> None:
+        """The caller is gone. Whoever comes second, this or the ledger's thread, winds the act up."""
+        act.abandoned = True
+        if act.finished:  # it was done just now: its result is nobody's
+            self._give(_Act(act.wind_up, None, skippable=False))
+
+    def _give(self, act: _Act) -> None:
+        if self._closed:
+            raise CatalogError("the ledger is closed")
+        self._acts.put(act)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="toolwire ledger", daemon=True)
+            self._thread.start()
+
+    def _work(self) -> None:
+        while (first := self._acts.get()) is not None:
+            acts = [first, *self._waiting()]
+            try:
+                with self.ledger.together() if len(acts) > 1 else nullcontext():
+                    for act in acts:
+                        act.perform()
+            except BaseException as error:  # noqa: BLE001 - the commit failed: nothing of it was booked
+                for act in acts:
+                    act.error = act.error or error
+            for act in acts:
+                act.finish()
+
+    def _waiting(self) -> Iterator[_Act]:
+        """What waits already, up to the end."""
+        for _ in range(_MOST_TOGETHER - 1):
+            try:
+                act = self._acts.get_nowait()
+            except Empty:
+                return
+            if act is None:
+                self._acts.put(None)
+                return
+            yield act
 
 
-def opened(ledger: Ledger | str | os.PathLike[str]) -> Ledger:
-    """A ledger, or the one in a file."""
+
+def _do_nothing() -> None:
+    """Come after everything that was given before."""
+
+
+def open_ledger(ledger: Ledger | str | os.PathLike[str]) -> Ledger:
+    """Return a ledger, or open the one in a file."""
     return SqliteLedger(ledger) if isinstance(ledger, str | os.PathLike) else ledger
 
 
-def recovered(ledger: Ledger) -> Ledger:
-    """The ledger, with what dead processes left in it booked and told."""
+def recover(ledger: Ledger) -> Ledger:
+    """Book what dead processes left in a ledger, and log it. Returns the ledger."""
     for row in ledger.recover(owner_alive):
         if row.state == "unknown":
             logger.warning(

@@ -47,7 +47,7 @@ class Offer:
     """How many there were."""
 
 
-def offered(
+def build_offer(
     entries: Iterable[Entry],
     selection: Selection,
     before: Mapping[str, Definition],
@@ -83,7 +83,7 @@ def offered(
     return Offer(tuple(definitions), tuple(skipped), tuple(changes), len(entries))
 
 
-def scrubbed(entries: Iterable[Entry], scrubber: Scrubber) -> list[Entry]:
+def scrub_entries(entries: Iterable[Entry], scrubber: Scrubber) -> list[Entry]:
     """Entries without our secrets in their words: what an API echoes must not reach the model, a log or a file.
 
     An id cannot be changed, and stands in all of these: an entry with a secret in its id is left out.
@@ -105,7 +105,7 @@ def scrubbed(entries: Iterable[Entry], scrubber: Scrubber) -> list[Entry]:
     ]
 
 
-def tool_of(definition: Definition, buy: Callable[..., Awaitable[dict[str, Any]]]) -> Tool[Any]:
+def build_tool(definition: Definition, buy: Callable[..., Awaitable[dict[str, Any]]]) -> Tool[Any]:
     """The tool that buys with `buy(definition, arguments, context)`."""
 
     async def handler(arguments: dict[str, Any], context: Context[Any]) -> dict[str, Any]:

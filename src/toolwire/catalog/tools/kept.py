@@ -43,7 +43,7 @@ def cache_folder(environ: Mapping[str, str] = os.environ, platform: str = sys.pl
     return (Path(given) if given.startswith("/") else home / ".cache") / "toolwire"
 
 
-def store(path: Path, entries: Iterable[Entry], base_url: str, names: Mapping[str, str]) -> None:
+def store_kept(path: Path, entries: Iterable[Entry], base_url: str, names: Mapping[str, str]) -> None:
     """Keep entries, and the names of their tools by id.
 
     A disk that is full or may not be written costs the cache, not the tools.
@@ -73,7 +73,7 @@ def store(path: Path, entries: Iterable[Entry], base_url: str, names: Mapping[st
 _FIELDS: Final = ("id", "name", "description", "schema", "price", "category")
 
 
-def load(path: Path, base_url: str) -> Stored | None:
+def load_kept(path: Path, base_url: str) -> Stored | None:
     """What was kept of this API, None if there is nothing that can be used."""
     try:
         data = orjson.loads(path.read_bytes())

@@ -1,0 +1,244 @@
+"""One paid call, from the model's arguments to what the model is shown.
+
+    connect -> book (price, limits, stops: one transaction) -> send once -> settle | release | unknown -> result
+
+Owns that order and nothing else: what may be sent again is `http.orders`' to know, what may be spent the ledger's. The
+arguments were checked before anything here runs. Whatever happens, a cancellation included, the ledger is told how
+the call ended, and a call of which that is not certain keeps its money reserved.
+"""
+
+import hashlib
+import secrets as random_bytes
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from toolwire._log import logger_for
+from toolwire.catalog.http.answers import Answer, Attempt
+from toolwire.catalog.http.streams import LARGE
+from toolwire.catalog.ledger.types import Booking, Order
+from toolwire.catalog.money import dollars
+from toolwire.catalog.observe import Seen
+from toolwire.catalog.purchase.replies import Outcome, read_reply, shown
+from toolwire.catalog.tools.definitions import Definition, price_for
+from toolwire.errors import CatalogError
+from toolwire.tools.context import Context
+from toolwire.tools.results import error_result
+
+if TYPE_CHECKING:
+    from toolwire.catalog.purchase.buyer import Buyer
+
+logger = logger_for("catalog")
+
+FAILED: Final = "Tool execution failed: "
+_UNPRICED: Final = "Cost: unknown, not counted"
+
+
+class Purchase:
+    """A call while it is made. `send`, then `close` with the answer."""
+
+    def __init__(
+        self,
+        buyer: "Buyer",
+        definition: Definition,
+        arguments: dict[str, Any],
+        context: Context[Any],
+        seen: Seen,
+    ) -> None:
+        self.definition = definition
+        self.arguments = arguments
+        self.seen = seen
+        self.entry = buyer.entry_id(definition.id)
+        self._variant, self.price = price_for(definition, arguments)
+        self.on_certain: Callable[[], None] = lambda: None
+        """Called once the ledger has booked it as a call that others may run beside."""
+        self._buyer = buyer
+        self._context = context
+        self._digest = hashlib.sha256(_canonical(arguments)).hexdigest()
+        self._key = _key(buyer.session, self.entry, self._digest, context)
+        self._booking: Booking | None = None
+        self._number = 0
+        seen.entry, seen.digest = definition.id, self._digest
+
+    @property
+    def price_key(self) -> tuple[str, str]:
+        """What its price is agreed on for."""
+        return self.entry, self._variant
+
+    # Before the answer.
+
+    async def send(self) -> Answer:
+        """Send the order. CatalogError if it may not be sent; the ledger knows how it ended, if this raises."""
+        attempt, numbers, since = Attempt(), count(1), time.perf_counter()
+        timeouts = self._buyer.profile.call.timeouts
+        try:
+            return await self._buyer.api.buy(
+                self.definition.id,
+                self.arguments,
+                key=self._key,
+                timeout=timeouts.get(self.definition.name),
+                on_progress=lambda news: _report(self._context, next(numbers), self._buyer.scrubber.text(news)),
+                on_send=self._book,
+                attempt=attempt,
+            )
+        except BaseException as error:
+            await self._give_up(attempt, error)
+            raise
+        finally:
+            self.seen.api_seconds = time.perf_counter() - since
+
+    async def _book(self) -> None:
+        """Book the order just before it goes out; before it goes out again, check that it still may."""
+        buyer, ledger = self._buyer, self._buyer.ledger
+        if self._booking is not None:
+            await ledger.query(ledger.ledger.check_again, self._booking.id, buyer.limits)
+            return
+        order = Order(
+            session=buyer.session,
+            tool=self.definition.name,
+            entry_id=self.entry,
+            name=self.definition.base,
+            price=self.price,
+            key=self._key,
+            digest=self._digest,
+            variant=self._variant,
+            default_price=buyer.default_price,
+        )
+        booking: Booking = await ledger.commit(
+            ledger.ledger.begin, order, buyer.limits, undo=lambda made: ledger.ledger.release(made.id)
+        )
+        self._booking = booking
+        self._number = buyer.balances.start()
+        self.seen.booking, self.seen.reserved = booking.id, booking.reserved
+        if not booking.exclusive:
+            self.on_certain()
+
+    async def _give_up(self, attempt: Attempt, error: BaseException) -> None:
+        """The call was cancelled, or may not be sent again: book what is certain of it."""
+        if self._booking is None:
+            return
+        ledger = self._buyer.ledger.ledger
+        self._buyer.balances.end()
+        if attempt.sent:
+            self.seen.outcome = "unknown"
+            why = f"the call was given up while the order was out ({type(error).__name__})"
+            await self._commit(ledger.unknown, self._booking.id, why)
+        else:
+            self.seen.outcome = "released"
+            await self._commit(ledger.release, self._booking.id)
+
+    # After the answer.
+
+    async def close(self, answer: Answer) -> dict[str, Any]:
+        """Book what the answer says, and return what the model is shown."""
+        booking, ledger = self._booking, self._buyer.ledger.ledger
+        if booking is None:  # it never came so far
+            self.seen.outcome = "refused"
+            return error_result(f"{FAILED}{answer.error}. Nothing was bought.")
+        try:
+            if answer.ok and answer.body is not None:
+                return await self._settle(booking, answer)
+        finally:
+            self._buyer.balances.end()
+        if answer.state == "unknown" or answer.ok:
+            self.seen.outcome = "unknown"
+            why = answer.error or "the reply cannot be read"
+            await self._commit(ledger.unknown, booking.id, why)
+            return error_result(self._tell_unknown(booking, why))
+        self.seen.outcome = "released"
+        await self._commit(ledger.release, booking.id)
+        return error_result(f"{FAILED}{answer.error}. Nothing was bought.")
+
+    async def _settle(self, booking: Booking, answer: Answer) -> dict[str, Any]:
+        """Book what a reply cost. Where that is at most what was reserved, the model need not wait for the disk."""
+        read = partial(self._read, answer, booking.price)
+        outcome, result = read() if answer.size <= LARGE else await self._buyer.workers.run(read)
+        ledger, seen = self._buyer.ledger.ledger, self.seen
+        seen.outcome, seen.balance = "bought" if outcome.ok else "failed", outcome.balance
+        if not outcome.ok and outcome.cost == 0:
+            self._buyer.ledger.post(ledger.release, booking.id)
+            return result
+        cost = outcome.cost
+        if outcome.unreadable_cost is not None:
+            await self._commit(
+                partial(ledger.settle, booking.id, None, unreadable=outcome.unreadable_cost)
+            )
+            self._warn_stopped(f"its reply says that it cost {outcome.unreadable_cost}, which is no amount")
+        elif cost is not None and booking.price is not None and cost > booking.reserved:
+            await self._commit(ledger.settle, booking.id, cost)
+            self._warn_stopped(f"a call cost {dollars(cost)}, and {dollars(booking.reserved)} was agreed")
+        else:
+            self._buyer.ledger.post(ledger.settle, booking.id, cost)
+        self._note_cost(booking, outcome, result)
+        return result
+
+    def _read(self, answer: Answer, price: int | None) -> tuple[Outcome, dict[str, Any]]:
+        outcome = read_reply(
+            answer.body, self._buyer.profile.reply, headers=answer.headers, content_type=answer.content_type
+        )
+        return outcome, shown(outcome, price)
+
+    def _note_cost(self, booking: Booking, outcome: Outcome, result: dict[str, Any]) -> None:
+        """Put into the result and the log what is to be said of the cost."""
+        cost = booking.price if outcome.cost is None else outcome.cost
+        self.seen.cost = cost or 0
+        if outcome.balance is not None and self._number:
+            odd = self._buyer.balances.compare(self._number, outcome.balance, cost or 0)
+            if odd is not None:
+                self.seen.note = odd
+                logger.warning("%s (call %s): %s", self.definition.name, booking.id, odd)
+        if cost is None:
+            self._buyer.warn_unpriced(self.definition)
+            result["content"].append({"type": "text", "text": _UNPRICED})
+            if "structuredContent" in result:
+                result["structuredContent"]["cost"] = None
+        elif not outcome.ok and outcome.cost is None and cost:
+            # The order went through and its tool failed: whether that was charged only the API knows.
+            text = f"The API does not say what that cost: {dollars(cost)} counts as spent."
+            result["content"].append({"type": "text", "text": text})
+
+    def _warn_stopped(self, why: str) -> None:
+        name = self.definition.name
+        logger.warning("%s is stopped: %s. To go on: toolwire catalog accept %s", name, why, name)
+
+    def _tell_unknown(self, booking: Booking, why: str) -> str:
+        money = f"{dollars(booking.reserved)} stays reserved" if booking.reserved else "its cost is not known"
+        return (
+            f"{FAILED}{why}. UNKNOWN whether {self.definition.name} was bought: {money} (call {booking.id}). Do not "
+            "repeat it by yourself. A person can settle it: toolwire catalog reconcile"
+        )
+
+    async def _commit(self, act: Callable[..., Any], *args: Any) -> None:
+        """Tell the ledger. If that fails, the money stays reserved, and the model gets its answer all the same."""
+        try:
+            await self._buyer.ledger.commit(act, *args)
+        except CatalogError as error:
+            logger.error(  # noqa: TRY400 - the ledger says all there is
+                "the ledger could not book that call %s of %s is %s: %s",
+                self.seen.booking,
+                self.seen.tool,
+                self.seen.outcome,
+                error,
+            )
+
+
+def _canonical(arguments: dict[str, Any]) -> bytes:
+    """Write arguments the same way whatever their order, for a digest."""
+    return orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS)
+
+
+def _key(session: str, entry_id: str, digest: str, context: Context[Any]) -> str:
+    """Make the call's own id: the same for the same tool use of the model or the same request id of a client."""
+    if context.tool_use_id is None and context.request_key is not None:
+        parts = [session, context.request_key]  # whatever it asks for now: a client must not use an id twice
+    else:
+        parts = [session, entry_id, digest, context.tool_use_id or random_bytes.token_hex(8)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _report(context: Context[Any], number: int, message: str) -> None:
+    context.progress(number, None, message)
