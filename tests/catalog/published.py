@@ -50,7 +50,7 @@ _USUAL = {
         *("id", "pattern", "required", "enum", "const", "not", "if", "then", "else", "name", "url", "email"),
     )
 }
-_LONG = 'Answers with JSON such as {"rows": [{"id": 1}], "next": null} — “quoted”, and more of it. ' * 40  # noqa: Q003
+_LONG = 'Answers with JSON such as {"rows": [{"id": 1}], "next": null} — “quoted”, and more of it. ' * 40
 _UNUSUAL = {
     "page_size": ({"default": 50, "maximum": 1000, "minimum": 1, "type": "integer"}, 50),
     "skip": ({"minimum": 0, "type": "int"}, 0),
