@@ -92,7 +92,7 @@ def test_a_property_called_required_is_a_property():
         ({"type": "boolean", "default": 1}, {"type": "boolean", "default": True}),
         ({"type": "string", "default": 5}, {"type": "string", "default": "5"}),
         ({"type": "string", "default": True}, {"type": "string", "default": "true"}),
-        ({"type": "string", "default": None}, {"type": "string"}),
+        ({"type": "string", "nullable": False, "default": None}, {"type": "string"}),
         ({"type": "integer", "default": "many"}, {"type": "integer"}),
         ({"type": "integer", "default": True}, {"type": "integer"}),
         ({"type": "object", "default": "{}"}, {"type": "object", "default": {}}),
@@ -110,6 +110,46 @@ def test_a_default_is_one_that_the_schema_takes(given, expected):
     result = properties(a=given)["a"]
     assert result == expected
     assert orjson.dumps(result) == orjson.dumps(expected)
+
+
+NULL = {"type": "null"}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"type": "string"}, {"type": ["string", "null"]}),
+        ({"type": ["string", "null"]}, {"type": ["string", "null"]}),
+        ({"type": "string", "enum": ["a"]}, {"type": ["string", "null"], "enum": ["a", None]}),
+        ({"type": "int", "minimum": 1}, {"type": ["integer", "null"], "minimum": 1}),
+        (
+            {"type": "array", "items": {"type": "object"}},
+            {"type": ["array", "null"], "items": {"type": "object"}},
+        ),
+        ({"enum": ["a"]}, {"enum": ["a", None]}),
+        ({"const": "a"}, {"anyOf": [{"const": "a"}, NULL]}),
+        ({"$ref": "#"}, {"anyOf": [{"$ref": "#"}, NULL]}),
+        ({"anyOf": [{"type": "string"}, NULL]}, {"anyOf": [{"type": "string"}, NULL]}),
+        ({"oneOf": [{"type": "string"}]}, {"anyOf": [{"oneOf": [{"type": "string"}]}, NULL]}),
+        ({"allOf": [{"type": "string"}]}, {"anyOf": [{"allOf": [{"type": "string"}]}, NULL]}),
+        (
+            {"type": "string", "anyOf": [{"type": "string"}], "description": "d"},
+            {"description": "d", "anyOf": [{"type": "string", "anyOf": [{"type": "string"}]}, NULL]},
+        ),
+        ({}, {}),
+    ],
+)
+def test_a_default_of_null_says_that_null_is_allowed(given, expected):
+    """The default stays, and the property takes it."""
+    schema, _ = mended({"type": "object", "properties": {"a": {**given, "default": None}}})
+    assert schema["properties"]["a"] == {**expected, "default": None}
+    from_json_schema(schema).validate({"a": None})
+
+
+def test_an_example_of_null_is_only_a_hint():
+    """It changes nothing."""
+    for hint in ({"example": None}, {"examples": [None]}):
+        assert properties(a={"type": "string", **hint})["a"] == {"type": "string", **hint}
 
 
 @pytest.mark.parametrize(
@@ -153,7 +193,7 @@ def test_types_and_items_that_are_missing_or_unknown(given, expected):
         ({"enum": ["a", "b", "a"]}, {"enum": ["a", "b"]}),
         ({"type": "integer", "enum": ["1", "2"]}, {"type": "integer", "enum": [1, 2]}),
         ({"type": "integer", "enum": ["one", "two"]}, {"enum": ["one", "two"]}),
-        ({"type": "string", "enum": ["a", None]}, {"type": "string", "enum": ["a", None]}),
+        ({"type": "string", "enum": ["a", None]}, {"type": ["string", "null"], "enum": ["a", None]}),
         ({"enum": []}, {}),
         ({"enum": "a"}, {}),
         ({"enum": [1, True, 1.0]}, {"enum": [1, True, 1.0]}),
@@ -312,6 +352,46 @@ def test_hidden_text_is_taken_out_of_descriptions():
     assert result["a"]["description"] == "Where you live[31m"
     assert len(result["b"]["properties"]["c"]["description"]) == 2000
     assert result["b"]["properties"]["c"]["description"].endswith("x…")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"default": "a\u200b"}, {}),
+        ({"default": {"deep": ["\u202e"]}}, {}),
+        ({"examples": ["fine", "a\u200b"]}, {}),
+        ({"example": "a\u200b"}, {}),
+        ({"pattern": "a\u200b"}, {}),
+        ({"format": "a\u200b"}, {}),
+        ({"x-note\u200b": 1}, {}),
+        ({"enum": ["a", "b\u200b"], "default": "b\u200b"}, {"enum": ["a"]}),
+        ({"enum": ["❤️", "👩🏽‍💻", "می‌خواهم"], "default": "❤️"}, None),
+        ({"pattern": "^👍🏽$", "examples": ["1️⃣"], "example": "co\u00adoperate"}, None),
+        ({"const": "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"}, None),
+        ({"enum": ["\n", "\r\n", "\t"], "default": "\r\n"}, None),
+    ],
+)
+def test_hidden_text_costs_a_value_and_not_the_tool(given, expected):
+    """What could carry an instruction is dropped and named; emoji and joiners are values like any other."""
+    schema, notes = mended({"type": "object", "properties": {"a": given}})
+    assert schema["properties"]["a"] == (given if expected is None else expected)
+    assert bool(notes) == (expected is not None)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"a": {"const": "a\u200b"}}},
+        {"properties": {"a": {"enum": ["a\u200b", "b\u200b"]}}},
+        {"properties": {"a": {"properties": {"b\u200b": {}}}}},
+        {"properties": {"a": {"properties": {"b": {}}, "required": ["b", "c\u200b"], "anyOf": [{}]}}},
+        {"properties": {"a": {"$ref": "#/$defs/d\u200b"}}, "$defs": {"d\u200b": {}}},
+    ],
+)
+def test_hidden_text_in_a_name_or_constant_costs_the_tool(schema):
+    """It means something to the API, so that it can neither be cleaned nor dropped."""
+    with pytest.raises(Unrepairable, match="nobody can see"):
+        repaired(schema)
 
 
 def nested(levels, leaf=None):

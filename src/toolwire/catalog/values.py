@@ -1,44 +1,21 @@
 """Text and values that an API wrote: cleaned, and brought to the type that they were meant to have.
 
-Owns what may stand in a text that a model reads (nothing that a person would not see), and the conversion of a
-value to a JSON type. Knows nothing of schemas.
+Owns the length of a text that a model reads, and the conversion of a value to a JSON type. Knows nothing of
+schemas.
 """
 
-import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import orjson
 
+from toolwire.catalog.hidden_text import visible
+
 LONGEST_TEXT: Final = 2_000
 TYPES: Final = ("string", "integer", "number", "boolean", "object", "array", "null")
-# Cf: zero-width and bidi marks, soft hyphens, tags. Cc: controls. Cs: halves of surrogate pairs. Co, Cn: nothing.
-_UNSEEN: Final = {"Cf", "Cc", "Cs", "Co", "Cn"}
-# Letters without a mark of their own category that are blank or steer what is near them.
-_BLANK: Final = {
-    "\u034f",  # combining grapheme joiner
-    "\u115f",
-    "\u1160",
-    "\u17b4",
-    "\u17b5",
-    "\u2800",
-    "\u3164",
-    "\uffa0",  # fillers
-    "\u2028",
-    "\u2029",  # line and paragraph separators
-}
-_KEPT: Final = {"\n", "\t"}
 _TRUE: Final = {"true", "yes", "1", "on"}
 _FALSE: Final = {"false", "no", "0", "off"}
 _NOWHERE: Final = object()
-
-
-def visible(text: str) -> str:
-    """The text without what cannot be seen: zero-width, bidi, control, tag and filler characters."""
-    if text.isascii() and text.isprintable():
-        return text
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return "".join(each for each in text if not _is_unseen(each))
 
 
 def tidy(text: Any, longest: int = LONGEST_TEXT) -> str:
@@ -46,7 +23,7 @@ def tidy(text: Any, longest: int = LONGEST_TEXT) -> str:
     if not isinstance(text, str):
         return ""
     cleaned = visible(text[: 8 * longest]).strip()
-    return cleaned if len(cleaned) <= longest else cleaned[: longest - 1].rstrip() + "…"
+    return cleaned if len(cleaned) <= longest else visible(cleaned[: longest - 1]).rstrip() + "…"
 
 
 def fits(value: Any, kind: str) -> bool:
@@ -138,15 +115,3 @@ def orjson_text(value: Any) -> str | None:
         return orjson.dumps(value).decode()
     except (TypeError, ValueError):
         return None
-
-
-def _is_unseen(character: str) -> bool:
-    if character in _KEPT:
-        return False
-    # Variation selectors are marks (Mn), and 256 of them carry hidden bytes.
-    return (
-        unicodedata.category(character) in _UNSEEN
-        or character in _BLANK
-        or "\ufe00" <= character <= "\ufe0f"
-        or "\U000e0100" <= character <= "\U000e01ef"
-    )

@@ -8,7 +8,10 @@ from typing import Any, Final
 
 import orjson
 
+from toolwire.catalog.hidden_text import has_hidden
+from toolwire.catalog.schema_repair.structure import LISTS, ONE, REFERENCES, TABLES
 from toolwire.catalog.values import TYPES, converted, tidy
+from toolwire.tools.parameters import clipped
 
 Note = Callable[[str, str], None]
 
@@ -22,6 +25,8 @@ _ALIASES: Final = {
     **dict.fromkeys(("list", "tuple", "set"), "array"),
     **dict.fromkeys(("none", "nil"), "null"),
 }
+# What these say, the tool cannot do without; and schemas inside are mended for themselves.
+_NEVER_DROPPED: Final = {"const", "required", "dependentRequired", *REFERENCES, *TABLES, *LISTS, *ONE}
 _WHOLE: Final = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 _NUMBERS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 # Where a name may be defined although `properties` does not have it.
@@ -72,6 +77,22 @@ def numbers(node: dict[str, Any], where: str, note: Note) -> None:
                 note(where, f"`{keyword}` was text, and is now a number")
 
 
+def hidden(node: dict[str, Any], where: str, note: Note) -> None:
+    """Drop values with characters that nobody can see, where the tool can do without them.
+
+    Values mean something to the API and are never cleaned: a value of an `enum` goes if others stay, and so do
+    defaults, examples, patterns and what is no keyword. Names and constants are left, for whoever refuses them.
+    """
+    for keyword in [each for each in node if each not in _NEVER_DROPPED and has_hidden([each, node[each]])]:
+        if keyword == "enum" and isinstance(node["enum"], list):
+            if seen := [each for each in node["enum"] if not has_hidden(each)]:
+                node["enum"] = seen
+                note(where, "values of `enum` with characters that nobody can see were dropped")
+            continue
+        del node[keyword]
+        note(where, f"`{clipped(tidy(keyword), 40)}` had characters that nobody can see and was dropped")
+
+
 def enum(node: dict[str, Any], where: str, note: Note) -> None:
     """A list of different values of the right type, or none."""
     if "enum" not in node:
@@ -94,16 +115,22 @@ def enum(node: dict[str, Any], where: str, note: Note) -> None:
     if len(unique) < len(values):
         note(where, "`enum` had values twice")
     node["enum"] = unique
+    if None in unique and (allowed := kinds(node)) and "null" not in allowed:
+        node["type"] = [*allowed, "null"]
+        note(where, "`enum` has null, and so has the type now")
 
 
 def default(node: dict[str, Any], where: str, note: Note) -> None:
-    """A default that the schema itself would take, or none."""
+    """A default that the schema itself takes, or none. A default of null says that null is taken."""
     if "default" not in node:
         return
     value = node["default"]
+    if value is None and flag(node.get("nullable")) is not False:
+        if not _takes_null(node):
+            node["nullable"] = True  # `nullable`, which comes later, adds it to what is there
+        return
     if allowed := kinds(node):
-        nulls = node.get("nullable") is True and value is None
-        can, made = (True, None) if nulls else converted(value, allowed)
+        can, made = converted(value, allowed)
         if not can:
             del node["default"]
             note(where, "`default` was of another type and was dropped")
@@ -117,6 +144,22 @@ def default(node: dict[str, Any], where: str, note: Note) -> None:
     ):
         del node["default"]
         note(where, "`default` is not in `enum` and was dropped")
+
+
+def _takes_null(node: Any) -> bool:
+    """Whether a schema, as far as it shows, accepts null."""
+    if not isinstance(node, dict):
+        return node is True
+    if any(not _takes_null(each) for each in node.get("allOf", ())):
+        return False
+    choices = [node[each] for each in ("anyOf", "oneOf") if each in node]
+    return (
+        "null" in (kinds(node) or ("null",))
+        and None in node.get("enum", (None,))
+        and node.get("const") is None
+        and not any(each in node for each in REFERENCES)
+        and all(any(_takes_null(each) for each in branches) for branches in choices)
+    )
 
 
 def required(node: dict[str, Any], where: str, note: Note) -> None:
@@ -150,26 +193,19 @@ def required_of_unknown(node: dict[str, Any], where: str, note: Note) -> None:
 
 def nullable(node: dict[str, Any], where: str, note: Note) -> None:
     """OpenAPI's `nullable` as a type. It comes last: it may wrap what is there."""
-    if "nullable" not in node:
+    wanted = flag(node.pop("nullable", None))
+    if not wanted or _takes_null(node):
         return
-    wanted = flag(node.pop("nullable"))
-    allowed = kinds(node)
-    if not wanted or "null" in allowed:
-        return
-    if allowed:
-        node["type"] = [*allowed, "null"]
-        if "enum" in node and None not in node["enum"]:
-            node["enum"] = [*node["enum"], None]
-    elif {"$ref", "anyOf", "oneOf", "allOf", "enum", "const"} & node.keys():
-        inner = {
-            key: node.pop(key)
-            for key in list(node)
-            if key not in ("description", "title", "default", "$defs")
-        }
-        node["anyOf"] = [inner, {"type": "null"}]
-    else:
-        return
-    note(where, "`nullable` was changed to the type null")
+    wider: dict[str, Any] = {}
+    if allowed := kinds(node):
+        wider["type"] = list(dict.fromkeys([*allowed, "null"]))
+    if "enum" in node and None not in node["enum"]:
+        wider["enum"] = [*node["enum"], None]
+    if not _takes_null({**node, **wider}):
+        beside = ("description", "title", "default", "$defs")
+        wider = {"anyOf": [{key: node.pop(key) for key in list(node) if key not in beside}, {"type": "null"}]}
+    node.update(wider)
+    note(where, "null is allowed, as `nullable` or the default says")
 
 
 def texts(node: dict[str, Any], where: str, note: Note) -> None:
@@ -189,7 +225,7 @@ def texts(node: dict[str, Any], where: str, note: Note) -> None:
             note(where, f"`{keyword}` was cleaned of what cannot be seen, or cut")
 
 
-ALL: Final = (numbers, enum, default, required, texts)
+ALL: Final = (texts, hidden, numbers, enum, default, required)
 
 
 def _types(values: list[Any]) -> list[type]:

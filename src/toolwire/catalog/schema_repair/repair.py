@@ -8,10 +8,13 @@ from typing import Any, Final
 
 import orjson
 
+from toolwire.catalog.hidden_text import has_hidden
+from toolwire.catalog.schema_repair.bare_properties import wrap_bare_properties
 from toolwire.catalog.schema_repair.bounds import Unrepairable, check_work, measure
+from toolwire.catalog.schema_repair.structure import LISTS, ONE, REFERENCES, TABLES
 from toolwire.catalog.schema_repair.top_level import as_object
-from toolwire.catalog.schema_repair.walk import LISTS, ONE, REFERENCES, TABLES, mended, under
-from toolwire.catalog.values import tidy, visible
+from toolwire.catalog.schema_repair.walk import mended, under
+from toolwire.catalog.values import tidy
 from toolwire.tools.forms import from_json_schema
 from toolwire.tools.parameters import DefinitionError, clipped
 
@@ -38,16 +41,16 @@ def repaired(schema: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
         return dict(_EMPTY, properties={}), notes.shown()
     if not isinstance(schema, dict):
         raise Unrepairable(f"the schema must be an object, got {type(schema).__name__}")
-    whole = as_object(mended(_as_properties(schema, notes), notes.add), notes.add)
-    _refuse_unseen(whole)
+    whole = as_object(mended(wrap_bare_properties(schema, notes.add), notes.add), notes.add)
+    _refuse_hidden(whole)
     check_work(whole)
     whole = _compiling(whole, notes)
     measure(whole)  # what was added may have made it larger
     return whole, notes.shown()
 
 
-def _refuse_unseen(schema: Any) -> None:
-    """Descriptions were cleaned; names, enums and the like mean something to the API, and are not changed."""
+def _refuse_hidden(schema: Any) -> None:
+    """Refuse characters that nobody can see in what is left: names, constants, all values of an enum."""
     stack = [schema]
     while stack:
         each = stack.pop()
@@ -55,7 +58,7 @@ def _refuse_unseen(schema: Any) -> None:
             stack += [*each.keys(), *each.values()]
         elif isinstance(each, list):
             stack += each
-        elif isinstance(each, str) and visible(each) != each:
+        elif has_hidden(each):
             raise Unrepairable(f"the schema has characters that nobody can see, in {clipped(each, 60)!a}")
 
 
@@ -79,15 +82,6 @@ def _parsed(text: str) -> Any:
         return orjson.loads(text)
     except ValueError as error:
         raise Unrepairable("the schema is text, and no JSON") from error
-
-
-def _as_properties(schema: dict[str, Any], notes: _Notes) -> dict[str, Any]:
-    """The properties alone, written where the schema should be, as a schema."""
-    bare = all(isinstance(each, dict) and isinstance(each.get("type"), str) for each in schema.values())
-    if bare and not ({"properties", "items", *LISTS, *TABLES} & schema.keys()):
-        notes.add("", "it was only the properties, and is now an object that has them")
-        return {"type": "object", "properties": schema}
-    return schema
 
 
 def _compiling(schema: dict[str, Any], notes: _Notes) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The walk through a schema that mends a copy of it, from the outside in.
 
 Owns what carries the structure: types, properties, the schemas inside schemas, and the ways of older drafts. Single
-keywords are mended in `_keywords`. The depth is bounded before it starts.
+keywords are mended in `keywords`. The depth is bounded before it starts.
 """
 
 from typing import Any, Final
@@ -9,16 +9,10 @@ from typing import Any, Final
 from toolwire.catalog.schema_repair import keywords as _keywords
 from toolwire.catalog.schema_repair.bounds import Unrepairable
 from toolwire.catalog.schema_repair.keywords import Note, flag, kind_of, listed_names
+from toolwire.catalog.schema_repair.structure import LISTS, ONE, REFERENCES, TABLES
 from toolwire.tools.parameters import clipped
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-ONE: Final = (
-    *("items", "additionalProperties", "unevaluatedItems", "unevaluatedProperties", "contains"),
-    *("propertyNames", "not", "if", "then", "else"),
-)
-LISTS: Final = ("allOf", "anyOf", "oneOf", "prefixItems")
-TABLES: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 # Schemas that look at a value beside another one: what they leave out, that one may say.
 _BESIDE: Final = {
     "not",

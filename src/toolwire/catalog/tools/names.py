@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from toolwire.catalog.values import visible
+from toolwire.catalog.hidden_text import visible
 from toolwire.errors import UsageError
 from toolwire.tools.names import wire_name
 
@@ -74,8 +74,10 @@ def slug(text: str) -> str:
     if is_legal(text):
         return text
     plain = unicodedata.normalize("NFKD", visible(text).translate(_SPELLED))
-    # Letters of other scripts and accents go; punctuation of any script parts words.
-    kept = "".join(each if each.isascii() or not (each.isalnum() or _is_mark(each)) else "" for each in plain)
+    # Letters of other scripts, accents and soft hyphens go; punctuation of any script parts words.
+    kept = "".join(
+        each if each.isascii() or not (each.isalnum() or _is_no_gap(each)) else "" for each in plain
+    )
     return _GAP.sub("_", kept.lower()).strip("_")
 
 
@@ -171,5 +173,6 @@ def _digest(id: str) -> str:
     return hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _is_mark(character: str) -> bool:
-    return unicodedata.category(character).startswith("M")
+def _is_no_gap(character: str) -> bool:
+    """Whether it stands inside a word: a mark, a joiner, a soft hyphen."""
+    return unicodedata.category(character) in ("Mn", "Mc", "Me", "Cf")

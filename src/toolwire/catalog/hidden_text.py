@@ -1,0 +1,105 @@
+"""Characters that a model reads and a person cannot see, in text that an API wrote.
+
+Owns which of them belong where they stand (inside an emoji, between letters of scripts that need them) and which
+could carry a hidden instruction. Knows nothing of schemas.
+"""
+
+import re
+import unicodedata
+from typing import Any, Final
+
+# Cf: zero-width and bidi marks, soft hyphens, tags. Cc: controls. Cs: halves of surrogate pairs. Co, Cn: nothing.
+_UNSEEN: Final = {"Cf", "Cc", "Cs", "Co", "Cn"}
+# Letters and marks of other categories that are blank or steer what is near them.
+_BLANK: Final = {
+    "\u034f",  # combining grapheme joiner
+    *("\u115f", "\u1160", "\u17b4", "\u17b5", "\u2800", "\u3164", "\uffa0"),  # fillers
+    *("\u2028", "\u2029"),  # line and paragraph separators
+    *map(chr, range(0xFE00, 0xFE10)),  # variation selectors, which can carry hidden bytes: the first 16
+    *map(chr, range(0xE0100, 0xE01F0)),  # and the other 240
+}
+# Line breaks and tabs; and the signs of Arabic and related scripts that Unicode counts as Cf although they show.
+_SEEN: Final = {
+    *("\n", "\t"),
+    *map(chr, range(0x0600, 0x0606)),
+    *("\u06dd", "\u070f", "\u0890", "\u0891", "\u08e2", "\U000110bd", "\U000110cd"),
+}
+
+# Unicode's blocks of pictographs. What is not assigned in the last range is kept for the emoji of coming years.
+_PICTOGRAPH: Final = (
+    "[\u00a9\u00ae\u203c\u2049\u2122\u2139\u3030\u303d\u3297\u3299\u2190-\u21ff\u2300-\u23ff\u2460-\u24ff"
+    "\u25a0-\u27bf\u2900-\u297f\u2b00-\u2bff\U0001f000-\U0001faff]"
+)
+_EMOJI: Final = f"{_PICTOGRAPH}[\ufe0e\ufe0f]?"
+# The flags of England, Scotland and Wales: the only ones that Unicode spells with tags for general use.
+_TAGGED_FLAGS: Final = "|".join(
+    "\U0001f3f4" + "".join(chr(0xE0000 + ord(each)) for each in region) + "\U000e007f"
+    for region in ("gbeng", "gbsct", "gbwls")
+)
+# Scripts whose spelling needs joiners: Arabic and its relatives, those of India and its neighbours, Mongolian.
+_JOINING: Final = (
+    "[\u0620-\u06ff\u0700-\u08ff\u0900-\u0dff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u1820-\u18af"
+    "\u1900-\u1aaf\u1b00-\u1c7f\ua800-\ua8ff\ua980-\ua9ff\uaa00-\uabff\U00011000-\U00011fff\U0001e900-\U0001e95f]"
+)
+_LETTER: Final = r"[^\W\d_]"
+_LEGITIMATE: Final = re.compile(
+    "|".join(
+        (
+            _TAGGED_FLAGS,
+            f"{_EMOJI}(?:\u200d{_EMOJI})*",
+            "[0-9#*]\ufe0f\u20e3",  # a keycap
+            f"(?<={_JOINING})[\u200c\u200d](?={_JOINING})",
+            f"(?<={_LETTER})\u00ad(?={_LETTER})",
+        )
+    )
+)
+
+
+def visible(text: str) -> str:
+    """The text without characters that nobody can see: zero-width, bidi, control, tag and filler characters.
+
+    They stay where they belong: in emoji, between letters of scripts that need joiners, soft hyphens in words.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    # Again when something was taken out: what stood beside it may have lost its place. Three times at most.
+    while (cleaned := _without_stray(text)) != text:
+        text = cleaned
+    return text
+
+
+def has_hidden(value: Any) -> bool:
+    """Whether a JSON value holds characters that nobody can see, in a text or a name at any depth."""
+    stack = [value]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, dict):
+            stack += [*each.keys(), *each.values()]
+        elif isinstance(each, list):
+            stack += each
+        elif isinstance(each, str):
+            text = each.replace("\r", "")  # a choice of line breaks is a usual one
+            if visible(text) != text:
+                return True
+    return False
+
+
+def _without_stray(text: str) -> str:
+    """The text without unseen characters that are not where they belong."""
+    pieces, done = [], 0
+    for found in _LEGITIMATE.finditer(text):
+        pieces += [_without_unseen(text[done : found.start()]), found.group()]
+        done = found.end()
+    pieces.append(_without_unseen(text[done:]))
+    return "".join(pieces)
+
+
+def _without_unseen(text: str) -> str:
+    return "".join(each for each in text if not _is_unseen(each))
+
+
+def _is_unseen(character: str) -> bool:
+    if character in _SEEN:
+        return False
+    return unicodedata.category(character) in _UNSEEN or character in _BLANK
