@@ -3,9 +3,9 @@
 Owns the connection, the files on the disk, and transactions, alone or in groups. What is booked is not known here.
 
 A durable transaction (`synchronous=FULL`) is on the disk before the next step. One that is not (NORMAL, in WAL
-mode) survives a killed process, but not a power cut. So money must be durable when it is reserved, and whatever takes
-more or forbids something must be too. What only gives money back may be lost: after the power cut its call is still
-`sent`, becomes unknown, and its money stays reserved until a person says what became of it.
+mode) survives a killed process, but not a power cut. So money must be durable when it is reserved, and whatever
+takes more or forbids something must be too. What only gives money back may be lost: after the power cut its call is
+still `sent`, becomes unknown, and its money stays reserved until a person says what became of it.
 """
 
 import contextlib

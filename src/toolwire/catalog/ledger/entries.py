@@ -1,14 +1,12 @@
 """Entries and the names they were listed under: what is new inherits what was decided about its name.
 
-An API could else get rid of a stop, or of an agreed price, by giving the same tool a new id, or its name to another id.
-Runs inside a transaction of the caller.
+Otherwise an API could get rid of a stop, or of an agreed price, by giving the same tool a new id, or its name to
+another id. Runs inside a transaction of the caller.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from sqlite3 import Connection
-
-from toolwire.catalog.ledger import queries as query
 
 Listed = tuple[str, str]
 """The id of an entry, and a name that it was listed under."""
@@ -56,8 +54,7 @@ def _inherit(db: Connection, scope: str, name: str, entries: list[str], now: flo
         (scope, name),
     ).fetchall()
     stop = db.execute(
-        "SELECT tool, why, CASE inherited_from WHEN '' THEN entry_id ELSE inherited_from END"
-        f" FROM stops {of_name} ORDER BY at, entry_id LIMIT 1",  # noqa: S608
+        f"SELECT tool, why, inherited_from, entry_id FROM stops {of_name} ORDER BY at, entry_id LIMIT 1",  # noqa: S608
         (scope, name),
     ).fetchone()
     for entry in entries:
@@ -71,8 +68,9 @@ def _inherit(db: Connection, scope: str, name: str, entries: list[str], now: flo
             [(entry, variant, tool, now) for variant, tool, _ in unpriced],
         )
         if stop is not None:
-            tool, why, source = stop
-            db.execute("INSERT OR IGNORE INTO stops VALUES (?, ?, ?, ?, ?)", (entry, tool, why, now, source))
+            tool, why, origin, source = stop
+            values = (entry, tool, why, now, origin or source)
+            db.execute("INSERT OR IGNORE INTO stops VALUES (?, ?, ?, ?, ?)", values)
 
 
 def _scope(entry_id: str) -> str:

@@ -26,7 +26,7 @@ class Agreed:
 
 
 def agree(db: Connection, order: Order) -> Agreed | PriceRaised:
-    """Return what an order may cost. A higher price than agreed to is remembered, and returned as the error it is."""
+    """Return what an order may cost. A price above what was agreed to is remembered, and returned as an error."""
     pin = query.pin(db, order.entry_id, order.variant)
     if pin is None and (price := _first_price(db, order)) is not None:
         put(db, order.entry_id, order.variant, order.tool, price)
@@ -82,7 +82,7 @@ def learn(db: Connection, row: Row, cost: int) -> None:
 
 
 def overcharged(db: Connection, row: Row, cost: int) -> None:
-    """Remember that a reply was charged more than reserved: the price waits to be accepted, and is not confirmed."""
+    """Remember a charge above what was reserved: it waits to be accepted, and the price is no longer confirmed."""
     db.execute(
         "INSERT INTO prices VALUES (?1, ?2, ?3, ?4, ?4, ?5, 0)"
         " ON CONFLICT DO UPDATE SET charged = max(charged, ?5), confirmed = 0",

@@ -61,7 +61,7 @@ def pin(db: Connection, entry_id: str, variant: str) -> Price | None:
         "SELECT entry_id, tool, price, offered, variant, confirmed FROM prices WHERE entry_id = ? AND variant = ?",
         (entry_id, variant),
     ).fetchone()
-    return None if found is None else Price(*found[:5], confirmed=bool(found[5]))
+    return None if found is None else _price(*found)
 
 
 def prices(db: Connection) -> list[Price]:
@@ -70,7 +70,12 @@ def prices(db: Connection) -> list[Price]:
         "SELECT entry_id, tool, price, max(offered, charged), variant, confirmed FROM prices"
         " ORDER BY entry_id, variant"
     )
-    return [Price(*each[:5], confirmed=bool(each[5])) for each in found]
+    return [_price(*each) for each in found]
+
+
+def _price(entry_id: str, tool: str, price: int, offered: int, *rest: Any) -> Price:
+    variant, confirmed = rest
+    return Price(entry_id, tool, price, offered, variant, bool(confirmed))
 
 
 def unpriced(db: Connection) -> list[Unpriced]:
@@ -86,12 +91,14 @@ def is_unpriced(db: Connection, entry_id: str, variant: str) -> bool:
 
 def stops(db: Connection, entry_id: str | None = None) -> list[Stop]:
     """Return what is stopped: one entry, or all."""
-    found = db.execute(
+    query = (
         "SELECT entry_id, tool, why || CASE inherited_from WHEN '' THEN ''"
-        " ELSE ' (inherited from ' || inherited_from || ', which had the same name)' END, at"
-        f" FROM stops {'' if entry_id is None else 'WHERE entry_id = ?'} ORDER BY tool, entry_id",  # noqa: S608
-        () if entry_id is None else (entry_id,),
+        " ELSE ' (inherited from ' || inherited_from || ', which had the same name)' END, at FROM stops"
     )
+    if entry_id is None:
+        found = db.execute(f"{query} ORDER BY tool, entry_id")
+    else:
+        found = db.execute(f"{query} WHERE entry_id = ?", (entry_id,))
     return [Stop(*each) for each in found]
 
 
@@ -136,7 +143,8 @@ def check_priced(db: Connection, order: Order, limits: Limits) -> None:
     if limits.any_for(order.entry_id) and is_unpriced(db, order.entry_id, order.variant):
         raise Stopped(
             f"{order.tool} has no known price: neither the list nor a reply tells it, and there is a limit to keep."
-            f" Nothing was bought. A person can set one: toolwire catalog accept {reference(db, order)} --price 0.01"
+            " Nothing was bought. A person can set a price: toolwire catalog accept"
+            f" {reference(db, order)} --price 0.01"
         )
 
 

@@ -14,8 +14,8 @@ _MARK: Final = 0x74776C67  # "twlg": this SQLite file is a ledger of ours
 
 # `days` and `sessions` are the sums that the limits need, kept by the database itself: to add up 100,000 calls
 # would cost every booking 5 ms. `entry_id` is what money is kept by: a tool's name is the API's to change, and
-# stands there for people. `entries` has every name under which an entry was ever listed, so that neither a new id nor
-# a new name gets rid of a stop or a price. `unpriced` has the entries whose price neither list nor reply told.
+# stands there for people. `entries` has every name under which an entry was ever listed, so that neither a new id
+# nor a new name gets rid of a stop or a price. `unpriced` has the entries whose price neither list nor reply told.
 # A blank line ends a statement.
 _SCHEMA: Final = f"""
 CREATE TABLE spending (
@@ -98,8 +98,8 @@ CREATE TABLE prices (
 """  # noqa: S608 - a constant
 
 # Version 2 booked a call as reserved before it was connected: what is still in that state was never sent, and its
-# process, if it still runs, can no longer book it as sent. An agreed price counts as confirmed if a call was settled
-# with it. The names of tools stand for those of entries, which version 2 did not keep.
+# process, if it still runs, can no longer book it as sent. An agreed price counts as confirmed if a call was
+# settled with it. The names of tools stand for those of entries, which version 2 did not keep.
 _FROM_2_BEFORE: Final = """
 DROP TRIGGER booked;
 

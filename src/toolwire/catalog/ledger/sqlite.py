@@ -145,7 +145,8 @@ class SqliteLedger:
         today = _day(now)
         day = max(today, query.latest_day(db))  # a clock that was set back opens no day once more
         id = secrets.token_hex(6)  # noqa: A001 - as everywhere here
-        booking = Booking(id, self._reserve(db, order, agreed, limits, day, today), agreed.price, exclusive)
+        reserved = _reserve(order.tool, agreed, list(query.limits_of(db, order, limits, day, today)))
+        booking = Booking(id, reserved, agreed.price, exclusive)
         db.execute(
             "INSERT INTO spending (id, at, day, session, tool, entry_id, variant, key, digest, price, guessed,"
             " reserved, exclusive, owner, state, changed) VALUES (:id, :now, :day, :session, :tool, :entry_id,"
@@ -156,23 +157,8 @@ class SqliteLedger:
         )
         return booking
 
-    @staticmethod
-    def _reserve(
-        db: Connection, order: Order, agreed: pricing.Agreed, limits: Limits, day: str, today: str
-    ) -> int:
-        """Return how much fits the limits: the most that was agreed to, or else what is asked."""
-        for limit in (found := list(query.limits_of(db, order, limits, day, today))):
-            if limit.most - limit.used < agreed.most:
-                break
-        else:
-            if agreed.price is not None:
-                return agreed.most
-        for limit in found:
-            limit.check(order.tool, agreed.price)
-        return agreed.price or 0
-
     def check_again(self, id: str, limits: Limits) -> None:
-        """Raise if a booked order must not be sent once more: it was stopped, a limit was overrun, or it is over."""
+        """Raise if a booked order must not be sent once more: stopped, over a limit by now, or no longer sent."""
         with self._database.reading(current=True) as db:
             row = query.row(db, id)
             if row.state != "sent":
@@ -191,8 +177,8 @@ class SqliteLedger:
     def settle(self, id: str, actual: int | None, *, unreadable: str = "") -> Settled:
         """Book what a call cost; None, if the reply does not tell, counts as the price that was asked.
 
-        More than reserved stops the entry until it is accepted; so does a cost that is `unreadable`, and then what was
-        reserved counts. None for a call of unknown price: nothing is counted, and the entry is remembered as unpriced.
+        More than reserved stops the entry until it is accepted; so does a cost that is `unreadable`, and then what
+        was reserved counts. None for a call of unknown price: nothing counts, and the entry is marked as unpriced.
         """
         if actual is not None and unreadable:
             raise ValueError(f"a cost is either read ({actual!r}) or unreadable ({unreadable!r})")
@@ -203,10 +189,8 @@ class SqliteLedger:
         durable = bool(unreadable) or (actual or 0) > reserved
         with self._database.writing(durable) as db:
             row = query.movable(db, id, "settled")
-            if unreadable:
-                cost = row.reserved
-            else:
-                cost = (row.price or 0) if actual is None else actual
+            told = row.price or 0 if actual is None else actual
+            cost = row.reserved if unreadable else told
             # A first call of unknown price promised nothing, so it broke no promise.
             over = cost > row.reserved and row.price is not None
             self._move(db, row, "settled", actual=cost, over=over)
@@ -330,7 +314,7 @@ class SqliteLedger:
             return query.prices(db)
 
     def today(self) -> str:
-        """Return the day (UTC) that a call made now counts for: the clock's, or a later one that has calls already."""
+        """Return the day (UTC) that a call made now counts for: the clock's, or a later one that has calls."""
         with self._database.reading() as db:
             return max(_day(self._clock()), query.latest_day(db))
 
@@ -366,6 +350,15 @@ class SqliteLedger:
     def _stop(self, db: Connection, entry_id: str, tool: str, why: str) -> None:
         values = (entry_id, tool, _brief(why), self._clock())
         db.execute("INSERT OR REPLACE INTO stops (entry_id, tool, why, at) VALUES (?, ?, ?, ?)", values)
+
+
+def _reserve(tool: str, agreed: pricing.Agreed, limits: Collection[Limit]) -> int:
+    """Return how much to reserve: the most that was agreed to, or if that does not fit, what is asked."""
+    if agreed.price is not None and all(limit.most - limit.used >= agreed.most for limit in limits):
+        return agreed.most
+    for limit in limits:
+        limit.check(tool, agreed.price)
+    return agreed.price or 0
 
 
 def _day(at: float) -> str:

@@ -1,7 +1,7 @@
 """What a ledger of money is asked and what it answers: values, errors, and the interface itself.
 
-Money is whole micro-dollars ("micros"; 1,000,000 is one dollar), never a float. A paid call is booked just before its
-first byte goes out, in one step that checks everything, and then goes
+Money is whole micro-dollars ("micros"; 1,000,000 is one dollar), never a float. A paid call is booked just before
+its first byte goes out, in one step that checks everything, and then goes
 
     sent ──> settled      the reply came; `actual` is what it cost
       ├────> released     nothing was spent
@@ -85,7 +85,7 @@ class Order:
     entry_id: str
     """API and id, with a ":" between them."""
     name: str
-    """The entry's own name, without what was added to make it unique. A new id inherits by it; "" inherits nothing."""
+    """The entry's own name, without what was added to make it unique. A new id inherits by it; "" by none."""
     price: int | None
     """What the list asks; None if it does not tell."""
     key: str
@@ -210,7 +210,7 @@ class Total:
 
 @dataclass(frozen=True)
 class Price:
-    """A price that was agreed to. `offered` is what is asked now, or was charged: above `price` it waits to be accepted.
+    """A price that was agreed to. `offered` is what is asked now, or was charged; if more, it waits to be accepted.
 
     `confirmed`: a reply was charged no more than that.
     """
