@@ -28,9 +28,8 @@ def note(db: Connection, new: Iterable[Listed], now: float) -> None:
 
     What is new together inherits nothing from each other: those are two products with one name.
     """
-    groups: dict[Listed, list[str]] = defaultdict(
-        list
-    )  # once for each name: a list may have one ten thousand times
+    # Once for each name: a list may have the same one ten thousand times.
+    groups: dict[Listed, list[str]] = defaultdict(list)
     for entry_id, name in new:
         groups[_scope(entry_id), name].append(entry_id)
     for (scope, name), entries in groups.items():
