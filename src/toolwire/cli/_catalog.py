@@ -1,4 +1,4 @@
-"""What `toolwire catalog` shows: sums with bars, calls whose answer was lost, and the same as JSON.
+"""What `toolwire catalog` shows: sums with bars, calls whose reply was lost, and the same as JSON.
 
 Names and reasons in a ledger are the words of others. Money in JSON is micros, so that no machine has to round.
 """
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from toolwire.catalog.ledger.sqlite import Grouping, Price, Row, SqliteLedger, Stop, Total
-from toolwire.catalog.ledger.types import shown
+from toolwire.catalog.ledger.sqlite import Grouping, Price, Row, SqliteLedger, Stop, Total, Unpriced
+from toolwire.catalog.ledger.types import format_dollars
 from toolwire.cli._show import markup, one_line, out, show, show_json
 
 if TYPE_CHECKING:
@@ -29,7 +29,10 @@ _OPEN: Final = "░"
 
 @dataclass(frozen=True)
 class Report:
-    """All that `spend` shows. `left` has, for each limit that was asked about, the limit and what is left."""
+    """All that `spend` shows. `left` has, for each limit that was asked about, the limit and what is left.
+
+    `day` is the one that a call made now counts for, if the clock is behind it; else "".
+    """
 
     ledger: str
     since: float | None
@@ -37,7 +40,8 @@ class Report:
     left: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     stops: Sequence[Stop] = ()
     raised: Sequence[Price] = ()
-    untold: Mapping[str, str] = field(default_factory=dict)
+    unpriced: Sequence[Unpriced] = ()
+    day: str = ""
 
     @property
     def whole(self) -> Total:
@@ -51,7 +55,7 @@ class Report:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """For machines."""
+        """Return a report for machines."""
         return {
             "ledger": self.ledger,
             "since": None if self.since is None else datetime.fromtimestamp(self.since, UTC).isoformat(),
@@ -61,11 +65,14 @@ class Report:
                 by: [{"name": each.name, **_numbers(each)} for each in sums] for by, sums in self.sums.items()
             },
             "stopped": [{"tool": each.tool, "entry": each.entry_id, "why": each.why} for each in self.stops],
-            "unpriced": [{"tool": tool, "entry": entry} for entry, tool in self.untold.items()],
+            "unpriced": [
+                {"tool": each.tool, "entry": each.entry_id, "action": each.variant} for each in self.unpriced
+            ],
             "raised_prices": [
                 {
                     "tool": each.tool,
                     "entry": each.entry_id,
+                    "action": each.variant,
                     "pinned_micros": each.price,
                     "asked_micros": each.offered,
                 }
@@ -83,7 +90,8 @@ def report(
 ) -> Report:
     """Read what shall be shown."""
     days = {each.name: each.money for each in ledger.totals("day")}
-    used = {"day": days.get(now.date().isoformat(), 0), "total": sum(days.values())}
+    day, today = ledger.today(), now.date().isoformat()
+    used = {"day": days.get(day, 0), "total": sum(days.values())}
     return Report(
         ledger.path,
         since,
@@ -91,12 +99,13 @@ def report(
         {name: (most, max(most - used[name], 0)) for name, most in limits.items() if most is not None},
         ledger.stops(),
         [each for each in ledger.prices() if each.offered > each.price],
-        ledger.untold(),
+        ledger.unpriced(),
+        day if day > today else "",
     )
 
 
 def show_report(report: Report) -> None:
-    """For people."""
+    """Show a report to people."""
     console, whole = out(), report.whole
     console.print(f"Ledger: {markup(one_line(report.ledger))}", soft_wrap=True)
     if not whole.calls:
@@ -104,13 +113,16 @@ def show_report(report: Report) -> None:
         console.print(f"No paid call was made{when}.", soft_wrap=True)
     else:
         calls = f"{whole.calls} call{'' if whole.calls == 1 else 's'}"
-        rest = [f"{shown(whole.reserved)} reserved"] if whole.reserved else []
+        rest = [f"{format_dollars(whole.reserved)} reserved"] if whole.reserved else []
         if whole.unknown:
-            rest.append(f"[yellow]{shown(whole.unknown)} unknown[/] (toolwire catalog reconcile)")
-        console.print(", ".join([f"[bold]{shown(whole.settled)}[/] spent in {calls}", *rest]), soft_wrap=True)
-    words = {"day": "today (UTC)", "total": "in total"}
+            rest.append(f"[yellow]{format_dollars(whole.unknown)} unknown[/] (toolwire catalog reconcile)")
+        console.print(
+            ", ".join([f"[bold]{format_dollars(whole.settled)}[/] spent in {calls}", *rest]), soft_wrap=True
+        )
+    ahead = f"on {report.day} (UTC; calls were booked on it, the clock is behind)"
+    words = {"day": ahead if report.day else "today (UTC)", "total": "in total"}
     for name, (most, left) in report.left.items():
-        console.print(f"{shown(left)} of {shown(most)} left {words[name]}", soft_wrap=True)
+        console.print(f"{format_dollars(left)} of {format_dollars(most)} left {words[name]}", soft_wrap=True)
     for by, sums in report.sums.items():
         if sums:
             typer.echo()
@@ -121,23 +133,23 @@ def show_report(report: Report) -> None:
             f"\n[red]{name} is stopped[/]: {markup(one_line(stop.why))} (toolwire catalog accept {entry})",
             soft_wrap=True,
         )
-    for entry_id, tool in report.untold.items():
+    for unpriced in report.unpriced:
+        name, entry = markup(one_line(name_price(unpriced))), _entry(unpriced.entry_id)
         console.print(
-            f"\n[yellow]Nobody tells what {markup(one_line(tool))} costs[/], so it is not counted"
-            f" (toolwire catalog accept {_entry(entry_id)} --price 0.01)",
+            f"\n[yellow]{name} has no known price[/] (toolwire catalog accept {entry} --price 0.01)",
             soft_wrap=True,
         )
     for price in report.raised:
-        name, entry = markup(one_line(price.tool or price.entry_id)), _entry(price.entry_id)
+        name, entry = markup(one_line(name_price(price))), _entry(price.entry_id)
         console.print(
-            f"\n[yellow]{name} asks {shown(price.offered)}[/], and {shown(price.price)} is accepted"
-            f" (toolwire catalog accept {entry})",
+            f"\n[yellow]{name} asks {format_dollars(price.offered)}[/], and {format_dollars(price.price)} is"
+            f" accepted (toolwire catalog accept {entry})",
             soft_wrap=True,
         )
 
 
 def show_calls(rows: Sequence[Row], json: bool) -> None:
-    """The calls whose answer was lost."""
+    """Show the calls whose reply was lost."""
     from rich.table import Table  # noqa: PLC0415 - loads rich
 
     if json:
@@ -150,7 +162,7 @@ def show_calls(rows: Sequence[Row], json: bool) -> None:
     for column in ("Call", "When (UTC)", "Tool", "Reserved", "Why"):
         table.add_column(column, overflow="fold", justify="right" if column == "Reserved" else "left")
     for row in rows:
-        price = "not known" if row.exclusive and not row.reserved else shown(row.reserved)
+        price = "not known" if row.price is None else format_dollars(row.reserved)
         words = (markup(one_line(row.tool)), price, markup(one_line(row.why)))
         table.add_row(f"[cyan]{row.id}[/]", _moment(row.at), *words)
     show(table)
@@ -158,15 +170,21 @@ def show_calls(rows: Sequence[Row], json: bool) -> None:
 
 
 def show_resolved(rows: Sequence[Row], json: bool) -> None:
-    """What became of calls."""
+    """Show what became of calls."""
     if json:
         show_json([_call(row) for row in rows])
         return
     for row in rows:
-        said = f"cost {shown(row.money)}" if row.state == "settled" else "cost nothing"
+        said = f"cost {format_dollars(row.money)}" if row.state == "settled" else "cost nothing"
         typer.echo(f"Call {row.id} of {one_line(row.tool)} {said}.")
     if not rows:
         typer.echo("Nothing to reconcile: no call is unknown.")
+
+
+def name_price(price: Price | Unpriced) -> str:
+    """Return what people call a price: by its tool, and by the action if each has its own."""
+    tool = price.tool or price.entry_id
+    return f"{tool} ({price.variant})" if price.variant else tool
 
 
 def _show_sums(by: Grouping, sums: list[Total]) -> None:
@@ -175,7 +193,9 @@ def _show_sums(by: Grouping, sums: list[Total]) -> None:
     show(_table(by.capitalize(), kept))
     if len(lines) > len(kept):
         others = sum(each.money for each in lines) - sum(each.money for each in kept)
-        typer.echo(f"... and {len(lines) - len(kept)} more, {shown(others)} together (--json has all)")
+        typer.echo(
+            f"... and {len(lines) - len(kept)} more, {format_dollars(others)} together (--json has all)"
+        )
 
 
 def _days(sums: list[Total]) -> list[Total]:
@@ -193,7 +213,7 @@ def _table(title: str, sums: list[Total]) -> "Table":
     titles = [title, "Calls", "Spent", "Reserved", "Unknown"]
     cells = [
         [one_line(each.name) or "-", str(each.calls)]
-        + [shown(money) if money else "" for money in (each.settled, each.reserved, each.unknown)]
+        + [format_dollars(money) if money else "" for money in (each.settled, each.reserved, each.unknown)]
         for each in sums
     ]
     used = [column for column in range(5) if column < 3 or any(row[column] for row in cells)]  # noqa: PLR2004

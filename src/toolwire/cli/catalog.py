@@ -1,4 +1,4 @@
-"""`toolwire catalog`: what was spent, what became of lost answers, and which prices are accepted.
+"""`toolwire catalog`: what was spent, what became of lost replies, and which prices are accepted.
 
 Each command opens the ledger, asks it, and shows or books one thing.
 """
@@ -118,7 +118,7 @@ def reconcile(  # noqa: PLR0917
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """List the calls whose answer was lost, or say what became of one.
+    """List the calls whose reply was lost, or say what became of one.
 
     Their money stays reserved until you do.
 
@@ -142,7 +142,7 @@ def reconcile(  # noqa: PLR0917
         screen.show_calls([], json)
         return
     with opened:
-        opened.recover(owner_alive)  # what a crash left is to be asked about too
+        opened.recover(owner_alive)  # what a crash left is to be reconciled too
         unknown = opened.rows(states=["unknown"])
         if call is None and not all_not_charged:
             screen.show_calls(unknown, json)
@@ -160,17 +160,27 @@ def accept(
         str | None,
         typer.Option("--price", metavar="DOLLARS", help="The highest price to pay. Default: what is asked."),
     ] = None,
+    action: Annotated[
+        str | None,
+        typer.Option(
+            "--action",
+            metavar="ACTION",
+            help="Only the price of this action, if each has its own. Default: all that wait.",
+        ),
+    ] = None,
     ledger: LedgerOption = None,
 ) -> None:
-    """Accept a higher price, give one to a tool that tells none, or let a stopped tool run again.
+    """Accept a higher price, set one for a tool that has none, or let a stopped tool run again.
 
     Examples:
 
       toolwire catalog accept search
 
       toolwire catalog accept search --price 0.02
+
+      toolwire catalog accept search --price 0.02 --action deep
     """
-    from toolwire.catalog.ledger.types import shown  # noqa: PLC0415
+    from toolwire.catalog.ledger.types import format_dollars  # noqa: PLC0415
     from toolwire.cli._show import one_line  # noqa: PLC0415
 
     wanted = _money("--price", price)
@@ -178,22 +188,18 @@ def accept(
     if opened is None:
         raise UsageError(f"there is no ledger at {_place(ledger)}")
     with opened:
-        entry, tool = _meant(opened, name)
-        pinned = next((each for each in opened.prices() if each.entry_id == entry), None)
+        entry, tool = _find_entry(opened, name)
         stopped = opened.stopped(entry) is not None
-        if wanted is None and not stopped and entry in opened.untold():
-            raise UsageError(
-                f"nobody tells what {tool} costs: say what a call is to count as, with --price 0.01"
-            )
-        asked = pinned.offered if pinned is not None and pinned.offered > pinned.price else None
         done = []
-        if (new := asked if wanted is None else wanted) is not None:
-            opened.accept_price(entry, new, tool)
-            was = "not known" if pinned is None else shown(pinned.price)
-            done.append(f"{tool} may cost {shown(new)} a call now; it was {was}.")
-        if stopped:
-            opened.accept(entry)
-            done.append(f"{tool} may be called again.")
+        with opened.together():
+            for variant, (was, new) in _new_prices(opened, entry, wanted, action).items():
+                opened.accept_price(entry, new, tool, variant)
+                label = f"{tool} ({variant})" if variant else tool
+                known = "not known" if was is None else format_dollars(was)
+                done.append(f"{label} may cost {format_dollars(new)} a call now; it was {known}.")
+            if stopped:
+                opened.accept(entry)
+                done.append(f"{tool} may be called again.")
     for line in done or [f"There is nothing to accept: {name} is not stopped, and its price is no higher."]:
         typer.echo(one_line(line))
 
@@ -202,9 +208,9 @@ for command in (spend, reconcile, accept, pin):
     catalog_app.command()(friendly(command))
 
 
-def _meant(opened: "SqliteLedger", name: str) -> tuple[str, str]:
-    """The one entry that a name stands for, and its tool; of several the one that waits to be accepted."""
-    found, waiting = opened.named(name), _waiting(opened)
+def _find_entry(opened: "SqliteLedger", name: str) -> tuple[str, str]:
+    """Return the one entry that a name stands for, and its tool; of several the one that waits to be accepted."""
+    found, waiting = opened.find(name), _waiting(opened)
     if not found:
         names = ", ".join(sorted(set(waiting.values())))
         more = f"; waiting to be accepted: {names}" if names else ""
@@ -215,11 +221,34 @@ def _meant(opened: "SqliteLedger", name: str) -> tuple[str, str]:
     return chosen[0], found[chosen[0]] or chosen[0]
 
 
+def _new_prices(
+    opened: "SqliteLedger", entry: str, wanted: int | None, action: str | None
+) -> dict[str, tuple[int | None, int]]:
+    """Return the prices of an entry that are to change, by action: the one that was agreed to, and the new one."""
+    known = {each.variant: each for each in opened.prices() if each.entry_id == entry}
+    unpriced = {each.variant: each for each in opened.unpriced() if each.entry_id == entry}
+    waiting = {variant for variant, each in known.items() if each.offered > each.price} | unpriced.keys()
+    if action is not None:
+        waiting &= {action}
+    if wanted is None:
+        if waiting and waiting <= unpriced.keys() and opened.stopped(entry) is None:
+            tool = unpriced[min(waiting)].tool or entry
+            raise UsageError(f"{tool} has no known price: set one with --price 0.01")
+        return {each: (known[each].price, known[each].offered) for each in sorted(waiting & known.keys())}
+    chosen = waiting or ({action} if action is not None else known.keys()) or {""}
+    if not waiting and len(chosen) > 1:
+        actions = ", ".join(each or '""' for each in sorted(chosen))
+        raise UsageError(f"{entry} has {len(chosen)} prices, say which with --action: {actions}")
+    return {each: (known[each].price if each in known else None, wanted) for each in sorted(chosen)}
+
+
 def _waiting(opened: "SqliteLedger") -> dict[str, str]:
-    """The entries with something to accept, each with the name of its tool."""
-    raised = {each.entry_id: each.tool for each in opened.prices() if each.offered > each.price}
-    entries = opened.untold() | {each.entry_id: each.tool for each in opened.stops()} | raised
-    return {entry: tool or entry for entry, tool in entries.items()}
+    """Return the entries with something to accept, each with the name of its tool."""
+    raised = [each for each in opened.prices() if each.offered > each.price]
+    waiting = [
+        (each.entry_id, each.tool) for group in (opened.unpriced(), opened.stops(), raised) for each in group
+    ]
+    return {entry: tool or entry for entry, tool in waiting}
 
 
 def _place(given: Path | None) -> Path:

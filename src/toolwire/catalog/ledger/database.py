@@ -1,11 +1,11 @@
-"""The database file of a ledger: opened, made, checked, and every failure of it a clear `CatalogError`.
+"""The database file of a ledger: opened, checked, and every failure of it a clear `CatalogError`.
 
-Owns the connection, the schema and its version, and transactions. What is booked is not known here.
+Owns the connection, the files on the disk, and transactions, alone or in groups. What is booked is not known here.
 
-`synchronous=FULL`: each commit is on the disk before the next step. With WAL and NORMAL a killed process loses
-nothing, but after a power cut the last calls that were paid for would be missing, and the budget would have their
-money again. Measured on a virtual SSD: reserve, sent and settle together take 1.0 to 1.4 ms with FULL, 0.3 to 0.6
-with NORMAL. Next to a purchase over the network that is little.
+A durable transaction (`synchronous=FULL`) is on the disk before the next step. One that is not (NORMAL, in WAL
+mode) survives a killed process, but not a power cut. So money must be durable when it is reserved, and whatever
+takes more or forbids something must be too. What only gives money back may be lost: after the power cut its call is
+still `sent`, becomes unknown, and its money stays reserved until a person says what became of it.
 """
 
 import contextlib
@@ -17,79 +17,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NoReturn
 
-from toolwire.catalog.ledger.types import MOST
+from toolwire.catalog.ledger import schema
 from toolwire.errors import CatalogError
 
 MEMORY: Final = ":memory:"
-_VERSION: Final = 2
-_MARK: Final = 0x74776C67  # "twlg": this SQLite file is a ledger of ours
 _OLDEST: Final = (3, 37, 0)  # STRICT tables
 _PAUSE: Final = 0.005
-
-# `days` and `sessions` are the sums that the limits need, kept by the database itself: to add up 100,000 calls
-# would cost every reservation 5 ms. `entry_id` is what money is kept by: a tool's name is the API's to change, and
-# stands there for people. `untold` has the entries whose price nobody tells. A blank line ends a statement.
-_SCHEMA: Final = f"""
-CREATE TABLE spending (
-    number INTEGER PRIMARY KEY,
-    id TEXT NOT NULL UNIQUE,
-    at REAL NOT NULL,
-    day TEXT NOT NULL,
-    session TEXT NOT NULL,
-    tool TEXT NOT NULL,
-    entry_id TEXT NOT NULL,
-    key TEXT NOT NULL,
-    digest TEXT NOT NULL,
-    reserved INTEGER NOT NULL CHECK (reserved BETWEEN 0 AND {MOST}),
-    exclusive INTEGER NOT NULL CHECK (exclusive IN (0, 1)),
-    owner TEXT NOT NULL,
-    state TEXT NOT NULL CHECK (state IN ('reserved', 'sent', 'settled', 'released', 'unknown')),
-    actual INTEGER CHECK (actual BETWEEN 0 AND {MOST}),
-    over INTEGER NOT NULL DEFAULT 0 CHECK (over IN (0, 1)),
-    why TEXT NOT NULL DEFAULT '',
-    changed REAL NOT NULL,
-    money INTEGER NOT NULL GENERATED ALWAYS AS
-        (CASE state WHEN 'settled' THEN actual WHEN 'released' THEN 0 ELSE reserved END) STORED,
-    CHECK ((state = 'settled') = (actual IS NOT NULL))
-) STRICT;
-
-CREATE INDEX by_time ON spending (at);
-
-CREATE INDEX open_ones ON spending (state, entry_id) WHERE state IN ('reserved', 'sent', 'unknown');
-
-CREATE UNIQUE INDEX one_call_a_key ON spending (session, key) WHERE state <> 'released' AND key <> '';
-
-CREATE TABLE days (day TEXT PRIMARY KEY, money INTEGER NOT NULL CHECK (money >= 0)) STRICT, WITHOUT ROWID;
-
-CREATE TABLE sessions (
-    session TEXT NOT NULL, entry_id TEXT NOT NULL, money INTEGER NOT NULL CHECK (money >= 0),
-    PRIMARY KEY (session, entry_id)
-) STRICT, WITHOUT ROWID;
-
-CREATE TRIGGER booked AFTER INSERT ON spending BEGIN
-    INSERT INTO days VALUES (new.day, new.money) ON CONFLICT DO UPDATE SET money = money + excluded.money;
-    INSERT INTO sessions VALUES (new.session, new.entry_id, new.money)
-        ON CONFLICT DO UPDATE SET money = money + excluded.money; END;
-
-CREATE TRIGGER changed AFTER UPDATE ON spending WHEN new.money <> old.money BEGIN
-    UPDATE days SET money = money + new.money - old.money WHERE day = new.day;
-    UPDATE sessions SET money = money + new.money - old.money
-        WHERE session = new.session AND entry_id = new.entry_id; END;
-
-CREATE TABLE stops (
-    entry_id TEXT PRIMARY KEY, tool TEXT NOT NULL, why TEXT NOT NULL, at REAL NOT NULL
-) STRICT;
-
-CREATE TABLE untold (entry_id TEXT PRIMARY KEY, tool TEXT NOT NULL, at REAL NOT NULL) STRICT;
-
-CREATE TABLE prices (
-    entry_id TEXT PRIMARY KEY,
-    tool TEXT NOT NULL,
-    price INTEGER NOT NULL CHECK (price BETWEEN 0 AND {MOST}),
-    offered INTEGER NOT NULL CHECK (offered BETWEEN 0 AND {MOST}),
-    charged INTEGER NOT NULL DEFAULT 0 CHECK (charged BETWEEN 0 AND {MOST})
-) STRICT;
-"""  # noqa: S608 - a constant
 
 # Primary result code -> what to say. The rest of the sentence is the same for all.
 _SAYS: Final = {
@@ -105,6 +38,15 @@ _SAYS: Final = {
 }
 
 
+class _Group:
+    """Transactions of one thread that are committed together. `error` is why nothing more can be booked in it."""
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+        self.durable = False
+        self.error: CatalogError | None = None
+
+
 class Database:
     """One connection, for all threads of a process, one at a time."""
 
@@ -113,7 +55,9 @@ class Database:
         self._patience = patience
         self._lock = threading.Lock()
         self._pid = os.getpid()
-        self._file: tuple[int, int] | None = None
+        self._group: _Group | None = None
+        self._durable: bool | None = None
+        self._files: dict[str, tuple[int, int]] = {}
         if sqlite3.sqlite_version_info < _OLDEST:
             raise CatalogError(
                 f"a ledger needs SQLite 3.37 or newer, this Python has {sqlite3.sqlite_version}"
@@ -128,7 +72,6 @@ class Database:
             self.refuse(error)
         try:
             self._prepare()
-            self._file = self._identity()
         except BaseException:
             self._connection.close()
             raise
@@ -139,24 +82,63 @@ class Database:
             self._connection.close()
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that nobody else can write beside. Undone if anything is raised in it."""
-        with self._transaction("BEGIN IMMEDIATE") as connection:
-            if self._file is not None and self._identity() != self._file:
-                # SQLite would go on in a file that no other process finds any more, each with a budget of its own.
-                raise CatalogError(
-                    f"the ledger {self.path} was moved, deleted or replaced while it was in use: start again"
-                )
-            yield connection
+    def writing(self, durable: bool = True) -> Iterator[sqlite3.Connection]:
+        """Run a transaction that nobody else can write beside. Undone if anything is raised in it."""
+        if (group := self._own_group()) is not None:
+            with self._step(group, durable) as connection:
+                yield connection
+            return
+        with self._turn(), self._failures():
+            try:
+                self._start(durable)
+                yield self._connection
+                self._connection.execute("COMMIT")
+            finally:
+                self._roll_back()
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that sees one state of the ledger."""
-        with self._transaction("BEGIN") as connection:
-            yield connection
+    def reading(self, *, current: bool = False) -> Iterator[sqlite3.Connection]:
+        """Run a transaction that sees one state of the ledger; `current`: of the files that are in place now."""
+        if (group := self._own_group()) is not None and self._connection.in_transaction:
+            with self._failures():
+                yield self._connection
+            return
+        with contextlib.nullcontext() if group is not None else self._turn(), self._failures():
+            try:
+                self._connection.execute("BEGIN")
+                if current:
+                    self._check_files()
+                yield self._connection
+                self._connection.execute("COMMIT")
+            finally:
+                self._roll_back()
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Commit what this thread writes inside at once, at the end, with one wait for the disk.
+
+        Each transaction inside that raises is undone alone. If the commit fails, or anything gets out of the block,
+        nothing is booked, but for what need not be durable and came before the first that must: it was committed
+        when that began. Other threads wait.
+        """
+        if self._own_group() is not None:
+            raise CatalogError("transactions of the ledger are being grouped already")
+        with self._turn():
+            self._group = group = _Group()
+            try:
+                yield
+                if group.error is not None:
+                    raise CatalogError(str(group.error)) from group.error
+                if self._connection.in_transaction:
+                    with self._failures():
+                        self._connection.execute("COMMIT")
+            finally:
+                self._group = None
+                with self._failures():
+                    self._roll_back()
 
     def refuse(self, error: sqlite3.Error | OSError) -> NoReturn:
-        """A failure of the file, as ours."""
+        """Raise a failure of the file as ours."""
         # The low byte is the kind of failure. Errors of the module itself ("closed database") have no code.
         code = getattr(error, "sqlite_errorcode", None)
         reason = getattr(error, "strerror", None) or str(error)
@@ -165,21 +147,70 @@ class Database:
             f"the ledger {self.path} {says} ({reason}); no paid call goes out without it"
         ) from error
 
+    def _own_group(self) -> _Group | None:
+        group = self._group
+        return group if group is not None and group.thread == threading.get_ident() else None
+
     @contextlib.contextmanager
-    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        with self._turn():
-            try:
-                self._connection.execute(begin)
+    def _step(self, group: _Group, durable: bool) -> Iterator[sqlite3.Connection]:
+        """One transaction of a group."""
+        if group.error is not None:
+            raise CatalogError(str(group.error)) from group.error
+        connection = self._connection
+        try:
+            with self._failures():
+                if durable and not group.durable and connection.in_transaction:
+                    connection.execute(
+                        "COMMIT"
+                    )  # how durable a transaction is can only be said before it begins
+                if not connection.in_transaction:
+                    self._start(durable)
+                    group.durable = durable
+                connection.execute("SAVEPOINT step")
+        except CatalogError as error:
+            group.error = error
+            raise
+        try:
+            with self._failures():
                 try:
-                    yield self._connection
-                    self._connection.execute("COMMIT")
+                    yield connection
+                except BaseException:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK TO step")
+                    raise
                 finally:
-                    if self._connection.in_transaction:
-                        self._connection.execute("ROLLBACK")
-            except sqlite3.Error as error:
-                self.refuse(error)
-            except UnicodeEncodeError as error:  # half a surrogate pair, which JSON lets through
-                raise CatalogError(f"what shall be booked is no proper text: {error.object!r}") from error
+                    if connection.in_transaction:
+                        connection.execute("RELEASE step")
+        except CatalogError as error:
+            if not connection.in_transaction:  # a full disk, for one, undoes all of it
+                group.error = error
+            raise
+
+    def _start(self, durable: bool) -> None:
+        """Begin a transaction that nobody else can write beside."""
+        if durable is not self._durable:
+            self._connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+            self._durable = durable
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            self._check_files()
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    @contextlib.contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Turn failures of the database into `CatalogError`."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            self.refuse(error)
+        except UnicodeEncodeError as error:  # half a surrogate pair, which JSON lets through
+            raise CatalogError(f"what shall be booked is no proper text: {error.object!r}") from error
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
@@ -196,12 +227,23 @@ class Database:
         finally:
             self._lock.release()
 
-    def _identity(self) -> tuple[int, int] | None:
-        """Which file is at the path now; None for a ledger in memory."""
-        if self.path == MEMORY:
-            return None
+    def _check_files(self) -> None:
+        """Raise unless the files are those that were opened.
+
+        SQLite would go on in files that no other process finds any more, each with a budget of its own.
+        """
+        for path, opened in self._files.items():
+            if self._identify(path) != opened:
+                raise CatalogError(
+                    f"{path}, a file of the ledger, was moved, deleted or replaced while the ledger was in use, so"
+                    " others may spend the same money: nothing is bought. Stop all that uses this ledger, check it"
+                    " with toolwire catalog spend, and start again"
+                )
+
+    def _identify(self, path: str) -> tuple[int, int]:
+        """Return which file is at a path now; zeros if there is none."""
         try:
-            found = Path(self.path).stat()
+            found = os.stat(path)  # noqa: PTH116 - in every transaction, three times
         except FileNotFoundError:
             return (0, 0)
         except OSError as error:
@@ -209,7 +251,7 @@ class Database:
         return found.st_dev, found.st_ino
 
     def _make_file(self, create: bool) -> None:
-        """The file before SQLite makes it: for its owner only. SQLite gives the files beside it the same mode."""
+        """Make the file before SQLite does: for its owner only. SQLite gives the files beside it the same mode."""
         place = Path(self.path)
         try:
             if create:
@@ -222,14 +264,16 @@ class Database:
             self.refuse(error)
 
     def _prepare(self) -> None:
-        try:
+        with self._failures():
             if self.path != MEMORY:
                 self._use_wal()
-            self._connection.execute("PRAGMA synchronous=FULL")
             with self.writing() as connection:
-                self._make_schema(connection)
-        except sqlite3.Error as error:
-            self.refuse(error)
+                # From here on SQLite has all its files open. It puts those beside where links lead to.
+                if self.path != MEMORY:
+                    real = connection.execute("PRAGMA database_list").fetchone()[2]
+                    paths = (self.path, f"{real}-wal", f"{real}-shm")
+                    self._files = {path: self._identify(path) for path in paths}
+                schema.prepare(connection, self.path)
 
     def _use_wal(self) -> None:
         """Turn to WAL. Two processes that do so at once are not made to wait by SQLite, so this waits."""
@@ -243,24 +287,3 @@ class Database:
                 time.sleep(_PAUSE)
             else:
                 return
-
-    def _make_schema(self, connection: sqlite3.Connection) -> None:
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        mark = connection.execute("PRAGMA application_id").fetchone()[0]
-        if mark == _MARK and version == _VERSION:
-            return
-        if mark == _MARK:
-            other, advice = (
-                ("a newer", "update toolwire, or use") if version > _VERSION else ("an older", "use")
-            )
-            raise CatalogError(
-                f"the ledger {self.path} was written by {other} toolwire (version {version} of the file, this one"
-                f" knows {_VERSION}): {advice} another ledger"
-            )
-        if mark or version or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
-            raise CatalogError(f"{self.path} is a database, but no ledger of toolwire")
-        # Not executescript: it would commit first, and two processes may make the file at once.
-        for statement in _SCHEMA.split("\n\n"):
-            connection.execute(statement)
-        connection.execute(f"PRAGMA application_id={_MARK}")
-        connection.execute(f"PRAGMA user_version={_VERSION}")

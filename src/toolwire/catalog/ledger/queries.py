@@ -1,8 +1,8 @@
-"""What is asked of the tables of a ledger, each inside a transaction of the caller. Changes nothing."""
+"""Questions to the tables of a ledger, each inside a transaction of the caller. Changes nothing."""
 
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from sqlite3 import Connection
 from typing import Any, Final
 
@@ -12,30 +12,35 @@ from toolwire.catalog.ledger.types import (
     Busy,
     Duplicate,
     Grouping,
+    Limit,
     Limits,
+    Order,
     Price,
     Row,
-    Spend,
     State,
+    Stop,
     Stopped,
     Total,
+    Unpriced,
 )
 from toolwire.errors import CatalogError
 
 _COLUMNS: Final = ", ".join(Row.__dataclass_fields__)  # the fields of a Row are columns, by name
-_FLAGS: Final = [name in ("exclusive", "over") for name in Row.__dataclass_fields__]  # numbers in SQLite
-TABLES: Final = ("spending", "untold", "stops", "prices")
-"""Where entries have names; the last one has the newest."""
+_FLAGS: Final = [
+    name in ("guessed", "exclusive", "over") for name in Row.__dataclass_fields__
+]  # numbers in SQLite
+_TABLES: Final = ("spending", "unpriced", "stops", "prices")
+"""Where tools of entries have names; the last one has the newest."""
 
 
 def one(db: Connection, query: str, *values: Any) -> Any:
-    """The first value of the first row, or None."""
+    """Return the first value of the first row, or None."""
     found = db.execute(query, values).fetchone()
     return None if found is None else found[0]
 
 
 def rows(db: Connection, where: str, *values: Any) -> Iterator[Row]:
-    """Calls that a clause picks."""
+    """Yield the calls that a clause picks."""
     query = f"SELECT {_COLUMNS} FROM spending {where}"  # noqa: S608 - clauses are ours, values are bound
     for each in db.execute(query, values).fetchall():
         fields: list[Any] = [bool(value) if flag else value for value, flag in zip(each, _FLAGS, strict=True)]
@@ -43,27 +48,62 @@ def rows(db: Connection, where: str, *values: Any) -> Iterator[Row]:
 
 
 def row(db: Connection, id: str) -> Row:
-    """One call."""
+    """Return one call."""
     found = next(rows(db, "WHERE id = ?", id), None)
     if found is None:
         raise CatalogError(f"there is no call {id} in the ledger")
     return found
 
 
-def price(db: Connection, entry_id: str) -> Price | None:
-    """The pinned price of an entry, with what the list asked for it last."""
-    found = db.execute("SELECT entry_id, tool, price, offered FROM prices WHERE entry_id = ?", (entry_id,))
-    return next((Price(*each) for each in found), None)
+def pin(db: Connection, entry_id: str, variant: str) -> Price | None:
+    """Return the price that was agreed to, with what the list asked last."""
+    found = db.execute(
+        "SELECT entry_id, tool, price, offered, variant, confirmed FROM prices WHERE entry_id = ? AND variant = ?",
+        (entry_id, variant),
+    ).fetchone()
+    return None if found is None else _price(*found)
 
 
-def stopped(db: Connection, entry_id: str) -> str | None:
-    """Why an entry is stopped."""
-    why: str | None = one(db, "SELECT why FROM stops WHERE entry_id = ?", entry_id)
-    return why
+def prices(db: Connection) -> list[Price]:
+    """Return all prices that were agreed to, with what is asked or was charged since."""
+    found = db.execute(
+        "SELECT entry_id, tool, price, max(offered, charged), variant, confirmed FROM prices"
+        " ORDER BY entry_id, variant"
+    )
+    return [_price(*each) for each in found]
 
 
-def named(db: Connection, name: str, tables: Collection[str] = TABLES) -> dict[str, str]:
-    """The entries that a name stands for: an entry's id, with or without its API, or the name of a tool."""
+def _price(entry_id: str, tool: str, price: int, offered: int, *rest: Any) -> Price:
+    variant, confirmed = rest
+    return Price(entry_id, tool, price, offered, variant, bool(confirmed))
+
+
+def unpriced(db: Connection) -> list[Unpriced]:
+    """Return what neither the list nor a reply told the price of."""
+    found = db.execute("SELECT entry_id, tool, variant FROM unpriced ORDER BY tool, entry_id, variant")
+    return [Unpriced(*each) for each in found]
+
+
+def is_unpriced(db: Connection, entry_id: str, variant: str) -> bool:
+    """Whether an earlier reply told no cost either."""
+    return one(db, "SELECT 1 FROM unpriced WHERE entry_id = ? AND variant = ?", entry_id, variant) is not None
+
+
+def stops(db: Connection, entry_id: str | None = None) -> list[Stop]:
+    """Return what is stopped: one entry, or all."""
+    query = (
+        "SELECT entry_id, tool, why || CASE inherited_from WHEN '' THEN ''"
+        " ELSE ' (inherited from ' || inherited_from || ', which had the same name)' END, at FROM stops"
+    )
+    if entry_id is None:
+        found = db.execute(f"{query} ORDER BY tool, entry_id")
+    else:
+        found = db.execute(f"{query} WHERE entry_id = ?", (entry_id,))
+    return [Stop(*each) for each in found]
+
+
+def find(db: Connection, name: str, tables: Collection[str] = _TABLES) -> dict[str, str]:
+    """Find the entries that a name stands for: an entry's id, with or without its API, or the name of a tool."""
     found: dict[str, str] = {}
     for table in tables:
         query = (
@@ -74,73 +114,131 @@ def named(db: Connection, name: str, tables: Collection[str] = TABLES) -> dict[s
     return found
 
 
-def let_pass(db: Connection, spend: Spend, limits: Limits) -> None:
-    """Raise if a call may not be made whatever it costs."""
-    if (why := stopped(db, spend.entry_id)) is not None:
-        raise Stopped(f"{spend.tool} is stopped ({why}): toolwire catalog accept {_reference(db, spend)}")
-    if (
-        spend.exclusive
-        and limits.any_for(spend.entry_id)
-        and one(db, "SELECT 1 FROM untold WHERE entry_id = ?", spend.entry_id)
-    ):
-        raise Stopped(
-            f"nobody tells what {spend.tool} costs, neither the list nor a reply, and there is a limit to keep:"
-            " nothing was bought. A person can say what a call is to count as: toolwire catalog accept"
-            f" {_reference(db, spend)} --price 0.01"
-        )
-    if spend.key:
+def reference(db: Connection, order: Order | Row) -> str:
+    """Return what a person can call an entry in a command: its tool's name, unless that stands for another too."""
+    others = find(db, order.tool, _TABLES[1:]).keys() - {order.entry_id}
+    return shlex.quote(order.entry_id if others else order.tool)
+
+
+def check_stopped(db: Connection, order: Order | Row) -> None:
+    """Raise `Stopped` if the entry is."""
+    for stop in stops(db, order.entry_id):
+        raise Stopped(f"{order.tool} is stopped ({stop.why}): toolwire catalog accept {reference(db, order)}")
+
+
+def check_allowed(db: Connection, order: Order) -> None:
+    """Raise if an order may not be sent whatever it costs."""
+    check_stopped(db, order)
+    if order.key:
         # Spelt as in the index, or SQLite would not use it.
         same = (
             "SELECT state FROM spending WHERE session = ? AND key = ? AND state <> 'released' AND key <> ''"
         )
-        if (state := one(db, same, spend.session, spend.key)) is not None:
-            raise Duplicate(f"this call of {spend.tool} was made before and is {state}: it is not sent again")
-    if spend.exclusive:
-        under_way = next(
-            rows(
-                db,
-                "WHERE state IN ('reserved', 'sent', 'unknown') AND entry_id = ? AND exclusive = 1 LIMIT 1",
-                spend.entry_id,
-            ),
-            None,
+        if (state := one(db, same, order.session, order.key)) is not None:
+            raise Duplicate(f"this call of {order.tool} was made before and is {state}: it is not sent again")
+
+
+def check_priced(db: Connection, order: Order, limits: Limits) -> None:
+    """Raise `Stopped` for an order of unknown price, under a limit, if an earlier reply told no cost either."""
+    if limits.any_for(order.entry_id) and is_unpriced(db, order.entry_id, order.variant):
+        raise Stopped(
+            f"{order.tool} has no known price: neither the list nor a reply tells it, and there is a limit to keep."
+            " Nothing was bought. A person can set a price: toolwire catalog accept"
+            f" {reference(db, order)} --price 0.01"
         )
-        if under_way is not None and under_way.state == "unknown":
-            # Lost answers of unknown price could go on without end, and no limit would see them.
-            raise Busy(
-                f"the price of {spend.tool} is not known, and the answer to an earlier call was lost: say what it"
-                f" cost with toolwire catalog reconcile {under_way.id}"
-            )
-        if under_way is not None:
-            raise Busy(
-                f"the price of {spend.tool} is not known, and a call of it is under way: one at a time"
-            )
 
 
-def used(db: Connection, spend: Spend, limits: Limits, day: str) -> Iterator[tuple[str, int, int]]:
-    """Each limit that is set: its name, how much it allows, how much of that is taken."""
-    yield "call", MOST if limits.per_call is None else min(limits.per_call, MOST), 0
-    for name, most, where, values in (
+def check_exclusive(
+    db: Connection, order: Order, limits: Limits, unpriced: bool, owner_alive: Callable[[str], bool]
+) -> None:
+    """Raise `Busy` if a call of uncertain cost is out already that counts against the same limits.
+
+    Each limit that is set says how far to look; without any, an unpriced call looks at those of its entry.
+    """
+    reach, values = _reach(order, limits, unpriced)
+    # Spelt so that the index of the few open calls serves, and not all that was ever booked is read.
+    out = f"WHERE state = 'sent' AND exclusive = 1 AND ({reach})"
+    lost = f"WHERE state = 'unknown' AND exclusive = 1 AND price IS NULL AND ({reach})"
+    why = "has no known price" if unpriced else "has a price that no reply has confirmed yet"
+    for row in rows(db, out, *values):
+        if owner_alive(row.owner):
+            raise Busy(
+                f"{order.tool} {why}, and a call of {row.tool}, whose cost is not certain either, is out: one at a"
+                " time. Nothing was bought; try again when it is over"
+            )
+        if row.price is None:
+            _refuse_lost(order, why, row)
+    for row in rows(db, f"{lost} LIMIT 1", *values):
+        _refuse_lost(order, why, row)
+
+
+def _refuse_lost(order: Order, why: str, lost: Row) -> None:
+    # Lost replies of unknown price could go on without end, and no limit would see them.
+    raise Busy(
+        f"{order.tool} {why}, and the reply to an earlier call of {lost.tool}, which has none either, was lost:"
+        f" say what that cost with toolwire catalog reconcile {lost.id}",
+        retryable=False,
+    )
+
+
+def _reach(order: Order, limits: Limits, unpriced: bool) -> tuple[str, list[str]]:
+    """Return a clause for the calls that count against the limits of an order, and its values."""
+    if limits.per_day is not None or limits.total is not None:
+        return "1", []
+    clauses, values = [], []
+    if limits.per_session is not None:
+        clauses.append("session = ?")
+        values.append(order.session)
+    if order.entry_id in limits.per_tool:
+        clauses.append("(session = ? AND entry_id = ?)")
+        values += [order.session, order.entry_id]
+    if limits.per_call is not None or unpriced:
+        clauses.append("entry_id = ?")
+        values.append(order.entry_id)
+    return " OR ".join(clauses) or "0", values
+
+
+def latest_day(db: Connection) -> str:
+    """Return the latest day on which anything was booked, "" if nothing was."""
+    day: str | None = one(db, "SELECT max(day) FROM days")
+    return day or ""
+
+
+def limits_of(db: Connection, order: Order | Row, limits: Limits, day: str, today: str) -> Iterator[Limit]:
+    """Yield each limit that is set, with how much of it is used."""
+    most = MOST if limits.per_call is None else min(limits.per_call, MOST)
+    yield Limit("call", most, 0, "the limit for one call")
+    ahead = "" if day == today else f": {day}, because calls were booked on it, though the clock says {today}"
+    for name, allowed, text, where, values in (
         (
             "tool",
-            limits.per_tool.get(spend.entry_id),
+            limits.per_tool.get(order.entry_id),
+            "the budget of this tool",
             "sessions WHERE session = ? AND entry_id = ?",
-            (spend.session, spend.entry_id),
+            (order.session, order.entry_id),
         ),
-        ("session", limits.per_session, "sessions WHERE session = ?", (spend.session,)),
-        ("day", limits.per_day, "days WHERE day = ?", (day,)),
-        ("total", limits.total, "days", ()),
+        (
+            "session",
+            limits.per_session,
+            "the budget of this session",
+            "sessions WHERE session = ?",
+            (order.session,),
+        ),
+        ("day", limits.per_day, f"the budget of this day (UTC{ahead})", "days WHERE day = ?", (day,)),
+        ("total", limits.total, "the whole budget", "days", ()),
     ):
-        if most is not None:
-            yield name, most, one(db, f"SELECT coalesce(sum(money), 0) FROM {where}", *values)  # noqa: S608
+        if allowed is not None:
+            used = one(db, f"SELECT coalesce(sum(money), 0) FROM {where}", *values)  # noqa: S608
+            yield Limit(name, allowed, used, text)
 
 
 def totals(db: Connection, by: Grouping, since: float) -> list[Total]:
-    """Sums by one column."""
+    """Return sums by one column."""
     if by not in GROUPINGS:
         raise ValueError(f"totals are by {', '.join(GROUPINGS)}, not by {by!r}")
     sums = ", ".join(
         f"coalesce(sum(money) FILTER (WHERE state IN ({states})), 0)"
-        for states in ("'settled'", "'reserved', 'sent'", "'unknown'")
+        for states in ("'settled'", "'sent'", "'unknown'")
     )
     # With one max() SQLite takes the other columns from its row: the newest name of an entry.
     column, group = ("tool", "entry_id") if by == "tool" else (by, by)
@@ -155,34 +253,23 @@ def totals(db: Connection, by: Grouping, since: float) -> list[Total]:
     ]
 
 
-def _reference(db: Connection, spend: Spend) -> str:
-    """What a person can call the entry in a command: the tool's name, unless that stands for another too."""
-    return (
-        spend.tool
-        if named(db, spend.tool, TABLES[1:]).keys() == {spend.entry_id}
-        else shlex.quote(spend.entry_id)
-    )
-
-
-def under_way(db: Connection) -> list[Row]:
-    """The calls whose process has not said how they ended."""
+def open_calls(db: Connection) -> list[Row]:
+    """Return the calls whose process has not booked how they ended."""
     # Spelt so that the index of the few open calls serves, and not all that was ever booked is read.
-    where = "WHERE state IN ('reserved', 'sent', 'unknown') AND state <> 'unknown' ORDER BY +number"
-    return list(rows(db, where))
+    return list(rows(db, "WHERE state = 'sent' ORDER BY +number"))
 
 
-FROM: Final[Mapping[State, frozenset[State]]] = {
-    "sent": frozenset({"reserved"}),
-    "settled": frozenset({"reserved", "sent", "unknown"}),  # a late answer is an answer
-    "released": frozenset({"reserved", "sent"}),
-    "unknown": frozenset({"reserved", "sent"}),
+_FROM: Final[Mapping[State, frozenset[State]]] = {
+    "settled": frozenset({"sent", "unknown"}),  # a late reply is a reply
+    "released": frozenset({"sent"}),
+    "unknown": frozenset({"sent"}),
 }
 """From which states a call may come into a state."""
 
 
 def movable(db: Connection, id: str, to: State) -> Row:
-    """A call that may come into that state."""
+    """Return a call that may come into that state."""
     found = row(db, id)
-    if found.state not in FROM[to]:
+    if found.state not in _FROM[to]:
         raise CatalogError(f"call {id} of {found.tool} is {found.state}: it cannot be {to} any more")
     return found

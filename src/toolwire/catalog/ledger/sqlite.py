@@ -2,13 +2,16 @@
 
 Owns what is booked and when it may be. Every change is one transaction that also holds the check, so a budget
 cannot be overrun by calls that race, and nothing is half booked when a process dies. Amounts are micros (see
-`spending`).
+`types`).
 
     ledger = SqliteLedger(default_path())
     ledger.recover(owner_alive)                  # what a crash left
-    id = ledger.reserve(spend, limits)           # raises: no request
-    ledger.sent(id)                              # raises: no request
-    ledger.settle(id, actual) | ledger.release(id) | ledger.unknown(id, why)
+    ledger.note_entries({entry_id: name, ...})   # after each list that was read
+    booking = ledger.begin(order, limits)        # connected, nothing sent yet; raises: no request
+    ledger.settle(booking.id, cost) | ledger.release(booking.id) | ledger.unknown(booking.id, why)
+
+What must survive a power cut waits for the disk: `begin`, a cost above what was reserved, `unknown`, stops and what
+people accept. A cost within what was reserved, `release` and `note_entries` do not wait (see `database`).
 """
 
 import os
@@ -16,46 +19,51 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Final, Self
 
+from toolwire.catalog.ledger import entries, pricing
 from toolwire.catalog.ledger import queries as query
 from toolwire.catalog.ledger.database import Database
 from toolwire.catalog.ledger.owners import owner_alive, this_process
 from toolwire.catalog.ledger.types import (
     MOST,
     STATES,
+    Booking,
     Busy,
     Duplicate,
     Grouping,
     Ledger,
+    Limit,
     Limits,
+    Order,
     OverBudget,
     Price,
-    PriceCheck,
+    PriceRaised,
     Row,
     Settled,
-    Spend,
     State,
     Stop,
     Stopped,
     Total,
-    check,
-    shown,
+    Unpriced,
+    format_dollars,
     whole,
 )
 from toolwire.errors import CatalogError
 
 __all__ = [  # noqa: RUF022 - by kind
     "Ledger", "SqliteLedger", "default_path", "owner_alive", "this_process",
-    "Spend", "Limits", "Settled", "Row", "Total", "State", "Grouping", "Price", "PriceCheck", "Stop",
-    "OverBudget", "Busy", "Duplicate", "Stopped",
+    "Order", "Booking", "Limits", "Settled", "Row", "Total", "State", "Grouping", "Price", "Unpriced", "Stop",
+    "OverBudget", "PriceRaised", "Busy", "Duplicate", "Stopped",
 ]  # fmt: skip
 
 _ABANDONED: Final = 86_400.0  # no call lives for a day: its owner has forgotten it, alive or not
 _LONGEST_WHY: Final = 500
+_LONGEST_COST: Final = 80
 
 
 def default_path(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
@@ -104,66 +112,120 @@ class SqliteLedger:
         """Close the file."""
         self._database.close()
 
-    def reserve(self, spend: Spend, limits: Limits) -> str:
-        """Put money aside and return the id of the call. `OverBudget`, `Stopped`, `Busy`, `Duplicate`."""
-        now = self._clock()
-        day = datetime.fromtimestamp(now, UTC).date().isoformat()
-        id = secrets.token_hex(6)  # noqa: A001 - as everywhere here
-        with self._database.writing() as db:
-            query.let_pass(db, spend, limits)
-            for limit, most, used in query.used(db, spend, limits, day):
-                check(spend, limit, most, used)
-            db.execute(
-                "INSERT INTO spending (id, at, day, session, tool, entry_id, key, digest, reserved, exclusive,"
-                " owner, state, changed) VALUES (:id, :now, :day, :session, :tool, :entry_id, :key, :digest,"
-                " :amount, :exclusive, :owner, 'reserved', :now)",
-                {**vars(spend), "id": id, "now": now, "day": day, "owner": self.owner},
-            )
-        return id
+    def together(self) -> AbstractContextManager[None]:
+        """Book all calls that this thread makes inside with one wait for the disk, at the end.
 
-    def sent(self, id: str) -> None:
-        """Tell that the request goes out now. It must not, if this raises."""
-        with self._database.writing() as db:
-            self._move(db, query.movable(db, id, "sent"), "sent")
-
-    def settle(self, id: str, actual: int | None) -> Settled:
-        """Book what the call cost; None is as reserved. More than reserved stops the tool until it is accepted.
-
-        None for a call of unknown price: nothing is counted, and the entry is kept in mind as one of no price.
+        A call that is refused raises as usual and leaves the others alone. No order may be sent before the block is
+        over: if that raises, nothing was booked, except what gives money back.
         """
+        return self._database.together()
+
+    def begin(self, order: Order, limits: Limits) -> Booking:
+        """Check an order against all that is known and book it as sent. If it raises, nothing may be sent."""
         with self._database.writing() as db:
+            entries.note(db, entries.find_new(db, {order.entry_id: order.name}), self._clock())
+            query.check_allowed(db, order)
+            for price in (order.price, order.default_price):
+                if price is not None:
+                    Limit("call", MOST, 0, "the most that a call can be booked with").check(order.tool, price)
+            agreed = pricing.agree(db, order)
+            if not isinstance(agreed, PriceRaised):
+                return self._book(db, order, agreed, limits)
+        raise agreed  # after the commit: what was asked is remembered, for a person to accept
+
+    def _book(self, db: Connection, order: Order, agreed: pricing.Agreed, limits: Limits) -> Booking:
+        """Book an order as sent, unless a limit or a call that is out forbids it."""
+        unpriced = agreed.price is None
+        if unpriced:
+            query.check_priced(db, order, limits)
+        exclusive = unpriced or (not agreed.confirmed and limits.any_for(order.entry_id))
+        if exclusive:
+            query.check_exclusive(db, order, limits, unpriced, owner_alive)
+        now = self._clock()
+        today = _day(now)
+        day = max(today, query.latest_day(db))  # a clock that was set back opens no day once more
+        id = secrets.token_hex(6)  # noqa: A001 - as everywhere here
+        reserved = _reserve(order.tool, agreed, list(query.limits_of(db, order, limits, day, today)))
+        booking = Booking(id, reserved, agreed.price, exclusive)
+        db.execute(
+            "INSERT INTO spending (id, at, day, session, tool, entry_id, variant, key, digest, price, guessed,"
+            " reserved, exclusive, owner, state, changed) VALUES (:id, :now, :day, :session, :tool, :entry_id,"
+            " :variant, :key, :digest, :price, :guessed, :reserved, :exclusive, :owner, 'sent', :now)",
+            vars(order)
+            | vars(booking)
+            | {"guessed": agreed.guessed, "now": now, "day": day, "owner": self.owner},
+        )
+        return booking
+
+    def check_again(self, id: str, limits: Limits) -> None:
+        """Raise if a booked order must not be sent once more: stopped, over a limit by now, or no longer sent."""
+        with self._database.reading(current=True) as db:
+            row = query.row(db, id)
+            if row.state != "sent":
+                raise CatalogError(f"call {id} of {row.tool} is {row.state}: it cannot be sent again")
+            query.check_stopped(db, row)
+            for limit in query.limits_of(db, row, limits, row.day, row.day):
+                if limit.name != "call" and limit.used > limit.most:
+                    raise OverBudget(
+                        f"{limit.text} is {format_dollars(limit.most)}, and {format_dollars(limit.used)} is used by"
+                        f" now: {row.tool} is not sent again",
+                        limit.name,
+                        0,
+                        row.reserved,
+                    )
+
+    def settle(self, id: str, actual: int | None, *, unreadable: str = "") -> Settled:
+        """Book what a call cost; None, if the reply does not tell, counts as the price that was asked.
+
+        More than reserved stops the entry until it is accepted; so does a cost that is `unreadable`, and then what
+        was reserved counts. None for a call of unknown price: nothing counts, and the entry is marked as unpriced.
+        """
+        if actual is not None and unreadable:
+            raise ValueError(f"a cost is either read ({actual!r}) or unreadable ({unreadable!r})")
+        if actual is not None:
+            actual = min(whole("actual", actual), MOST)
+        with self._database.reading() as db:
+            reserved = query.row(db, id).reserved  # never changes
+        durable = bool(unreadable) or (actual or 0) > reserved
+        with self._database.writing(durable) as db:
             row = query.movable(db, id, "settled")
-            cost = row.reserved if actual is None else min(whole("actual", actual), MOST)
+            told = row.price or 0 if actual is None else actual
+            cost = row.reserved if unreadable else told
             # A first call of unknown price promised nothing, so it broke no promise.
-            unpriced = row.exclusive and row.reserved == 0
-            over = cost > row.reserved and not unpriced
+            over = cost > row.reserved and row.price is not None
             self._move(db, row, "settled", actual=cost, over=over)
+            stopped = ""
             if over:
-                why = f"a call cost {shown(cost)}, and {shown(row.reserved)} was reserved"
-                self._stop(db, row.entry_id, row.tool, why)
-                db.execute(
-                    "INSERT INTO prices VALUES (?1, ?2, ?3, ?3, ?4)"
-                    " ON CONFLICT (entry_id) DO UPDATE SET charged = max(charged, ?4)",
-                    (row.entry_id, row.tool, row.reserved, cost),
+                pricing.overcharged(db, row, cost)
+                stopped = (
+                    f"a call cost {format_dollars(cost)}, and {format_dollars(row.reserved)} was reserved"
                 )
-            if unpriced and actual is None:
-                self._untold(db, row.entry_id, row.tool)
-        return Settled(id, row.reserved, cost, over, unpriced and actual is None)
+            elif unreadable:
+                stopped = f"the cost in a reply cannot be read: {_quote(unreadable)}"
+            elif actual is not None and (row.price is None or row.guessed):
+                pricing.learn(db, row, cost)
+            else:
+                pricing.confirm(db, row, cost)
+            if stopped:
+                self._stop(db, row.entry_id, row.tool, stopped)
+            if actual is None and (row.price is None or row.guessed):
+                pricing.mark_unpriced(db, row, self._clock())
+        return Settled(id, row.reserved, cost, over, row.price is None and actual is None, stopped)
 
     def release(self, id: str) -> None:
-        """Tell that nothing was spent."""
-        with self._database.writing() as db:
+        """Book that nothing was spent."""
+        with self._database.writing(durable=False) as db:
             self._move(db, query.movable(db, id, "released"), "released")
 
     def unknown(self, id: str, why: str) -> None:
-        """Tell that the answer was lost: the money stays reserved."""
+        """Book that the reply was lost: the money stays reserved."""
         with self._database.writing() as db:
             self._move(db, query.movable(db, id, "unknown"), "unknown", why=why)
 
     def resolve(self, id: str, charged: bool, amount: int | None = None) -> None:
         """Book what became of an unknown call; no amount is as reserved."""
         if amount is not None and (whole("amount", amount) > MOST or not charged):
-            raise CatalogError(f"call {id} cannot be booked with {shown(amount)}")
+            raise CatalogError(f"call {id} cannot be booked with {format_dollars(amount)}")
         with self._database.writing() as db:
             row = query.movable(db, id, "settled")
             if row.state != "unknown":
@@ -171,108 +233,102 @@ class SqliteLedger:
             if not charged:
                 self._move(db, row, "released", why=row.why)
                 return
-            if amount is None and row.exclusive and row.reserved == 0:
+            if amount is None and row.price is None:
                 raise CatalogError(f"call {id} had no known price: say what it cost")
             cost = row.reserved if amount is None else amount
             self._move(db, row, "settled", actual=cost, over=cost > row.reserved, why=row.why)
 
     def recover(self, owner_alive: Callable[[str], bool]) -> list[Row]:
-        """Book what dead owners left: what was not sent is released, what was is unknown. The rows changed.
+        """Book the calls of dead owners as unknown. Returns their rows.
 
-        Rows of living owners are left alone, unless nothing happened to them for a day.
+        Calls of living owners are left alone, unless nothing happened to them for a day.
         """
         since = self._clock() - _ABANDONED
         with self._database.reading() as db:
-            owners = {row.owner for row in query.under_way(db)} - {self.owner}
+            owners = {row.owner for row in query.open_calls(db)} - {self.owner}
         dead = {owner for owner in owners if not owner_alive(owner)}  # the caller's code: in no transaction
         with self._database.writing() as db:
-            left = [row for row in query.under_way(db) if row.owner in dead or row.changed < since]
+            left = [row for row in query.open_calls(db) if row.owner in dead or row.changed < since]
             for row in left:
-                to: State = "released" if row.state == "reserved" else "unknown"
-                self._move(db, row, to, why="the process that made this call ended before it was over")
+                self._move(db, row, "unknown", why="the process that made this call ended before it was over")
             return [query.row(db, row.id) for row in left]
 
-    def stopped(self, entry_id: str) -> str | None:
-        """Why an entry is stopped, None if it is not."""
+    def note_entries(self, names: Mapping[str, str]) -> None:
+        """Take note of a list that was just read: the name of every entry, by its id.
+
+        An id that is new, or has a name that is new for it, inherits stops and prices of those that had the name.
+        """
         with self._database.reading() as db:
-            return query.stopped(db, entry_id)
+            new = entries.find_new(db, names)
+        if new:
+            with self._database.writing(durable=False) as db:
+                new = entries.find_new(db, dict(new))  # another process may have been faster
+                entries.note(db, new, self._clock())
+
+    def stopped(self, entry_id: str) -> str | None:
+        """Return why an entry is stopped, None if it is not."""
+        with self._database.reading() as db:
+            return next((stop.why for stop in query.stops(db, entry_id)), None)
 
     def stop(self, entry_id: str, tool: str, why: str) -> None:
-        """Let an entry be called no more."""
+        """Refuse calls of an entry from now on."""
         with self._database.writing() as db:
             self._stop(db, entry_id, tool, why)
 
     def accept(self, entry_id: str) -> None:
-        """Let a stopped entry be called again."""
+        """Allow calls of a stopped entry again."""
         with self._database.writing() as db:
             db.execute("DELETE FROM stops WHERE entry_id = ?", (entry_id,))
 
     def stops(self) -> list[Stop]:
-        """The tools that are stopped."""
+        """Return the tools that are stopped."""
         with self._database.reading() as db:
-            found = db.execute("SELECT entry_id, tool, why, at FROM stops ORDER BY tool, entry_id")
-            return [Stop(*each) for each in found]
+            return query.stops(db)
 
-    def untold(self) -> dict[str, str]:
-        """The entries whose price nobody tells, each with the name of its tool."""
+    def unpriced(self) -> list[Unpriced]:
+        """Return the tools, or actions of them, whose price neither the list nor a reply told."""
         with self._database.reading() as db:
-            return dict(db.execute("SELECT entry_id, tool FROM untold ORDER BY tool, entry_id"))
+            return query.unpriced(db)
 
-    def named(self, name: str) -> dict[str, str]:
-        """The entries that a name stands for, each with the name of its tool: an id, or a tool's name."""
+    def find(self, name: str) -> dict[str, str]:
+        """Find the entries that a name stands for (an id, or a tool's name), each with the name of its tool."""
         with self._database.reading() as db:
-            return query.named(db, name)
+            return query.find(db, name)
 
-    def price(self, entry_id: str) -> int | None:
-        """The pinned price, None if none was seen."""
+    def price(self, entry_id: str, variant: str = "") -> int | None:
+        """Return the price that was agreed to, None if there is none."""
         with self._database.reading() as db:
-            pinned: int | None = query.one(db, "SELECT price FROM prices WHERE entry_id = ?", entry_id)
-            return pinned
+            pin = query.pin(db, entry_id, variant)
+            return None if pin is None else pin.price
 
-    def pin_price(self, entry_id: str, tool: str, price: int) -> PriceCheck:
-        """Check a price. The first one is pinned; a lower one is fine and leaves the pin; a higher one is not."""
-        price = min(whole("price", price), MOST)
-        with self._database.reading() as db:
-            known = query.price(db, entry_id)
-        if known is not None and (known.tool, known.offered) == (tool, price):
-            return PriceCheck(price <= known.price, known.price, price)  # nothing new: the disk need not wait
-        with self._database.writing() as db:
-            pinned = query.one(db, "SELECT price FROM prices WHERE entry_id = ?", entry_id)
-            if pinned is None:
-                self._pin(db, entry_id, tool, price)
-                return PriceCheck(accepted=True, pinned=price, offered=price, first=True)
-            db.execute(
-                "UPDATE prices SET tool = ?, offered = ? WHERE entry_id = ?",
-                (tool, price, entry_id),
-            )
-        return PriceCheck(price <= pinned, pinned, price)
-
-    def accept_price(self, entry_id: str, price: int, tool: str = "") -> None:
-        """Pin this price instead, or for the first time."""
+    def accept_price(self, entry_id: str, price: int, tool: str = "", variant: str = "") -> None:
+        """Agree to this price instead, or for the first time."""
         if whole("price", price) > MOST:
-            raise CatalogError(f"no call may cost {shown(price)}")
+            raise CatalogError(f"no call may cost {format_dollars(price)}")
         with self._database.writing() as db:
-            self._pin(db, entry_id, tool, price)
+            pricing.put(db, entry_id, variant, tool, price)
 
     def prices(self) -> list[Price]:
-        """The pinned prices."""
+        """Return the prices that were agreed to."""
         with self._database.reading() as db:
-            found = db.execute(
-                "SELECT entry_id, tool, price, max(offered, charged) FROM prices ORDER BY entry_id"
-            )
-            return [Price(*each) for each in found]
+            return query.prices(db)
+
+    def today(self) -> str:
+        """Return the day (UTC) that a call made now counts for: the clock's, or a later one that has calls."""
+        with self._database.reading() as db:
+            return max(_day(self._clock()), query.latest_day(db))
 
     def rows(
         self, since: float | None = None, states: Collection[State] | None = None, limit: int | None = None
     ) -> list[Row]:
-        """Calls, the newest first."""
+        """Return calls, the newest first."""
         wanted = STATES if states is None else tuple(states)
         where = f"WHERE at >= ? AND state IN ({', '.join('?' * len(wanted))}) ORDER BY number DESC LIMIT ?"
         with self._database.reading() as db:
             return list(query.rows(db, where, since or 0.0, *wanted, -1 if limit is None else limit))
 
     def totals(self, by: Grouping, since: float | None = None) -> list[Total]:
-        """Sums by tool, day, session or state, in the order of their names."""
+        """Return sums by tool, day, session or state, in the order of their names."""
         with self._database.reading() as db:
             return query.totals(db, by, since or 0.0)
 
@@ -293,20 +349,28 @@ class SqliteLedger:
 
     def _stop(self, db: Connection, entry_id: str, tool: str, why: str) -> None:
         values = (entry_id, tool, _brief(why), self._clock())
-        db.execute("INSERT OR REPLACE INTO stops VALUES (?, ?, ?, ?)", values)
+        db.execute("INSERT OR REPLACE INTO stops (entry_id, tool, why, at) VALUES (?, ?, ?, ?)", values)
 
-    def _untold(self, db: Connection, entry_id: str, tool: str) -> None:
-        db.execute("INSERT OR REPLACE INTO untold VALUES (?, ?, ?)", (entry_id, tool, self._clock()))
 
-    def _pin(self, db: Connection, entry_id: str, tool: str, price: int) -> None:
-        db.execute(
-            "INSERT INTO prices VALUES (?1, ?2, ?3, ?3, 0) ON CONFLICT (entry_id) DO UPDATE SET"
-            " tool = CASE ?2 WHEN '' THEN tool ELSE ?2 END, price = ?3, offered = ?3, charged = 0",
-            (entry_id, tool, price),
-        )
-        db.execute("DELETE FROM untold WHERE entry_id = ?", (entry_id,))
+def _reserve(tool: str, agreed: pricing.Agreed, limits: Collection[Limit]) -> int:
+    """Return how much to reserve: the most that was agreed to, or if that does not fit, what is asked."""
+    if agreed.price is not None and all(limit.most - limit.used >= agreed.most for limit in limits):
+        return agreed.most
+    for limit in limits:
+        limit.check(tool, agreed.price)
+    return agreed.price or 0
+
+
+def _day(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).date().isoformat()
 
 
 def _brief(why: str) -> str:
-    """A reason as it is kept. It may hold the words of others."""
+    """Cut a reason to what is kept. It may hold the words of others."""
     return why[:_LONGEST_WHY].encode(errors="replace").decode()
+
+
+def _quote(text: str) -> str:
+    """Cut the words of others and make them printable."""
+    cut = text if len(text) <= _LONGEST_COST else text[:_LONGEST_COST] + "..."
+    return "".join(each if each.isprintable() else "\ufffd" for each in cut)

@@ -1,25 +1,27 @@
 """What a ledger of money is asked and what it answers: values, errors, and the interface itself.
 
-Money is whole micro-dollars ("micros"; 1,000,000 is one dollar), never a float. A call that costs money goes
+Money is whole micro-dollars ("micros"; 1,000,000 is one dollar), never a float. A paid call is booked just before
+its first byte goes out, in one step that checks everything, and then goes
 
-    reserved ──> sent ──> settled      the answer came; `actual` is what it cost
-        │         ├─────> released     nothing was spent
-        │         └─────> unknown ───> settled | released   the answer was lost; a person says what became of it
-        └───────> released
+    sent ──> settled      the reply came; `actual` is what it cost
+      ├────> released     nothing was spent
+      └────> unknown ───> settled | released      the reply was lost; a person says what became of it
 
-Money counts against the limits from `reserved` on: as reserved until it is settled, with its true cost then, and
-not at all once it is released. Prices, stops and sums are those of an entry (`entry_id`, which must be unique among
-all APIs); the name of a tool may change and is there for people. This module does no I/O and knows no database.
+Money counts against the limits from `sent` on: as reserved until it is settled, with its true cost then, and not at
+all once it is released. Prices, stops and sums are those of an entry (`entry_id`, which must be unique among all
+APIs: the text before its first ":" stands for the API); the name of a tool may change and is there for people. This
+module does no I/O and knows no database.
 """
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol, get_args
 
 from toolwire.catalog.money import dollars
 from toolwire.errors import CatalogError
 
-State = Literal["reserved", "sent", "settled", "released", "unknown"]
+State = Literal["sent", "settled", "released", "unknown"]
 Grouping = Literal["tool", "day", "session", "state"]
 STATES: Final[tuple[State, ...]] = get_args(State)
 GROUPINGS: Final[tuple[Grouping, ...]] = get_args(Grouping)
@@ -38,8 +40,24 @@ class OverBudget(CatalogError):  # noqa: N818 - what happened, not "error"
         super().__init__(message)
 
 
+class PriceRaised(CatalogError):  # noqa: N818
+    """The list asks more than was agreed to. `pinned` and `offered` are micros."""
+
+    def __init__(self, message: str, pinned: int = 0, offered: int = 0) -> None:
+        self.pinned = pinned
+        self.offered = offered
+        super().__init__(message)
+
+
 class Busy(CatalogError):  # noqa: N818
-    """A tool of unknown price is being called already, perhaps by another process. One at a time."""
+    """A call whose cost is not certain is out, perhaps of another process, and only one may be at a time.
+
+    `retryable`: it can be tried again when that call is over; else a person has to reconcile it first.
+    """
+
+    def __init__(self, message: str, retryable: bool = True) -> None:
+        self.retryable = retryable
+        super().__init__(message)
 
 
 class Duplicate(CatalogError):  # noqa: N818
@@ -47,34 +65,54 @@ class Duplicate(CatalogError):  # noqa: N818
 
 
 class Stopped(CatalogError):  # noqa: N818
-    """The tool was stopped, and nobody has let it run again."""
+    """The tool was stopped, and nobody has accepted it again."""
 
 
 def whole(name: str, value: int) -> int:
-    """An amount in micros. Dollars given by mistake (a float) and negative amounts are refused."""
+    """Return an amount in micros. Dollars given by mistake (a float) and negative amounts are refused."""
     if type(value) is not int or value < 0:
         raise ValueError(f"{name} must be whole micro-dollars, 0 or more, not {value!r}")
     return value
 
 
 @dataclass(frozen=True)
-class Spend:
-    """A call that wants money. `key` is the idempotency key of the call, `digest` stands for its arguments.
-
-    `exclusive` is for a tool whose price is not known: `amount` is 0 then, and one call runs at a time.
-    A session may use a key once, unless that call was released; an empty key is not looked at.
-    """
+class Order:
+    """A call that is about to be sent. `digest` stands for its arguments."""
 
     session: str
     tool: str
+    """What the tool is called now, for people."""
     entry_id: str
-    amount: int
+    """API and id, with a ":" between them."""
+    name: str
+    """The entry's own name, without what was added to make it unique. A new id inherits by it; "" by none."""
+    price: int | None
+    """What the list asks; None if it does not tell."""
     key: str
+    """The idempotency key. A session may use one once, unless that call was released; "" is not looked at."""
     digest: str
-    exclusive: bool = False
+    variant: str = ""
+    """The action, for an entry with a price for each. Prices are agreed to per entry and variant."""
+    default_price: int | None = None
+    """What a call counts as, by the user's word, if neither the list nor an earlier reply told a price."""
 
     def __post_init__(self) -> None:
-        whole("amount", self.amount)
+        for name in ("price", "default_price"):
+            if (value := getattr(self, name)) is not None:
+                whole(name, value)
+
+
+@dataclass(frozen=True)
+class Booking:
+    """An order that may be sent now. `reserved` is the most that it may cost, `price` what it is expected to cost.
+
+    `price` is None if nobody knows. `exclusive`: no other call of uncertain cost is out, and none may go out.
+    """
+
+    id: str
+    reserved: int
+    price: int | None
+    exclusive: bool
 
 
 @dataclass(frozen=True)
@@ -105,21 +143,26 @@ class Limits:
 
 @dataclass(frozen=True)
 class Settled:
-    """How a call was booked. `over`: it cost more than was reserved, and its tool is stopped now.
+    """How a call was booked. `over`: it cost more than was reserved.
 
-    `untold`: neither a price nor a cost was known, so nothing is counted; under a limit it is not bought again.
+    `unpriced`: neither a price nor a cost was known, so nothing is counted; under a limit it is not bought again.
+    `stopped` says why the entry is stopped now because of this reply; "" if it is not.
     """
 
     id: str
     reserved: int
     actual: int
     over: bool
-    untold: bool = False
+    unpriced: bool = False
+    stopped: str = ""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A call in the ledger. `at` and `changed` are seconds since 1970, `day` is that of `at`."""
+    """A call in the ledger. `at` and `changed` are seconds since 1970; `day` is the one of UTC that it counts for.
+
+    `price` is what it was expected to cost, None if nobody knew; `guessed`: by the user's default price.
+    """
 
     id: str
     at: float
@@ -127,8 +170,11 @@ class Row:
     session: str
     tool: str
     entry_id: str
+    variant: str
     key: str
     digest: str
+    price: int | None
+    guessed: bool
     reserved: int
     exclusive: bool
     owner: str
@@ -163,23 +209,27 @@ class Total:
 
 
 @dataclass(frozen=True)
-class PriceCheck:
-    """Whether a price may be paid. `pinned` is the highest price accepted so far."""
-
-    accepted: bool
-    pinned: int
-    offered: int
-    first: bool = False
-
-
-@dataclass(frozen=True)
 class Price:
-    """A pinned price. `offered` is what is asked now, or was charged: above `price` it waits to be accepted."""
+    """A price that was agreed to. `offered` is what is asked now, or was charged; if more, it waits to be accepted.
+
+    `confirmed`: a reply was charged no more than that.
+    """
 
     entry_id: str
     tool: str
     price: int
     offered: int
+    variant: str = ""
+    confirmed: bool = False
+
+
+@dataclass(frozen=True)
+class Unpriced:
+    """A tool, or one action of it, whose price neither the list nor a reply told."""
+
+    entry_id: str
+    tool: str
+    variant: str = ""
 
 
 @dataclass(frozen=True)
@@ -198,24 +248,31 @@ class Ledger(Protocol):
     What cannot be booked raises `CatalogError` and changes nothing: then no request may go out.
     """
 
-    def reserve(self, spend: Spend, limits: Limits) -> str:
-        """Put money aside and return the id of the call. `OverBudget`, `Stopped`, `Busy`, `Duplicate`."""
+    def begin(self, order: Order, limits: Limits) -> Booking:
+        """Check an order against all that is known and book it as sent.
+
+        `OverBudget`, `Stopped`, `PriceRaised`, `Busy`, `Duplicate`: then nothing may be sent.
+        """
         ...
 
-    def sent(self, id: str) -> None:
-        """Tell that the request goes out now. It must not, if this raises."""
+    def check_again(self, id: str, limits: Limits) -> None:
+        """Raise if a booked order must not be sent once more: `Stopped`, `OverBudget`, or it is no longer sent."""
         ...
 
-    def settle(self, id: str, actual: int | None) -> Settled:
-        """Book what the call cost; None is as reserved. A late answer may settle an unknown call too."""
+    def settle(self, id: str, actual: int | None, *, unreadable: str = "") -> Settled:
+        """Book what a call cost; None if the reply does not tell. A late reply may settle an unknown call too.
+
+        `unreadable` is a cost that is in the reply and makes no sense: the reserved money counts as spent, and the
+        entry is stopped.
+        """
         ...
 
     def release(self, id: str) -> None:
-        """Tell that nothing was spent."""
+        """Book that nothing was spent."""
         ...
 
     def unknown(self, id: str, why: str) -> None:
-        """Tell that the answer was lost: the money stays reserved."""
+        """Book that the reply was lost: the money stays reserved."""
         ...
 
     def resolve(self, id: str, charged: bool, amount: int | None = None) -> None:
@@ -223,80 +280,86 @@ class Ledger(Protocol):
         ...
 
     def recover(self, owner_alive: Callable[[str], bool]) -> list[Row]:
-        """Book what dead owners left: what was not sent is released, what was is unknown. The rows changed."""
+        """Book the calls of dead owners as unknown. Returns their rows."""
+        ...
+
+    def together(self) -> AbstractContextManager[None]:
+        """Book all calls that this thread makes inside with one wait for the disk."""
+        ...
+
+    def note_entries(self, names: Mapping[str, str]) -> None:
+        """Take note of a list that was just read: the name of every entry, by its id.
+
+        An id that is new inherits stops and prices of the entries that had its name before.
+        """
         ...
 
     def stopped(self, entry_id: str) -> str | None:
-        """Why an entry is stopped, None if it is not."""
+        """Return why an entry is stopped, None if it is not."""
         ...
 
     def stop(self, entry_id: str, tool: str, why: str) -> None:
-        """Let an entry be called no more."""
+        """Refuse calls of an entry from now on."""
         ...
 
     def accept(self, entry_id: str) -> None:
-        """Let a stopped entry be called again."""
+        """Allow calls of a stopped entry again."""
         ...
 
     def stops(self) -> list[Stop]:
-        """The tools that are stopped."""
+        """Return the tools that are stopped."""
         ...
 
-    def price(self, entry_id: str) -> int | None:
-        """The pinned price, None if none was seen."""
+    def price(self, entry_id: str, variant: str = "") -> int | None:
+        """Return the price that was agreed to, None if there is none."""
         ...
 
-    def pin_price(self, entry_id: str, tool: str, price: int) -> PriceCheck:
-        """Check a price. The first one is pinned; a lower one is fine and leaves the pin; a higher one is not."""
-        ...
-
-    def accept_price(self, entry_id: str, price: int, tool: str = "") -> None:
-        """Pin this price instead, or for the first time."""
+    def accept_price(self, entry_id: str, price: int, tool: str = "", variant: str = "") -> None:
+        """Agree to this price instead, or for the first time."""
         ...
 
     def prices(self) -> list[Price]:
-        """The pinned prices."""
+        """Return the prices that were agreed to."""
         ...
 
     def rows(
         self, since: float | None = None, states: Collection[State] | None = None, limit: int | None = None
     ) -> list[Row]:
-        """Calls, the newest first."""
+        """Return calls, the newest first."""
         ...
 
     def totals(self, by: Grouping, since: float | None = None) -> list[Total]:
-        """Sums by tool, day, session or state, in the order of their names."""
+        """Return sums by tool, day, session or state, in the order of their names."""
         ...
 
 
-def shown(micros: int) -> str:
-    """An amount for people, with as many places as it needs."""
+def format_dollars(micros: int) -> str:
+    """Write an amount for people, with as many places as it needs."""
     return dollars(micros, 4 if micros % 100 == 0 else 6)
 
 
-_OF: Final = {
-    "call": "the limit for one call",
-    "session": "the budget of this session",
-    "tool": "the budget of this tool",
-    "day": "the budget of this day (UTC)",
-    "total": "the whole budget",
-}
+@dataclass(frozen=True)
+class Limit:
+    """One limit that is set: how much it allows, and how much of that is used. `text` is what people call it."""
 
+    name: str
+    most: int
+    used: int
+    text: str
 
-def check(spend: Spend, limit: str, most: int, used: int) -> None:
-    """Raise `OverBudget` if a call does not fit under a limit of which so much is used. Pure.
+    def check(self, tool: str, amount: int | None) -> None:
+        """Raise `OverBudget` if a call does not fit.
 
-    What is free always fits. What has no known price fits as long as anything is left.
-    """
-    left = max(most - used, 0)
-    if spend.amount > left or (spend.exclusive and left == 0):
-        costs = (
-            f"costs {shown(spend.amount)}" if spend.amount or not spend.exclusive else "has no known price"
-        )
-        rest = "" if limit == "call" else f", of which {shown(left)} is left"
+        What is free always fits. What has no known price (None) fits as long as anything is left.
+        """
+        left = max(self.most - self.used, 0)
+        if left >= (1 if amount is None else amount):
+            return
+        costs = "has no known price" if amount is None else f"costs {format_dollars(amount)}"
+        rest = "" if self.name == "call" else f", of which {format_dollars(left)} is left"
         raise OverBudget(
-            f"{spend.tool} {costs}, and {_OF[limit]} is {shown(most)}{rest}: nothing was spent",
-            limit,
+            f"{tool} {costs}, and {self.text} is {format_dollars(self.most)}{rest}: nothing was spent",
+            self.name,
             left,
-            spend.amount,
+            amount or 0,
         )

@@ -1,0 +1,77 @@
+"""Entries and the names they were listed under: what is new inherits what was decided about its name.
+
+Otherwise an API could get rid of a stop, or of an agreed price, by giving the same tool a new id, or its name to
+another id. Runs inside a transaction of the caller.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from sqlite3 import Connection
+
+Listed = tuple[str, str]
+"""The id of an entry, and a name that it was listed under."""
+
+
+def find_new(db: Connection, names: Mapping[str, str]) -> list[Listed]:
+    """Return the entries that were never listed under their name before."""
+    seen: set[Listed] = set()
+    if len(names) == 1:
+        seen.update(db.execute("SELECT entry_id, name FROM entries WHERE entry_id = ?", tuple(names)))
+    else:
+        for scope in {_scope(entry_id) for entry_id in names}:
+            seen.update(db.execute("SELECT entry_id, name FROM entries WHERE scope = ?", (scope,)))
+    return [each for each in names.items() if each not in seen]
+
+
+def note(db: Connection, new: Iterable[Listed], now: float) -> None:
+    """Keep new entries, with the stops and prices that they inherit from those that had their name before.
+
+    What is new together inherits nothing from each other: those are two products with one name.
+    """
+    # Once for each name: a list may have the same one ten thousand times.
+    groups: dict[Listed, list[str]] = defaultdict(list)
+    for entry_id, name in new:
+        groups[_scope(entry_id), name].append(entry_id)
+    for (scope, name), entries in groups.items():
+        if name:
+            _inherit(db, scope, name, entries, now)
+    db.executemany(
+        "INSERT INTO entries VALUES (?, ?, ?, ?)",
+        [(entry, name, scope, now) for (scope, name), entries in groups.items() for entry in entries],
+    )
+
+
+def _inherit(db: Connection, scope: str, name: str, entries: list[str], now: float) -> None:
+    """Copy the lowest price of each variant, unknown prices and the oldest stop. What an entry has itself stays."""
+    of_name = "JOIN entries USING (entry_id) WHERE scope = ? AND entries.name = ?"
+    prices = db.execute(
+        f"SELECT variant, tool, min(price) FROM prices {of_name} GROUP BY variant",  # noqa: S608 - a constant
+        (scope, name),
+    ).fetchall()
+    unpriced = db.execute(
+        f"SELECT variant, tool, max(at) FROM unpriced {of_name} GROUP BY variant",  # noqa: S608
+        (scope, name),
+    ).fetchall()
+    stop = db.execute(
+        f"SELECT tool, why, inherited_from, entry_id FROM stops {of_name} ORDER BY at, entry_id LIMIT 1",  # noqa: S608
+        (scope, name),
+    ).fetchone()
+    for entry in entries:
+        db.executemany(
+            "INSERT OR IGNORE INTO prices (entry_id, variant, tool, price, offered) VALUES (?1, ?2, ?3, ?4, ?4)",
+            [(entry, variant, tool, price) for variant, tool, price in prices],
+        )
+        db.executemany(
+            "INSERT OR IGNORE INTO unpriced SELECT ?1, ?2, ?3, ?4 WHERE NOT EXISTS"
+            " (SELECT 1 FROM prices WHERE entry_id = ?1 AND variant = ?2)",
+            [(entry, variant, tool, now) for variant, tool, _ in unpriced],
+        )
+        if stop is not None:
+            tool, why, origin, source = stop
+            values = (entry, tool, why, now, origin or source)
+            db.execute("INSERT OR IGNORE INTO stops VALUES (?, ?, ?, ?, ?)", values)
+
+
+def _scope(entry_id: str) -> str:
+    """The API of an entry."""
+    return entry_id.partition(":")[0]

@@ -1,0 +1,117 @@
+"""Prices: which one was agreed to for an order, and what replies say about it. Inside a transaction of the caller.
+
+The first price that a list asks is agreed to; more needs a person. A price is confirmed once a reply was charged no
+more than that: until then nobody but the list vouches for it.
+"""
+
+from dataclasses import dataclass
+from sqlite3 import Connection
+
+from toolwire.catalog.ledger import queries as query
+from toolwire.catalog.ledger.types import Order, PriceRaised, Row
+from toolwire.catalog.money import dollars
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """What an order is expected to cost, None if nobody knows, and the most that was agreed to.
+
+    `guessed`: by the user's default price, which a cost in a reply replaces.
+    """
+
+    price: int | None
+    most: int = 0
+    confirmed: bool = False
+    guessed: bool = False
+
+
+def agree(db: Connection, order: Order) -> Agreed | PriceRaised:
+    """Return what an order may cost. A price above what was agreed to is remembered, and returned as an error."""
+    pin = query.pin(db, order.entry_id, order.variant)
+    if pin is None and (price := _first_price(db, order)) is not None:
+        put(db, order.entry_id, order.variant, order.tool, price)
+        pin = query.pin(db, order.entry_id, order.variant)
+    if pin is None:
+        if order.default_price is None:
+            return Agreed(None)
+        # A default price counts as confirmed once a reply has told no cost: nobody will ever know better.
+        known = query.is_unpriced(db, order.entry_id, order.variant)
+        return Agreed(order.default_price, order.default_price, confirmed=known, guessed=True)
+    if order.price is None:
+        return Agreed(pin.price, pin.price, pin.confirmed)
+    if (pin.tool, pin.offered) != (order.tool, order.price):
+        _remember_offer(db, order.entry_id, order.variant, order.tool, order.price)
+    if order.price > pin.price:
+        return PriceRaised(
+            f"the price of {order.tool} rose from {dollars(pin.price)} to {dollars(order.price)}; nothing was"
+            f" bought. A person can accept it: toolwire catalog accept {query.reference(db, order)}",
+            pin.price,
+            order.price,
+        )
+    return Agreed(order.price, pin.price, pin.confirmed)
+
+
+def put(
+    db: Connection, entry_id: str, variant: str, tool: str, price: int, *, confirmed: bool = False
+) -> None:
+    """Agree to a price instead of any other. An empty name of the tool leaves the one that is known."""
+    db.execute(
+        "INSERT INTO prices VALUES (?1, ?2, ?3, ?4, ?4, 0, ?5) ON CONFLICT DO UPDATE SET"
+        " tool = CASE ?3 WHEN '' THEN tool ELSE ?3 END, confirmed = ?5 OR (confirmed AND price = ?4),"
+        " price = ?4, offered = ?4, charged = 0",
+        (entry_id, variant, tool, price, confirmed),
+    )
+    db.execute("DELETE FROM unpriced WHERE entry_id = ? AND variant = ?", (entry_id, variant))
+
+
+def confirm(db: Connection, row: Row, cost: int) -> None:
+    """Take a reply that was charged no more than reserved as proof of the price that was agreed to."""
+    db.execute(
+        "UPDATE prices SET confirmed = 1 WHERE entry_id = ? AND variant = ? AND confirmed = 0 AND price >= ?",
+        (row.entry_id, row.variant, cost),
+    )
+
+
+def learn(db: Connection, row: Row, cost: int) -> None:
+    """Agree to the cost that a reply told, for a call whose price was not known before."""
+    if query.pin(db, row.entry_id, row.variant) is None:
+        put(db, row.entry_id, row.variant, row.tool, cost, confirmed=True)
+    else:  # a person, or another call, was faster
+        _remember_offer(db, row.entry_id, row.variant, row.tool, cost)
+        confirm(db, row, cost)
+
+
+def overcharged(db: Connection, row: Row, cost: int) -> None:
+    """Remember a charge above what was reserved: it waits to be accepted, and the price is no longer confirmed."""
+    db.execute(
+        "INSERT INTO prices VALUES (?1, ?2, ?3, ?4, ?4, ?5, 0)"
+        " ON CONFLICT DO UPDATE SET charged = max(charged, ?5), confirmed = 0",
+        (row.entry_id, row.variant, row.tool, row.reserved, cost),
+    )
+
+
+def mark_unpriced(db: Connection, row: Row, now: float) -> None:
+    """Remember that neither the list nor a reply told a price."""
+    db.execute(
+        "INSERT OR REPLACE INTO unpriced VALUES (?, ?, ?, ?)", (row.entry_id, row.variant, row.tool, now)
+    )
+
+
+def _first_price(db: Connection, order: Order) -> int | None:
+    """The price to agree to for what has none yet; None if nothing is known.
+
+    A list that turns one price into one for each action, or back, gets no more by that than was agreed to.
+    """
+    if order.variant:
+        bound = query.one(db, "SELECT price FROM prices WHERE entry_id = ? AND variant = ''", order.entry_id)
+    else:
+        bound = query.one(db, "SELECT max(price) FROM prices WHERE entry_id = ?", order.entry_id)
+    known = [each for each in (order.price, bound) if each is not None]
+    return min(known) if known else None
+
+
+def _remember_offer(db: Connection, entry_id: str, variant: str, tool: str, price: int) -> None:
+    db.execute(
+        "UPDATE prices SET tool = ?, offered = ? WHERE entry_id = ? AND variant = ?",
+        (tool, price, entry_id, variant),
+    )
