@@ -72,7 +72,22 @@ def serve(  # noqa: PLR0917 - options
     exclude: ExcludeOption = None,
     header: HeaderOption = None,
     budget: Annotated[
-        str | None, typer.Option(metavar="DOLLARS", help="For a catalogue: what may be spent at most.")
+        str | None,
+        typer.Option(
+            metavar="DOLLARS",
+            help="For a catalogue: what this process may spend, or all that share $TOOLWIRE_SESSION.",
+        ),
+    ] = None,
+    budget_day: Annotated[
+        str | None,
+        typer.Option(metavar="DOLLARS", help="For a catalogue: what may be spent on one day (UTC), by all."),
+    ] = None,
+    budget_total: Annotated[
+        str | None,
+        typer.Option(metavar="DOLLARS", help="For a catalogue: what may be spent ever, by all with this ledger."),
+    ] = None,
+    max_in_flight: Annotated[
+        int | None, typer.Option(min=1, help="For a catalogue: calls that may be out at once. Default: 32.")
     ] = None,
     refresh: Annotated[
         float | None,
@@ -99,7 +114,7 @@ def serve(  # noqa: PLR0917 - options
 
       toolwire serve app.py --http --reload
 
-      toolwire serve catalog:agentpmt --include 'weather*' --budget 5
+      toolwire serve catalog:agentpmt --include 'weather*' --budget 5 --budget-day 20
     """
     if not http:
         _refuse_options_of_http(context)
@@ -110,7 +125,18 @@ def serve(  # noqa: PLR0917 - options
     _log_to_stderr(quiet)
     from toolwire.mcp.serve import serving_of  # noqa: PLC0415
 
-    found = resolved(target, header, include, exclude, budget=budget, refresh=refresh, pins=pins)
+    found = resolved(
+        target,
+        header,
+        include,
+        exclude,
+        budget=budget,
+        budget_day=budget_day,
+        budget_total=budget_total,
+        max_in_flight=max_in_flight,
+        refresh=refresh,
+        pins=pins,
+    )
     serving = serving_of(found.server, name=found.name, secret=_secret())
     beside = [_reloading(found, serving)] if reload else []
     if hasattr(found.server, "loaded"):

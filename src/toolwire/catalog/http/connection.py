@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
 
+import anyio
 import httpx2
 
 from toolwire._version import __version__
@@ -135,13 +136,21 @@ class Connections:
         finally:
             _quiet.reset(token)
 
+    async def _addresses(self) -> list[str]:
+        if self._network.proxy is not None:
+            return [self._base.host]  # the proxy resolves the name, and decides where it may lead
+        try:
+            with anyio.fail_after(self._connect_timeout):
+                return await self._base.addresses(self._resolver, self._network.allow)
+        except TimeoutError:
+            raise httpx2.ConnectTimeout(
+                f"{self._base.host} was not resolved within {self._connect_timeout:g} s"
+            ) from None
+
     async def _send(
         self, method: str, target: str, headers: Mapping[str, str], limit: float, order: Order | None
     ) -> httpx2.Response:
-        if self._network.proxy is None:
-            addresses = await self._base.addresses(self._resolver, self._network.allow)
-        else:
-            addresses = [self._base.host]  # the proxy resolves the name, and decides where it may lead
+        addresses = await self._addresses()
         if self.closed:
             raise CatalogError("the connection to the API is closed")
         connect = min(self._connect_timeout / len(addresses), limit)

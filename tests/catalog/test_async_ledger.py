@@ -1,0 +1,190 @@
+"""What the ledger is given happens once, whoever waits for it and whatever it raises."""
+
+import asyncio
+import threading
+from contextlib import contextmanager
+
+import anyio
+import pytest
+
+from toolwire.catalog.ledger.async_ledger import AsyncLedger
+from toolwire.errors import CatalogError
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+async def limit(anyio_backend):
+    with anyio.fail_after(20):
+        yield
+
+
+class Batches:
+    """A ledger that counts what was committed together; `broken` fails the commit."""
+
+    def __init__(self, broken=False):
+        self.batches = 0
+        self.broken = broken
+
+    @contextmanager
+    def together(self):
+        self.batches += 1
+        yield
+        if self.broken:
+            raise CatalogError("the disk is full")
+
+
+class Acts:
+    """Counts what was done and undone."""
+
+    def __init__(self, gate=None):
+        self.done = 0
+        self.undone = []
+        self._gate = gate
+
+    def work(self):
+        self.done += 1
+        if self._gate is not None:
+            self._gate.wait(10)
+        return "booked"
+
+    def quit(self):
+        self.done += 1
+        raise SystemExit("the ledger wants to go home")
+
+
+@pytest.fixture
+async def books():
+    made = AsyncLedger(Batches())
+    yield made
+    await made.aclose()
+
+
+async def test_an_act_that_wants_an_end_is_not_repeated(books):
+    """It is raised to whoever waits, as any error, and the act was tried once."""
+    acts = Acts()
+    with pytest.raises(SystemExit):
+        await books.commit(acts.quit, undo=acts.undone.append)
+    await books.query(int)  # acts are done in their order
+    await books.query(int)
+    assert (acts.done, acts.undone) == (1, [])
+
+
+async def test_an_act_that_wants_an_end_when_nobody_waits_ends_nothing(caplog):
+    """The event loop goes on, and the log has it."""
+    gate, acts = threading.Event(), Acts()
+    books = AsyncLedger(Batches(), patience=0.01)
+
+    def late():
+        gate.wait(10)
+        acts.quit()
+
+    with pytest.raises(CatalogError, match="has not answered"):
+        await books.commit(late, undo=acts.undone.append)
+    gate.set()
+    await books.query(int)
+    await books.query(int)
+    assert "go home" in caplog.text
+    assert (acts.done, acts.undone) == (1, [])
+
+
+async def test_what_comes_too_late_is_undone_once():
+    """The caller has lost patience: what only it could have used is given back."""
+    gate = threading.Event()
+    acts, books = Acts(gate), AsyncLedger(Batches(), patience=0.01)
+    with pytest.raises(CatalogError, match="has not answered"):
+        await books.commit(acts.work, undo=acts.undone.append)
+    gate.set()
+    await books.query(int)
+    await books.query(int)
+    assert (acts.done, acts.undone) == (1, ["booked"])
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # trio has no cancellation that a shield does not hold off
+async def test_a_caller_that_is_cancelled_natively_gives_back_what_it_booked(books, anyio_backend):
+    """asyncio's own `cancel` knows no shield: the act is done, and its result undone."""
+    gate = threading.Event()
+    acts = Acts(gate)
+    task = asyncio.create_task(books.commit(acts.work, undo=acts.undone.append))
+    while not acts.done:
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    gate.set()
+    await books.query(int)
+    await books.query(int)
+    assert (acts.done, acts.undone) == (1, ["booked"])
+
+
+async def test_a_cancelled_caller_waits_for_its_commit(books):
+    """A cancel scope ends only after the act: nothing is half booked."""
+    gate, acts, ended = threading.Event(), None, []
+    acts = Acts(gate)
+    async with anyio.create_task_group() as tasks:
+
+        async def commit():
+            try:
+                ended.append(await books.commit(acts.work, undo=acts.undone.append))
+            finally:
+                ended.append("left")
+
+        tasks.start_soon(commit)
+        while not acts.done:
+            await anyio.sleep(0)
+        tasks.cancel_scope.cancel()
+        gate.set()
+    assert ended == ["booked", "left"]
+    assert acts.undone == []
+
+
+async def test_what_waits_is_committed_together():
+    """While the ledger is busy acts gather, and wait for the disk once."""
+    gate, ledger = threading.Event(), Batches()
+    books, results = AsyncLedger(ledger), []
+
+    async def commit(number):
+        results.append(await books.commit(lambda: number))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(books.commit, gate.wait, 10)
+        await anyio.wait_all_tasks_blocked()
+        for number in range(10):
+            tasks.start_soon(commit, number)
+        await anyio.wait_all_tasks_blocked()
+        gate.set()
+    await books.aclose()
+    assert sorted(results) == list(range(10))
+    assert ledger.batches == 1
+
+
+async def test_a_commit_that_fails_fails_all_of_it():
+    """Nobody is told that something is booked which is not."""
+    gate, ledger, errors = threading.Event(), Batches(broken=True), []
+    books = AsyncLedger(ledger)
+
+    async def commit():
+        with pytest.raises(CatalogError, match="disk is full"):
+            await books.commit(int)
+        errors.append(1)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(books.query, gate.wait, 10)
+        await anyio.wait_all_tasks_blocked()
+        for _ in range(3):
+            tasks.start_soon(commit)
+        await anyio.wait_all_tasks_blocked()
+        gate.set()
+    assert len(errors) == 3
+
+
+async def test_what_was_posted_is_done_before_the_end():
+    """Nobody waits for it but the end."""
+    gate, acts, books = threading.Event(), Acts(), AsyncLedger(Batches())
+    books.post(gate.wait, 10)
+    books.post(acts.work)
+    threading.Timer(0.05, gate.set).start()
+    await books.aclose()
+    assert acts.done == 1
+    with pytest.raises(CatalogError, match="closed"):
+        await books.commit(acts.work)

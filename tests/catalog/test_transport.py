@@ -1,0 +1,330 @@
+"""Connections: one for each request, made before anything is booked, to where the profile allows."""
+
+import base64
+import ipaddress
+import socket
+import ssl
+import threading
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+import anyio
+import httpx2
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from toolwire.catalog.http.addresses import Base, Network
+from toolwire.catalog.http.answers import said
+from toolwire.catalog.http.transport import OneRequestTransport
+from toolwire.errors import CatalogError
+
+pytestmark = pytest.mark.anyio
+
+REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+
+
+@pytest.fixture(autouse=True)
+async def limit(anyio_backend):
+    with anyio.fail_after(20):
+        yield
+
+
+class Peer:
+    """A server that does with each connection what it is told to, and keeps what it heard."""
+
+    def __init__(self, act):
+        self.heard = []
+        self.act = act
+
+    def handle(self, connection):
+        with connection:
+            self.act(self, connection)
+
+    def read_request(self, connection):
+        data = b""
+        while b"\r\n\r\n" not in data and (part := connection.recv(65536)):
+            data += part
+        self.heard.append(data)
+        return data
+
+
+@contextmanager
+def listening(act, context=None):
+    """A peer on loopback, and its port."""
+    peer, open_ones = Peer(act), []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def accept():
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                try:
+                    connection = connection if context is None else context.wrap_socket(connection, server_side=True)
+                except (ssl.SSLError, OSError):
+                    continue
+                open_ones.append(connection)
+                threading.Thread(target=peer.handle, args=(connection,), daemon=True).start()
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        yield peer, server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def answer(peer, connection):
+    peer.read_request(connection)
+    connection.sendall(REPLY)
+
+
+def request_to(port, scheme="http", before_send=None, host="127.0.0.1"):
+    extensions = {"timeout": {"connect": 5.0}, "sni_hostname": "localhost"}
+    if before_send is not None:
+        extensions["before_send"] = before_send
+    headers = {"Host": f"localhost:{port}", "Connection": "close"}
+    url = f"{scheme}://{host}:{port}/buy"
+    return httpx2.Request("POST", url, headers=headers, content=b"order", extensions=extensions)
+
+
+async def send(transport, request):
+    response = await transport.handle_async_request(request)
+    try:
+        return response.status_code, b"".join([part async for part in response.aiter_bytes()])
+    finally:
+        await response.aclose()
+
+
+async def test_a_request_is_booked_on_an_open_connection_and_sent_after_it():
+    """Between "connected" and the first byte."""
+    events = []
+    with listening(answer) as (peer, port):
+
+        async def before_send(is_open):
+            events.append((is_open(), list(peer.heard)))
+
+        assert await send(OneRequestTransport(ssl.create_default_context), request_to(port, before_send=before_send)) == (
+            200,
+            b"{}",
+        )
+    assert events == [(True, [])]
+    assert peer.heard[0].startswith(b"POST /buy HTTP/1.1\r\n")
+
+
+async def test_what_refuses_the_booking_keeps_the_request_from_being_sent():
+    """The server sees a connection that ends."""
+    ended = threading.Event()
+
+    def watch(peer, connection):
+        peer.read_request(connection)
+        ended.set()
+
+    with listening(watch) as (peer, port):
+
+        async def before_send(is_open):
+            raise CatalogError("over budget")
+
+        with pytest.raises(CatalogError, match="over budget"):
+            await send(OneRequestTransport(ssl.create_default_context), request_to(port, before_send=before_send))
+        await anyio.to_thread.run_sync(ended.wait, 5)
+    assert peer.heard == [b""]
+
+
+@pytest.mark.parametrize("parting", [b"", b"HTTP/1.1 408 Request Timeout\r\n\r\n"], ids=["silent", "with words"])
+async def test_a_connection_that_died_while_the_order_was_booked_is_known(parting):
+    """Nothing was sent on it, so nothing is in doubt."""
+    gone = threading.Event()
+
+    def hang_up(peer, connection):
+        connection.sendall(parting)
+        connection.close()
+        gone.set()
+
+    seen = []
+    with listening(hang_up) as (_, port):
+
+        async def before_send(is_open):
+            await anyio.to_thread.run_sync(gone.wait, 5)
+            while is_open():
+                await anyio.sleep(0.001)
+            seen.append(is_open())
+            raise httpx2.ConnectError("it is gone")
+
+        with pytest.raises(httpx2.ConnectError, match="it is gone"):
+            await send(OneRequestTransport(ssl.create_default_context), request_to(port, before_send=before_send))
+    assert seen == [False]
+
+
+async def test_a_reset_in_the_middle_of_a_reply_is_an_error():
+    """And not the end of it."""
+
+    def reset(peer, connection):
+        peer.read_request(connection)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+
+    with listening(reset) as (_, port):
+        with pytest.raises((httpx2.ReadError, httpx2.RemoteProtocolError)):
+            await send(OneRequestTransport(ssl.create_default_context), request_to(port))
+
+
+async def test_a_long_reply_comes_whole():
+    """More than is held unread at a time."""
+    body = bytes(range(256)) * 20_000
+
+    def much(peer, connection):
+        peer.read_request(connection)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+    with listening(much) as (_, port):
+        assert await send(OneRequestTransport(ssl.create_default_context), request_to(port)) == (200, body)
+
+
+async def test_nobody_listens():
+    """A connection that is refused is a ConnectError, whatever the system calls it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pytest.raises(httpx2.ConnectError):
+        await send(OneRequestTransport(ssl.create_default_context), request_to(port))
+
+
+# --- proxies ---
+
+
+def tunnel(status=b"200 OK"):
+    """A proxy that connects to this machine, whatever it is asked for."""
+
+    def act(peer, connection):
+        head = peer.read_request(connection)
+        connection.sendall(b"HTTP/1.1 %b\r\n\r\n" % status)
+        if not status.startswith(b"2"):
+            return
+        port = int(head.split(b" ")[1].rpartition(b":")[2])
+        with socket.create_connection(("127.0.0.1", port)) as other:
+            threads = [
+                threading.Thread(target=pump, args=pair, daemon=True)
+                for pair in ((connection, other), (other, connection))
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(10)
+
+    return act
+
+
+def pump(source, target):
+    try:
+        while data := source.recv(65536):
+            target.sendall(data)
+    except OSError:
+        pass  # the other side has hung up: so does this one
+    finally:
+        for each in (source, target):
+            try:
+                each.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # it is gone already
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A certificate for localhost that vouches for itself, and a server context with it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    folder = tmp_path_factory.mktemp("tls")
+    pem = made.public_bytes(serialization.Encoding.PEM)
+    plain = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "both.pem").write_bytes(pem + key.private_bytes(*plain))
+    (folder / "ca.pem").write_bytes(pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "both.pem")
+    return context, str(folder / "ca.pem")
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
+async def test_a_request_goes_through_the_proxy(secure, certificate):
+    """As a tunnel, with the proxy's own credentials, which the API does not see."""
+    context, ca_file = certificate
+    booked = []
+
+    async def before_send(is_open):
+        booked.append(len(proxy.heard))
+
+    with listening(answer, context if secure else None) as (api, port), listening(tunnel()) as (proxy, via):
+        network = Network(proxy=httpx2.Proxy(f"http://127.0.0.1:{via}", auth=("me", "secret")), ca_file=ca_file)
+        transport = OneRequestTransport(network.ssl_context, network.proxy)
+        request = request_to(port, "https" if secure else "http", before_send, host="localhost")
+        assert await send(transport, request) == (200, b"{}")
+    assert proxy.heard[0].startswith(b"CONNECT localhost:%d HTTP/1.1\r\n" % port)
+    assert base64.b64encode(b"me:secret") in proxy.heard[0]
+    assert base64.b64encode(b"me:secret") not in api.heard[0]
+    assert booked == [1]  # the tunnel was open by then
+
+
+async def test_a_proxy_that_refuses_has_sent_nothing():
+    """The order was not booked."""
+    booked = []
+
+    async def before_send(is_open):
+        booked.append(1)
+
+    with listening(answer) as (api, port), listening(tunnel(b"407 Who are you")) as (_, via):
+        transport = OneRequestTransport(ssl.create_default_context, httpx2.Proxy(f"http://127.0.0.1:{via}"))
+        with pytest.raises(httpx2.ProxyError, match="refused to connect to localhost: HTTP 407"):
+            await send(transport, request_to(port, before_send=before_send))
+    assert (booked, api.heard) == ([], [])
+
+
+async def test_certificates_of_our_own_are_trusted_when_named(certificate):
+    """And not otherwise."""
+    context, ca_file = certificate
+    with listening(answer, context) as (_, port):
+        good = OneRequestTransport(Network(ca_file=ca_file).ssl_context)
+        assert await send(good, request_to(port, "https")) == (200, b"{}")
+        with pytest.raises(httpx2.ConnectError) as refused:
+            await send(OneRequestTransport(Network().ssl_context), request_to(port, "https"))
+    assert "CERTIFICATE_VERIFY_FAILED" in said(refused.value)
+
+
+@pytest.mark.parametrize("text", [None, "no certificate"])
+def test_a_file_that_holds_no_certificates_is_an_error(tmp_path, text):
+    """It names the setting and the file."""
+    file = tmp_path / "ca.pem"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(CatalogError, match=r"network.ca_file .*ca.pem cannot be read as certificates"):
+        Network(ca_file=str(file)).ssl_context()
+
+
+# --- internal addresses ---
+
+
+async def internal(host, port):
+    return ["10.1.2.3"]
+
+
+async def test_an_internal_address_is_refused_with_the_way_out():
+    """Until the profile allows it, and then only that."""
+    base = Base.of("https://api.internal")
+    with pytest.raises(CatalogError, match=r'network.allow = \["10.1.2.3"\]'):
+        await base.addresses(internal)
+    allowed = [ipaddress.ip_network("10.1.0.0/16")]
+    assert await base.addresses(internal, allowed) == ["10.1.2.3"]
+    with pytest.raises(CatalogError, match="is not on the public internet"):
+        await base.addresses(internal, [ipaddress.ip_network("10.2.0.0/16")])
