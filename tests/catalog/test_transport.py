@@ -45,7 +45,10 @@ class Peer:
 
     def read_request(self, connection):
         data = b""
-        while b"\r\n\r\n" not in data and (part := connection.recv(65536)):
+        # All of it: a socket that is closed with something unread resets its connection.
+        while not (data.startswith(b"CONNECT") and data.endswith(b"\r\n\r\n")) and not data.endswith(b"\r\n\r\norder"):
+            if not (part := connection.recv(65536)):
+                break
             data += part
         self.heard.append(data)
         return data
