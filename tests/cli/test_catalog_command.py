@@ -1,5 +1,6 @@
 """`toolwire catalog`: what was spent, lost answers, and accepted prices."""
 
+import contextlib
 import json
 import os
 import sys
@@ -9,7 +10,7 @@ import pytest
 from terminal import Terminal
 from typer.testing import CliRunner
 
-from toolwire.catalog.ledger.sqlite import Limits, Spend, SqliteLedger
+from toolwire.catalog.ledger.sqlite import Limits, Order, PriceRaised, SqliteLedger
 from toolwire.cli.catalog import catalog_app
 
 NOON = datetime(2026, 11, 6, 12, tzinfo=UTC).timestamp()
@@ -52,11 +53,17 @@ def paid(ledger, tool="search", amount=10_000, session="s1", actual=None, **give
     return call
 
 
-def sent(ledger, tool="search", amount=10_000, session="s1", **given):
+def sent(ledger, tool="search", amount=10_000, session="s1", variant=""):
     """A call that is on its way."""
-    call = ledger.reserve(Spend(session, tool, f"id-{tool}", amount, "", "d", **given), Limits())
-    ledger.sent(call)
-    return call
+    order = Order(session, tool, f"id-{tool}", tool, amount, "", "d", variant)
+    return ledger.begin(order, Limits()).id
+
+
+def asked(ledger, tool, *prices, variant=""):
+    """The list asks these prices, one after the other; a call at each that is not refused."""
+    for price in prices:
+        with contextlib.suppress(PriceRaised):
+            ledger.release(sent(ledger, tool, price, variant=variant))
 
 
 def lines(text, start):
@@ -88,9 +95,9 @@ def test_days_and_tools_are_shown_with_bars(ledger):
     """Sums, what is reserved and unknown, days without a call, and bars in proportion."""
     paid(ledger, "draw", 40_000)
     ledger.now += 2 * DAY
-    paid(ledger, "search", 10_000)
-    sent(ledger, "search", 10_000)
-    ledger.unknown(sent(ledger, "search", 20_000), "lost")
+    paid(ledger, "search", 10_000, variant="quick")
+    sent(ledger, "search", 10_000, variant="quick")
+    ledger.unknown(sent(ledger, "search", 20_000, variant="deep"), "lost")
     shown = catalog("spend")
     assert "$0.0500 spent in 4 calls, $0.0100 reserved, $0.0200 unknown (toolwire catalog reconcile)" in shown
     assert lines(shown, "2026") == [
@@ -148,11 +155,20 @@ def test_what_is_left_of_limits_is_shown(ledger):
     """Today's money counts against a day, all of it in total; less than nothing is never left."""
     paid(ledger, amount=1_000_000)
     ledger.now = datetime.now(UTC).timestamp()
-    sent(ledger, amount=500_000)
+    sent(ledger, "draw", amount=500_000)
     shown = catalog("spend", "--per-day", "2", "--total", "$1.20")
     assert "$1.5000 of $2.0000 left today (UTC)" in shown
     assert "$0.0000 of $1.2000 left in total" in shown
     assert json.loads(catalog("spend", "--per-day", "2", "--json"))["left_micros"] == {"day": 1_500_000}
+
+
+def test_a_day_ahead_of_the_clock_is_named(ledger):
+    """What is left is that of the day that the next call counts for."""
+    ledger.now = datetime(2126, 1, 1, tzinfo=UTC).timestamp()
+    paid(ledger, amount=1_000_000)
+    assert "$1.0000 of $2.0000 left on 2126-01-01 (UTC; calls were booked on it" in catalog(
+        "spend", "--per-day", "2"
+    )
 
 
 def test_long_lists_end_with_what_is_left_out(ledger):
@@ -183,9 +199,8 @@ def test_names_of_others_have_no_say(ledger):
 
 def test_stopped_tools_and_higher_prices_are_shown(ledger):
     """With the command that accepts them."""
-    ledger.pin_price("id-search", "search", 10_000)
-    ledger.pin_price("id-draw", "draw", 10_000)
-    ledger.pin_price("id-draw", "draw", 20_000)
+    asked(ledger, "draw", 10_000, 20_000)
+    asked(ledger, "draw", 5_000, 6_000, variant="quick")
     paid(ledger, actual=30_000)
     shown = catalog("spend")
     assert (
@@ -193,9 +208,11 @@ def test_stopped_tools_and_higher_prices_are_shown(ledger):
         in shown
     )
     assert "draw asks $0.0200, and $0.0100 is accepted (toolwire catalog accept id-draw)" in shown
+    assert "draw (quick) asks $0.0060, and $0.0050 is accepted (toolwire catalog accept id-draw)" in shown
     report = json.loads(catalog("spend", "--json"))
     assert [each["tool"] for each in report["stopped"]] == ["search"]
-    assert [each["asked_micros"] for each in report["raised_prices"]] == [20_000, 30_000]
+    raised = [(each["action"], each["asked_micros"]) for each in report["raised_prices"]]
+    assert raised == [("", 20_000), ("quick", 6_000), ("", 30_000)]
 
 
 def test_reconcile_lists_and_settles(ledger):
@@ -241,9 +258,9 @@ def test_reconcile_finds_what_a_crash_left(ledger):
     assert "ended before" in row["why"]
 
 
-def test_a_lost_answer_of_unknown_price_needs_an_amount(ledger):
+def test_a_lost_reply_of_unknown_price_needs_an_amount(ledger):
     """The list says that the price is not known, and the command asks for it."""
-    call = sent(ledger, amount=0, exclusive=True)
+    call = sent(ledger, amount=None)
     ledger.unknown(call, "lost")
     assert "not known" in catalog("reconcile")
     assert "say what it cost" in catalog("reconcile", call, "--charged", code=1)
@@ -254,7 +271,6 @@ def test_accept_lets_a_tool_run_again_at_its_new_price(ledger):
     """By the tool's name or the entry's."""
     for name, price in (("search", None), ("id-draw", None), ("sing", "0.05")):
         tool = name.removeprefix("id-")
-        ledger.pin_price(f"id-{tool}", tool, 10_000)
         paid(ledger, tool, actual=30_000)
         done = catalog("accept", name, *(["--price", price] if price else []))
         assert f"{tool} may cost {'$0.0500' if price else '$0.0300'} a call now; it was $0.0100." in done
@@ -266,23 +282,54 @@ def test_accept_lets_a_tool_run_again_at_its_new_price(ledger):
 
 def test_accept_takes_what_is_asked_now(ledger):
     """A spike that nobody paid is not what a person is shown and agrees to."""
-    for price in (10_000, 5_000_000, 20_000):
-        ledger.pin_price("id-search", "search", price)
+    asked(ledger, "search", 10_000, 5_000_000, 20_000)
     assert "may cost $0.0200 a call now; it was $0.0100" in catalog("accept", "search")
-    ledger.pin_price("id-search", "search", 5_000)
+    asked(ledger, "search", 5_000)
     assert "nothing to accept" in catalog("accept", "search")
     assert ledger.price("id-search") == 20_000
 
 
+def test_accept_takes_all_actions_that_wait(ledger):
+    """Each is shown; one can be named, and a price of none that waits has to be."""
+    for action in ("deep", "quick", "slow"):
+        asked(ledger, "search", 10_000, *([20_000] if action != "slow" else []), variant=action)
+    done = catalog("accept", "search", "--action", "quick")
+    assert done == "search (quick) may cost $0.0200 a call now; it was $0.0100.\n"
+    asked(ledger, "search", 30_000, variant="quick")
+    assert catalog("accept", "search") == (
+        "search (deep) may cost $0.0200 a call now; it was $0.0100.\n"
+        "search (quick) may cost $0.0300 a call now; it was $0.0200.\n"
+    )
+    assert "has 3 prices, say which with --action: deep, quick, slow" in catalog(
+        "accept", "search", "--price", "1", code=2
+    )
+    catalog("accept", "search", "--price", "1", "--action", "slow")
+    assert [ledger.price("id-search", each) for each in ("deep", "quick", "slow")] == [
+        20_000,
+        30_000,
+        1_000_000,
+    ]
+
+
 def test_accept_gives_a_price_to_what_has_none(ledger):
-    """Known by a call alone; what nobody tells the price of is asked for one."""
-    sent(ledger, "draw")
+    """Known by a call alone; what has no known price needs one."""
+    sent(ledger, "draw", None)
     assert "draw may cost $0.0200 a call now; it was not known." in catalog(
         "accept", "draw", "--price", "0.02"
     )
-    paid(ledger, amount=0, exclusive=True)
-    assert "say what a call is to count as" in catalog("accept", "search", code=2)
+    paid(ledger, amount=None)
+    assert "search has no known price: set one with --price 0.01" in catalog("accept", "search", code=2)
+    assert "search has no known price (toolwire catalog accept id-search --price 0.01)" in catalog("spend")
     assert [each["tool"] for each in json.loads(catalog("spend", "--json"))["unpriced"]] == ["search"]
+    assert "may cost $0.0100 a call now; it was not known" in catalog("accept", "search", "--price", "0.01")
+
+
+def test_a_cost_that_cannot_be_read_is_shown(ledger):
+    """The tool is stopped, and the reason quotes it."""
+    ledger.settle(sent(ledger), None, unreadable='"5 EUR\x1b[2J"')
+    shown = catalog("spend")
+    assert 'search is stopped: the cost in a reply cannot be read: "5 EUR\ufffd[2J"' in shown
+    assert catalog("accept", "search") == "search may be called again.\n"
 
 
 def test_a_name_of_two_entries_is_not_guessed_at(ledger):

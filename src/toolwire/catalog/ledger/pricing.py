@@ -42,8 +42,9 @@ def agree(db: Connection, order: Order) -> Agreed | PriceRaised:
     if (pin.tool, pin.offered) != (order.tool, order.price):
         _remember_offer(db, order.entry_id, order.variant, order.tool, order.price)
     if order.price > pin.price:
+        label = f"{order.tool} ({order.variant})" if order.variant else order.tool
         return PriceRaised(
-            f"the price of {order.tool} rose from {dollars(pin.price)} to {dollars(order.price)}; nothing was"
+            f"the price of {label} rose from {dollars(pin.price)} to {dollars(order.price)}; nothing was"
             f" bought. A person can accept it: toolwire catalog accept {query.reference(db, order)}",
             pin.price,
             order.price,
