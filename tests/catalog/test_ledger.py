@@ -1,5 +1,6 @@
 """What every ledger must do. Another implementation runs these tests by adding itself to `LEDGERS`."""
 
+import contextlib
 import threading
 
 import pytest
@@ -8,10 +9,10 @@ from toolwire.catalog.ledger.sqlite import (
     Busy,
     Duplicate,
     Limits,
+    Order,
     OverBudget,
-    PriceCheck,
+    PriceRaised,
     Settled,
-    Spend,
     SqliteLedger,
     Stopped,
     Total,
@@ -46,16 +47,24 @@ def ledger(request, tmp_path, clock):
         yield opened
 
 
-def spend(amount=10, tool="search", session="s1", key="", **given):
-    """A call."""
-    return Spend(session, tool, f"entry-{tool}", amount, key, "digest", **given)
+FREE = Limits()
+TOTAL = Limits(total=1_000)
 
 
-def booked(ledger, amount=10, limits=Limits(), **given):  # noqa: B008 - frozen
-    """The id of a call that is on its way."""
-    call = ledger.reserve(spend(amount, **given), limits)
-    ledger.sent(call)
-    return call
+def order(price=10, tool="search", session="s1", *, key="", id=None, name=None, **given):
+    """A call of an entry `api:TOOL`, unless another id is given."""
+    entry = f"api:{tool if id is None else id}"
+    return Order(session, tool, entry, tool if name is None else name, price, key, "digest", **given)
+
+
+def sent(ledger, price=10, limits=FREE, **given):
+    """The id of a call that is out."""
+    return ledger.begin(order(price, **given), limits).id
+
+
+def confirm(ledger, price=10, **given):
+    """A first call, free of limits, whose reply confirms the price."""
+    ledger.settle(sent(ledger, price, **given), 0)
 
 
 def money(ledger):
@@ -66,36 +75,44 @@ def money(ledger):
     return sums.pop()
 
 
-def test_a_call_is_reserved_sent_and_settled(ledger):
-    """Money counts from the reservation on, and with its true cost in the end."""
-    call = ledger.reserve(spend(10, key="k"), Limits())
+def test_a_call_is_booked_as_sent_and_settled(ledger):
+    """Money counts from the first byte on, and with its true cost in the end."""
+    booking = ledger.begin(order(10, key="k", variant="deep"), FREE)
+    assert (booking.reserved, booking.price, booking.exclusive) == (10, 10, False)
     (row,) = ledger.rows()
-    assert (row.id, row.state, row.reserved, row.actual, row.owner, row.day) == (
-        (call, "reserved", 10, None, "me", "2026-11-06")
+    assert (row.id, row.state, row.reserved, row.price, row.actual, row.owner, row.day) == (
+        (booking.id, "sent", 10, 10, None, "me", "2026-11-06")
     )
-    assert (row.session, row.tool, row.entry_id, row.key, row.digest) == (
-        ("s1", "search", "entry-search", "k", "digest")
+    assert (row.session, row.tool, row.entry_id, row.variant, row.key, row.digest) == (
+        ("s1", "search", "api:search", "deep", "k", "digest")
     )
-    ledger.sent(call)
-    assert (ledger.rows()[0].state, money(ledger)) == ("sent", 10)
-    assert ledger.settle(call, 7) == Settled(call, 10, 7, over=False)
+    assert money(ledger) == 10
+    assert ledger.settle(booking.id, 7) == Settled(booking.id, 10, 7, over=False)
     assert (ledger.rows()[0].state, ledger.rows()[0].actual, money(ledger)) == ("settled", 7, 7)
 
 
-def test_none_settles_as_reserved(ledger):
-    """A reply without a cost is booked with what was reserved."""
-    assert ledger.settle(booked(ledger), None) == Settled(ledger.rows()[0].id, 10, 10, over=False)
+def test_a_reply_without_a_cost_is_booked_with_what_was_asked(ledger):
+    """Which may be less than what was agreed to, and reserved."""
+    confirm(ledger, 10)
+    booking = ledger.begin(order(8), FREE)
+    assert (booking.reserved, booking.price) == (10, 8)
+    assert ledger.settle(booking.id, None) == Settled(booking.id, 10, 8, over=False)
 
 
-@pytest.mark.parametrize("send", [True, False])
-def test_released_money_is_free_again(ledger, send):
-    """A call that cost nothing leaves the budget whole, sent or not."""
-    limits = Limits(total=10)
+def test_what_was_agreed_to_is_reserved_if_it_fits(ledger):
+    """Else what is asked, if that does; a reply may cost what was agreed to."""
+    confirm(ledger, 10)
+    assert ledger.begin(order(5), Limits(total=10)).reserved == 10
+    assert ledger.begin(order(5), Limits(total=19)).reserved == 5
+    with pytest.raises(OverBudget, match=r"costs \$0\.000005"):
+        ledger.begin(order(5), Limits(total=19))
+    assert ledger.begin(order(5), Limits(per_call=7)).reserved == 5
+
+
+def test_released_money_is_free_again(ledger):
+    """A call that cost nothing leaves the budget whole."""
     for _ in range(3):
-        call = ledger.reserve(spend(10), limits)
-        if send:
-            ledger.sent(call)
-        ledger.release(call)
+        ledger.release(sent(ledger, 10, Limits(total=10)))
     assert (money(ledger), ledger.totals("tool")) == (0, [Total("search", 3, 0, 0, 0)])
 
 
@@ -105,71 +122,98 @@ def test_released_money_is_free_again(ledger, send):
         (Limits(per_session=25), "session"),
         (Limits(per_day=25), "day"),
         (Limits(total=25), "total"),
-        (Limits(per_tool={"entry-search": 25}), "tool"),
+        (Limits(per_tool={"api:search": 25}), "tool"),
     ],
 )
 def test_a_limit_counts_settled_reserved_and_unknown_money(ledger, limits, name):
-    """What is spent, under way or lost leaves less for the next call, and the refusal says how much."""
-    ledger.settle(booked(ledger, 10, limits), 8)
-    ledger.unknown(booked(ledger, 10, limits), "lost")
-    ledger.reserve(spend(3), limits)
+    """What is spent, out or lost leaves less for the next call, and the refusal says how much."""
+    for price in (10, 3, 5, 4):
+        confirm(ledger, price, variant=str(price))
+    ledger.settle(sent(ledger, 10, limits, variant="10"), 8)
+    ledger.unknown(sent(ledger, 10, limits, variant="10"), "lost")
+    sent(ledger, 3, limits, variant="3")
     with pytest.raises(OverBudget) as refused:
-        ledger.reserve(spend(5), limits)
+        sent(ledger, 5, limits, variant="5")
     assert (refused.value.limit, refused.value.left, refused.value.cost) == (name, 4, 5)
     assert "search costs $0.000005" in str(refused.value)
     assert "$0.000004 is left" in str(refused.value)
     assert money(ledger) == 21
-    ledger.reserve(spend(4), limits)
+    sent(ledger, 4, limits, variant="4")
 
 
 def test_limits_are_of_their_session_tool_and_call(ledger):
     """Another session, another tool or a cheaper call is not held back."""
-    limits = Limits(per_call=20, per_session=30, per_tool={"entry-search": 10})
-    ledger.reserve(spend(10), limits)
+    limits = Limits(per_call=20, per_session=30, per_tool={"api:search": 10})
+    for tool, price in (("search", 10), ("draw", 20), ("paint", 21), ("sing", 1)):
+        confirm(ledger, price, tool=tool)
+    sent(ledger, 10, limits)
     with pytest.raises(OverBudget, match="the budget of this tool"):
-        ledger.reserve(spend(1), limits)
+        sent(ledger, 1, limits)
     with pytest.raises(OverBudget, match="the limit for one call is"):
-        ledger.reserve(spend(21, tool="draw"), limits)
-    ledger.reserve(spend(20, tool="draw"), limits)
+        sent(ledger, 21, limits, tool="paint")
+    sent(ledger, 20, limits, tool="draw")
     with pytest.raises(OverBudget, match="the budget of this session"):
-        ledger.reserve(spend(1, tool="draw"), limits)
-    ledger.reserve(spend(10, session="s2"), limits)
-    assert ledger.totals("session") == [Total("s1", 2, 0, 30, 0), Total("s2", 1, 0, 10, 0)]
+        sent(ledger, 1, limits, tool="sing")
+    sent(ledger, 10, limits, session="s2")
+    assert [(each.name, each.money) for each in ledger.totals("session")] == [("s1", 30), ("s2", 10)]
 
 
 def test_a_free_call_is_never_over_budget(ledger):
     """What costs nothing passes when nothing is left."""
-    ledger.reserve(spend(10), Limits(total=10))
-    ledger.reserve(spend(0), Limits(total=10, per_call=0, per_tool={"entry-search": 0}))
+    ledger.settle(sent(ledger, 10, tool="draw"), None)
+    sent(ledger, 0, Limits(total=10, per_call=0, per_tool={"api:search": 0}))
 
 
 def test_the_day_turns_at_midnight_utc(ledger, clock):
     """Yesterday's money does not count against today."""
     clock.now = NOON + 12 * 3600 - 0.001
     limits = Limits(per_day=10, total=15)
-    late = ledger.reserve(spend(10), limits)
-    with pytest.raises(OverBudget, match="day"):
-        ledger.reserve(spend(1), limits)
+    for price in (10, 5, 1):
+        confirm(ledger, price, variant=str(price))
+    late = sent(ledger, 10, limits, variant="10")
+    with pytest.raises(OverBudget, match=r"the budget of this day \(UTC\)"):
+        sent(ledger, 1, limits, variant="1")
     clock.now += 0.001
-    ledger.reserve(spend(5), limits)
+    sent(ledger, 5, limits, variant="5")
     with pytest.raises(OverBudget, match="whole"):
-        ledger.reserve(spend(1), limits)
-    ledger.settle(late, 9)  # stays with the day on which it was reserved
-    assert ledger.totals("day") == [Total("2026-11-06", 1, 9, 0, 0), Total("2026-11-07", 1, 0, 5, 0)]
+        sent(ledger, 1, limits, variant="1")
+    ledger.settle(late, 9)  # stays with the day on which it was booked
+    assert ledger.totals("day") == [Total("2026-11-06", 4, 9, 0, 0), Total("2026-11-07", 1, 0, 5, 0)]
     assert ledger.totals("day", since=clock.now) == [Total("2026-11-07", 1, 0, 5, 0)]
+
+
+def test_a_clock_that_is_set_back_opens_no_day_again(ledger, clock):
+    """A day that has calls is never left for an earlier one, and the refusal says which day it is."""
+    confirm(ledger)
+    clock.now += 86_400
+    limits = Limits(per_day=20)
+    sent(ledger, 10, limits)
+    clock.now -= 2 * 86_400
+    assert ledger.today() == "2026-11-07"
+    sent(ledger, 10, limits)
+    assert [row.day for row in ledger.rows()] == ["2026-11-07", "2026-11-07", "2026-11-06"]
+    with pytest.raises(
+        OverBudget, match="2026-11-07, because calls were booked on it.*clock says 2026-11-05"
+    ):
+        sent(ledger, 10, limits)
+    clock.now += 3 * 86_400
+    sent(ledger, 10, limits)
+    assert ledger.rows()[0].day == ledger.today() == "2026-11-08"
 
 
 @pytest.mark.parametrize("amount", [-1, 1.5, True, "1"])
 def test_amounts_are_whole_micros(ledger, amount):
     """Dollars where micros belong are refused, not rounded."""
-    with pytest.raises(ValueError, match="whole micro-dollars"):
-        spend(amount)
+    with pytest.raises(ValueError, match="price must be whole micro-dollars"):
+        order(amount)
+    with pytest.raises(ValueError, match="default_price must be whole micro-dollars"):
+        order(None, default_price=amount)
     for name in ("per_call", "per_session", "per_day", "total"):
         with pytest.raises(ValueError, match=name):
             Limits(**{name: amount})
     with pytest.raises(ValueError, match="search"):
-        Limits(per_tool={"entry-search": amount})
-    call = booked(ledger)
+        Limits(per_tool={"api:search": amount})
+    call = sent(ledger)
     with pytest.raises(ValueError, match="whole micro-dollars"):
         ledger.settle(call, amount)
     assert ledger.rows()[0].state == "sent"
@@ -179,21 +223,21 @@ ENDS = {
     "settle": lambda ledger, call: ledger.settle(call, 3),
     "release": lambda ledger, call: ledger.release(call),
     "unknown": lambda ledger, call: ledger.unknown(call, "x"),
-    "sent": lambda ledger, call: ledger.sent(call),
     "resolve": lambda ledger, call: ledger.resolve(call, charged=True),
+    "check_again": lambda ledger, call: ledger.check_again(call, FREE),
 }
 
 
 @pytest.mark.parametrize(
     ("first", "then"),
     [(first, then) for first in ("settle", "release") for then in ENDS]
-    + [("unknown", then) for then in ("release", "unknown", "sent")]
-    + [("sent", "sent"), ("sent", "resolve")],
+    + [("unknown", then) for then in ("release", "unknown", "check_again")]
+    + [("", "resolve")],
 )
 def test_a_call_ends_once(ledger, first, then):
     """Double booking is a clear error and changes nothing."""
-    call = booked(ledger)
-    if first != "sent":
+    call = sent(ledger)
+    if first:
         ENDS[first](ledger, call)
     before = ledger.rows()
     with pytest.raises(CatalogError, match=f"call {call} .*is {before[0].state}"):
@@ -215,7 +259,7 @@ def test_an_id_that_nobody_gave_out_is_refused(ledger, then):
 )
 def test_an_unknown_call_is_resolved(ledger, charged, amount, state, counts):
     """A person says what became of a lost answer; the reason for the doubt stays in the row."""
-    call = booked(ledger)
+    call = sent(ledger)
     ledger.unknown(call, "read time-out")
     assert (ledger.rows(states=["unknown"])[0].why, money(ledger)) == ("read time-out", 10)
     ledger.resolve(call, charged, amount)
@@ -230,7 +274,7 @@ def test_an_unknown_call_is_resolved(ledger, charged, amount, state, counts):
 
 def test_a_late_answer_settles_an_unknown_call(ledger):
     """An answer is an answer, also when it was thought lost."""
-    call = booked(ledger)
+    call = sent(ledger)
     ledger.unknown(call, "time-out")
     assert ledger.settle(call, 9).actual == 9
     assert money(ledger) == 9
@@ -238,7 +282,7 @@ def test_a_late_answer_settles_an_unknown_call(ledger):
 
 def test_an_amount_for_what_was_not_charged_makes_no_sense(ledger):
     """A contradiction is refused, and the call stays unknown."""
-    call = booked(ledger)
+    call = sent(ledger)
     ledger.unknown(call, "time-out")
     with pytest.raises(CatalogError, match="cannot be booked with"):
         ledger.resolve(call, charged=False, amount=5)
@@ -247,157 +291,511 @@ def test_an_amount_for_what_was_not_charged_makes_no_sense(ledger):
 
 def test_a_reply_over_what_was_reserved_stops_the_tool(ledger):
     """It is booked with what it cost, flagged, and the tool is stopped until somebody accepts it."""
-    ledger.pin_price("entry-search", "search", 10)
-    assert ledger.settle(booked(ledger), 25).over
+    settled = ledger.settle(sent(ledger), 25)
+    assert (settled.over, settled.stopped) == (True, "a call cost $0.000025, and $0.000010 was reserved")
     assert (ledger.rows()[0].over, money(ledger)) == (True, 25)
-    assert "cost $0.000025" in ledger.stopped("entry-search")
+    assert ledger.stopped("api:search") == settled.stopped
     with pytest.raises(Stopped, match="toolwire catalog accept search"):
-        ledger.reserve(spend(0), Limits())
-    ledger.reserve(spend(tool="draw"), Limits())
+        sent(ledger, 0)
+    sent(ledger, tool="draw")
     assert [(each.tool, each.at) for each in ledger.stops()] == [("search", NOON)]
-    assert ledger.pin_price("entry-search", "search", 10).accepted  # what the list says is not what it costs
-    assert [(each.price, each.offered) for each in ledger.prices()] == [(10, 25)]
-    ledger.accept("entry-search")
-    assert (ledger.stopped("entry-search"), ledger.stops()) == (None, [])
-    ledger.reserve(spend(), Limits())
+    assert [(each.price, each.offered) for each in ledger.prices()] == [(10, 10), (10, 25)]
+    ledger.accept("api:search")
+    assert (ledger.stopped("api:search"), ledger.stops()) == (None, [])
+    sent(ledger)
+
+
+def test_a_charge_that_was_too_high_makes_a_price_uncertain_again(ledger):
+    """Once it may be called again, one call at a time until a reply confirms the price."""
+    confirm(ledger)
+    ledger.settle(sent(ledger), 25)
+    ledger.accept("api:search")
+    assert ledger.begin(order(), TOTAL).exclusive
+    with pytest.raises(Busy):
+        sent(ledger, 10, TOTAL)
 
 
 def test_a_tool_can_be_stopped_by_hand(ledger):
     """Stop and accept work without a bill, and twice."""
     for why in ("changed", "changed again"):
-        ledger.stop("entry-search", "search", why)
-        assert ledger.stopped("entry-search") == why
-    ledger.accept("entry-search")
-    ledger.accept("entry-search")
-    assert ledger.stopped("entry-search") is None
+        ledger.stop("api:search", "search", why)
+        assert ledger.stopped("api:search") == why
+    ledger.accept("api:search")
+    ledger.accept("api:search")
+    assert ledger.stopped("api:search") is None
 
 
 def test_a_cost_beyond_all_sense_is_booked_as_the_most_there_is(ledger):
-    """A hostile reply cannot break the sums: one million dollars is booked, and the tool stopped."""
-    assert ledger.settle(booked(ledger), 10**30) == Settled(ledger.rows()[0].id, 10, 10**12, over=True)
+    """A hostile reply or list cannot break the sums: one million dollars is booked, and the tool stopped."""
+    settled = ledger.settle(sent(ledger), 10**30)
+    assert (settled.actual, settled.over) == (10**12, True)
     assert money(ledger) == 10**12
-    with pytest.raises(OverBudget, match="one call"):
-        ledger.reserve(spend(10**12 + 1, tool="draw"), Limits())
+    for given in ({"price": 10**12 + 1}, {"price": None, "default_price": 10**30}):
+        with pytest.raises(OverBudget, match="the most that a call can be booked with"):
+            sent(ledger, tool="draw", **given)
+    assert [each.tool for each in ledger.prices()] == ["search"]
 
 
-def test_a_price_is_pinned_when_first_seen(ledger):
+@pytest.mark.parametrize("text", ['"5 EUR"', "1e308", "x" * 5000, "\x1b[2J\n\ud800"])
+def test_a_cost_that_cannot_be_read_stops_the_tool(ledger, text):
+    """What was reserved counts, and the reason quotes the cost, cut and printable."""
+    confirm(ledger)
+    settled = ledger.settle(sent(ledger, 8), None, unreadable=text)
+    assert (settled.reserved, settled.actual, settled.over, settled.unpriced) == (10, 10, False, False)
+    assert settled.stopped.startswith("the cost in a reply cannot be read: ")
+    assert settled.stopped.isprintable()
+    assert len(settled.stopped) < 130
+    with pytest.raises(Stopped, match="cannot be read"):
+        sent(ledger)
+    with pytest.raises(ValueError, match="either read"):
+        ledger.settle("x", 5, unreadable=text)
+
+
+def test_a_cost_that_cannot_be_read_is_no_price(ledger):
+    """A tool of unknown price is stopped, and afterwards needs a price under a limit."""
+    settled = ledger.settle(sent(ledger, None), None, unreadable="?")
+    assert (settled.actual, settled.unpriced) == (0, True)
+    ledger.accept("api:search")
+    with pytest.raises(Stopped, match="no known price"):
+        sent(ledger, None, TOTAL)
+
+
+def test_a_price_is_agreed_to_when_first_asked(ledger):
     """Lower is fine and moves nothing, higher is refused until it is accepted."""
-    assert ledger.price("e") is None
-    assert ledger.pin_price("e", "search", 10) == PriceCheck(accepted=True, pinned=10, offered=10, first=True)
-    assert ledger.pin_price("e", "search", 8) == PriceCheck(accepted=True, pinned=10, offered=8)
-    assert ledger.pin_price("e", "search", 11) == PriceCheck(accepted=False, pinned=10, offered=11)
-    assert (ledger.price("e"), ledger.prices()[0].offered) == (10, 11)
-    ledger.accept_price("e", 11)
-    assert ledger.pin_price("e", "search", 11).accepted
-    assert (ledger.price("e"), ledger.prices()[0].offered) == (11, 11)
-    ledger.accept_price("new", 5)
-    assert ledger.price("new") == 5
+    assert ledger.price("api:search") is None
+    for price in (10, 8):
+        assert ledger.begin(order(price), FREE).reserved == 10
+    with pytest.raises(PriceRaised, match="toolwire catalog accept search") as refused:
+        sent(ledger, 11)
+    assert (refused.value.pinned, refused.value.offered) == (10, 11)
+    assert "the price of search rose from $0.000010 to $0.000011; nothing was bought" in str(refused.value)
+    assert (ledger.price("api:search"), ledger.prices()[0].offered, len(ledger.rows())) == (10, 11, 2)
+    ledger.accept_price("api:search", 11)
+    assert ledger.begin(order(11), FREE).reserved == 11
+    assert (ledger.price("api:search"), ledger.prices()[0].offered) == (11, 11)
+    ledger.accept_price("api:new", 5)
+    assert ledger.price("api:new") == 5
     with pytest.raises(CatalogError):
-        ledger.accept_price("e", 10**13)
+        ledger.accept_price("api:search", 10**13)
+
+
+def test_an_order_that_is_refused_agrees_to_nothing(ledger):
+    """The price of a call that did not fit is no agreement."""
+    with pytest.raises(OverBudget):
+        sent(ledger, 11, Limits(per_call=10))
+    assert ledger.prices() == []
+    sent(ledger, 5)
+    assert ledger.price("api:search") == 5
 
 
 def test_what_is_asked_now_is_what_waits_to_be_accepted(ledger):
     """A spike that went by is not accepted with it; what was charged is, whatever the list says."""
-    for price in (10, 5_000, 20):
-        check = ledger.pin_price("entry-search", "search", price)
-    assert (check.accepted, ledger.prices()[0].offered) == (False, 20)
-    ledger.settle(booked(ledger), 25)
-    ledger.pin_price("entry-search", "search", 10)
+    sent(ledger, 10)
+    for price in (5_000, 20):
+        with pytest.raises(PriceRaised):
+            sent(ledger, price)
+    assert ledger.prices()[0].offered == 20
+    ledger.settle(sent(ledger, 10), 25)
     assert ledger.prices()[0].offered == 25
-    ledger.accept_price("entry-search", 25)
+    ledger.accept_price("api:search", 25)
     assert [(each.tool, each.price, each.offered) for each in ledger.prices()] == [("search", 25, 25)]
 
 
+def test_each_action_has_its_own_price(ledger):
+    """One that rises waits alone, and the other goes on."""
+    for action, price in (("quick", 10), ("deep", 50)):
+        confirm(ledger, price, variant=action)
+    with pytest.raises(PriceRaised, match=r"search \(quick\) rose"):
+        sent(ledger, 11, variant="quick")
+    sent(ledger, 50, variant="deep")
+    assert [(each.variant, each.price, each.offered) for each in ledger.prices()] == [
+        ("deep", 50, 50),
+        ("quick", 10, 11),
+    ]
+    assert (ledger.price("api:search", "deep"), ledger.price("api:search")) == (50, None)
+
+
+@pytest.mark.parametrize(("before", "after"), [([("", 10)], "deep"), ([("quick", 5), ("deep", 10)], "")])
+def test_one_price_and_a_price_by_action_bound_each_other(ledger, before, after):
+    """A list that changes from one to the other gets no more than was agreed to."""
+    for variant, price in before:
+        confirm(ledger, price, variant=variant)
+    with pytest.raises(PriceRaised, match=r"from \$0\.000010 to \$0\.000020"):
+        sent(ledger, 20, variant=after)
+    sent(ledger, 7, variant=after)
+    ledger.accept_price("api:search", 20, "search", after)
+    sent(ledger, 20, variant=after)
+
+
 def test_a_price_that_nobody_tells_holds_back_what_is_limited(ledger):
-    """Without a limit it goes on; with one it does not, until a price is pinned."""
-    free, limited = Limits(per_tool={"entry-draw": 1}), Limits(per_tool={"entry-search": 10})
-    assert ledger.settle(booked(ledger, 0, limited, exclusive=True), None).untold
-    assert ledger.untold() == {"entry-search": "search"}
-    assert ledger.settle(booked(ledger, 0, free, exclusive=True), None).untold
+    """Without a limit it goes on; with one it does not, until a price is set."""
+    free, limited = Limits(per_tool={"api:draw": 1}), Limits(per_tool={"api:search": 10})
+    assert ledger.settle(sent(ledger, None, limited), None).unpriced
+    assert [(each.entry_id, each.tool, each.variant) for each in ledger.unpriced()] == [
+        ("api:search", "search", "")
+    ]
+    assert ledger.settle(sent(ledger, None, free), None).unpriced
     for limits in (limited, Limits(per_call=10), Limits(per_day=10)):
         with pytest.raises(Stopped, match="toolwire catalog accept search --price"):
-            ledger.reserve(spend(0, exclusive=True), limits)
-    ledger.accept_price("entry-search", 5, "search")
-    assert (ledger.untold(), ledger.prices()[0].tool) == ({}, "search")
+            sent(ledger, None, limits)
+    ledger.release(sent(ledger, None, Limits(per_day=10), variant="deep"))
+    ledger.accept_price("api:search", 5, "search")
+    assert (ledger.unpriced(), ledger.prices()[0].tool) == ([], "search")
+    assert ledger.begin(order(None), limited).reserved == 5
+
+
+def test_a_cost_that_is_told_becomes_the_price(ledger):
+    """Of what had none, and of what counted as a default; it is confirmed, and the next call reserves it."""
+    for tool, default in (("search", None), ("draw", 30)):
+        booking = ledger.begin(order(None, tool=tool, default_price=default), TOTAL)
+        assert (booking.reserved, booking.price, booking.exclusive) == (default or 0, default, True)
+        assert not ledger.settle(booking.id, 20).over
+        booking = ledger.begin(order(None, tool=tool, default_price=default), TOTAL)
+        assert (booking.reserved, booking.price, booking.exclusive) == (20, 20, False)
+
+
+def test_a_default_price_is_a_limit_for_the_first_cost(ledger):
+    """More than the user said a call counts as stops the tool."""
+    settled = ledger.settle(sent(ledger, None, TOTAL, default_price=30), 40)
+    assert (settled.over, settled.unpriced) == (True, False)
+    assert [(each.price, each.offered, each.confirmed) for each in ledger.prices()] == [(30, 40, False)]
+
+
+def test_a_default_price_counts_if_no_reply_ever_tells(ledger):
+    """After one such reply nobody will know better, so calls no longer wait for each other."""
+    booking = ledger.begin(order(None, default_price=30), TOTAL)
+    settled = ledger.settle(booking.id, None)
+    assert (settled.actual, settled.unpriced, booking.exclusive) == (30, False, True)
+    for _ in range(2):
+        assert not ledger.begin(order(None, default_price=30), TOTAL).exclusive
+    assert ledger.prices() == []
+    with pytest.raises(Stopped, match="no known price"):
+        sent(ledger, None, TOTAL)
 
 
 def test_a_name_stands_for_its_entries(ledger):
     """A tool's name, an entry's id, or the part of it that the API knows."""
-    ledger.reserve(Spend("s", "search", "one:1", 10, "", "d"), Limits())
+    one, three = (Order("s", "search", f"{api}:1", "search", 10, "", "d") for api in ("one", "three"))
+    ledger.begin(one, FREE)
     ledger.stop("two:1", "search", "by hand")
-    ledger.pin_price("two:2", "draw", 1)
+    ledger.accept_price("two:2", 1, "draw")
     both = {"one:1": "search", "two:1": "search"}
-    assert (ledger.named("search"), ledger.named("1"), ledger.named("nope")) == (both, both, {})
-    assert (ledger.named("two:1"), ledger.named("2")) == ({"two:1": "search"}, {"two:2": "draw"})
-    ledger.reserve(Spend("s", "search", "one:1", 10, "", "d"), Limits())
-    ledger.reserve(Spend("s", "search", "three:1", 5, "", "d"), Limits())
+    assert (ledger.find("search"), ledger.find("1"), ledger.find("nope")) == (both, both, {})
+    assert (ledger.find("two:1"), ledger.find("2")) == ({"two:1": "search"}, {"two:2": "draw"})
+    ledger.begin(one, FREE)
+    ledger.begin(three, FREE)
     sums = [(each.name, each.money) for each in ledger.totals("tool")]
-    assert sums == [("search (one:1)", 20), ("search (three:1)", 5)]
+    assert sums == [("search (one:1)", 20), ("search (three:1)", 10)]
 
 
 def test_a_tool_of_unknown_price_runs_one_call_at_a_time(ledger):
-    """The next one is refused while one is under way, and its first cost is no broken promise."""
-    call = booked(ledger, 0, exclusive=True)
-    with pytest.raises(Busy, match="one at a time"):
-        ledger.reserve(spend(0, exclusive=True, session="s2"), Limits())
-    ledger.reserve(spend(0, exclusive=True, tool="draw"), Limits())
+    """The next one is refused while one is out, and its first cost is no broken promise."""
+    call = sent(ledger, None)
+    with pytest.raises(Busy, match="one at a time") as refused:
+        sent(ledger, None, session="s2")
+    assert refused.value.retryable
+    sent(ledger, None, tool="draw")
     assert not ledger.settle(call, 30).over
-    assert ledger.stopped("entry-search") is None
-    ledger.reserve(spend(0, exclusive=True), Limits())
+    assert ledger.stopped("api:search") is None
+    for _ in range(2):
+        assert ledger.begin(order(None), FREE).reserved == 30
 
 
-def test_a_lost_answer_of_unknown_price_holds_the_tool_back(ledger):
-    """Else lost answers could spend without end. The person who resolves it has to say the amount."""
-    call = booked(ledger, 0, exclusive=True)
+ENTRY = ("api:search", "s1")
+REACH = {
+    "per_call": (Limits(per_call=100), {"session"}),
+    "per_session": (Limits(per_session=100), {"entry"}),
+    "per_tool": (Limits(per_tool={"api:search": 100, "api:draw": 100}), set()),
+    "per_day": (Limits(per_day=100), {"entry", "session", "both"}),
+    "total": (Limits(total=100), {"entry", "session", "both"}),
+    "session and tool": (Limits(per_session=100, per_tool={"api:search": 100}), {"entry"}),
+}
+
+
+@pytest.mark.parametrize(("limits", "blocked"), REACH.values(), ids=REACH)
+@pytest.mark.parametrize("price", [None, 10], ids=["unpriced", "unconfirmed"])
+def test_calls_of_uncertain_cost_go_out_one_at_a_time_for_a_limit(ledger, limits, blocked, price):
+    """Twenty-five tools of unknown price at once would else spend twenty-five times what a limit allows."""
+    call = sent(ledger, price, limits)
+    with pytest.raises(Busy, match="one at a time"):
+        sent(ledger, price, limits)
+    others = {
+        "entry": {"tool": "draw"},
+        "session": {"session": "s2"},
+        "both": {"tool": "draw", "session": "s2"},
+    }
+    if price is None:
+        blocked = blocked | {"session"}  # calls of one entry without a price never go out together
+    for name, given in others.items():
+        if name in blocked:
+            with pytest.raises(Busy):
+                sent(ledger, price, limits, **given)
+        else:
+            ledger.release(sent(ledger, price, limits, **given))
+    ledger.settle(call, 5)
+    assert not ledger.begin(order(price), limits).exclusive
+    sent(ledger, price, limits, tool="draw")
+
+
+def test_a_confirmed_price_waits_for_nobody(ledger):
+    """Nor does an uncertain one that is under no limit."""
+    confirm(ledger)
+    sent(ledger, 10, TOTAL, tool="draw")
+    for _ in range(3):
+        assert not ledger.begin(order(), TOTAL).exclusive
+        assert not ledger.begin(order(tool="sing"), FREE).exclusive
+        assert not ledger.begin(order(tool="sing"), Limits(per_tool={"api:draw": 5})).exclusive
+
+
+@pytest.mark.parametrize(("cost", "confirmed"), [(None, True), (10, True), (3, True), (11, False)])
+def test_a_reply_confirms_a_price_that_it_keeps_to(ledger, cost, confirmed):
+    """A cost that is not told is no contradiction."""
+    ledger.settle(sent(ledger, 10, TOTAL), cost)
+    assert [each.confirmed for each in ledger.prices()] == [confirmed]
+
+
+@pytest.mark.parametrize("end", ["release", "unknown"])
+def test_what_brought_no_reply_confirms_nothing(ledger, end):
+    """The price stays uncertain, and the next call goes out alone."""
+    call = sent(ledger, 10, TOTAL)
+    ENDS[end](ledger, call)
+    assert ledger.begin(order(), TOTAL).exclusive
+
+
+def test_a_new_price_is_to_be_confirmed_again(ledger):
+    """The same one once more is not."""
+    confirm(ledger)
+    ledger.accept_price("api:search", 10)
+    assert ledger.prices()[0].confirmed
+    ledger.accept_price("api:search", 20)
+    assert not ledger.prices()[0].confirmed
+
+
+def test_a_lost_reply_of_unknown_price_holds_uncertain_calls_back(ledger):
+    """Else lost replies could spend without end. The person who resolves it has to say the amount."""
+    call = sent(ledger, None, TOTAL)
     ledger.unknown(call, "time-out")
+    for given in ({"price": None}, {"price": None, "tool": "draw"}, {"price": 10, "tool": "draw"}):
+        with pytest.raises(Busy, match=f"reconcile {call}") as refused:
+            sent(ledger, limits=TOTAL, **given)
+        assert not refused.value.retryable
+    sent(ledger, None, tool="draw")  # without a limit only its own entry is held back
     with pytest.raises(Busy, match=f"reconcile {call}"):
-        ledger.reserve(spend(0, exclusive=True), Limits())
+        sent(ledger, None)
     with pytest.raises(CatalogError, match="say what it cost"):
         ledger.resolve(call, charged=True)
     ledger.resolve(call, charged=True, amount=40)
     assert money(ledger) == 40
-    ledger.reserve(spend(0, exclusive=True), Limits())
+    sent(ledger, None)
+
+
+def test_a_lost_reply_of_known_price_holds_nobody_back(ledger):
+    """Its money is reserved, so the limit sees it."""
+    ledger.unknown(sent(ledger, 10, TOTAL), "time-out")
+    sent(ledger, 10, TOTAL)
+
+
+def test_a_call_of_a_dead_process_is_not_waited_for(ledger):
+    """One that is out for ever counts as lost."""
+    owner, ledger.owner = ledger.owner, "4194300:1:00000000:"  # of another boot
+    priced = sent(ledger, 10, TOTAL)
+    ledger.owner = owner
+    ledger.settle(sent(ledger, 10, TOTAL, tool="draw"), None)
+    ledger.settle(priced, None)
+    ledger.owner = "4194300:1:00000000:"
+    lost = sent(ledger, None, TOTAL, tool="sing")
+    ledger.owner = owner
+    with pytest.raises(Busy, match=f"reconcile {lost}") as refused:
+        sent(ledger, 10, TOTAL, tool="paint")
+    assert not refused.value.retryable
 
 
 def test_a_tool_of_unknown_price_needs_something_left(ledger):
     """With nothing left of a budget there is nothing that an unknown price could fit in."""
-    ledger.reserve(spend(10), Limits())
-    ledger.reserve(spend(0, exclusive=True), Limits(total=11))
+    sent(ledger, 10, tool="paint")
+    ledger.release(sent(ledger, None, Limits(total=11)))
     with pytest.raises(OverBudget, match="has no known price"):
-        ledger.reserve(spend(0, exclusive=True, tool="draw"), Limits(total=10))
+        sent(ledger, None, Limits(total=10), tool="draw")
+
+
+def test_a_second_attempt_is_checked_again(ledger):
+    """A stop or an overrun limit since the first one keeps it back; it books nothing."""
+    confirm(ledger)
+    call = sent(ledger, 10, TOTAL)
+    before = ledger.rows()
+    ledger.check_again(call, TOTAL)
+    ledger.check_again(call, Limits(total=10, per_call=5))  # it fits with its own money
+    for limits in (
+        Limits(total=9),
+        Limits(per_day=9),
+        Limits(per_session=9),
+        Limits(per_tool={"api:search": 9}),
+    ):
+        with pytest.raises(OverBudget, match="search is not sent again"):
+            ledger.check_again(call, limits)
+    ledger.settle(sent(ledger, 10, tool="draw"), 2_000)
+    with pytest.raises(OverBudget, match="the whole budget"):
+        ledger.check_again(call, TOTAL)
+    ledger.stop("api:search", "search", "by hand")
+    with pytest.raises(Stopped, match="by hand"):
+        ledger.check_again(call, FREE)
+    assert before[0] in ledger.rows()
 
 
 def test_a_key_is_good_for_one_call_of_a_session(ledger):
     """The same call is not booked twice, unless nothing came of the first; another session is another matter."""
-    first = booked(ledger, key="k")
+    first = sent(ledger, key="k")
     for state in ("sent", "settled"):
         with pytest.raises(Duplicate, match=f"is {state}"):
-            ledger.reserve(spend(key="k"), Limits())
+            sent(ledger, key="k")
         if state == "sent":
             ledger.settle(first, None)
-    other = ledger.reserve(spend(key="k", session="s2"), Limits())
-    ledger.release(other)
-    ledger.reserve(spend(key="k", session="s2"), Limits())
+    ledger.release(sent(ledger, key="k", session="s2"))
+    sent(ledger, key="k", session="s2")
     assert money(ledger) == 20
 
 
+def test_the_same_tool_under_a_new_id_keeps_its_price(ledger):
+    """The lowest that was agreed to under its name; a higher one is refused, and waits to be accepted."""
+    ledger.note_entries({"api:1": "search", "api:2": "search"})
+    confirm(ledger, 10, id=1, name="search")
+    confirm(ledger, 8, id=2, name="search")  # listed together: another product
+    assert ledger.price("api:2") == 8
+    with pytest.raises(PriceRaised, match=r"from \$0\.000008 to \$10\.0000.*accept api:3"):
+        sent(ledger, 10_000_000, id=3, name="search")
+    assert (ledger.price("api:3"), ledger.price("api:1")) == (8, 10)
+    assert [each.offered for each in ledger.prices() if each.entry_id == "api:3"] == [10_000_000]
+    booking = ledger.begin(order(8, id=3, name="search"), TOTAL)
+    assert (booking.reserved, booking.exclusive) == (8, True)  # nothing of the new id was confirmed
+
+
+def test_the_same_tool_under_a_new_id_stays_stopped(ledger):
+    """And says from where; it is accepted by itself."""
+    ledger.settle(sent(ledger, 10, id=1, name="search"), 99)
+    for number in (2, 3):
+        with pytest.raises(
+            Stopped, match=r"a call cost .* \(inherited from api:1, which had the same name\)"
+        ):
+            sent(ledger, 10, id=number, name="search")
+    ledger.note_entries({"api:2": "search"})
+    ledger.note_entries({"api:4": "search"})
+    assert {each.entry_id: each.why.count("inherited") for each in ledger.stops()} == {
+        "api:1": 0,
+        "api:2": 1,
+        "api:4": 1,
+    }
+    ledger.accept("api:2")
+    sent(ledger, 10, id=2, name="search")
+
+
+def test_the_same_tool_under_a_new_id_stays_unpriced(ledger):
+    """A reply that told no cost is not forgotten."""
+    ledger.settle(sent(ledger, None, id=1, name="search", variant="deep"), None)
+    ledger.note_entries({"api:2": "search"})
+    with pytest.raises(Stopped, match="no known price"):
+        sent(ledger, None, TOTAL, id=2, name="search", variant="deep")
+    sent(ledger, None, TOTAL, id=2, name="search")
+
+
+def test_a_known_id_that_takes_another_name_inherits_too(ledger):
+    """Else an id that was listed in good time would do; what it has itself stays."""
+    confirm(ledger, 10, id=1, name="search")
+    ledger.note_entries({"api:2": "decoy", "api:3": "dear"})
+    confirm(ledger, 50, id=3, name="dear")
+    ledger.note_entries({"api:1": "old", "api:2": "search", "api:3": "search"})
+    assert [ledger.price(f"api:{number}") for number in (1, 2, 3)] == [10, 10, 50]
+    ledger.note_entries({"api:4": "search"})  # by a name that the first one no longer has
+    assert ledger.price("api:4") == 10
+
+
+def test_names_of_other_apis_and_empty_names_inherit_nothing(ledger):
+    """Nor do ids that were listed before anything was decided."""
+    ledger.note_entries({"api:1": "search", "api:2": "search"})
+    ledger.note_entries({"api:5": "", "api:6": ""})
+    ledger.settle(sent(ledger, 10, id=1, name="search"), 99)
+    ledger.settle(sent(ledger, 10, id=5, name=""), 99)
+    ledger.note_entries({"api:2": "search", "other:3": "search", "api:7": "", "api:8": "draw"})
+    assert {each.entry_id for each in ledger.stops()} == {"api:1", "api:5"}
+    assert {each.entry_id for each in ledger.prices()} == {"api:1", "api:5"}
+
+
+def test_each_action_is_inherited(ledger):
+    """The lowest price of each."""
+    for number, action, price in ((1, "quick", 10), (1, "deep", 30), (2, "deep", 20)):
+        ledger.note_entries({f"api:{number}": "search", "api:9": "other"})
+        ledger.accept_price(f"api:{number}", price, "search", action)
+    ledger.note_entries({"api:3": "search"})
+    assert [(each.variant, each.price) for each in ledger.prices() if each.entry_id == "api:3"] == [
+        ("deep", 20),
+        ("quick", 10),
+    ]
+
+
+def test_ten_thousand_new_ids_of_one_name_are_noted(ledger):
+    """All inherit, in one go, and noting them again writes nothing."""
+    confirm(ledger, 10, id="first", name="search")
+    names = {f"api:{number}": "search" for number in range(10_000)}
+    ledger.note_entries(names)
+    assert len(ledger.prices()) == 10_001
+    with ledger._database.reading() as db:
+        before = db.execute("PRAGMA data_version").fetchone(), db.total_changes
+    ledger.note_entries(names)
+    ledger.note_entries({})
+    with ledger._database.reading() as db:
+        assert (db.execute("PRAGMA data_version").fetchone(), db.total_changes) == before
+
+
+def test_calls_are_booked_together(ledger):
+    """One that is refused is undone alone; what a raised price asked is remembered all the same."""
+    confirm(ledger)
+    with ledger.together():
+        first = sent(ledger, 10, Limits(total=20))
+        second = sent(ledger, 10, Limits(total=20))
+        with pytest.raises(OverBudget):
+            sent(ledger, 10, Limits(total=20))
+        with pytest.raises(PriceRaised):
+            sent(ledger, 30)
+        ledger.settle(first, 4)
+        with pytest.raises(CatalogError, match="there is no call"):
+            ledger.release("nope")
+        ledger.stop("api:draw", "draw", "by hand")
+        assert [row.state for row in ledger.rows(limit=2)] == ["sent", "settled"]
+    assert ledger.prices()[0].offered == 30
+    assert {row.id: row.state for row in ledger.rows(limit=2)} == {first: "settled", second: "sent"}
+    assert (money(ledger), ledger.stopped("api:draw")) == (14, "by hand")
+
+
+def test_what_gets_out_of_a_group_undoes_it(ledger):
+    """Nothing is booked, and the ledger goes on."""
+    with pytest.raises(ZeroDivisionError), ledger.together():
+        sent(ledger)
+        sent(ledger, tool="draw")
+        1 / 0  # noqa: B018
+    assert (ledger.rows(), ledger.prices()) == ([], [])
+    with pytest.raises(CatalogError, match="grouped already"), ledger.together(), ledger.together():
+        pass
+    with ledger.together():
+        pass
+    sent(ledger)
+
+
 def test_recovery_books_what_the_dead_left(ledger, clock):
-    """Not sent is released, sent is unknown; rows that are over, and those of the living, stay."""
-    kept = ledger.reserve(spend(tool="mine"), Limits())
-    done = booked(ledger, tool="done")
+    """What was sent is unknown; rows that are over, and those of the living, stay."""
+    kept = sent(ledger, tool="mine")
+    done = sent(ledger, tool="done")
     ledger.settle(done, 5)
     ledger.owner = "dead"
-    reserved, sent = ledger.reserve(spend(tool="a"), Limits()), booked(ledger, tool="b")
+    lost = sent(ledger, tool="b")
     ledger.owner = "alive"
-    busy = booked(ledger, tool="c")
+    busy = sent(ledger, tool="c")
     ledger.owner = "me"
     asked = []
     changed = ledger.recover(lambda owner: asked.append(owner) or owner == "alive")
     assert sorted(asked) == ["alive", "dead"]
-    assert [(row.id, row.state) for row in changed] == [(reserved, "released"), (sent, "unknown")]
-    assert "ended before" in changed[1].why
+    assert [(row.id, row.state) for row in changed] == [(lost, "unknown")]
+    assert "ended before" in changed[0].why
     states = {row.id: row.state for row in ledger.rows()}
-    assert (states[kept], states[done], states[busy]) == ("reserved", "settled", "sent")
+    assert (states[kept], states[done], states[busy]) == ("sent", "settled", "sent")
     assert money(ledger) == 10 + 5 + 10 + 10
     assert ledger.recover(lambda _: False) != []  # only "alive" was left
     assert ledger.recover(lambda _: False) == []
@@ -405,7 +803,7 @@ def test_recovery_books_what_the_dead_left(ledger, clock):
 
 def test_what_nobody_touched_for_a_day_is_recovered_too(ledger, clock):
     """No call lives that long: whoever owns it has forgotten it."""
-    booked(ledger)
+    sent(ledger)
     clock.now += 86_400
     assert ledger.recover(lambda _: True) == []
     clock.now += 1
@@ -416,7 +814,7 @@ def test_rows_are_picked_and_the_newest_come_first(ledger, clock):
     """By time, state and number."""
     ids = []
     for _ in range(4):
-        ids.append(booked(ledger))
+        ids.append(sent(ledger))
         clock.now += 1
     ledger.settle(ids[1], 1)
     assert [row.id for row in ledger.rows()] == ids[::-1]
@@ -430,27 +828,62 @@ def test_rows_are_picked_and_the_newest_come_first(ledger, clock):
 
 def test_a_reason_is_cut_and_made_proper_text(ledger):
     """The words of others may be long and broken."""
-    call = booked(ledger)
+    call = sent(ledger)
     ledger.unknown(call, "\ud800" + "x" * 5000)
     assert ledger.rows()[0].why == "?" + "x" * 499
     with pytest.raises(CatalogError, match="no proper text"):
-        ledger.reserve(spend(tool="\ud800"), Limits())
+        sent(ledger, tool="\ud800")
+    with pytest.raises(CatalogError, match="no proper text"):
+        ledger.note_entries({"api:1": "\ud800", "api:2": "x"})
 
 
-def test_threads_cannot_overrun_a_budget(ledger):
-    """Of 200 threads that want a place in a budget for 50, exactly 50 get one."""
-    start, got, refused = threading.Barrier(200), [], []
+def run(work, count):
+    """Run it in so many threads that start together."""
+    start = threading.Barrier(count)
 
-    def work():
+    def begin():
         start.wait(timeout=30)
-        try:
-            got.append(ledger.reserve(spend(10), Limits(total=500)))
-        except OverBudget:
-            refused.append(1)
+        work()
 
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(200)]
+    threads = [threading.Thread(target=begin, daemon=True) for _ in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(timeout=60)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_threads_cannot_overrun_a_budget(ledger, grouped):
+    """Of 200 calls that race for a place in a budget for 50, exactly 50 get one, grouped or not."""
+    confirm(ledger)
+    got, refused = [], []
+
+    def work():
+        with ledger.together() if grouped else contextlib.nullcontext():
+            for _ in range(5):
+                try:
+                    got.append(sent(ledger, 10, Limits(total=500)))
+                except OverBudget:
+                    refused.append(1)
+
+    run(work, 40)
     assert (len(got), len(set(got)), len(refused), money(ledger)) == (50, 50, 150, 500)
+
+
+@pytest.mark.parametrize("price", [None, 10])
+def test_threads_send_one_call_of_uncertain_cost(ledger, price):
+    """Of 25 tools that race under one limit, one goes out at a time, and what it costs counts for the next."""
+    got, refused, number = [], [], iter(range(1000))
+
+    def work():
+        try:
+            got.append(sent(ledger, price, Limits(total=100), tool=f"tool{next(number)}"))
+        except Busy:
+            refused.append(1)
+
+    run(work, 25)
+    assert (len(got), len(refused)) == (1, 24)
+    ledger.settle(got[0], 500)
+    with pytest.raises(OverBudget):
+        sent(ledger, price, Limits(total=100), tool="next")

@@ -62,8 +62,11 @@ class Database:
             raise CatalogError(
                 f"a ledger needs SQLite 3.37 or newer, this Python has {sqlite3.sqlite_version}"
             )
+        # SQLite puts its other files beside the one that links lead to.
+        self._log, self._index = (os.path.realpath(self.path) + end for end in ("-wal", "-shm"))
         if self.path != MEMORY:
             self._make_file(create)
+            self._check_log()
         try:
             self._connection = sqlite3.connect(
                 self.path, timeout=patience, isolation_level=None, check_same_thread=False
@@ -78,7 +81,7 @@ class Database:
 
     def close(self) -> None:
         """Close the file. Twice is fine."""
-        with self._turn():
+        with self._turn(), self._guard_log():
             self._connection.close()
 
     @contextlib.contextmanager
@@ -160,9 +163,8 @@ class Database:
         try:
             with self._failures():
                 if durable and not group.durable and connection.in_transaction:
-                    connection.execute(
-                        "COMMIT"
-                    )  # how durable a transaction is can only be said before it begins
+                    # How durable a transaction is can only be said before it begins.
+                    connection.execute("COMMIT")
                 if not connection.in_transaction:
                     self._start(durable)
                     group.durable = durable
@@ -268,12 +270,58 @@ class Database:
             if self.path != MEMORY:
                 self._use_wal()
             with self.writing() as connection:
-                # From here on SQLite has all its files open. It puts those beside where links lead to.
-                if self.path != MEMORY:
-                    real = connection.execute("PRAGMA database_list").fetchone()[2]
-                    paths = (self.path, f"{real}-wal", f"{real}-shm")
-                    self._files = {path: self._identify(path) for path in paths}
+                if self.path != MEMORY:  # SQLite has all its files open now
+                    self._files = {path: self._identify(path) for path in (self.path, self._log, self._index)}
                 schema.prepare(connection, self.path)
+
+    def _check_log(self) -> None:
+        """Raise if the log beside the file was deleted while another process books in it.
+
+        Those bookings are not in the file yet, so a budget would have their money again. Only a file that nobody
+        has open is without a log; one that is just being opened gets it soon.
+        """
+        deadline = time.monotonic() + self._patience
+        with self._failures():
+            while not os.path.exists(self._log):  # noqa: PTH110
+                with contextlib.closing(sqlite3.connect(self.path, timeout=0.0)) as alone:
+                    alone.execute("PRAGMA locking_mode=EXCLUSIVE")
+                    try:
+                        alone.execute("PRAGMA user_version").fetchone()
+                    except sqlite3.OperationalError as error:
+                        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                            raise
+                    else:
+                        return
+                if time.monotonic() > deadline:
+                    raise CatalogError(
+                        f"the ledger {self.path} is used by another process, but {self._log} is missing: it was"
+                        " deleted while in use, and has the last calls in it. Stop all that uses this ledger, which"
+                        " saves them if it still can, and start again"
+                    )
+                time.sleep(_PAUSE)
+
+    @contextlib.contextmanager
+    def _guard_log(self) -> Iterator[None]:
+        """Keep SQLite from writing into the file, as this connection is closed, what others cannot know of.
+
+        The last one to close a file copies the log into it. If log or index were replaced, that would be the wrong
+        one, over the bookings of others. With a connection that has the right ones, this one is not the last.
+        """
+        main = self._files.get(self.path)
+        if (
+            main is None
+            or self._identify(self.path) != main
+            or not os.path.exists(self._log)  # noqa: PTH110
+            or all(self._identify(path) == opened for path, opened in self._files.items())
+        ):
+            yield
+            return
+        with (
+            self._failures(),
+            contextlib.closing(sqlite3.connect(self.path, timeout=self._patience)) as right,
+        ):
+            right.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone()
+            yield
 
     def _use_wal(self) -> None:
         """Turn to WAL. Two processes that do so at once are not made to wait by SQLite, so this waits."""

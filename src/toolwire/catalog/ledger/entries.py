@@ -6,6 +6,7 @@ another id. Runs inside a transaction of the caller.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from sqlite3 import Connection
 
 Listed = tuple[str, str]
@@ -32,44 +33,55 @@ def note(db: Connection, new: Iterable[Listed], now: float) -> None:
     groups: dict[Listed, list[str]] = defaultdict(list)
     for entry_id, name in new:
         groups[_scope(entry_id), name].append(entry_id)
-    for (scope, name), entries in groups.items():
-        if name:
-            _inherit(db, scope, name, entries, now)
+    found = {key: _find_legacy(db, *key) for key in groups if key[1]}  # all of them before anything is copied
+    for key, legacy in found.items():
+        for entry in groups[key]:
+            _inherit(db, entry, legacy, now)
     db.executemany(
         "INSERT INTO entries VALUES (?, ?, ?, ?)",
         [(entry, name, scope, now) for (scope, name), entries in groups.items() for entry in entries],
     )
 
 
-def _inherit(db: Connection, scope: str, name: str, entries: list[str], now: float) -> None:
-    """Copy the lowest price of each variant, unknown prices and the oldest stop. What an entry has itself stays."""
+@dataclass(frozen=True)
+class _Legacy:
+    """What there is to inherit for a name. The last column of a stop is the entry that was stopped first."""
+
+    prices: list[tuple[str, str, int]]
+    unpriced: list[tuple[str, str]]
+    stop: tuple[str, str, str] | None
+
+
+def _find_legacy(db: Connection, scope: str, name: str) -> _Legacy:
+    """Find the lowest price of each variant, unknown prices, and the oldest stop."""
     of_name = "JOIN entries USING (entry_id) WHERE scope = ? AND entries.name = ?"
     prices = db.execute(
         f"SELECT variant, tool, min(price) FROM prices {of_name} GROUP BY variant",  # noqa: S608 - a constant
         (scope, name),
-    ).fetchall()
-    unpriced = db.execute(
-        f"SELECT variant, tool, max(at) FROM unpriced {of_name} GROUP BY variant",  # noqa: S608
-        (scope, name),
-    ).fetchall()
-    stop = db.execute(
+    )
+    unpriced = db.execute(f"SELECT DISTINCT variant, tool FROM unpriced {of_name}", (scope, name))  # noqa: S608
+    stops = db.execute(
         f"SELECT tool, why, inherited_from, entry_id FROM stops {of_name} ORDER BY at, entry_id LIMIT 1",  # noqa: S608
         (scope, name),
-    ).fetchone()
-    for entry in entries:
-        db.executemany(
-            "INSERT OR IGNORE INTO prices (entry_id, variant, tool, price, offered) VALUES (?1, ?2, ?3, ?4, ?4)",
-            [(entry, variant, tool, price) for variant, tool, price in prices],
-        )
-        db.executemany(
-            "INSERT OR IGNORE INTO unpriced SELECT ?1, ?2, ?3, ?4 WHERE NOT EXISTS"
-            " (SELECT 1 FROM prices WHERE entry_id = ?1 AND variant = ?2)",
-            [(entry, variant, tool, now) for variant, tool, _ in unpriced],
-        )
-        if stop is not None:
-            tool, why, origin, source = stop
-            values = (entry, tool, why, now, origin or source)
-            db.execute("INSERT OR IGNORE INTO stops VALUES (?, ?, ?, ?, ?)", values)
+    )
+    stop = next(((tool, why, first or entry_id) for tool, why, first, entry_id in stops), None)
+    return _Legacy(prices.fetchall(), unpriced.fetchall(), stop)
+
+
+def _inherit(db: Connection, entry_id: str, legacy: _Legacy, now: float) -> None:
+    """Copy what there is to inherit. What an entry has itself stays."""
+    db.executemany(
+        "INSERT OR IGNORE INTO prices (entry_id, variant, tool, price, offered) VALUES (?1, ?2, ?3, ?4, ?4)",
+        [(entry_id, *each) for each in legacy.prices],
+    )
+    db.executemany(
+        "INSERT OR IGNORE INTO unpriced SELECT ?1, ?2, ?3, ?4 WHERE NOT EXISTS"
+        " (SELECT 1 FROM prices WHERE entry_id = ?1 AND variant = ?2)",
+        [(entry_id, *each, now) for each in legacy.unpriced],
+    )
+    if legacy.stop is not None:
+        tool, why, first = legacy.stop
+        db.execute("INSERT OR IGNORE INTO stops VALUES (?, ?, ?, ?, ?)", (entry_id, tool, why, now, first))
 
 
 def _scope(entry_id: str) -> str:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from sqlite3 import Connection
 
 from toolwire.catalog.ledger import queries as query
-from toolwire.catalog.ledger.types import Order, PriceRaised, Row
-from toolwire.catalog.money import dollars
+from toolwire.catalog.ledger.types import Order, PriceRaised, Row, format_dollars
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,8 @@ def agree(db: Connection, order: Order) -> Agreed | PriceRaised:
     if order.price > pin.price:
         label = f"{order.tool} ({order.variant})" if order.variant else order.tool
         return PriceRaised(
-            f"the price of {label} rose from {dollars(pin.price)} to {dollars(order.price)}; nothing was"
-            f" bought. A person can accept it: toolwire catalog accept {query.reference(db, order)}",
+            f"the price of {label} rose from {format_dollars(pin.price)} to {format_dollars(order.price)}; nothing"
+            f" was bought. A person can accept it: toolwire catalog accept {query.reference(db, order)}",
             pin.price,
             order.price,
         )
