@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import anyio
 import httpx2
-import orjson
 
 from toolwire._log import logger_for
+from toolwire._wire.json_codec import dumps
 from toolwire.catalog.http.answers import Answer, Attempt, decoded, is_success, judge, said
 from toolwire.catalog.http.connection import Connections, Halted, OnSend, Order, check_value
 from toolwire.catalog.http.retry import Retry
@@ -137,7 +137,7 @@ class OrderSender:
         body = {**profile.extra_body, profile.id_field: identity, profile.arguments_field: dict(arguments)}
         if profile.request_id_field:
             body[profile.request_id_field] = key
-        return orjson.dumps(body)
+        return dumps(body)
 
 
 def _state(attempt: Attempt) -> Any:

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import httpx2
-import orjson
 
 from toolwire._log import logger_for
+from toolwire._wire.json_codec import loads
 from toolwire.catalog.http.answers import media_type
 from toolwire.errors import CatalogError
 
@@ -175,7 +175,7 @@ def _object(text: str) -> dict[str, Any] | None:
     if not text.lstrip().startswith("{"):
         return None
     try:
-        found = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        found = loads(text.encode())
+    except ValueError:
         return None
     return found if isinstance(found, dict) else None

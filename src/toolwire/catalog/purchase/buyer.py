@@ -18,9 +18,9 @@ from itertools import count
 from typing import Any, Final
 
 import anyio
-import orjson
 
 from toolwire._log import logger_for
+from toolwire._wire.json_codec import dumps
 from toolwire.catalog.http.answers import Answer, Attempt
 from toolwire.catalog.http.api import Api
 from toolwire.catalog.ledger.async_ledger import Books
@@ -174,7 +174,7 @@ class Buyer:
         context: Context[Any],
         seen: Seen,
     ) -> tuple[dict[str, Any], Answer]:
-        digest = hashlib.sha256(orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS)).hexdigest()
+        digest = hashlib.sha256(dumps(arguments, sort_keys=True)).hexdigest()
         entry = self.entry_id(definition.id)
         key = _key(self.session, entry, digest, context.tool_use_id)
         seen.entry, seen.digest = definition.id, digest
