@@ -53,8 +53,6 @@ def test_what_is_published_is_read_the_same_again():
     """A repaired schema needs no repair, so that a stored one does not change."""
     definitions, _ = define([each.entry for each in EVERY])
     for each in definitions:
-        (again,), skipped = define(
-            [Entry(each.id, each.name, each.description, each.schema)]
-        )
+        (again,), skipped = define([Entry(each.id, each.name, each.description, each.schema)])
         assert skipped == []
         assert (again.schema, again.repairs) == (each.schema, ())

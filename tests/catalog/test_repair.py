@@ -448,7 +448,7 @@ def cyclic():
         ({"properties": {1: {}}}, "not JSON"),
         ({"x": {1, 2}}, "not JSON"),
         ({"x": "\ud800"}, "not JSON"),
-        ({"maximum": 10**40}, "not JSON"),
+        ({"maximum": 10**4300}, "not JSON"),
         (bomb(40), "multiply"),
         ({"$defs": {str(n): {"$ref": f"#/$defs/{n + 1}"} for n in range(500)}}, "chain"),
     ],

@@ -87,13 +87,20 @@ def test_a_good_file_is_read(tmp_path):
     assert load(tmp_path / "kept.json", URL).entries == (Entry("1", "a", price=1),)
 
 
+def test_integers_over_64_bits_are_kept_as_they_are(tmp_path):
+    """A limit of 256 bits is the same limit after a restart."""
+    entry = Entry("1", "a", schema={"properties": {"wei": {"type": "integer", "maximum": 2**256 - 1}}})
+    store(tmp_path / "kept.json", [entry], URL, {})
+    assert load(tmp_path / "kept.json", URL).entries == (entry,)
+
+
 def test_what_cannot_be_kept_is_told(tmp_path, caplog):
     """A place that cannot be written, or data that is no JSON, costs the cache and nothing else."""
     (tmp_path / "file").write_text("")
     store(tmp_path / "file" / "kept.json", ENTRIES, URL, {})
     assert "cannot be kept" in caplog.text
     caplog.clear()
-    store(tmp_path / "kept.json", [Entry("1", "a", schema={"n": 1 << 70})], URL, {})
+    store(tmp_path / "kept.json", [Entry("1", "a", schema={"n": {1, 2}})], URL, {})
     assert "cannot be kept" in caplog.text
     assert sorted(each.name for each in tmp_path.iterdir()) == ["file"]
 

@@ -11,11 +11,13 @@ from typing import Any, Final
 import orjson
 
 from toolwire._log import logger_for
+from toolwire._wire.json_codec import loads
 
 logger = logger_for("wire")
 
 DEFAULT_LIMIT: Final = 256 * 1024 * 1024
 _SHOWN: Final = 200
+_CALL: Final = b'"tools/call"'
 
 
 def encode(frame: dict[str, Any]) -> bytes:
@@ -38,17 +40,17 @@ def _encode_slowly(frame: dict[str, Any], reason: TypeError) -> bytes:
 
 
 def decode(line: bytes) -> Any:
-    """The value on a line; ValueError if it is not JSON in UTF-8."""
+    """The value on a line; ValueError if it is not JSON in UTF-8.
+
+    Numbers are exact where they reach a tool; elsewhere integers over 64 bits may be floats, which is quicker.
+    """
+    if _CALL in line:
+        return loads(line, lone_surrogates=True)
     try:
         return orjson.loads(line)
-    except orjson.JSONDecodeError as error:
+    except orjson.JSONDecodeError:
         # JavaScript writes half of a cut emoji as a lone surrogate escape, which orjson refuses.
-        if b"\\ud" not in line and b"\\uD" not in line:
-            raise
-        try:
-            return json.loads(line.decode())
-        except RecursionError:
-            raise error from None
+        return loads(line, lone_surrogates=True)
 
 
 class Lines:

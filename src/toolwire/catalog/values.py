@@ -7,8 +7,7 @@ schemas.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-import orjson
-
+from toolwire._wire.json_codec import dumps, loads
 from toolwire.catalog.hidden_text import visible
 
 LONGEST_TEXT: Final = 2_000
@@ -97,21 +96,21 @@ def _reached(data: Any, path: str) -> Any:
 def _made(value: Any, kind: str) -> Any:
     """A value as another type; None when it cannot be."""
     if kind == "string" and isinstance(value, (bool, int, float)):
-        return orjson_text(value)
+        return json_text(value)
     if kind == "boolean":
         word = str(value).strip().lower() if isinstance(value, (str, int)) else ""
         return True if word in _TRUE else False if word in _FALSE else None
     if isinstance(value, str) and kind in ("integer", "number", "array", "object"):
         try:
-            return orjson.loads(value)
+            return loads(value.encode())
         except ValueError:
             return None
     return None
 
 
-def orjson_text(value: Any) -> str | None:
+def json_text(value: Any) -> str | None:
     """A value as compact JSON; None for what JSON has no words for."""
     try:
-        return orjson.dumps(value).decode()
+        return dumps(value).decode()
     except (TypeError, ValueError):
         return None

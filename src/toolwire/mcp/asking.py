@@ -17,7 +17,6 @@ from typing import Any, Final
 import anyio
 import anyio.lowlevel
 import mcp_types as types
-import orjson
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp.shared.message import ServerMessageMetadata
@@ -26,6 +25,7 @@ from pydantic import BaseModel, ValidationError
 from toolwire._jsonrpc import INVALID_PARAMS, INVALID_REQUEST, Interrupted, RpcError
 from toolwire._log import logger_for
 from toolwire._tasks import awaited, spawn
+from toolwire._wire.json_codec import dumps, loads
 from toolwire.tools.context import LEVELS
 
 logger = logger_for("serving")
@@ -252,7 +252,7 @@ class RequestOutlet:
         self.questions = {
             "resultType": "input_required",
             "inputRequests": self._asked,
-            "requestState": orjson.dumps(self._answers).decode(),
+            "requestState": dumps(self._answers).decode(),
         }
         self.scope.deadline = anyio.current_time() + _GRACE
         raise Interrupted
@@ -271,14 +271,14 @@ def _answers(params: dict[str, Any]) -> dict[str, Any]:
     """What is answered already, taken out of a request: in earlier rounds, and in this one."""
     state, given = params.pop("requestState", None), params.pop("inputResponses", None)
     try:
-        before = orjson.loads(state) if isinstance(state, str) else {}
-    except orjson.JSONDecodeError:
+        before = loads(state.encode()) if isinstance(state, str) else {}
+    except ValueError:
         raise MCPError(code=INVALID_PARAMS, message="Invalid or expired requestState") from None
     return {**before, **(given if isinstance(given, dict) else {})}
 
 
 def _digest(params: dict[str, Any]) -> str:
-    return hashlib.sha256(orjson.dumps(params, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
+    return hashlib.sha256(dumps(params, sort_keys=True)).hexdigest()[:12]
 
 
 def _first(error: ValidationError) -> str:

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 from urllib.parse import urldefrag, urljoin
 
-import orjson
-
+from toolwire._wire.json_codec import dumps, loads
 from toolwire.tools.parameters import (
     REQUIRED,
     DefinitionError,
     InvalidArguments,
     Violation,
+    check_finite,
     clipped,
     got,
     path_of,
@@ -60,6 +60,7 @@ class RawParameters:
         self._is_valid = self._validator.is_valid
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        check_finite(arguments)  # the validator takes them for null
         try:
             if self._is_valid(arguments):
                 return arguments
@@ -75,7 +76,7 @@ def compiled(schema: Any) -> RawParameters:
     if not isinstance(schema, dict):
         raise DefinitionError(f"a JSON schema must be a dict, got {type(schema).__name__}")
     try:
-        copy: dict[str, Any] = orjson.loads(orjson.dumps(schema))
+        copy: dict[str, Any] = loads(dumps(schema))
     except (TypeError, ValueError) as error:
         raise DefinitionError(f"the JSON schema holds something that is not JSON: {error}") from error
     kind = copy.get("type", "object")
@@ -94,7 +95,7 @@ def compiled(schema: Any) -> RawParameters:
 def _compiled(schema: dict[str, Any]) -> "Validator":
     import jsonschema_rs  # noqa: PLC0415 - only where a schema is compiled
 
-    schema = orjson.loads(orjson.dumps(schema))
+    schema = loads(dumps(schema))
     for _, each in _walk(schema, ""):
         if each.get("additionalProperties") is False:
             each.setdefault("properties", {})  # means the same, and makes the validator name what is too much

@@ -11,12 +11,12 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NotRequired
 
-import orjson
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 from pydantic_core import SchemaError
 from typing_extensions import TypedDict
 
+from toolwire._wire.json_codec import dumps, loads
 from toolwire.tools._annotations import readable
 from toolwire.tools._generate import Generator
 from toolwire.tools._typeddict import teach
@@ -123,7 +123,7 @@ def _build(
     if len(json_schema["properties"]) != len(fields):
         raise DefinitionError("two parameters have the same name on the wire: change an alias")
     # Through JSON and back: what goes on the wire can go there, and no part of it is shared.
-    return TypedParameters(adapter, orjson.loads(orjson.dumps(json_schema)), closed=closed)
+    return TypedParameters(adapter, loads(dumps(json_schema)), closed=closed)
 
 
 def _culprit(annotations: Mapping[str, Any], error: Exception) -> DefinitionError:

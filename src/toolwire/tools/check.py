@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-import orjson
-
+from toolwire._wire.json_codec import dumps
 from toolwire.tools._raw import compiled
 from toolwire.tools.names import full_name, wire_name
 from toolwire.tools.parameters import DefinitionError
@@ -176,7 +175,7 @@ def _same(tools: list[Definition], server: str) -> Iterator[Finding]:
 
 
 def _large(tools: list[Definition], _server: str) -> Iterator[Finding]:
-    size = sum(len(orjson.dumps(tool)) for tool in tools)
+    size = sum(len(dumps(tool)) for tool in tools)
     if len(tools) > MANY_TOOLS or size > MANY_BYTES:
         what = (
             f"the list is long: {len(tools)} tools, {size / 1024:.0f} KB, which is about {size // 4:,} tokens"

@@ -10,8 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final
 
-import orjson
-
+from toolwire._wire.json_codec import dumps
 from toolwire.errors import ToolDefinitionError
 from toolwire.tools.values import BadResult, clean
 
@@ -100,7 +99,7 @@ def _choices(schema: dict[str, Any], definitions: dict[str, Any]) -> Iterator[st
         values = [True, False]
     for each in values:
         if each is not None:
-            yield each if isinstance(each, str) else orjson.dumps(each).decode()
+            yield each if isinstance(each, str) else dumps(each).decode()
 
 
 def _wants_arguments(function: Callable[..., Any]) -> bool:

@@ -4,13 +4,14 @@ Owns the interface that both kinds of schema fill (typed functions, raw JSON Sch
 the words for a violation. It knows neither Pydantic nor a JSON Schema library.
 """
 
-import json
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import orjson
 
+from toolwire._wire.json_codec import dumps
 from toolwire.errors import ClaudeSDKError, ToolDefinitionError
 
 _SHOWN_VIOLATIONS: Final = 20
@@ -18,6 +19,7 @@ _VALUE_LENGTH: Final = 80
 _MESSAGE_LENGTH: Final = 400
 
 REQUIRED: Final = "Field required"
+NOT_FINITE: Final = "Input should be a finite number"
 
 
 # The name by which these modules call it: the text says which part of a tool cannot be, why, and what to do.
@@ -88,8 +90,8 @@ def shown(value: Any) -> str:
     if isinstance(value, str):
         return clipped(repr(value[: _VALUE_LENGTH + 1]))
     try:
-        return clipped(orjson.dumps(value).decode())
-    except TypeError:
+        return clipped(dumps(value).decode())
+    except (TypeError, ValueError):
         return clipped(repr(value))
 
 
@@ -98,13 +100,37 @@ def clipped(text: str, length: int = _VALUE_LENGTH) -> str:
     return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
-def to_json(value: Any) -> bytes | str:
-    """The JSON of a value that came from JSON. `InvalidArguments` when it cannot have come from there."""
+def to_json(arguments: dict[str, Any]) -> bytes | str:
+    """The arguments as JSON. `InvalidArguments` when they cannot have come from there."""
     try:
-        return orjson.dumps(value)
-    except TypeError:
-        pass  # whole numbers past 64 bits and more than 254 levels are too much for orjson only
-    try:
-        return json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
+        return dumps(arguments)
+    except TypeError as error:
         raise InvalidArguments([Violation("", f"The arguments are not JSON: {error}")]) from error
+    except ValueError as error:
+        found = [Violation(path_of(path), got(NOT_FINITE, value)) for path, value in _non_finite(arguments)]
+        other = Violation("", f"The arguments cannot be read: {error}")
+        raise InvalidArguments(found or [other]) from error
+
+
+def check_finite(arguments: dict[str, Any]) -> None:
+    """Refuse NaN and the infinities in arguments: JSON does not have them, and most writers make them null."""
+    try:
+        if b"null" not in orjson.dumps(arguments):
+            return
+    except TypeError:
+        pass  # integers over 64 bits; what is no JSON at all, the check of the schema will tell
+    if found := list(_non_finite(arguments)):
+        raise InvalidArguments(Violation(path_of(path), got(NOT_FINITE, value)) for path, value in found)
+
+
+def _non_finite(arguments: Any) -> Iterator[tuple[tuple[str | int, ...], float]]:
+    """Each number that JSON does not have, with where it is."""
+    stack: list[tuple[tuple[str | int, ...], Any]] = [((), arguments)]
+    while stack:
+        path, each = stack.pop()
+        if isinstance(each, dict):
+            stack.extend(((*path, str(key)), value) for key, value in each.items())
+        elif isinstance(each, (list, tuple)):
+            stack.extend(((*path, index), value) for index, value in enumerate(each))
+        elif isinstance(each, float) and not math.isfinite(each):
+            yield path, each

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Final
 
-import orjson
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
+from toolwire._wire.json_codec import dumps, loads
 from toolwire.tools import docstrings
 from toolwire.tools._annotations import UNIONS, has_default, nullable, readable, with_metadata
 from toolwire.tools._functions import Source, source_of
@@ -197,10 +197,10 @@ def _shown_default(parameter: inspect.Parameter, annotation: Any) -> dict[str, A
         return {}
     try:
         if type(default) in _PLAIN:
-            return {"default": orjson.loads(orjson.dumps(default))}
+            return {"default": loads(dumps(default))}
         adapter = adapter_of(annotation)
         written = adapter.dump_json(default, by_alias=True, warnings="error")
-        return {"default": orjson.loads(written)} if adapter.validate_json(written) == default else {}
+        return {"default": loads(written)} if adapter.validate_json(written) == default else {}
     except BUILD_ERRORS:
         return {}
 

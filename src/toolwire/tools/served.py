@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Any
 
-import orjson
-
+from toolwire._wire.json_codec import loads
 from toolwire.errors import ToolDefinitionError
 from toolwire.tools.completion import Completer, Source
 from toolwire.tools.context import Context
@@ -149,7 +148,7 @@ def _root(violation: Violation) -> str:
 
 def _spelled(text: str) -> Any:
     try:
-        return orjson.loads(text)
+        return loads(text.encode())
     except ValueError:
         return text
 

@@ -84,7 +84,7 @@ def plain(value: Any) -> tuple[Any, str]:
     """The value as dicts, lists and scalars that any JSON encoder takes, and its text."""
     raw = _fast(value)
     if raw is not None:
-        return orjson.loads(raw), raw.decode()
+        return orjson.loads(raw), raw.decode()  # what orjson wrote has no integers over 64 bits
     walked = _walk(value, (), {})
     return walked, _spell(walked)
 

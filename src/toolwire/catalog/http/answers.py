@@ -12,8 +12,7 @@ from http import HTTPStatus
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-import orjson
-
+from toolwire._wire.json_codec import loads
 from toolwire.errors import CatalogError
 
 _JSON: Final = ("application/json", "text/json", "")
@@ -87,15 +86,15 @@ def decoded(headers: Mapping[str, str], content: bytes) -> Any:
         return None
     content = content.removeprefix(b"\xef\xbb\xbf")
     try:
-        return orjson.loads(content)
-    except orjson.JSONDecodeError:
+        return loads(content)
+    except ValueError:
         return _leniently(content)
 
 
 def _leniently(content: bytes) -> Any:
     """JSON with halves of surrogate pairs, which are legal there and no text: one of them must not cost all."""
     try:
-        return orjson.loads(json.dumps(json.loads(content), ensure_ascii=False).encode("utf-8", "replace"))
+        return loads(json.dumps(json.loads(content), ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
 

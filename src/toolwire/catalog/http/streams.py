@@ -5,10 +5,10 @@ from functools import partial
 from typing import Any, Final
 
 import httpx2
-import orjson
 
 from toolwire._log import logger_for
 from toolwire._threads import Workers
+from toolwire._wire.json_codec import loads
 from toolwire.catalog.http.answers import decoded, is_json, media_type
 from toolwire.catalog.secrets import Scrubber
 from toolwire.errors import CatalogError
@@ -199,7 +199,7 @@ def _object(text: str) -> dict[str, Any] | None:
     if not text.lstrip().startswith("{"):
         return None
     try:
-        found = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        found = loads(text.encode())
+    except ValueError:
         return None
     return found if isinstance(found, dict) else None

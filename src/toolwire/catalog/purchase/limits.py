@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import anyio
-import orjson
+
+from toolwire._wire.json_codec import dumps, loads
 
 Clock = Callable[[], float]
 
@@ -163,7 +164,7 @@ class ResultCache:
     @staticmethod
     def key(identity: str, tool: str, arguments: Any) -> str:
         """The same for the same arguments of the same tool, for the same payer, and for nobody else."""
-        told = orjson.dumps([identity, tool, arguments], option=orjson.OPT_SORT_KEYS)
+        told = dumps([identity, tool, arguments], sort_keys=True)
         return hashlib.sha256(told).hexdigest()
 
     def get(self, key: str) -> Any:
@@ -175,13 +176,13 @@ class ResultCache:
         if until <= self._clock():
             self._drop(key)
             return None
-        return orjson.loads(encoded)
+        return loads(encoded)
 
     def put(self, key: str, value: Any, ttl: float | None = None) -> None:
         """Keep a JSON value, for `ttl` seconds or as long as usual. One that is too big is not kept."""
         if key in self._kept:
             self._drop(key)
-        encoded = orjson.dumps(value)
+        encoded = dumps(value)
         if len(encoded) > self._max_bytes:
             return
         self._kept[key] = (self._clock() + (self._ttl if ttl is None else ttl), encoded)

@@ -15,9 +15,8 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-import orjson
-
 from toolwire._log import logger_for
+from toolwire._wire.json_codec import dumps
 from toolwire.catalog.http.answers import Answer, Attempt
 from toolwire.catalog.http.streams import LARGE
 from toolwire.catalog.ledger.types import Booking, Order
@@ -58,7 +57,7 @@ class Purchase:
         """Called once the ledger has booked it as a call that others may run beside."""
         self._buyer = buyer
         self._context = context
-        self._digest = hashlib.sha256(_canonical(arguments)).hexdigest()
+        self._digest = hashlib.sha256(_write(arguments)).hexdigest()
         self._key = _key(buyer.session, self.entry, self._digest, context)
         self._booking: Booking | None = None
         self._number = 0
@@ -226,9 +225,12 @@ class Purchase:
             )
 
 
-def _canonical(arguments: dict[str, Any]) -> bytes:
-    """Write arguments the same way whatever their order, for a digest."""
-    return orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS)
+def _write(arguments: dict[str, Any]) -> bytes:
+    """Write arguments the same way whatever their order. CatalogError for what JSON cannot hold."""
+    try:
+        return dumps(arguments, sort_keys=True)
+    except (TypeError, ValueError) as error:
+        raise CatalogError(f"the arguments cannot be sent: {error}. Nothing was bought") from None
 
 
 def _key(session: str, entry_id: str, digest: str, context: Context[Any]) -> str:

@@ -22,6 +22,7 @@ from typing import Any, Final
 import orjson
 
 from toolwire._log import logger_for
+from toolwire._wire.json_codec import dumps
 from toolwire.catalog.money import PER_DOLLAR, dollars, micros
 from toolwire.catalog.values import denied, fits
 from toolwire.tools.parameters import clipped
@@ -274,8 +275,11 @@ def _structured(result: Any) -> dict[str, Any] | None:
         return None
     try:
         orjson.dumps(result)
-    except TypeError:  # it could not be sent; the text has it
-        return None
+    except TypeError:
+        try:
+            dumps(result)  # with integers over 64 bits
+        except (TypeError, ValueError):  # it could not be sent; the text has it
+            return None
     return dict(result)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import unquote
 
-import orjson
+from toolwire._wire.json_codec import dumps
 
 MOST_BYTES: Final = 256 * 1024
 MOST_DEPTH: Final = 64
@@ -62,11 +62,8 @@ def _length(value: Any) -> int:
 
 def _json(value: Any) -> bytes:
     try:
-        return orjson.dumps(value)
-    except (
-        TypeError,
-        ValueError,
-    ) as error:  # a key that is no text, half a surrogate pair, a number past 64 bits
+        return dumps(value)
+    except (TypeError, ValueError) as error:  # a key that is no text, half a surrogate pair
         raise Unrepairable(f"the schema holds something that is not JSON: {error}") from error
 
 

@@ -6,8 +6,7 @@ Each function takes a node that it may change (it is a copy), where that is, and
 from collections.abc import Callable
 from typing import Any, Final
 
-import orjson
-
+from toolwire._wire.json_codec import dumps
 from toolwire.catalog.hidden_text import has_hidden
 from toolwire.catalog.schema_repair.structure import LISTS, ONE, REFERENCES, TABLES
 from toolwire.catalog.values import TYPES, converted, tidy
@@ -111,7 +110,7 @@ def enum(node: dict[str, Any], where: str, note: Note) -> None:
         elif (mended := [value for can, value in pairs if can]) != given or _types(mended) != _types(given):
             values = mended
             note(where, "values of `enum` were brought to the type")
-    unique = list({orjson.dumps(each): each for each in values}.values())
+    unique = list({dumps(each): each for each in values}.values())
     if len(unique) < len(values):
         note(where, "`enum` had values twice")
     node["enum"] = unique

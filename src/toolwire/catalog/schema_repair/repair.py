@@ -6,8 +6,7 @@ and refers to nothing outside itself, or says why there is none. It never change
 
 from typing import Any, Final
 
-import orjson
-
+from toolwire._wire.json_codec import loads
 from toolwire.catalog.hidden_text import has_hidden
 from toolwire.catalog.schema_repair.bare_properties import wrap_bare_properties
 from toolwire.catalog.schema_repair.bounds import Unrepairable, check_work, measure
@@ -79,7 +78,7 @@ class _Notes:
 
 def _parsed(text: str) -> Any:
     try:
-        return orjson.loads(text)
+        return loads(text.encode())
     except ValueError as error:
         raise Unrepairable("the schema is text, and no JSON") from error
 

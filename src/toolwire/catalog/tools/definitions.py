@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import orjson
-
+from toolwire._wire.json_codec import dumps
 from toolwire.catalog.schema_repair.bounds import Unrepairable, measure
 from toolwire.catalog.schema_repair.repair import repaired
 from toolwire.catalog.tools.names import Wish, assign, base_name, check_renames, prefix_of
@@ -66,7 +65,7 @@ class Skipped:
 def fingerprint(name: str, description: str, schema: Any) -> str:
     """The SHA-256, in hex, of what a model is told of a tool."""
     told = {"name": name, "description": description, "schema": schema}
-    return hashlib.sha256(orjson.dumps(told, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    return hashlib.sha256(dumps(told, sort_keys=True)).hexdigest()
 
 
 def define(
@@ -153,7 +152,7 @@ def _identity(entry: Entry) -> tuple[int, str]:
     told = (_text(entry.name), _text(entry.description), entry.category)
     try:
         measure(entry.schema)
-        schema = orjson.dumps(entry.schema, option=orjson.OPT_SORT_KEYS).decode()
+        schema = dumps(entry.schema, sort_keys=True).decode()
     except Unrepairable as reason:
         schema = f"~{reason}"  # after any that can be used
     return -price, f"{schema} {told!r}"

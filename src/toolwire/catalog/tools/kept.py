@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
-
 from toolwire._log import logger_for
+from toolwire._wire.json_codec import dumps, loads
 from toolwire.catalog.tools.definitions import Entry
 
 logger = logger_for("catalog")
@@ -60,13 +59,13 @@ def store_kept(path: Path, entries: Iterable[Entry], base_url: str, names: Mappi
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # 0600 by itself
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(orjson.dumps(data))
+                file.write(dumps(data))
             Path(name).replace(path)
         except BaseException:
             with contextlib.suppress(OSError):
                 Path(name).unlink()
             raise
-    except (OSError, TypeError) as error:
+    except (OSError, TypeError, ValueError) as error:
         logger.warning("the definitions cannot be kept in %s: %s", path, error)
 
 
@@ -76,7 +75,7 @@ _FIELDS: Final = ("id", "name", "description", "schema", "price", "category")
 def load_kept(path: Path, base_url: str) -> Stored | None:
     """What was kept of this API, None if there is nothing that can be used."""
     try:
-        data = orjson.loads(path.read_bytes())
+        data = loads(path.read_bytes())
         if data["form"] != _FORM or data["base_url"] != base_url:
             return None
         names = {_text(who): _text(name) for who, name in data["names"].items()}

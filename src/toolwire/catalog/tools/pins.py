@@ -14,8 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-import orjson
-
+from toolwire._wire.json_codec import dumps
 from toolwire.catalog.money import dollars
 from toolwire.catalog.tools.definitions import Definition, fingerprint
 from toolwire.errors import UsageError
@@ -129,7 +128,7 @@ class Pins:
             for name, kinds in _KINDS.items():
                 if type(each.get(name)) not in kinds:
                     raise TypeError("a pin of another kind")
-            orjson.dumps(each)  # neither too deep nor more than JSON
+            dumps(each)  # neither too deep nor more than JSON
             tools[id] = pinned
         return cls(tools)
 

@@ -1,0 +1,119 @@
+"""JSON to Python values and back, with every number as it was written.
+
+Owns what orjson does otherwise: it reads integers over 64 bits as floats, and writes NaN and the infinities as
+null. Here integers are exact up to 4,300 digits, Python's own limit, and a number that JSON or a float cannot hold
+is an error. Everything else goes through orjson at its speed. No I/O.
+"""
+
+import json
+import math
+from typing import Any, Final
+
+import orjson
+
+_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
+_LONG: Final = b"0" * 19  # the fewest digits of an integer that may be over 64 bits
+_MOST_DIGITS: Final = 4_300
+_DEEPEST: Final = 254
+
+
+def loads(data: bytes, *, lone_surrogates: bool = False) -> Any:
+    r"""Read a JSON document in UTF-8. ValueError if it is none, or has a number that cannot be held.
+
+    With `lone_surrogates`, text may have half of a surrogate pair as an escape (`\ud83d`), as JavaScript writes it.
+    """
+    if _LONG in data.translate(_DIGITS):
+        return _load_exactly(data, lone_surrogates=lone_surrogates)
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        if error.msg.startswith("number is infinity"):
+            raise ValueError("a number is too large: numbers that are no integers end at 1.8e308") from error
+        if lone_surrogates and _may_have_surrogates(data):
+            return _load_exactly(data, lone_surrogates=True)
+        raise
+
+
+def dumps(value: Any, *, sort_keys: bool = False) -> bytes:
+    """Write a value as compact JSON in UTF-8.
+
+    ValueError for what JSON cannot hold (NaN, the infinities, half of a surrogate pair, integers of more than 4,300
+    digits, values that are too deep or contain themselves), TypeError for an object of another class.
+    """
+    try:
+        raw = orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort_keys else None)
+    except orjson.JSONEncodeError:
+        _check_shape(value)
+        return _dump_exactly(value, sort_keys=sort_keys)
+    if b"null" in raw and orjson.loads(raw) != value:  # null may stand for a number that JSON does not have
+        _dump_exactly(value, sort_keys=sort_keys)
+    return raw
+
+
+def _load_exactly(data: bytes, *, lone_surrogates: bool) -> Any:
+    try:
+        value = _DECODER.decode(data.decode())
+        if not lone_surrogates and _may_have_surrogates(data):
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("a text has half of a surrogate pair, which is no character") from error
+    except RecursionError as error:
+        raise ValueError("the JSON is nested too deeply") from error
+    return value
+
+
+def _check_shape(value: Any) -> None:
+    """Refuse what orjson refuses and the standard library writes: keys that are no text, and too many levels."""
+    stack = [(value, 0)]
+    while stack:
+        each, depth = stack.pop()
+        if depth > _DEEPEST:
+            raise ValueError("the value is nested too deeply to be JSON, or contains itself")
+        if isinstance(each, dict):
+            if any(not isinstance(key, str) for key in each):
+                raise TypeError("the keys of a JSON object must be text")
+            stack.extend((inner, depth + 1) for inner in each.values())
+        elif isinstance(each, (list, tuple)):
+            stack.extend((inner, depth + 1) for inner in each)
+
+
+def _dump_exactly(value: Any, *, sort_keys: bool) -> bytes:
+    try:
+        text = json.dumps(
+            value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=sort_keys
+        )
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("a text has half of a surrogate pair, which is no character") from error
+    except ValueError as error:  # Python's words for its limit are about Python
+        if "digits" in str(error):
+            raise ValueError(f"an integer has more than {_MOST_DIGITS:,} digits") from error
+        if "float" in str(error):
+            raise ValueError("JSON has no NaN and no infinity") from error
+        raise
+
+
+def _may_have_surrogates(data: bytes) -> bool:
+    return b"\\ud" in data or b"\\uD" in data
+
+
+def _integer(text: str) -> int:
+    if len(text.lstrip("-")) > _MOST_DIGITS:
+        raise ValueError(
+            f"an integer has {len(text.lstrip('-')):,} digits: at most {_MOST_DIGITS:,} are read"
+        )
+    return int(text)
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("a number is too large: numbers that are no integers end at 1.8e308")
+    return number
+
+
+def _constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON")
+
+
+_DECODER: Final = json.JSONDecoder(parse_int=_integer, parse_float=_float, parse_constant=_constant)
