@@ -102,8 +102,8 @@ class Catalog(ToolServer[None]):
         super().__init__(name or slug(self.profile.name), lifespan=self._live, always_load=False)
         self.status = Status()
         self.session = environ.get(SESSION) or random_bytes.token_hex(8)
-        self._secrets = credentials(self.profile, environ, credentials_file or environ.get(CREDENTIALS))
-        self._scrubber = Scrubber(settings.secret_values(self._secrets, self.profile))
+        self._credentials = credentials(self.profile, environ, credentials_file or environ.get(CREDENTIALS))
+        self._scrubber = Scrubber(self._credentials.values)
         self._limits = settings.limits_of(budget, self.profile, environ)
         self._selection = Selection(
             include=tuple(include),
@@ -111,7 +111,7 @@ class Catalog(ToolServer[None]):
             rename=dict(rename or {}),
             namespace=namespace,
             group=group,
-            separator=self.profile.name_separator,
+            separator=self.profile.entry.name_separator,
         )
         self._narrowed = Selection(include=settings.wanted_tools(self.profile, environ))
         self._refreshing = Refreshing(refresh)
@@ -123,7 +123,7 @@ class Catalog(ToolServer[None]):
         self._names: dict[str, str] = {}  # of tools, by id; they outlive a restart
         self._ledger_at = default_path(environ) if ledger is None else ledger
         self._ledger: Ledger | None = None
-        usual = f"{self.name}-{settings.short(self.profile.base_url, *sorted(self._secrets.values()))}.json"
+        usual = f"{self.name}-{settings.short(self.profile.base_url, self._credentials.digest)}.json"
         self._cache_file = settings.file_of(cache, stored.cache_folder(environ) / usual)
         self._pins_file = None if pins is None else Path(pins)
         self._audit_file = settings.file_of(audit, settings.audit_beside(self._ledger_at))
@@ -193,7 +193,7 @@ class Catalog(ToolServer[None]):
             self._refreshing.give_up()
             raise
         async with (
-            Api(self.profile, self._secrets, retry=self._retry) as api,
+            Api(self.profile, self._credentials, retry=self._retry) as api,
             anyio.create_task_group() as tasks,
         ):
             self._buyer = Buyer(
@@ -203,11 +203,11 @@ class Catalog(ToolServer[None]):
                 entry_id=self.entry_id,
                 default_price=self._default_price,
                 session=self.session,
-                identity=settings.short(self.profile.base_url, *sorted(self._secrets.values())),
+                identity=settings.short(self.profile.base_url, self._credentials.digest),
                 scrubber=self._scrubber,
                 observer=observer,
                 breaker=self._breaker,
-                timeouts=self.profile.timeouts,
+                timeouts=self.profile.call.timeouts,
                 rate=self._rate,
                 cache=self._results,
                 cached_for=self._cached_for,

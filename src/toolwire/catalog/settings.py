@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
@@ -22,7 +22,7 @@ File = str | Path | Literal[False] | None
 def limits_of(budget: float | str | Limits | None, profile: Profile, environ: Mapping[str, str]) -> Limits:
     """The budget of the caller and that of the environment: the smaller counts."""
     limits = budget if isinstance(budget, Limits) else Limits()
-    said = environ.get(profile.budget_variable, "").strip() if profile.budget_variable else ""
+    said = environ.get(profile.environment.budget, "").strip() if profile.environment.budget else ""
     given = [said or None, None if isinstance(budget, Limits) else budget]
     try:
         amounts = [micros(each) for each in given if each is not None]
@@ -44,18 +44,8 @@ def default_price_of(given: float | str | None, environ: Mapping[str, str]) -> i
 
 def wanted_tools(profile: Profile, environ: Mapping[str, str]) -> tuple[str, ...]:
     """The filter that the environment has: words with commas between them."""
-    words = environ.get(profile.filter_variable, "") if profile.filter_variable else ""
+    words = environ.get(profile.environment.filter, "") if profile.environment.filter else ""
     return tuple(each.strip() for each in words.split(",") if each.strip())
-
-
-def secret_values(secrets: Mapping[str, str], profile: Profile) -> Iterable[str]:
-    """All that must never be seen: what the headers say, and the bare secrets in them."""
-    for header, value in secrets.items():
-        yield value
-        secret = profile.secrets.get(header)
-        if secret is not None and secret.template != "{value}":
-            before, _, after = secret.template.partition("{value}")
-            yield value.removeprefix(before).removesuffix(after)
 
 
 def file_of(given: File, otherwise: Path | None) -> Path | None:

@@ -14,9 +14,8 @@ from toolwire.catalog.http.fetch import ListReader
 from toolwire.catalog.http.orders import OrderSender
 from toolwire.catalog.http.retry import Retry
 from toolwire.catalog.profile.model import Profile
-from toolwire.catalog.secrets import Scrubber
+from toolwire.catalog.secrets import Credentials, Scrubber
 from toolwire.catalog.tools.definitions import Entry
-from toolwire.errors import UsageError
 
 __all__ = ["Answer", "Api", "Attempt", "Retry"]
 
@@ -29,7 +28,7 @@ class Api:
     def __init__(
         self,
         profile: Profile,
-        secrets: Mapping[str, str],
+        credentials: Credentials,
         *,
         transport: httpx2.AsyncBaseTransport | None = None,
         resolver: Resolver = resolve,
@@ -37,13 +36,10 @@ class Api:
         retry: Retry | None = None,
         connect_timeout: float = CONNECT_TIMEOUT,
     ) -> None:
-        allowed = {header.lower() for header in profile.secrets}
-        if strange := [header for header in secrets if header.lower() not in allowed]:
-            raise UsageError(f"profile {profile.name} has no header {strange[0]!r} under `secrets`")
-        scrubber, retry = Scrubber.of(profile, secrets), retry or Retry()
+        scrubber, retry = Scrubber(credentials.values), retry or Retry()
         self._connections = Connections(
             profile.base_url,
-            secrets,
+            credentials,
             resolver=resolver,
             connect_timeout=connect_timeout,
             transport=transport,

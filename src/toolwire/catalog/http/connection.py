@@ -17,6 +17,8 @@ import httpx2
 from toolwire._version import __version__
 from toolwire.catalog.http.addresses import Base, Resolver
 from toolwire.catalog.http.answers import Attempt
+from toolwire.catalog.http.requests import OutgoingRequest, with_credentials
+from toolwire.catalog.secrets import Credentials
 from toolwire.errors import CatalogError, UsageError
 
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
@@ -83,22 +85,22 @@ class Connections:
     def __init__(
         self,
         base_url: str,
-        headers: Mapping[str, str],
+        credentials: Credentials,
         *,
         resolver: Resolver,
         connect_timeout: float,
         transport: httpx2.AsyncBaseTransport | None = None,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
-        for name, value in headers.items():
+        for name, value in {**credentials.headers, **credentials.query}.items():
             check_value(name, value)
+        self._credentials = credentials
         self._base = Base.of(base_url)
         self._headers = {
             "Host": self._base.named,
             "User-Agent": f"toolwire/{__version__}",
             "Accept-Encoding": "identity",  # a packed reply could not be bounded while it is read
             "Connection": "close",
-            **headers,
         }
         self._resolver = resolver
         self._connect_timeout = connect_timeout
@@ -114,12 +116,12 @@ class Connections:
 
     @asynccontextmanager
     async def open(
-        self, method: str, path: str, headers: Mapping[str, str], limit: float, order: Order | None = None
+        self, request: OutgoingRequest, limit: float, order: Order | None = None
     ) -> AsyncIterator[httpx2.Response]:
         """Send a request; the reply has its head, and its body can be read."""
         token = _quiet.set(True)
         try:
-            response = await self._send(method, path, headers, limit, order)
+            response = await self._send(with_credentials(request, self._credentials), limit, order)
             try:
                 yield response
             finally:
@@ -127,9 +129,7 @@ class Connections:
         finally:
             _quiet.reset(token)
 
-    async def _send(
-        self, method: str, path: str, headers: Mapping[str, str], limit: float, order: Order | None
-    ) -> httpx2.Response:
+    async def _send(self, outgoing: OutgoingRequest, limit: float, order: Order | None) -> httpx2.Response:
         addresses = await self._base.addresses(self._resolver)
         if self.closed:  # the transport would open itself again, and buy
             raise CatalogError("the connection to the API is closed")
@@ -138,14 +138,17 @@ class Connections:
             "timeout": {"connect": connect, "read": limit, "write": limit, "pool": self._connect_timeout},
             "sni_hostname": self._base.host,
         }
-        headers = {**self._headers, **headers}
+        headers = {**self._headers, **outgoing.headers}
+        if outgoing.method != "GET":
+            headers["Content-Length"] = str(len(outgoing.content))
         if order is not None:
-            headers["Content-Length"] = str(len(order.content))
             extensions["trace"] = order.trace
         while True:
-            url = _url(self._base.url(addresses.pop(0), path))
-            body = httpx2.ByteStream(b"") if order is None else _Body(order)
-            request = httpx2.Request(method, url, headers=headers, stream=body, extensions=extensions)
+            url = _url(self._base.url(addresses.pop(0), outgoing.target))
+            body = httpx2.ByteStream(outgoing.content) if order is None else _Body(order)
+            request = httpx2.Request(
+                outgoing.method, url, headers=headers, stream=body, extensions=extensions
+            )
             try:
                 response = await self.transport.handle_async_request(request)
             except (httpx2.ConnectError, httpx2.ConnectTimeout):

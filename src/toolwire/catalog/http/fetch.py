@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import urlencode
 
 import anyio
 import httpx2
@@ -13,6 +12,7 @@ from toolwire._log import logger_for
 from toolwire.catalog.http.answers import decoded, is_success, refusal, said, seconds_of
 from toolwire.catalog.http.connection import Connections
 from toolwire.catalog.http.listing import Reading
+from toolwire.catalog.http.requests import OutgoingRequest, page_request
 from toolwire.catalog.http.retry import Retry
 from toolwire.catalog.http.streams import collect
 from toolwire.catalog.profile.model import Profile
@@ -57,49 +57,47 @@ class ListReader:
         self._connections = connections
         self._scrubber = scrubber
         self._retry = retry
-        self._told = False
+        self._problems: set[str] = set()
 
     async def entries(self) -> list[Entry]:
         """Everything on offer, from all pages. CatalogError when that cannot be had."""
-        first = self._profile.list_params.first_page
+        reading = await self.read()
+        self.numbers = reading.numbers
+        problems = set(reading.problems())
+        for problem in sorted(problems - self._problems):  # a list is read again and again: each is told once
+            _log.warning("%s: %s", self._profile.name, problem)
+        self._problems = problems
+        return reading.entries
+
+    async def read(self, most_pages: int | None = None) -> Reading:
+        """Read the list to its end, or only some pages of it."""
         reading = Reading(self._profile)
         total = 0
-        for number in range(first, first + MOST_PAGES):
+        while (position := reading.position) is not None:
+            if most_pages is not None and position.number > most_pages:
+                return reading
+            if position.number > MOST_PAGES:
+                raise CatalogError(
+                    f"the list does not end: {MOST_PAGES:,} pages were read. Check list.paging in the profile"
+                )
+            request = page_request(self._profile, position)
             try:
-                page, size = await self._page(number)
+                page, headers, size = await self._page(request, position.number)
             except _Refused as refused:
                 if not reading.guessed or refused.status not in _PAST_THE_END:
                     raise
-                return self._ended(reading)
+                reading.end()
+                break
             total += size
             if total > MOST_LIST_BYTES:
                 raise CatalogError(
-                    f"the list is over {MOST_LIST_BYTES:,} bytes at page {number}: it was given up"
+                    f"the list is over {MOST_LIST_BYTES:,} bytes at page {position.number}: it was given up"
                 )
-            if not reading.take(page, number):
-                return self._ended(reading)
-        raise CatalogError(
-            f"the list does not end: {MOST_PAGES:,} pages were read. Check list_params in the profile"
-        )
+            reading.take(page, headers, request.target)
+        return reading
 
-    def _ended(self, reading: Reading) -> list[Entry]:
-        """What was read, when that is all."""
-        self.numbers = reading.numbers
-        if reading.nameless:
-            _log.warning(
-                "%d entries of the list have no %s and were left out", reading.nameless, self._profile.id
-            )
-        if reading.unpriced and not self._told:
-            self._told = True
-            _log.warning(
-                "%d entries of the list have a price at %s that cannot be read as dollars, so it counts as unknown",
-                reading.unpriced,
-                self._profile.price,
-            )
-        return reading.entries
-
-    async def _page(self, number: int) -> tuple[Any, int]:
-        """One page and its size. Reading is free, so what may pass is tried again."""
+    async def _page(self, request: OutgoingRequest, number: int) -> tuple[Any, Mapping[str, str], int]:
+        """A page, the headers of its reply, and its size. Reading is free, so what may pass is tried again."""
         tries = 0
 
         def again(error: Exception) -> float | bool:
@@ -108,21 +106,18 @@ class ListReader:
         async for attempt in stamina.retry_context(on=again, attempts=self._retry.attempts, timeout=None):
             with attempt:
                 tries += 1
-                return await self._page_once(number)
+                return await self._page_once(request, number)
         raise AssertionError("the last attempt returns or raises")
 
-    async def _page_once(self, number: int) -> tuple[Any, int]:
-        profile, params = self._profile, self._profile.list_params
-        pairs = {params.page: number, params.size: params.page_size}
-        path = f"{profile.list_path}?{urlencode({name: value for name, value in pairs.items() if name})}"
-        accept = {"Accept": "application/json"}
+    async def _page_once(self, request: OutgoingRequest, number: int) -> tuple[Any, Mapping[str, str], int]:
+        timeout, most = self._profile.list.timeout, self._profile.list.max_reply_bytes
         try:
-            with anyio.fail_after(profile.timeout):
-                async with self._connections.open("GET", path, accept, profile.timeout) as response:
+            with anyio.fail_after(timeout):
+                async with self._connections.open(request, timeout) as response:
                     lenient = not is_success(response.status_code)
-                    content = await collect(response, profile.max_reply_bytes, lenient=lenient)
+                    content = await collect(response, most, lenient=lenient)
         except TimeoutError:
-            raise _Passing(f"page {number} of the list: no answer within {profile.timeout:g} s") from None
+            raise _Passing(f"page {number} of the list: no answer within {timeout:g} s") from None
         except (httpx2.HTTPError, OSError) as error:
             raise _Passing(f"page {number} of the list: {said(error, self._scrubber.text)}") from error
         status, headers = response.status_code, self._clean(response.headers)
@@ -132,7 +127,8 @@ class ListReader:
                 raise _Passing(
                     f"page {number} of the list is not JSON ({len(content):,} bytes). Check base_url"
                 )
-            return body, len(content)
+            # The link as it came: our secrets may be in it, and are taken out by name (`page_request`).
+            return body, {**headers, "link": response.headers.get("link", "")}, len(content)
         told = f"page {number} of the list: {refusal(status, headers, body)}"
         if status in _PASSING:
             raise _Passing(told, seconds_of(headers.get("retry-after")))

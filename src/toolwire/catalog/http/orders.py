@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import anyio
 import httpx2
-import orjson
 
 from toolwire._log import logger_for
 from toolwire.catalog.http.answers import Answer, Attempt, decoded, is_success, judge, said
 from toolwire.catalog.http.connection import Connections, Halted, OnSend, Order, check_value
+from toolwire.catalog.http.requests import OutgoingRequest, order_request
 from toolwire.catalog.http.retry import Retry
 from toolwire.catalog.http.streams import Progress, Unreadable, collect, follow, is_stream
 from toolwire.catalog.profile.model import Profile
@@ -24,8 +24,7 @@ from toolwire.errors import CatalogError
 _log = logger_for("catalog.http")
 
 _REFUSAL_BYTES: Final = 64 * 1024  # as much of an error's body as is worth reading
-_BUSY: Final = frozenset({429, 503})
-_PASSING: Final = _BUSY | {500, 502, 504}
+_PASSING: Final = frozenset({429, 500, 502, 503, 504})
 
 
 class OrderSender:
@@ -54,27 +53,30 @@ class OrderSender:
         place to write that down. `attempt` can be read at any time, above all after a cancellation.
         """
         attempt = Attempt() if attempt is None else attempt
-        limit = timeout or self._profile.timeouts.get(str(entry_id)) or self._profile.timeout
+        call = self._profile.call
+        limit = timeout or call.timeouts.get(str(entry_id)) or call.timeout
         check_value("the key of the call", key)
         try:
-            content = self._content(entry_id, arguments, key)
-        except TypeError as error:
-            return Answer("not_sent", error=f"the arguments cannot be written as JSON: {error}")
-        order = Order(content, attempt, on_send)
+            request = order_request(self._profile, entry_id, arguments, key)
+        except CatalogError as error:
+            return Answer("not_sent", error=str(error))
+        order = Order(request.content, attempt, on_send)
         with anyio.move_on_after(limit):
-            return await self._series(order, key, limit, on_progress)
+            return await self._series(order, request, limit, on_progress)
         if attempt.answer is not None and not attempt.sent:
             return attempt.answer  # it was refused, and this is the wait before the next try
         attempt.answer = Answer(_state(attempt), error=f"there was no answer within {limit:g} s")
         return attempt.answer
 
-    async def _series(self, order: Order, key: str, limit: float, on_progress: Progress | None) -> Answer:
+    async def _series(
+        self, order: Order, request: OutgoingRequest, limit: float, on_progress: Progress | None
+    ) -> Answer:
         """Try until there is an answer, or until it would not be safe to try again."""
         attempt, doubt = order.attempt, False
         ends = anyio.current_time() + limit
         while True:
             attempt.tries += 1
-            answer = await self._try(order, key, limit, on_progress)
+            answer = await self._try(order, request, limit, on_progress)
             if doubt and not answer.ok:
                 answer = replace(answer, state="unknown")  # for an earlier one may have been bought
             doubt = answer.state == "unknown"
@@ -87,34 +89,35 @@ class OrderSender:
 
     def _may_repeat(self, answer: Answer) -> bool:
         """The rule. Not by `stamina`, whose global switches must not decide how often money is spent."""
+        call = self._profile.call
         if answer.state == "unknown":
-            return self._profile.idempotent and (answer.status is None or answer.status in _PASSING)
+            passing = (
+                answer.status is None or answer.status in _PASSING or answer.status in call.retry_statuses
+            )
+            return call.idempotent and passing
         # A refusal that is "answered" has a status on which the API does not charge.
-        return answer.state == "not_sent" or answer.status in _BUSY
+        return answer.state == "not_sent" or answer.status in call.retry_statuses
 
-    async def _try(self, order: Order, key: str, limit: float, on_progress: Progress | None) -> Answer:
-        profile = self._profile
-        path = f"{profile.call_path}?stream=true" if profile.streams else profile.call_path
-        accept = "text/event-stream, application/json" if profile.streams else "application/json"
-        headers = {"Content-Type": "application/json", "Accept": accept}
-        if profile.idempotency_header:
-            headers[profile.idempotency_header] = key
+    async def _try(
+        self, order: Order, request: OutgoingRequest, limit: float, on_progress: Progress | None
+    ) -> Answer:
+        call = self._profile.call
         status = None
         try:
-            async with self._connections.open(profile.call_method, path, headers, limit, order) as response:
+            async with self._connections.open(request, limit, order) as response:
                 status = response.status_code
                 if is_success(status) and is_stream(response):
                     return Answer(
                         "answered",
                         status,
-                        await follow(response, profile.max_reply_bytes, on_progress, self._scrubber.text),
+                        await follow(response, call.max_reply_bytes, on_progress, self._scrubber.text),
                     )
                 lenient = not is_success(status)
-                most = _REFUSAL_BYTES if lenient else profile.max_reply_bytes
+                most = _REFUSAL_BYTES if lenient else call.max_reply_bytes
                 content = await collect(response, most, lenient=lenient)
                 body = self._scrubber.data(decoded(response.headers, content))
                 headers = self._clean(response.headers)
-                return judge(status, headers, content, body, profile.uncharged_statuses)
+                return judge(status, headers, content, body, call.uncharged_statuses)
         except Halted as halted:
             raise halted.error from None
         except Exception as error:  # noqa: BLE001 - whatever broke, what counts is whether the order may be out
@@ -130,14 +133,6 @@ class OrderSender:
     def _clean(self, headers: Mapping[str, str]) -> dict[str, str]:
         """Headers without secrets, their names in small letters: an API may echo ours in any of them."""
         return {name.lower(): self._scrubber.text(value) for name, value in headers.items()}
-
-    def _content(self, entry_id: str | int, arguments: Mapping[str, Any], key: str) -> bytes:
-        profile = self._profile
-        identity = entry_id
-        body = {**profile.extra_body, profile.id_field: identity, profile.arguments_field: dict(arguments)}
-        if profile.request_id_field:
-            body[profile.request_id_field] = key
-        return orjson.dumps(body)
 
 
 def _state(attempt: Attempt) -> Any:

@@ -95,6 +95,7 @@ def scrubbed(entries: Iterable[Entry], scrubber: Scrubber) -> list[Entry]:
     return [
         replace(
             each,
+            prices=scrubber.data(each.prices),
             name=scrubber.text(each.name),
             description=scrubber.text(each.description),
             schema=scrubber.data(each.schema),
@@ -111,10 +112,9 @@ def tool_of(definition: Definition, buy: Callable[..., Awaitable[dict[str, Any]]
     async def handler(arguments: dict[str, Any], context: Context[Any]) -> dict[str, Any]:
         return await buy(definition, arguments, context)
 
-    price = "" if definition.price is None else f"\n\nCosts {dollars(definition.price)} a call."
     return Tool(
         name=definition.name,
-        description=definition.description + price,
+        description=definition.description + _price_note(definition),
         input_schema=definition.schema,
         handler=handler,
         annotations={"readOnlyHint": False, "idempotentHint": False, "openWorldHint": True},
@@ -122,6 +122,15 @@ def tool_of(definition: Definition, buy: Callable[..., Awaitable[dict[str, Any]]
         structure_says_all=True,
         repeatable=False,  # what costs money is never run again in silence
     )
+
+
+def _price_note(definition: Definition) -> str:
+    """What the description says of the price."""
+    if definition.prices:
+        known = [each for each in definition.prices.values() if each is not None]
+        if known and min(known) < (highest := definition.price or max(known)):
+            return f"\n\nCosts {dollars(min(known))} to {dollars(highest)} a call, by {definition.price_argument}."
+    return "" if definition.price is None else f"\n\nCosts {dollars(definition.price)} a call."
 
 
 def report(made: Offer, before: Status) -> None:

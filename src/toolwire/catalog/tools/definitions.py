@@ -33,6 +33,10 @@ class Entry:
     category: str | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The entry as it came."""
+    prices: Mapping[str, int | None] = field(default_factory=dict)
+    """Prices by the value of `price_argument`; None for one that cannot be read. `price` is then the highest."""
+    price_argument: str = ""
+    """The argument that decides the price."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,11 @@ class Definition:
     category: str | None = None
     repairs: tuple[str, ...] = ()
     """What had to be mended, one sentence each."""
+    prices: Mapping[str, int | None] = field(default_factory=dict)
+    """Prices by the value of `price_argument`, as in `Entry`."""
+    price_argument: str = ""
+    base: str = ""
+    """The name without a collision's suffix, namespace or new name: the same tool under another id has it too."""
 
     @cached_property
     def fingerprint(self) -> str:
@@ -61,6 +70,16 @@ class Skipped:
     id: str
     name: str
     reason: str
+
+
+def price_for(tool: Entry | Definition, arguments: Mapping[str, Any]) -> tuple[str, int | None]:
+    """What decides the price of a call ("" if nothing does), and the price; None if nobody tells it.
+
+    A value of the argument that has no price of its own, or none at all, costs the highest price.
+    """
+    value = arguments.get(tool.price_argument) if tool.prices else None
+    variant = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
+    return (variant, tool.prices[variant]) if variant in tool.prices else ("", tool.price)
 
 
 def fingerprint(name: str, description: str, schema: Any) -> str:
@@ -98,9 +117,9 @@ def define(
             skipped.append(
                 Skipped(entry.id, _label(entry), f"its schema cannot be read: {type(error).__name__}")
             )
-    rights, wishes = dict(known or {}), []
+    rights, wishes, bases = dict(known or {}), [], dict[str, str]()
     for entry, _, _ in usable.values():
-        base = base_name(entry.id, _text(entry.name), _text(entry.description), separator)
+        base = bases[entry.id] = base_name(entry.id, _text(entry.name), _text(entry.description), separator)
         new = rename.get(entry.id) or rename.get(base) or rename.get(_text(entry.name))
         wishes.append(Wish(entry.id, new or base))
         if new:  # the user's word goes before an older right
@@ -112,7 +131,7 @@ def define(
         if (name := names[entry.id]) is None:
             skipped.append(Skipped(entry.id, _label(entry), "no name is free for it"))
         else:
-            definitions.append(_defined(entry, name, schema, repairs))
+            definitions.append(_defined(entry, name, bases[entry.id], schema, repairs))
     return sorted(definitions, key=lambda each: each.name), sorted(skipped, key=_order)
 
 
@@ -139,18 +158,31 @@ def _single(entries: Iterable[Entry]) -> tuple[list[Entry], list[Skipped]]:
     return single, skipped
 
 
-def _defined(entry: Entry, name: str, schema: dict[str, Any], repairs: tuple[str, ...]) -> Definition:
+def _defined(
+    entry: Entry, name: str, base: str, schema: dict[str, Any], repairs: tuple[str, ...]
+) -> Definition:
     description = tidy(entry.description)
     if description != _text(entry.description).strip():
         repairs = ("the description was cleaned of what cannot be seen, or cut", *repairs)
     price = entry.price if type(entry.price) is int and entry.price >= 0 else None
-    return Definition(entry.id, name, description, schema, price, tidy(entry.category, 100) or None, repairs)
+    return Definition(
+        id=entry.id,
+        name=name,
+        description=description,
+        schema=schema,
+        price=price,
+        category=tidy(entry.category, 100) or None,
+        repairs=repairs,
+        prices=entry.prices,
+        price_argument=entry.price_argument,
+        base=base,
+    )
 
 
 def _identity(entry: Entry) -> tuple[int, str]:
     """What makes two entries with one id the same; it sorts the dearest first."""
     price = entry.price if type(entry.price) is int else -1
-    told = (_text(entry.name), _text(entry.description), entry.category)
+    told = (_text(entry.name), _text(entry.description), entry.category, sorted(entry.prices.items()))
     try:
         measure(entry.schema)
         schema = orjson.dumps(entry.schema, option=orjson.OPT_SORT_KEYS).decode()

@@ -20,7 +20,7 @@ from toolwire.catalog.tools.definitions import Entry
 
 logger = logger_for("catalog")
 
-_FORM: Final = 2
+_FORM: Final = 3
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def store(path: Path, entries: Iterable[Entry], base_url: str, names: Mapping[st
         logger.warning("the definitions cannot be kept in %s: %s", path, error)
 
 
-_FIELDS: Final = ("id", "name", "description", "schema", "price", "category")
+_FIELDS: Final = ("id", "name", "description", "schema", "price", "category", "prices", "price_argument")
 
 
 def load(path: Path, base_url: str) -> Stored | None:
@@ -89,11 +89,12 @@ def load(path: Path, base_url: str) -> Stored | None:
 
 
 def _entry(data: Mapping[str, Any]) -> Entry:
-    price, category = data["price"], data["category"]
-    texts = all(isinstance(data[name], str) for name in ("id", "name", "description"))
+    category = data["category"]
+    texts = all(isinstance(data[name], str) for name in ("id", "name", "description", "price_argument"))
+    prices = [data["price"], *data["prices"].values()]
     if (
         not texts
-        or not (price is None or (type(price) is int and price >= 0))
+        or not all(price is None or (type(price) is int and price >= 0) for price in prices)
         or not (category is None or isinstance(category, str))
     ):
         raise ValueError("an entry is damaged")
