@@ -119,12 +119,14 @@ def _shop(port: int, ledger: str) -> Any:
         {
             "name": "bench",
             "base_url": f"http://127.0.0.1:{port}",
-            "list_path": "/list",
-            "call_path": "/buy",
-            "list_params": {"page": "page", "size": "page_size", "page_size": 50},
-            "more": "more",
-            "price": "price",
-            "secrets": {"x-api-key": {"variable": "BENCH_KEY"}},
+            "list": {
+                "path": "/list",
+                "items": "items",
+                "paging": {"kind": "page", "size_parameter": "page_size", "size": 50, "more": "more"},
+            },
+            "entry": {"price": {"path": "price"}},
+            "call": {"path": "/buy", "id_field": "product_id", "arguments": "parameters"},
+            "secrets": {"key": {"variable": "BENCH_KEY", "key": "x-api-key"}},
         }
     )
     audit = False if ledger == ":memory:" else None

@@ -3,7 +3,8 @@
 import hashlib
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 
@@ -17,6 +18,13 @@ class Product:
     price: Any
     run: Callable[..., Any]
     category: str = "demo"
+    actions: dict[str, float] = field(default_factory=dict)
+    """Prices by the parameter `action`."""
+
+    def cost(self, parameters: dict[str, Any]) -> Decimal:
+        """What a call takes, in dollars."""
+        price = self.actions.get(str(parameters.get("action")), self.price)
+        return Decimal(str(price)) if isinstance(price, float) else Decimal(0)
 
     @property
     def id(self) -> str:

@@ -1,9 +1,12 @@
 """A small paid API on loopback: real HTTP, real prices, a ledger of its own, and faults on demand.
 
 It speaks as AgentPMT does: `GET /products/fetch` lists what there is, `POST /products/purchase` runs a tool
-and takes the money. It needs nothing but Python:
+and takes the money, `GET /credits/balance` tells what is left. With a bearer token it counts in credits (100 are a
+dollar) and takes orders by `name`; with the two keys of the older form it counts in dollars and takes orders by
+`product_id`. It needs nothing but Python:
 
     python examples/paid_api.py --port 8402 --entries 298 --ledger bought.jsonl
+    curl -H 'Authorization: Bearer t' 'http://127.0.0.1:8402/products/fetch?page=1&page_size=5'
     curl -H 'x-api-key: k' -H 'x-budget-key: b' 'http://127.0.0.1:8402/products/fetch?page=1&page_size=5'
     curl -d '{"faults": [{"kind": "reset_after_buying"}]}' http://127.0.0.1:8402/_control
     curl http://127.0.0.1:8402/_state
@@ -13,6 +16,7 @@ In a test or a demo: `async with PaidApi() as api:` (or a plain `with`), then `a
 """
 
 import argparse
+import base64
 import json
 import socket
 import sys
@@ -27,7 +31,7 @@ from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 from _paid_faults import AFTER, BEFORE, Fault, reset, send, strike
-from _paid_products import on_sale
+from _paid_products import Product, on_sale
 
 
 @dataclass
@@ -64,10 +68,12 @@ class PaidApi:
         shape: str = "flat",  # of replies: flat, output, nested, or nested_failure inside HTTP 200
         replay: str = "",  # of a request id seen before: "" buys again, "same" repeats the reply, "conflict" is 409
         keys: tuple[str, str] | None = None,  # the only good (x-api-key, x-budget-key); None takes any
+        token: str = "",  # the only good bearer token; "" takes any, or base64 of the keys if those are given
     ) -> None:
         self.products = {product.id: product for product in on_sale(entries, broken=broken)}
         self.balance = Decimal(balance)
         self.shape, self.replay, self.keys = shape, replay, keys
+        self.token = token or (base64.b64encode(":".join(keys).encode()).decode() if keys else "")
         self.purchases: list[Purchase] = []
         self.requests: list[tuple[str, str, dict[str, str]]] = []  # method, path and headers of each
         self.faults: list[Fault] = []
@@ -132,8 +138,8 @@ class PaidApi:
                     return fault
         return None
 
-    def page(self, page: int = 1, page_size: int = 50) -> dict[str, Any]:
-        """One page of the catalogue."""
+    def page(self, page: int = 1, page_size: int = 50, *, in_credits: bool = False) -> dict[str, Any]:
+        """One page of the catalogue, with prices in credits or in dollars."""
         size, found = max(1, min(page_size, 100)), list(self.products.values())
         shown, pages = found[(page - 1) * size : page * size], -(-len(found) // size)
         tools = [
@@ -144,7 +150,7 @@ class PaidApi:
                     "description": f"{p.name} — {p.description}",
                     "parameters": p.parameters,
                 },
-                "price": p.price,
+                **({"x-pricing": pricing_of(p)} if in_credits else {"price": p.price}),
                 "category": p.category,
             }
             for p in shown
@@ -157,12 +163,20 @@ class PaidApi:
         details |= {"page_size_requested": page_size, "total_pages": pages, "has_next_page": page < pages}
         return {"success": True, "details": details, "tools": tools}
 
+    def find(self, wanted: Any) -> Product:
+        """The product with this id, or with this slug of its name."""
+        named = (each for each in self.products.values() if each.name.replace(" ", "-") == wanted)
+        product = self.products.get(str(wanted)) or next(named, None)
+        if product is None:
+            raise Refused(404, f"There is no product {wanted!r}")
+        return product
+
     def buy(self, order: Any, headers: dict[str, str]) -> dict[str, Any]:
         """Check the order, take the money, run the tool, and return the reply."""
+        in_credits = "authorization" in headers
         if not isinstance(order, dict) or not isinstance(parameters := order.get("parameters", {}), dict):
-            raise Refused(400, "The body must be an object with product_id and parameters")
-        if (product := self.products.get(str(order.get("product_id")))) is None:
-            raise Refused(404, f"There is no product {order.get('product_id')!r}")
+            raise Refused(400, "The body must be an object with name or product_id, and parameters")
+        product = self.find(order.get("name" if in_credits else "product_id"))
         if missing := [
             name for name in (product.parameters or {}).get("required", []) if name not in parameters
         ]:
@@ -175,7 +189,7 @@ class PaidApi:
                 raise Refused(409, f"Request {request_id} was made before")
             if request_id in self._replies and self.replay == "same":
                 return self._replies[request_id]
-            cost = Decimal(str(product.price)) if isinstance(product.price, float) else Decimal(0)
+            cost = product.cost(parameters)
             if cost > self.balance:
                 raise Refused(402, f"Insufficient balance: {self.balance} left, {cost} needed")
             self.balance -= cost
@@ -186,7 +200,7 @@ class PaidApi:
                     file.write(json.dumps(asdict(bought)) + "\n")
             balance = self.balance
         result = headers if product.name == "echo" else product.run(**parameters)
-        reply = shaped(self.shape, result, float(cost), float(balance))
+        reply = shaped(self.shape, result, float(cost), float(balance), in_credits=in_credits)
         if request_id:
             self._replies[request_id] = reply
         return reply
@@ -208,7 +222,20 @@ class PaidApi:
         return {"balance": str(self.balance), "purchases": bought, "faults": [asdict(f) for f in self.faults]}
 
 
-def shaped(shape: str, result: Any, cost: float, balance: float) -> dict[str, Any]:
+def pricing_of(product: Product) -> dict[str, Any]:
+    """The price of a product as the newer form of the list has it."""
+
+    def counted(price: Any) -> Any:
+        return round(price * 100, 4) if isinstance(price, float) else price
+
+    pricing = {"unit_type": "request", "price_per_unit": counted(product.price), "currency": "credits"}
+    actions = {action: counted(price) for action, price in product.actions.items()}
+    return pricing | ({"actions": actions} if actions else {})
+
+
+def shaped(
+    shape: str, result: Any, cost: float, balance: float, *, in_credits: bool = False
+) -> dict[str, Any]:
     """The reply in one of the shapes that are met in the wild."""
     if shape == "output":
         return {"success": True, "output": result, "error": None}
@@ -220,6 +247,9 @@ def shaped(shape: str, result: Any, cost: float, balance: float) -> dict[str, An
             "response": {"status_code": 200 if good else 500, "data": data},
             "error": None,
         }
+    if in_credits:
+        money = {"charged_credits": round(cost * 100, 4), "balance_credits": round(balance * 100, 4)}
+        return {"success": True, "result": result, **money}
     return {"success": True, "result": result, "cost": cost, "balance": balance}
 
 
@@ -299,15 +329,29 @@ class Handler(BaseHTTPRequestHandler):
             api.control(order)
         if path.startswith("/_"):
             return api.state()
-        given = (headers.get("x-api-key", ""), headers.get("x-budget-key", ""))
-        if not all(given) or (api.keys and given != api.keys):
-            raise Refused(401, "x-api-key or x-budget-key is missing or wrong")
+        in_credits = self.check_payer(api, headers)
         if path == "/products/fetch":
             query = parse_qs(urlsplit(self.path).query)
-            return api.page(**{name: int(query[name][0]) for name in ("page", "page_size") if name in query})
+            asked = {name: int(query[name][0]) for name in ("page", "page_size") if name in query}
+            return api.page(**asked, in_credits=in_credits)
+        if path == "/credits/balance" and in_credits:
+            return {"success": True, "data": {"balance": round(float(api.balance) * 100, 4)}}
         if path == "/products/purchase" and self.command == "POST":
             return api.buy(order, headers)
         raise Refused(404, f"There is nothing at {path}")
+
+    @staticmethod
+    def check_payer(api: PaidApi, headers: dict[str, str]) -> bool:
+        """Refuse a request without the right secrets. True for a bearer token: it is about credits."""
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        if kind == "Bearer":
+            if not token or (api.token and token != api.token):
+                raise Refused(401, "the token is wrong")
+            return True
+        given = (headers.get("x-api-key", ""), headers.get("x-budget-key", ""))
+        if not all(given) or (api.keys and given != api.keys):
+            raise Refused(401, "x-api-key or x-budget-key is missing or wrong")
+        return False
 
     def stream(self, reply: dict[str, Any]) -> None:
         """The reply as server-sent events: two pieces of news, then all of it."""

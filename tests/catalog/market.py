@@ -1,7 +1,6 @@
 """The sample paid API of the examples, and toolwire's client for it, with waits too short to notice."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 PROGRAM = Path(__file__).parents[2] / "examples" / "paid_api.py"
@@ -11,18 +10,41 @@ from _paid_products import BROKEN  # noqa: E402 - found by the line above
 from paid_api import Fault, PaidApi  # noqa: E402
 
 from toolwire.catalog.http.api import Api, Retry  # noqa: E402
-from toolwire.catalog.profile.model import BUILTIN  # noqa: E402
+from toolwire.catalog.profile.model import BUILTIN, Call  # noqa: E402
+from toolwire.catalog.profile.tables import Request  # noqa: E402
+from toolwire.catalog.secrets import Credentials  # noqa: E402
 
-__all__ = ["BROKEN", "KEYS", "PROGRAM", "Fault", "PaidApi", "api_for", "profile_for"]
+__all__ = ["BROKEN", "KEYS", "PROGRAM", "Fault", "PaidApi", "api_for", "keys_of", "profile_for"]
 
 KEYS = {"x-api-key": "key-of-a-test", "x-budget-key": "budget-of-a-test"}
+# Settings that a test may give without the table that they are in.
+TABLES = {
+    "price": ("entry.price.path",),
+    "category": ("entry.category",),
+    "timeout": ("call.timeout", "list.timeout"),
+    "max_reply_bytes": ("call.max_reply_bytes", "list.max_reply_bytes"),
+    **{name: (f"call.{name}",) for name in Call.model_fields if name not in Request.model_fields},
+    "body": ("call.body",),
+}
 QUICK = Retry(attempts=3, wait=0.01, longest_wait=0.02, jitter=0.0, longest_retry_after=0.05)
 
 
-def profile_for(url, **changes):
-    """AgentPMT's profile, at another address."""
-    changes = {"price": "price", "category": "category", "timeout": 5.0, **changes}
-    return replace(BUILTIN["agentpmt"], base_url=url, **changes)
+def profile_for(url, *, based_on="agentpmt-keys", **changes):
+    """AgentPMT's older profile, at another address; `changes` are tables, or settings of TABLES."""
+    tables = {"base_url": url}
+    for name, value in {"price": "price", "category": "category", "timeout": 5.0, **changes}.items():
+        for path in TABLES.get(name, (name,)):
+            *steps, last = path.split(".")
+            table = tables
+            for step in steps:
+                table = table.setdefault(step, {})
+            table[last] = value
+    return BUILTIN[based_on].changed(**tables)
+
+
+def keys_of(headers):
+    """Credentials that are these headers."""
+    return Credentials(headers=headers, values=tuple(headers.values()))
 
 
 def api_for(
@@ -40,7 +62,7 @@ def api_for(
     more = {} if resolver is None else {"resolver": resolver}
     return Api(
         profile_for(url, **changes),
-        secrets,
+        keys_of(secrets),
         retry=retry,
         connect_timeout=connect_timeout,
         transport=transport,

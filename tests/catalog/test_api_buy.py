@@ -16,7 +16,10 @@ from toolwire.errors import CatalogError, UsageError
 pytestmark = pytest.mark.anyio
 
 SHORT = 0.15  # seconds, where a time-out is what is tested
-DECLARED = frozenset({400, 401, 402, 403, 404, 422, 429, 503})
+DECLARED = {
+    "uncharged_statuses": [400, 401, 402, 403, 404, 409, 422, 429, 503],
+    "retry_statuses": [429, 503],
+}
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +80,7 @@ MATRIX = [
     (Fault("redirect"), "unknown", 307, 1, 0, LONG),
     (Fault("status_before_buying"), "unknown", 503, 1, 0, LONG),
     (Fault("status_after_buying"), "unknown", 503, 1, 1, LONG),
-    (Fault("status_before_buying", status=429, retry_after="0"), "unknown", 429, 1, 0, LONG),
+    (Fault("status_before_buying", status=429, retry_after="0"), "answered", 429, 1, 0, LONG),
     (Fault("status_after_buying", status=500), "unknown", 500, 1, 1, LONG),
     (Fault("status_before_buying", status=402), "answered", 402, 1, 0, LONG),
     (Fault("status_before_buying", status=599), "unknown", 599, 1, 0, LONG),
@@ -102,7 +105,7 @@ async def test_a_fault_leaves_the_truth_and_one_order(shop, case):
 
 @pytest.mark.parametrize(
     "case",
-    [case for case in MATRIX if case[2] is None or case[2] >= 429],
+    [case for case in MATRIX if case[2] is None or case[2] >= 500],
     ids=lambda case: f"{case[0].kind}-{case[2]}",
 )
 async def test_an_idempotent_api_is_asked_again_with_the_same_key(shop, case):
@@ -124,7 +127,7 @@ async def test_a_busy_api_that_does_not_charge_is_asked_again(shop, status):
     """Declared in the profile, 429 and 503 are repeated; Retry-After is waited for."""
     shop.faults.append(Fault("status_before_buying", status=status, retry_after="0.01", times=2))
     attempt = Attempt()
-    async with api_for(shop.url, uncharged_statuses=DECLARED) as api:
+    async with api_for(shop.url, **DECLARED) as api:
         answer = await buy(api, shop, attempt=attempt)
     assert (answer.ok, attempt.tries, len(shop.purchases)) == (True, 3, 1)
 
@@ -133,7 +136,7 @@ async def test_a_busy_api_is_left_alone_in_the_end(shop):
     """After the last attempt the refusal is the answer, and nothing may have been bought."""
     shop.faults.append(Fault("status_before_buying", retry_after="0.01", times=9))
     attempt = Attempt()
-    async with api_for(shop.url, uncharged_statuses=DECLARED) as api:
+    async with api_for(shop.url, **DECLARED) as api:
         answer = await buy(api, shop, attempt=attempt)
     assert (answer.state, answer.status, answer.retry_after, attempt.tries) == ("answered", 503, 0.01, 3)
     assert attempt.sent is False
@@ -143,7 +146,7 @@ async def test_a_busy_api_is_left_alone_in_the_end(shop):
 async def test_a_wait_that_is_longer_than_the_time_left_is_not_begun(shop):
     """The refusal is told at once, with the time after which it may be tried."""
     shop.faults.append(Fault("status_before_buying", retry_after="60", times=9))
-    async with api_for(shop.url, uncharged_statuses=DECLARED, retry=Retry()) as api:
+    async with api_for(shop.url, **DECLARED, retry=Retry()) as api:
         answer = await buy(api, shop, timeout=2)
     assert (answer.status, answer.retry_after, len(shop.requests)) == (503, 60.0, 1)
 
@@ -152,9 +155,7 @@ async def test_a_conflict_after_a_lost_answer_stays_unknown(shop):
     """409 on the same key says that it was made before, not what became of it."""
     shop.replay = "conflict"
     shop.faults.append(Fault("reset_after_buying"))
-    async with api_for(
-        shop.url, idempotent=True, idempotency_header="x-request-id", uncharged_statuses=DECLARED | {409}
-    ) as api:
+    async with api_for(shop.url, idempotent=True, idempotency_header="x-request-id", **DECLARED) as api:
         answer = await buy(api, shop)
     assert (answer.state, answer.status, len(shop.purchases)) == ("unknown", 409, 1)
 
@@ -242,11 +243,11 @@ class TestNothingWentOut:
         assert (answer.state, answer.error) == ("not_sent", "there was no answer within 0.05 s")
 
     async def test_arguments_that_are_no_json(self, shop):
-        """A number of over 64 bits cannot be written: refused before anything is asked."""
+        """An infinite number cannot be written: refused before anything is asked."""
         async with api_for(shop.url) as api:
-            answer = await buy(api, shop, arguments={"city": 2**70})
+            answer = await buy(api, shop, arguments={"city": float("inf")})
         assert answer.state == "not_sent"
-        assert answer.error.startswith("the arguments cannot be written as JSON: ")
+        assert answer.error == "the arguments have the number inf, which cannot be sent"
         assert shop.requests == []
 
 
@@ -578,7 +579,7 @@ async def test_an_id_that_is_a_number_is_sent_as_one():
 async def test_the_request_id_can_go_into_the_body(shop):
     """By setting; and so can more that every order says."""
     shop.replay = "same"
-    async with api_for(shop.url, request_id_field="request_id", extra_body={"lang": "en"}) as api:
+    async with api_for(shop.url, request_id_field="request_id", body={"lang": "en"}) as api:
         await buy(api, shop)
     assert shop.purchases[0].request_id == "k-1"
 
@@ -596,7 +597,7 @@ async def test_a_refusal_stands_when_the_time_ends_in_the_next_try(shop):
 
     url = shop.url.replace("127.0.0.1", "localhost")
     attempt = Attempt()
-    async with api_for(url, resolver=resolver, uncharged_statuses=DECLARED) as api:
+    async with api_for(url, resolver=resolver, **DECLARED) as api:
         answer = await buy(api, shop, timeout=SHORT, attempt=attempt)
     assert (answer.state, answer.status, attempt.sent, attempt.tries) == ("answered", 503, False, 2)
 

@@ -412,14 +412,17 @@ async def test_half_a_character_costs_its_entry_only(api, tmp_path, where):
 @pytest.mark.parametrize(
     "change",
     [
-        {"call_path": "/../admin"},
-        {"call_path": "//evil.test/x"},
-        {"call_path": "/a?b=c"},
-        {"call_path": "/a\r\nX-Evil: 1"},
-        {"list_path": "/a/%2e%2E/b"},
-        {"idempotency_header": "Host"},
-        {"idempotency_header": "X-A\r\nX-Evil"},
-        {"idempotency_header": "Content-Length"},
+        {"call": {"path": "/../admin"}},
+        {"call": {"path": "//evil.test/x"}},
+        {"call": {"path": "/a?b=c"}},
+        {"call": {"path": "/a\r\nX-Evil: 1"}},
+        {"list": {"path": "/a/%2e%2E/b"}},
+        {"call": {"idempotency_header": "Host"}},
+        {"call": {"idempotency_header": "X-A\r\nX-Evil"}},
+        {"call": {"idempotency_header": "Content-Length"}},
+        {"call": {"headers": {"Host": "evil.test"}}},
+        {"request": {"headers": {"X-A": "1\r\nX-Evil: 1"}}},
+        {"list": {"headers": {"transfer-encoding": "chunked"}}},
         {"base_url": "http://evil.test"},
     ],
     ids=lambda change: ascii(next(iter(change.values()))),
@@ -427,7 +430,7 @@ async def test_half_a_character_costs_its_entry_only(api, tmp_path, where):
 def test_a_profile_cannot_climb_or_smuggle(change):
     """A file from somebody else is not trusted with the request. [check_path, check_header, check_address]"""
     with pytest.raises(ProfileError):
-        replace(profile_for("https://api.example.com"), **change)
+        profile_for("https://api.example.com").changed(**change)
 
 
 @pytest.mark.parametrize("key", ["good\r\nX-Evil: 1", "good\x00", "gööd"], ids=ascii)

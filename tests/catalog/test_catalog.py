@@ -193,7 +193,10 @@ async def test_settings_come_from_the_environment(shop, tmp_path):
 
 def test_what_is_missing_is_told_when_it_is_made(tmp_path):
     """Both keys in one line; a budget that is none; an address that is not safe; pins that cannot be read."""
-    with pytest.raises((UsageError, CatalogError), match="AGENT_PAYMENT_API_KEY, AGENT_PAYMENT_BUDGET_KEY"):
+    with pytest.raises(
+        (UsageError, CatalogError),
+        match="TOKEN is not set: set it .or AGENT_PAYMENT_API_KEY and AGENT_PAYMENT_BUDGET_KEY",
+    ):
         Catalog(environ={})
     with pytest.raises(UsageError, match="budget is no amount"):
         Catalog(budget="five", environ=environ(tmp_path))

@@ -50,7 +50,7 @@ MATRIX = [
     (Fault("status_before_buying", status=500), LONG, ("unknown", 0), ("settled", 1)),
     (Fault("status_after_buying", status=500), LONG, ("unknown", 1), ("settled", 1)),
     (Fault("status_before_buying", status=503), LONG, ("unknown", 0), ("settled", 1)),
-    (Fault("status_before_buying", status=429, retry_after="0"), LONG, ("unknown", 0), ("settled", 1)),
+    (Fault("status_before_buying", status=429, retry_after="0"), LONG, ("released", 0), ("released", 0)),
     (Fault("status_before_buying", status=409), LONG, ("unknown", 0), ("unknown", 0)),
     (Fault("status_before_buying", status=400), LONG, ("released", 0), ("released", 0)),
     (Fault("status_before_buying", status=402), LONG, ("released", 0), ("released", 0)),

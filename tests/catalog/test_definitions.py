@@ -27,7 +27,9 @@ def test_an_entry_becomes_a_tool():
     entry = Entry(ID, ID, "Weather Now — of any city", SCHEMA, 10_000, "data", {"x": 1})
     definitions, skipped = define([entry])
     assert definitions == [
-        Definition(ID, "weather_now", "Weather Now — of any city", SCHEMA, 10_000, "data", ())
+        Definition(
+            ID, "weather_now", "Weather Now — of any city", SCHEMA, 10_000, "data", (), base="weather_now"
+        )
     ]
     assert skipped == []
 

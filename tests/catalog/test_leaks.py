@@ -11,7 +11,6 @@ import logging
 import re
 import threading
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
@@ -382,8 +381,7 @@ async def test_no_failure_of_the_list_gives_a_key_away(listed, seen):
 
 async def test_a_secret_in_a_template_is_one_without_it_too(seen):
     """The header has `Bearer` before it; the echo has not."""
-    own = BUILTIN["agentpmt"].secrets
-    given = {name: replace(each, template="Bearer {value}") for name, each in own.items()}
+    given = {name: {"template": "Bearer {value}"} for name in BUILTIN["agentpmt-keys"].secrets}
     with Parrot(bought=reply({"success": True, "result": f"{KEY} {BUDGET}"})) as api:
         profile = profile_for(api.url, secrets=given)
         result = await bought(api.url, seen, profile=profile)

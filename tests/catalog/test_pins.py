@@ -66,7 +66,7 @@ def test_without_a_file_nothing_is_pinned(tmp_path):
             "[]",
             "null",
             "{}",
-            '{"version": 2, "tools": {}}',
+            '{"version": 3, "tools": {}}',
             '{"version": 1}',
             '{"version": 1, "tools": []}',
         ),

@@ -1,45 +1,140 @@
 """Profiles: what they hold, and what is refused with which words."""
 
+import json
 import sys
-from dataclasses import replace
+import tomllib
 from pathlib import Path
 
+import jsonschema_rs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from toolwire.catalog.profile.model import BUILTIN, ListParams, Profile, ProfileError, Secret, at
-from toolwire.catalog.tools.definitions import Entry
+from toolwire.catalog.profile.model import (
+    BUILTIN,
+    Call,
+    ListRequest,
+    Paging,
+    Profile,
+    ProfileError,
+    Secret,
+    at,
+    json_schema,
+)
+from toolwire.catalog.tools.definitions import Entry, price_for
 from toolwire.errors import UsageError
 
 SHOP = Path(__file__).parents[2] / "examples" / "profiles" / "shop.toml"
-SMALL = {"name": "x", "base_url": "https://x.example", "list_path": "/list", "call_path": "/call"}
-AGENTPMT = BUILTIN["agentpmt"]
+SMALL = {
+    "name": "x",
+    "base_url": "https://x.example",
+    "list": {"path": "/list"},
+    "call": {"path": "/call", "id_field": "id"},
+}
+AGENTPMT, KEYS_FORM = BUILTIN["agentpmt"], BUILTIN["agentpmt-keys"]
+WEATHER = {"name": "65f1", "description": "W — x", "parameters": {"a": 1}}
+
+
+def small(**tables):
+    """The smallest profile, with more settings in its tables."""
+    return Profile(**SMALL).changed(**tables)
 
 
 def test_agentpmt_is_built_in():
-    """As its API is today."""
+    """As its vendor documents it: a token, or what is made of the two older keys."""
     assert Profile.find("agentpmt") is AGENTPMT
     assert AGENTPMT.base_url == "https://api.agentpmt.com"
-    assert {header: secret.variable for header, secret in AGENTPMT.secrets.items()} == {
+    token = AGENTPMT.secrets["token"]
+    assert (token.variable, token.key, token.template) == (
+        "AGENT_PAYMENT_TOKEN",
+        "Authorization",
+        "Bearer {value}",
+    )
+    assert [each.variable for each in token.parts] == ["AGENT_PAYMENT_API_KEY", "AGENT_PAYMENT_BUDGET_KEY"]
+    assert AGENTPMT.call.id_field == "name"
+    assert AGENTPMT.balance.path == "/credits/balance"
+
+
+def test_the_older_form_of_agentpmt_is_chosen_by_name():
+    """Two keys in headers, the product's id in the body."""
+    assert Profile.find("agentpmt-keys") is KEYS_FORM
+    assert {each.key: each.variable for each in KEYS_FORM.secrets.values()} == {
         "x-api-key": "AGENT_PAYMENT_API_KEY",
         "x-budget-key": "AGENT_PAYMENT_BUDGET_KEY",
     }
-    assert (AGENTPMT.base_url_variable, AGENTPMT.budget_variable, AGENTPMT.filter_variable) == (
+    assert KEYS_FORM.call.id_field == "product_id"
+
+
+@pytest.mark.parametrize("profile", [AGENTPMT, KEYS_FORM], ids=lambda each: each.name)
+def test_agentpmt_takes_the_variables_of_the_environment(profile):
+    """Address, budget and filter; and it promises nothing about orders that are sent twice."""
+    variables = profile.environment
+    assert (variables.base_url, variables.budget, variables.filter) == (
         "AGENT_PAYMENT_BASE_URL",
         "AGENT_PAYMENT_BUDGET",
         "AGENT_PAYMENT_TOOLS_FILTER",
     )
-    assert not AGENTPMT.idempotent
-    assert AGENTPMT.uncharged_statuses.isdisjoint({429, 500, 503})
+    assert not profile.call.idempotent
+    assert profile.call.uncharged_statuses.isdisjoint({500, 503})
+    assert 429 in profile.call.uncharged_statuses
+    assert not profile.call.retry_statuses
 
 
 def test_an_item_of_agentpmt_is_an_entry():
     """The name is an id, the schema is under function.parameters."""
-    item = {"type": "function", "function": {"name": "65f1", "description": "W — x", "parameters": {"a": 1}}}
-    entry = AGENTPMT.entry(item)
+    item = {"type": "function", "function": WEATHER}
+    entry = AGENTPMT.read_entry(item)
     assert entry == Entry("65f1", "65f1", "W — x", {"a": 1})
     assert entry.raw is item
+
+
+@pytest.mark.parametrize(
+    ("more", "price"),
+    [
+        ({"x-pricing": {"unit_type": "request", "price_per_unit": 5, "currency": "credits"}}, 50_000),
+        ({"x-pricing": {"price_per_unit": "2.5", "currency": "credits"}}, 25_000),
+        ({"x-pricing": {"price_per_unit": 0.05, "currency": "USDC"}}, 50_000),
+        ({"x-pricing": {"price_per_unit": 0, "currency": "credits"}}, 0),
+        ({"x-pricing": {"price_per_unit": 5, "currency": "doubloons"}}, None),
+        ({"x-pricing": {"price_per_unit": -5, "currency": "credits"}}, None),
+        ({"price": 0.01}, 10_000),
+        ({"price": "$0.01"}, 10_000),
+        ({}, None),
+    ],
+)
+def test_prices_of_agentpmt_are_in_credits_or_dollars(more, price):
+    """100 credits are a dollar; an older entry has dollars; another currency is no price."""
+    assert AGENTPMT.read_entry({"function": WEATHER, **more}).price == price
+
+
+@pytest.mark.parametrize(
+    "actions",
+    [
+        {"read": 1, "write": 20},
+        {"read": {"price": 1}, "write": {"credits": 20}},
+        [{"action": "read", "price": 1}, {"action": "write", "credits": 20}],
+        [{"name": "read", "credits": 1}, {"slug": "write", "price": "20"}],
+    ],
+)
+def test_agentpmt_has_prices_by_action(actions):
+    """As an object or a list; an action that is not there costs the highest price."""
+    pricing = {"price_per_unit": 5, "currency": "credits", "actions": actions}
+    entry = AGENTPMT.read_entry({"function": WEATHER, "x-pricing": pricing})
+    assert (entry.prices, entry.price_argument) == ({"read": 10_000, "write": 200_000}, "action")
+    assert entry.price == 200_000
+    assert price_for(entry, {"action": "read"}) == ("read", 10_000)
+    for other in ({}, {"action": "delete"}, {"action": "READ"}, {"action": None}, {"action": ["read"]}):
+        assert price_for(entry, other) == ("", 200_000)
+
+
+def test_a_price_by_action_that_cannot_be_read_is_no_price():
+    """Nor is the highest one known then."""
+    pricing = {"currency": "credits", "actions": {"read": 1, "write": "dear"}}
+    entry = AGENTPMT.read_entry({"function": WEATHER, "x-pricing": pricing})
+    assert price_for(entry, {"action": "read"}) == ("read", 10_000)
+    assert price_for(entry, {"action": "write"}) == ("write", None)
+    assert price_for(entry, {"action": "other"}) == ("", None)
 
 
 @pytest.mark.parametrize(
@@ -47,16 +142,20 @@ def test_an_item_of_agentpmt_is_an_entry():
 )
 def test_an_item_without_an_id_is_no_entry(item):
     """It could not be bought."""
-    assert AGENTPMT.entry(item) is None
+    assert AGENTPMT.read_entry(item) is None
 
 
 def test_the_example_maps_another_api():
     """A file of some forty lines is all that another API takes."""
     shop = Profile.find(str(SHOP))
-    assert shop.list_params == ListParams("p", "limit", 50, 0)
-    assert shop.secrets == {"Authorization": Secret("SHOP_TOKEN", "token", "Bearer {value}")}
-    assert 429 in shop.uncharged_statuses
-    assert shop.timeouts == {"W-1": 5.0}
+    paging = shop.list.paging
+    assert (paging.kind, paging.parameter_name, paging.size_parameter, paging.size, paging.start) == (
+        *("page", "p", "limit", 50),
+        0,
+    )
+    assert shop.secrets == {"token": Secret(variable="SHOP_TOKEN", name="token", template="Bearer {value}")}
+    assert 429 in shop.call.retry_statuses
+    assert shop.call.timeouts == {"W-1": 5.0}
     item = {
         "sku": 7,
         "title": "Weather",
@@ -65,10 +164,35 @@ def test_the_example_maps_another_api():
         "kind": "data",
         "input": {},
     }
-    assert shop.entry(item) == Entry("7", "Weather", "s", {}, 20_000, "data")
-    assert shop.entry(item | {"cost": {"usd": "-1"}, "kind": 3, "summary": None, "title": None}) == Entry(
-        "7", "7", "", {}
-    )
+    assert shop.read_entry(item) == Entry("7", "Weather", "s", {}, 20_000, "data")
+    assert shop.read_entry(
+        item | {"cost": {"usd": "-1"}, "kind": 3, "summary": None, "title": None}
+    ) == Entry("7", "7", "", {})
+
+
+@pytest.mark.parametrize(
+    ("unit", "amount", "price"),
+    [
+        ("dollars", "$0.05", 50_000),
+        ("cents", 5, 50_000),
+        ("cents", "0.00005", 1),
+        ("micros", 7, 7),
+        ("micros", 0.1, 1),
+        (0.01, 5, 50_000),
+        (0.0001, "3", 300),
+        (2, 1.5, 3_000_000),
+        ("cents", "$5", None),
+        ("cents", "5 EUR", None),
+        ("cents", True, None),
+        ("cents", 1e308, None),
+        ("cents", 10**12, None),
+        ("micros", 10**12, 10**12),
+    ],
+)
+def test_a_price_is_read_in_its_unit(unit, amount, price):
+    """Exactly, and rounded up to a micro-dollar."""
+    profile = small(entry={"price": {"path": "p", "unit": unit}})
+    assert profile.read_entry({"id": "a", "p": amount}).price == price
 
 
 @pytest.mark.parametrize("profile", [AGENTPMT, Profile.load(SHOP), Profile(**SMALL)], ids=lambda p: p.name)
@@ -102,7 +226,7 @@ def test_the_environment_may_give_the_address():
     assert AGENTPMT.resolved({}) is AGENTPMT
     assert AGENTPMT.resolved({"AGENT_PAYMENT_BASE_URL": " "}) is AGENTPMT
     local = AGENTPMT.resolved({"AGENT_PAYMENT_BASE_URL": "http://127.0.0.1:8080"})
-    assert local == replace(AGENTPMT, base_url="http://127.0.0.1:8080")
+    assert local == AGENTPMT.changed(base_url="http://127.0.0.1:8080")
     with pytest.raises(ProfileError, match="AGENT_PAYMENT_BASE_URL: base_url must be an https address"):
         AGENTPMT.resolved({"AGENT_PAYMENT_BASE_URL": "http://api.example.com"})
     assert Profile(**SMALL).resolved({"": "x"}).base_url == SMALL["base_url"]
@@ -148,63 +272,161 @@ def test_addresses_that_may_not(address):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"list_pth": "/x"}, "no setting 'list_pth': did you mean 'list_path'"),
-        ({"zzzz": 1}, "no setting 'zzzz': known are name"),
+        ({"lst": "/x"}, "there is no setting 'lst': did you mean 'list'"),
+        ({"zzzz": 1}, "there is no setting 'zzzz': known are name"),
+        ({"call": {"pth": "/x"}}, "call: there is no setting 'pth': did you mean 'path'"),
         ({"name": ""}, "name must not be empty"),
+        ({"name": " "}, "name must not be empty"),
         ({"name": 5}, "name must be text, got 5"),
-        ({"id_field": ""}, "id_field must not be empty"),
-        ({"timeout": "30"}, "timeout must be seconds"),
-        ({"timeout": 0}, "timeout must be seconds"),
-        ({"timeout": float("inf")}, "timeout must be seconds"),
-        ({"timeout": True}, "timeout must be seconds"),
-        ({"timeouts": {"a": -1}}, "timeouts.a must be seconds"),
-        ({"timeouts": 3}, "timeouts must be a table"),
-        ({"idempotent": "yes"}, "idempotent must be true or false"),
-        ({"idempotent": True}, "set idempotency_header or request_id_field"),
-        ({"max_reply_bytes": 0}, "max_reply_bytes must be a whole number over 0"),
-        ({"uncharged_statuses": [99]}, "uncharged_statuses must be a list of HTTP statuses"),
-        ({"uncharged_statuses": "400"}, "uncharged_statuses must be a list of HTTP statuses"),
-        ({"call_method": "GET"}, "call_method must be one of POST"),
-        ({"list_path": "list"}, "list_path must be a path"),
-        ({"list_path": "//evil.example/x"}, "list_path must be a path"),
-        ({"call_path": "/a/../b"}, "call_path must not have"),
-        ({"call_path": "/a?b=c"}, "call_path must be a path"),
+        ({"call": {"id_field": ""}}, "call: id_field must be set, or path must have {id}"),
+        ({"call": {"timeout": "30"}}, "call.timeout must be seconds"),
+        ({"call": {"timeout": 0}}, "call.timeout must be seconds"),
+        ({"call": {"timeout": float("inf")}}, "call.timeout must be seconds"),
+        ({"call": {"timeout": True}}, "call.timeout must be seconds"),
+        ({"call": {"timeouts": {"a": -1}}}, "call.timeouts.a must be seconds"),
+        ({"call": {"timeouts": 3}}, "call.timeouts must be a table"),
+        ({"call": 3}, "call must be a table"),
+        ({"call": {"idempotent": "yes"}}, "call.idempotent must be true or false"),
+        ({"call": {"idempotent": True}}, "set idempotency_header or request_id_field"),
+        ({"call": {"max_reply_bytes": 0}}, "call.max_reply_bytes must be over 0, got 0"),
+        ({"call": {"max_reply_bytes": True}}, "call.max_reply_bytes must be a whole number, got True"),
+        ({"call": {"uncharged_statuses": [99]}}, "call.uncharged_statuses[0] must be an HTTP status"),
+        ({"call": {"uncharged_statuses": "400"}}, "call.uncharged_statuses must be a list"),
+        ({"call": {"retry_statuses": [503]}}, "must be among uncharged_statuses unless idempotent"),
+        ({"call": {"method": "DELETE"}}, "call.method must be one of GET, POST, PUT, PATCH, got 'DELETE'"),
+        ({"call": {"method": "GET", "body": {"a": 1}}}, "call: body must be empty with method GET"),
+        ({"call": {"arguments": "id"}}, "must be different fields"),
+        ({"call": {"body": {"id": 1}}}, "call: id_field must not be a fixed field too, got 'id'"),
+        ({"list": {"path": "list"}}, "list.path must be a path"),
+        ({"list": {"path": "//evil.example/x"}}, "list.path must be a path"),
+        ({"call": {"path": "/a/../b"}}, "call.path must not have"),
+        ({"call": {"path": "/a?b=c"}}, "call.path must be a path"),
+        ({"call": {"path": "/a/{name}"}}, "call.path must be a path"),
         ({"secrets": {"x": "VARIABLE"}}, "secrets.x must be a table"),
         ({"secrets": 3}, "secrets must be a table"),
         ({"secrets": {"x": {}}}, "secrets.x: variable must be set"),
+        ({"secrets": {"x": {"variable": "A", "vriable": "B"}}}, "secrets.x: there is no setting 'vriable'"),
         ({"secrets": {"x": {"variable": "A", "vriable": "B"}}}, "did you mean 'variable'"),
+        ({"secrets": {"x": {"parts": [{"name": "a"}]}}}, "secrets.x.parts[0]: variable must be set"),
         (
             {"secrets": {"x": {"variable": "A B"}}},
             "secrets.x.variable must be the name of an environment variable",
         ),
         ({"secrets": {"x": {"variable": "A", "template": "Bearer"}}}, "must have {value} once"),
         ({"secrets": {"x": {"variable": "A", "template": "{value}\r\nX: y"}}}, "must have {value} once"),
-        ({"secrets": {"x y": {"variable": "A"}}}, "not the name of a header"),
-        ({"secrets": {"Host": {"variable": "A"}}}, "Host is set by the connection itself"),
-        ({"idempotency_header": "a:b"}, "not the name of a header"),
-        ({"budget_variable": "1A"}, "budget_variable must be the name of an environment variable"),
-        ({"list_params": {"page_size": 0}}, "list_params.page_size must be 1 to"),
-        ({"list_params": {"page": 3}}, "list_params.page must be text"),
-        ({"list_params": {"first_page": -1}}, "list_params.first_page must be"),
-        ({"list_params": [1]}, "list_params must be a table"),
-        ({"list_params": {"pages": 3}}, "did you mean 'page'"),
+        ({"secrets": {"x": {"variable": "A", "key": "x y"}}}, "not the name of a header"),
+        ({"secrets": {"x": {"variable": "A", "key": "Host"}}}, "Host is set by the connection itself"),
+        (
+            {"secrets": {"a": {"variable": "A"}, "b": {"variable": "B"}}},
+            "authorization must be set in one place",
+        ),
+        (
+            {"secrets": {"a": {"variable": "A", "key": "x-k"}}, "request": {"headers": {"X-K": "1"}}},
+            "x-k must be set in one place",
+        ),
+        ({"request": {"headers": {"Host": "a"}}}, "Host is set by the connection itself"),
+        ({"request": {"headers": {"X-A": "a\r\nX-B: c"}}}, "request.headers.X-A must be printable ASCII"),
+        ({"call": {"idempotency_header": "a:b"}}, "not the name of a header"),
+        ({"environment": {"budget": "1A"}}, "environment.budget must be the name of an environment variable"),
+        ({"list": {"paging": {"size": 0}}}, "list.paging.size must be at least 1, got 0"),
+        ({"list": {"paging": {"parameter": 3}}}, "list.paging.parameter must be text"),
+        ({"list": {"paging": {"first": -1}}}, "list.paging.first must be at least 0"),
+        ({"list": {"paging": [1]}}, "list.paging must be a table"),
+        ({"list": {"paging": {"kind": "cursor"}}}, "list.paging: cursor must be set"),
+        (
+            {"list": {"paging": {"kind": "pages"}}},
+            "must be one of none, page, offset, cursor, link, got 'pages'",
+        ),
+        ({"list": {"paging": {"place": "body"}}}, "list: paging.place must be query with method GET"),
+        ({"entry": {"id": ""}}, "entry.id must not be empty"),
+        ({"entry": {"price": {"unit": "euros"}}}, "entry.price.unit must be dollars, cents, micros"),
+        ({"entry": {"price": {"unit": 0}}}, "entry.price.unit must be dollars, cents, micros"),
+        ({"entry": {"price": {"argument": "action"}}}, "argument and by_value must be set together"),
+        ({"entry": {"price": {"unit_path": "u"}}}, "unit_path and units must be set together"),
+        ({"reply": {"failure": [{"path": "ok"}]}}, "one of equals, one_of, not_in, present must be set"),
+        ({"reply": {"failure": {"path": "ok"}}}, "reply.failure must be a list"),
+        ({"balance": {"path": "/b"}}, "balance: amount must be set"),
+        ({"network": {"allow": ["inside"]}}, "network.allow[0] must be an IP address or a network"),
+        ({"network": {"proxy": "proxy:3128"}}, "network.proxy must be the address of a proxy"),
+        ({"network": {"proxy": "http://u:p@proxy:3128"}}, "user and password go into network.proxy_variable"),
     ],
 )
 def test_what_is_wrong_in_a_profile_is_named(change, words):
     """What, where, and what to do: as a UsageError."""
     with pytest.raises(UsageError) as caught:
-        Profile.from_dict(SMALL | change, where="shop.toml")
+        Profile.from_dict(
+            {
+                **SMALL,
+                **{
+                    name: {**SMALL.get(name, {}), **table} if isinstance(table, dict) else table
+                    for name, table in change.items()
+                },
+            },
+            where="shop.toml",
+        )
     assert isinstance(caught.value, ProfileError)
     assert words in str(caught.value)
     assert str(caught.value).startswith("shop.toml: ")
 
 
 def test_a_profile_in_python_is_checked_too():
-    """The same rules as in a file."""
-    with pytest.raises(ProfileError, match="secrets.x must be a Secret"):
+    """The same rules as in a file, for models and for plain tables."""
+    tables = {**SMALL, "list": ListRequest(path="/list"), "call": Call(path="/{id}")}
+    assert Profile(**tables).call.path == "/{id}"
+    with pytest.raises(ProfileError, match="secrets.x must be a table"):
         Profile(**SMALL, secrets={"x": "VARIABLE"})
-    with pytest.raises(ProfileError, match="list_params must be ListParams"):
-        Profile(**SMALL, list_params=None)
+    with pytest.raises(ProfileError, match="list must be a table"):
+        Profile(**{**SMALL, "list": None})
+    with pytest.raises(ValidationError, match="cursor must be set"):
+        Paging(kind="cursor")
+
+
+def test_a_profile_cannot_be_changed_in_place():
+    """A copy can."""
+    profile = small()
+    with pytest.raises(ValidationError):
+        profile.name = "other"
+    assert small(call={"timeout": 3}).call.timeout == 3
+    assert small(call={"timeout": 3}).call.path == SMALL["call"]["path"]
+
+
+def test_keys_that_are_no_text_are_refused():
+    """YAML has such."""
+    with pytest.raises(ProfileError, match="call.body must have names as keys, got 1"):
+        Profile.from_dict({**SMALL, "call": {**SMALL["call"], "body": {1: 2}}})
+
+
+def test_plain_http_to_other_machines_must_be_allowed():
+    """By name, in the profile."""
+    with pytest.raises(ProfileError, match=r"plain http is allowed to .* \(or with network.allow_http\)"):
+        small(base_url="http://shop.internal")
+    assert small(base_url="http://shop.internal", network={"allow_http": True}).network.allow_http
+
+
+def test_the_schema_of_profiles_is_the_one_in_the_examples():
+    """Editors complete profiles with it. To renew it: toolwire catalog schema > FILE."""
+    assert json.loads((SHOP.parent / "profile.schema.json").read_text()) == json_schema()
+
+
+@pytest.mark.parametrize("path", sorted(SHOP.parent.glob("*.toml")), ids=lambda path: path.stem)
+def test_the_schema_takes_every_example(path):
+    """What toolwire reads, an editor does not mark as wrong."""
+    validator = jsonschema_rs.validator_for(json_schema())
+    assert [error.message for error in validator.iter_errors(tomllib.loads(path.read_text()))] == []
+    assert not validator.is_valid({**SMALL, "clal": {}})
+
+
+def test_every_setting_is_described():
+    """By a sentence, in the schema too."""
+    schema = json_schema()
+    tables = {"profile": schema, **schema["$defs"]}
+    missing = [
+        f"{table}.{name}"
+        for table, each in tables.items()
+        for name, setting in each.get("properties", {}).items()
+        if not setting.get("description", "").endswith((".", "`"))
+    ]
+    assert missing == []
 
 
 @pytest.mark.parametrize(
@@ -212,7 +434,7 @@ def test_a_profile_in_python_is_checked_too():
     [
         ("a.toml", b"x = [", "not valid TOML"),
         ("a.toml", b"\xff", "not valid TOML"),
-        ("a.toml", b"name = 'x'", "base_url, list_path, call_path must be set"),
+        ("a.toml", b"name = 'x'", "base_url, list, call must be set"),
         ("a.toml", b"#" * 300_000, "256 KiB"),
         ("a.yaml", b"- 1", "must be a table"),
         ("a.ini", b"", "is a .toml, .yaml or .yml file"),
@@ -259,5 +481,5 @@ JSON = st.recursive(
 @given(JSON)
 def test_any_item_is_an_entry_or_none(item):
     """Whatever the API sent, nothing is raised."""
-    entry = AGENTPMT.entry(item)
+    entry = AGENTPMT.read_entry(item)
     assert entry is None or (entry.id and isinstance(entry.name, str))

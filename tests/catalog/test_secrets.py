@@ -18,7 +18,14 @@ from toolwire.catalog.profile.model import BUILTIN, Profile, Secret
 from toolwire.catalog.secrets import Scrubber, credentials
 from toolwire.errors import CatalogError, UsageError
 
-AGENTPMT = BUILTIN["agentpmt"]
+AGENTPMT = BUILTIN["agentpmt-keys"]
+TOKEN = BUILTIN["agentpmt"]
+SMALL = {
+    "name": "x",
+    "base_url": "https://x.example",
+    "list": {"path": "/l"},
+    "call": {"path": "/{id}"},
+}
 KEYS = {"AGENT_PAYMENT_API_KEY": "key-123456", "AGENT_PAYMENT_BUDGET_KEY": "budget-654321"}
 TRICKY = 'sk/live+1 2%3"4\\5&é😀='
 
@@ -201,8 +208,8 @@ def test_any_secret_in_any_text(secret, before, after, lead, trail):
 
 def test_credentials_come_from_the_environment():
     """By the profile's variables, in its headers."""
-    assert credentials(AGENTPMT, KEYS) == {"x-api-key": "key-123456", "x-budget-key": "budget-654321"}
-    assert credentials(AGENTPMT, KEYS | {"AGENT_PAYMENT_API_KEY": " key\n"})["x-api-key"] == "key"
+    assert credentials(AGENTPMT, KEYS).headers == {"x-api-key": "key-123456", "x-budget-key": "budget-654321"}
+    assert credentials(AGENTPMT, KEYS | {"AGENT_PAYMENT_API_KEY": " key\n"}).headers["x-api-key"] == "key"
 
 
 def test_all_missing_variables_are_named_in_one_line():
@@ -211,7 +218,7 @@ def test_all_missing_variables_are_named_in_one_line():
         credentials(AGENTPMT, {"AGENT_PAYMENT_API_KEY": "  "})
     assert str(caught.value) == (
         "AGENT_PAYMENT_API_KEY, AGENT_PAYMENT_BUDGET_KEY are not set: set them, or put api_key, budget_key "
-        "in a credentials file (profile agentpmt)"
+        "in a credentials file (profile agentpmt-keys)"
     )
     with pytest.raises(CatalogError, match="^AGENT_PAYMENT_BUDGET_KEY is not set: set it"):
         credentials(AGENTPMT, {"AGENT_PAYMENT_API_KEY": "x"})
@@ -219,9 +226,86 @@ def test_all_missing_variables_are_named_in_one_line():
 
 def test_templates_make_the_header():
     """`Bearer ...` and the like."""
-    small = {"name": "x", "base_url": "https://x.example", "list_path": "/l", "call_path": "/c"}
-    profile = Profile(**small, secrets={"Authorization": Secret("TOKEN", template="Bearer {value}")})
-    assert credentials(profile, {"TOKEN": "t{value}"}) == {"Authorization": "Bearer t{value}"}
+    profile = Profile(**SMALL, secrets={"token": Secret(variable="TOKEN", template="Bearer {value}")})
+    found = credentials(profile, {"TOKEN": "t{value}"})
+    assert found.headers == {"Authorization": "Bearer t{value}"}
+    assert set(found.values) == {"t{value}", "Bearer t{value}"}
+
+
+def made(environ, **secret):
+    """The credentials of a profile with one secret."""
+    return credentials(Profile(**SMALL, secrets={"one": secret}), environ)
+
+
+def test_a_secret_can_go_into_the_query():
+    """Under the name that the profile gives it."""
+    found = made({"TOKEN": "t-1"}, variable="TOKEN", place="query", key="api_key")
+    assert (found.query, found.headers) == ({"api_key": "t-1"}, {})
+
+
+@pytest.mark.parametrize(
+    ("secret", "text"),
+    [
+        ({"variable": "KEY", "template": "{value}:"}, "k-1:"),
+        ({"variable": "KEY", "template": "api:{value}"}, "api:k-1"),
+        ({"parts": [{"variable": "USER"}, {"variable": "PASSWORD"}]}, "u-1:p-1"),
+    ],
+)
+def test_basic_authentication(secret, text):
+    """A key in the place of the user, with a fixed user, or a user and a password."""
+    found = made({"KEY": "k-1", "USER": "u-1", "PASSWORD": "p-1"}, place="basic", **secret)
+    encoded = base64.b64encode(text.encode()).decode()
+    assert found.headers == {"Authorization": f"Basic {encoded}"}
+    assert {encoded, text} <= set(found.values)
+
+
+def test_the_token_of_agentpmt():
+    """Its own variable, or the base64 of both keys; all of it is secret."""
+    found = credentials(TOKEN, {**KEYS, "AGENT_PAYMENT_TOKEN": "tok-1"})
+    assert found.headers == {"Authorization": "Bearer tok-1"}
+    found = credentials(TOKEN, KEYS)
+    encoded = base64.b64encode(b"key-123456:budget-654321").decode()
+    assert found.headers == {"Authorization": f"Bearer {encoded}"}
+    assert {"key-123456", "budget-654321", "key-123456:budget-654321", encoded} <= set(found.values)
+
+
+def test_a_missing_token_names_both_ways(tmp_path):
+    """In one line; if one of the keys is there, the other is meant."""
+    with pytest.raises(CatalogError) as caught:
+        credentials(TOKEN, {})
+    assert str(caught.value) == (
+        "AGENT_PAYMENT_TOKEN is not set: set it (or AGENT_PAYMENT_API_KEY and AGENT_PAYMENT_BUDGET_KEY), "
+        "or put token in a credentials file (profile agentpmt)"
+    )
+    with pytest.raises(CatalogError, match="^AGENT_PAYMENT_BUDGET_KEY is not set: set it, or put budget_key"):
+        credentials(TOKEN, {"AGENT_PAYMENT_API_KEY": "x"})
+
+
+def test_the_environment_goes_before_the_file_as_a_whole(stored):
+    """Two keys that are set are meant, whatever token an older file has."""
+    path = stored('token = "file-token"')
+    assert credentials(TOKEN, {}, path).headers == {"Authorization": "Bearer file-token"}
+    found = credentials(TOKEN, KEYS, path).headers["Authorization"]
+    assert found == f"Bearer {base64.b64encode(b'key-123456:budget-654321').decode()}"
+
+
+def test_credentials_are_not_shown():
+    """Neither in a traceback nor in a name of a file."""
+    found = credentials(TOKEN, KEYS)
+    assert repr(found) == "Credentials()"
+    assert not [value for value in found.values if value in found.digest]
+    assert found.digest == credentials(TOKEN, KEYS).digest
+    assert found.digest != credentials(TOKEN, {"AGENT_PAYMENT_TOKEN": "other"}).digest
+
+
+def test_the_password_of_a_proxy():
+    """Only named by the profile; missing, it is told."""
+    network = {"proxy": "http://proxy:3128", "proxy_variable": "PROXY_LOGIN"}
+    profile = Profile(**SMALL, network=network)
+    assert credentials(profile, {"PROXY_LOGIN": "me:secret-1"}).proxy == "me:secret-1"
+    assert "secret-1" in credentials(profile, {"PROXY_LOGIN": "me:secret-1"}).values
+    with pytest.raises(CatalogError, match="PROXY_LOGIN is not set: set it to user:password of the proxy"):
+        credentials(profile, {})
 
 
 @pytest.mark.parametrize("value", ["a\nb", "a\rX: y", "é", "\x00", "x" * 9000])
@@ -248,10 +332,10 @@ def stored(tmp_path):
 def test_credentials_from_a_file(stored):
     """TOML or JSON; the environment goes before it."""
     path = stored('api_key = "file-key"\nbudget_key = "file-budget"')
-    assert credentials(AGENTPMT, {}, path) == {"x-api-key": "file-key", "x-budget-key": "file-budget"}
-    assert credentials(AGENTPMT, {"AGENT_PAYMENT_API_KEY": "env"}, path)["x-api-key"] == "env"
+    assert credentials(AGENTPMT, {}, path).headers == {"x-api-key": "file-key", "x-budget-key": "file-budget"}
+    assert credentials(AGENTPMT, {"AGENT_PAYMENT_API_KEY": "env"}, path).headers["x-api-key"] == "env"
     path = stored('{"api_key": "json-key", "budget_key": 12}', "credentials.json")
-    assert credentials(AGENTPMT, {}, str(path)) == {"x-api-key": "json-key", "x-budget-key": "12"}
+    assert credentials(AGENTPMT, {}, str(path)).headers == {"x-api-key": "json-key", "x-budget-key": "12"}
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o620])

@@ -38,8 +38,9 @@ def damaged(**changes):
     """A file with one entry that is not as it should be."""
     names = changes.pop("names", {})
     entry = {"id": "1", "name": "a", "description": "", "schema": None, "price": 1, "category": None}
+    entry |= {"prices": {}, "price_argument": ""}
     return json.dumps(
-        {"form": 2, "base_url": URL, "at": 1.0, "names": names, "entries": [{**entry, **changes}]}
+        {"form": 3, "base_url": URL, "at": 1.0, "names": names, "entries": [{**entry, **changes}]}
     )
 
 
@@ -51,13 +52,16 @@ def damaged(**changes):
         "[]",
         "null",
         "{}",
-        json.dumps({"form": 2, "base_url": URL, "at": "then", "names": {}, "entries": []}),
-        json.dumps({"form": 2, "base_url": URL, "at": 1.0, "names": {}, "entries": 5}),
-        json.dumps({"form": 2, "base_url": URL, "at": 1.0, "names": {}, "entries": [{}]}),
-        json.dumps({"form": 2, "base_url": URL, "at": 1.0, "names": {}, "entries": ["text"]}),
+        json.dumps({"form": 3, "base_url": URL, "at": "then", "names": {}, "entries": []}),
+        json.dumps({"form": 3, "base_url": URL, "at": 1.0, "names": {}, "entries": 5}),
+        json.dumps({"form": 3, "base_url": URL, "at": 1.0, "names": {}, "entries": [{}]}),
+        json.dumps({"form": 3, "base_url": URL, "at": 1.0, "names": {}, "entries": ["text"]}),
         damaged(price="0.01"),
         damaged(price=-1),
         damaged(price=True),
+        damaged(prices={"a": -1}),
+        damaged(prices=[1]),
+        damaged(price_argument=None),
         damaged(id=7),
         damaged(name=None),
         damaged(description=[]),

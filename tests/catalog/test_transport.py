@@ -44,9 +44,8 @@ class Peer:
             self.act(self, connection)
 
     def read_request(self, connection):
-        data = b""
-        # All of it: a socket that is closed with something unread resets its connection.
-        while not (data.startswith(b"CONNECT") and data.endswith(b"\r\n\r\n")) and not data.endswith(b"\r\n\r\norder"):
+        data = b"" # All of it: a socket that is closed with something unread resets its connection. while not
+        (data.startswith(b"CONNECT") and data.endswith(b"\r\n\r\n")) and not data.endswith(b"\r\n\r\norder"):
             if not (part := connection.recv(65536)):
                 break
             data += part

@@ -28,26 +28,34 @@ ULM = {"city": "Ulm"}
 PRICED = """
 name = "priced"
 base_url = "https://api.example.com"
-list_path = "/products/fetch"
-call_path = "/products/purchase"
+[list]
+path = "/products/fetch"
 items = "tools"
-more = "details.has_next_page"
+paging = { kind = "page", size_parameter = "page_size", more = "details.has_next_page" }
+[entry]
 id = "function.name"
-item_name = "function.name"
+name = "function.name"
 description = "function.description"
 schema = "function.parameters"
-price = "price"
 category = "category"
 name_separator = " — "
+price = { path = "price" }
+[call]
+path = "/products/purchase"
+id_field = "product_id"
+arguments = "parameters"
 timeout = 20
-base_url_variable = "AGENT_PAYMENT_BASE_URL"
-budget_variable = "AGENT_PAYMENT_BUDGET"
-[secrets.x-api-key]
+[environment]
+base_url = "AGENT_PAYMENT_BASE_URL"
+budget = "AGENT_PAYMENT_BUDGET"
+[secrets.api_key]
 variable = "AGENT_PAYMENT_API_KEY"
 name = "api_key"
-[secrets.x-budget-key]
+key = "x-api-key"
+[secrets.budget_key]
 variable = "AGENT_PAYMENT_BUDGET_KEY"
 name = "budget_key"
+key = "x-budget-key"
 """
 
 
@@ -368,8 +376,6 @@ def test_a_profile_of_ones_own(tmp_path):
     """The example's profile, moved to paths that the sample API has."""
     text = (EXAMPLES / "profiles" / "shop.toml").read_text()
     text = text.replace('"/catalog"', '"/products/fetch"').replace('"/orders"', '"/products/purchase"')
-    text += '\n[secrets.x-api-key]\nvariable = "SHOP_TOKEN"\nname = "token"\n'
-    text += '[secrets.x-budget-key]\nvariable = "SHOP_TOKEN"\nname = "token"\n'
     (tmp_path / "my-profile.toml").write_text(text)
     orders = []
     with Shop() as api:

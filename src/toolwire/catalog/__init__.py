@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from toolwire.catalog.ledger.sqlite import SqliteLedger as SqliteLedger
     from toolwire.catalog.ledger.types import Ledger as Ledger
     from toolwire.catalog.ledger.types import Limits as Limits
-    from toolwire.catalog.profile.model import ListParams as ListParams
     from toolwire.catalog.profile.model import Profile as Profile
     from toolwire.catalog.profile.model import Secret as Secret
     from toolwire.catalog.purchase.limits import Breaker as Breaker
@@ -23,7 +22,6 @@ _WHERE = {
     "Catalog": "server",
     "Ledger": "ledger.types",
     "Limits": "ledger.types",
-    "ListParams": "profile.model",
     "Profile": "profile.model",
     "Retry": "http.retry",
     "Secret": "profile.model",

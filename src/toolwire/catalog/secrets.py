@@ -4,17 +4,20 @@ Owns the reading of a profile's secrets (environment, then a file that only its 
 that takes them out of everything that leaves. A secret is never part of an error.
 """
 
+import base64
+import hashlib
 import json
 import os
 import stat
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from toolwire._log import logger_for
 from toolwire.catalog.encodings import SHORTEST, longest_match, pattern
-from toolwire.catalog.profile.model import Profile
+from toolwire.catalog.profile.tables import Secret, SecretPart, Settings
 from toolwire.errors import CatalogError, UsageError
 
 _MASKS: Final = ("[redacted]", "[***]", "(hidden)")
@@ -44,11 +47,6 @@ class Scrubber:
         self._overlap = longest_match(secrets)
         self._numeric = any(each.isdecimal() for each in secrets)
         self._mask = next((mask for mask in _MASKS if not self._has(mask)), "")
-
-    @classmethod
-    def of(cls, profile: Profile, headers: Mapping[str, str]) -> "Scrubber":
-        """Of all that must never be seen of a profile: what the headers say, and the bare secrets in them."""
-        return cls(_bare(profile, headers))
 
     def text(self, text: str) -> str:
         """The text without secrets."""
@@ -126,14 +124,6 @@ class Scrubber:
                 position = end
 
 
-def _bare(profile: Profile, headers: Mapping[str, str]) -> Iterable[str]:
-    templates = {name.lower(): secret.template for name, secret in profile.secrets.items()}
-    for header, value in headers.items():
-        yield value
-        before, _, after = templates.get(header.lower(), "{value}").partition("{value}")
-        yield value.removeprefix(before).removesuffix(after)
-
-
 def _digits(value: float) -> str:
     try:
         return repr(value)
@@ -151,36 +141,115 @@ def _free(taken: Mapping[Any, Any], key: Any) -> Any:
     return f"{key} {number}"
 
 
-def credentials(
-    profile: Profile, environ: Mapping[str, str], file: str | Path | None = None
-) -> dict[str, str]:
-    """The profile's headers with their secrets: `{header: value}`.
+@dataclass(frozen=True)
+class Credentials:
+    """The secrets of a profile, as they are sent."""
 
-    The environment goes before the file (TOML, or JSON by its suffix). CatalogError names all that are missing.
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    query: Mapping[str, str] = field(default_factory=dict, repr=False)
+    proxy: str = field(default="", repr=False)
+    """`user:password` for the proxy."""
+    values: tuple[str, ...] = field(default=(), repr=False)
+    """All that must never be seen: the bare secrets, and what is made of them. For a `Scrubber`."""
+
+    @property
+    def digest(self) -> str:
+        """Stands for who pays, and tells nothing of the secrets: for names of files and keys of caches."""
+        return hashlib.sha256("\0".join(sorted(self.values)).encode()).hexdigest()
+
+
+def credentials(profile: Settings, environ: Mapping[str, str], file: str | Path | None = None) -> Credentials:
+    """Find the profile's secrets. CatalogError names all that are missing, in one line.
+
+    The environment goes before the file (TOML, or JSON by its suffix), a secret's own variable before its parts.
     """
-    stored = _stored(Path(file)) if file is not None else {}
-    values: dict[str, str] = {}
-    missing = []
-    for header, secret in profile.secrets.items():
-        value = environ.get(secret.variable, "").strip() or str(stored.get(secret.file_name, "")).strip()
+    sources = _Sources(environ, _stored(Path(file)) if file is not None else {})
+    headers, query, values, missing = dict[str, str](), dict[str, str](), list[str](), list[Secret]()
+    for secret in profile.secrets.values():
+        value = sources.value_of(secret, values)
         if not value:
             missing.append(secret)
             continue
-        if not value.isascii() or not value.isprintable() or len(value) > _LONGEST_SECRET:
-            raise UsageError(
-                f"{secret.variable} has characters that a header cannot hold, or too many: copy it again"
+        sent = secret.template.replace("{value}", value)
+        values += [value, sent]
+        if secret.place == "query":
+            query[secret.key] = sent
+        elif secret.place == "basic":
+            encoded = _base64(sent)
+            values += [encoded, f"Basic {encoded}"]
+            headers["Authorization"] = f"Basic {encoded}"
+        else:
+            headers[secret.key] = sent
+    proxy = ""
+    if variable := profile.network.proxy_variable:
+        proxy = sources.find(SecretPart(variable=variable))
+        if not proxy:
+            raise CatalogError(
+                f"{variable} is not set: set it to user:password of the proxy (profile {profile.name})"
             )
-        values[header] = secret.template.replace("{value}", value)
+        values += [proxy, _base64(proxy), *proxy.split(":", 1)]
     if missing:
-        names = ", ".join(each.variable for each in missing)
-        inside = ", ".join(each.file_name for each in missing)
-        also = f"in {file}" if file is not None else "in a credentials file"
-        verb = "is" if len(missing) == 1 else "are"
-        raise CatalogError(
-            f"{names} {verb} not set: set {'it' if len(missing) == 1 else 'them'}, or put {inside} {also} "
-            f"(profile {profile.name})"
-        )
-    return values
+        raise CatalogError(f"{_missing(missing, sources, file)} (profile {profile.name})")
+    return Credentials(headers, query, proxy, tuple(dict.fromkeys(values)))
+
+
+class _Sources:
+    """Where secrets are looked for."""
+
+    def __init__(self, environ: Mapping[str, str], stored: Mapping[str, Any]) -> None:
+        self._environ = environ
+        self._stored = stored
+
+    def value_of(self, secret: Secret, values: list[str]) -> str:
+        """The bare secret, or "". The parts that it was made of are added to `values`."""
+        own = SecretPart(variable=secret.variable, name=secret.name) if secret.variable else None
+        if own and (value := self.find(own, stored=False)):
+            return value
+        parts = [self.find(each, stored=False) for each in secret.parts]
+        if not (parts and all(parts)):
+            if own and (value := self.find(own)):
+                return value
+            parts = [self.find(each) for each in secret.parts]
+        if not (parts and all(parts)):
+            return ""
+        joined = ":".join(parts)
+        values += [*parts, joined]
+        return _base64(joined) if secret.encoding == "base64" else joined
+
+    def find(self, part: SecretPart, *, stored: bool = True) -> str:
+        """One value, or ""."""
+        value = self._environ.get(part.variable, "").strip()
+        if not value and stored:
+            value = str(self._stored.get(part.file_name, "")).strip()
+        if not value.isascii() or not (value.isprintable()) or len(value) > _LONGEST_SECRET:
+            raise UsageError(
+                f"{part.variable} has characters that a header cannot hold, or too many: copy it again"
+            )
+        return value
+
+
+def _missing(missing: list[Secret], sources: _Sources, file: str | Path | None) -> str:
+    """Which variables to set, or what to put into a file."""
+    wanted: list[SecretPart] = []
+    otherwise = ""
+    for secret in missing:
+        lacking = [each for each in secret.parts if not sources.find(each)]
+        begun = len(lacking) < len(secret.parts)  # some of the parts are there: the others are meant
+        if secret.variable and not begun:
+            wanted.append(SecretPart(variable=secret.variable, name=secret.name))
+            if secret.parts:
+                otherwise = f" (or {' and '.join(each.variable for each in secret.parts)})"
+        else:
+            wanted += lacking
+    names = ", ".join(each.variable for each in wanted)
+    inside = ", ".join(each.file_name for each in wanted)
+    verb, them = ("is", "it") if len(wanted) == 1 else ("are", "them")
+    also = f"in {file}" if file is not None else "in a credentials file"
+    return f"{names} {verb} not set: set {them}{otherwise}, or put {inside} {also}"
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
 
 
 def _stored(path: Path) -> dict[str, Any]:

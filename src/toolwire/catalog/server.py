@@ -97,13 +97,14 @@ class Catalog(ToolServer[None]):
 
         `profile` is the name of a built-in one, a file, or a `Profile`. `budget` is a hard limit in dollars for
         this process (or for all that share `TOOLWIRE_SESSION`), `budget_day` one for each day of UTC and
-        `budget_total` one for all time, both over everything in the ledger; `budget` may be `Limits` too. A tool whose price nobody tells counts as `default_price` dollars a call, and
-        without that it is bought once under a limit. `include`, `exclude`, `rename`, `namespace` and `group`
-        choose and name tools (see `Selection`). `refresh` is in seconds, 1 or more, None for never. `pins` is a
-        file of agreed definitions: what differs from it is not offered. `cache_results` lets tools give a result
-        again for so many seconds instead of buying it anew. `rate` is in calls a second. At most `max_in_flight` calls
-        are out at once; another waits for its turn, `queue_timeout` seconds at most, and is then not sent. `cache` and
-        `audit` are files, False for none.
+        `budget_total` one for all time, both over everything in the ledger; `budget` may be `Limits` too. A tool
+        whose price nobody tells counts as `default_price` dollars a call, and without that it is bought once under
+        a limit. `include`, `exclude`, `rename`, `namespace` and `group` choose and name tools (see `Selection`).
+        `refresh` is in seconds, 1 or more, None for never. `pins` is a file of agreed definitions: what differs
+        from it is not offered. `cache_results` lets tools give a result again for so many seconds instead of
+        buying it anew. `rate` is in calls a second. At most `max_in_flight` calls are out at once; another waits
+        for its turn, `queue_timeout` seconds at most, and is then not sent. `cache` and `audit` are files, False
+        for none.
 
         `UsageError` names what is missing in the environment.
         """
@@ -111,8 +112,8 @@ class Catalog(ToolServer[None]):
         super().__init__(name or slug(self.profile.name), lifespan=self._live, always_load=False)
         self.status = Status()
         self.session = environ.get(SESSION) or random_bytes.token_hex(8)
-        self._secrets = credentials(self.profile, environ, credentials_file or environ.get(CREDENTIALS))
-        self._scrubber = Scrubber(self._secrets.values)
+        self._credentials = credentials(self.profile, environ, credentials_file or environ.get(CREDENTIALS))
+        self._scrubber = Scrubber(self._credentials.values)
         self._limits = settings.limits_of(budget, budget_day, budget_total, self.profile, environ)
         self._selection = Selection(
             include=tuple(include),
@@ -120,7 +121,7 @@ class Catalog(ToolServer[None]):
             rename=dict(rename or {}),
             namespace=namespace,
             group=group,
-            separator=self.profile.name_separator,
+            separator=self.profile.entry.name_separator,
         )
         self._narrowed = Selection(include=settings.wanted_tools(self.profile, environ))
         self._refreshing = Refreshing(refresh)
@@ -132,7 +133,7 @@ class Catalog(ToolServer[None]):
         self._names: dict[str, str] = {}  # of tools, by id; they outlive a restart
         self._ledger_at = default_path(environ) if ledger is None else ledger
         self._ledger: Ledger | None = None
-        usual = f"{self.name}-{settings.short(self.profile.base_url, *sorted(self._secrets.values))}.json"
+        usual = f"{self.name}-{settings.short(self.profile.base_url, self._credentials.digest)}.json"
         self._cache_file = settings.file_of(cache, cache_folder(environ) / usual)
         self._pins_file = None if pins is None else Path(pins)
         self._audit_file = settings.file_of(audit, settings.audit_beside(self._ledger_at))
@@ -216,7 +217,7 @@ class Catalog(ToolServer[None]):
             self._listable.set()
             raise
         async with (
-            Api(self.profile, self._secrets, retry=self._retry, workers=self._io) as api,
+            Api(self.profile, self._credentials, retry=self._retry, workers=self._io) as api,
             anyio.create_task_group() as tasks,
         ):
             books = AsyncLedger(ledger)
@@ -228,7 +229,7 @@ class Catalog(ToolServer[None]):
                 entry_id=self.entry_id,
                 default_price=self._default_price,
                 session=self.session,
-                identity=settings.short(self.profile.base_url, *sorted(self._secrets.values)),
+                identity=settings.short(self.profile.base_url, self._credentials.digest),
                 scrubber=self._scrubber,
                 observer=observer,
                 breaker=self._breaker,

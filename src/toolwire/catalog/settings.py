@@ -38,11 +38,12 @@ def limits_of(
         "per_day": [("budget_day", per_day)],
         "total": [("budget_total", total)],
     }
+    found: dict[str, Any] = {}
     for name, sources in given.items():
         amounts = [_amount(source, value) for source, value in sources if value is not None]
         amounts += [] if (known := getattr(limits, name)) is None else [known]
-        limits = replace(limits, **{name: min(amounts)}) if amounts else limits
-    return limits
+        found[name] = min(amounts) if amounts else None
+    return replace(limits, **found)
 
 
 def _amount(source: str, value: float | str) -> int:
@@ -56,7 +57,7 @@ def _amount(source: str, value: float | str) -> int:
 
 def check_positive(name: str, value: float) -> Any:
     """Refuse a number that is not over 0."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < inf:
+    if isinstance(value, (bool, str)) or not 0 < value < inf:
         raise UsageError(f"{name} must be a number over 0, got {value!r}")
     return value
 

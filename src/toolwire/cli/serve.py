@@ -84,7 +84,9 @@ def serve(  # noqa: PLR0917 - options
     ] = None,
     budget_total: Annotated[
         str | None,
-        typer.Option(metavar="DOLLARS", help="For a catalogue: what may be spent ever, by all with this ledger."),
+        typer.Option(
+            metavar="DOLLARS", help="For a catalogue: what may be spent ever, by all with this ledger."
+        ),
     ] = None,
     max_in_flight: Annotated[
         int | None, typer.Option(min=1, help="For a catalogue: calls that may be out at once. Default: 32.")

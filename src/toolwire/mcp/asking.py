@@ -55,8 +55,8 @@ _NOTICES: Final[Mapping[str, Any]] = {
 class RequestOutlet:
     """The outlet of one request. `level` is the log level of the client's session, None where there is none.
 
-    `session` stands for that session, `request_scope` for the client within which a request id is used once. The call is to
-    be run inside of `scope`, which ends it once it must.
+    `session` stands for that session, `request_scope` for the client within which a request id is used once. The
+    call is to be run inside of `scope`, which ends it once it must.
 
     A call may begin before `mcp` has made anything of its request (`ctx` None). Then `declared` gives what the
     client can do, and `wanted` is called once the tool has something to tell or to ask: both wait for `bind`.

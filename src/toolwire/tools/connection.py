@@ -78,8 +78,8 @@ class DirectConnection:
     resource that was updated, for a carrier that keeps the subscriptions itself.
 
     An outlet that has a method `starting` (see `Starting`) hears of each tool before it runs. One that has a
-    `session` gives tools that as `context.session`; for others it is this connection. One that has a `request_scope`
-    stands for a client that uses each request id once: see `Context.request_key`.
+    `session` gives tools that as `context.session`; for others it is this connection. One that has a
+    `request_scope` stands for a client that uses each request id once: see `Context.request_key`.
     """
 
     def __init__(

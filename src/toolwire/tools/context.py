@@ -101,7 +101,8 @@ class Context(Generic[S]):
         self.request_key = request_key
         """The same for the same request of the same client, and for no other; None where that cannot be told.
 
-        There is one over stdio and over HTTP with sessions. In process there is none: the CLI uses request ids again,
+        There is one over stdio and over HTTP with sessions. In process there is none: the CLI uses request ids
+        again,
         and tells calls apart by their `tool_use_id`."""
         self.meta: Mapping[str, Any] = meta or {}
         """The request's `_meta`."""

@@ -1,22 +1,24 @@
 """The API behind a catalogue: its connections, the reading of its list, and orders."""
 
+import ipaddress
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
 import httpx2
 
-from toolwire.catalog.http.addresses import Resolver, resolve
+from toolwire._threads import Workers
+from toolwire.catalog.http.addresses import Network, Resolver, resolve
 from toolwire.catalog.http.answers import Answer, Attempt
 from toolwire.catalog.http.connection import Connections
 from toolwire.catalog.http.fetch import ListReader
 from toolwire.catalog.http.orders import OrderSender
 from toolwire.catalog.http.retry import Retry
 from toolwire.catalog.profile.model import Profile
-from toolwire.catalog.secrets import Scrubber
+from toolwire.catalog.secrets import Credentials, Scrubber
 from toolwire.catalog.tools.definitions import Entry
-from toolwire.errors import UsageError
 
 __all__ = ["Answer", "Api", "Attempt", "Retry"]
 
@@ -29,28 +31,28 @@ class Api:
     def __init__(
         self,
         profile: Profile,
-        secrets: Mapping[str, str],
+        credentials: Credentials,
         *,
         transport: httpx2.AsyncBaseTransport | None = None,
         resolver: Resolver = resolve,
         ssl_context: ssl.SSLContext | None = None,
         retry: Retry | None = None,
         connect_timeout: float = CONNECT_TIMEOUT,
+        workers: Workers | None = None,
     ) -> None:
-        allowed = {header.lower() for header in profile.secrets}
-        if strange := [header for header in secrets if header.lower() not in allowed]:
-            raise UsageError(f"profile {profile.name} has no header {strange[0]!r} under `secrets`")
-        scrubber, retry = Scrubber.of(profile, secrets), retry or Retry()
+        scrubber, retry = Scrubber(credentials.values), retry or Retry()
         self._connections = Connections(
             profile.base_url,
-            secrets,
+            credentials,
             resolver=resolver,
             connect_timeout=connect_timeout,
+            network=_network(profile, credentials),
             transport=transport,
             ssl_context=ssl_context,
         )
-        self._reader = ListReader(profile, self._connections, scrubber, retry)
-        self._sender = OrderSender(profile, self._connections, scrubber, retry)
+        workers = workers or Workers(2)
+        self._reader = ListReader(profile, self._connections, scrubber, retry, workers)
+        self._sender = OrderSender(profile, self._connections, scrubber, retry, workers)
 
     async def __aenter__(self) -> Self:
         await self._connections.transport.__aenter__()
@@ -65,10 +67,24 @@ class Api:
         self._connections.closed = True
         await self._connections.transport.__aexit__(kind, error, trace)
 
-    async def entries(self) -> list[Entry]:
-        """Everything on offer, from all pages. CatalogError when that cannot be had."""
+    async def entries(self) -> Sequence[Entry]:
+        """Everything on offer, from all pages; the same object if nothing has changed.
+
+        CatalogError if it cannot be had.
+        """
         return await self._reader.entries()
 
     async def buy(self, entry_id: str, arguments: Mapping[str, Any], **settings: Any) -> Answer:
         """Send an order: see `OrderSender.buy`."""
         return await self._sender.buy(self._reader.numbers.get(entry_id, entry_id), arguments, **settings)
+
+
+def _network(profile: Profile, credentials: Credentials) -> Network:
+    settings = profile.network
+    proxy = None
+    if settings.proxy:
+        user, mark, password = credentials.proxy.partition(":")
+        proxy = httpx2.Proxy(settings.proxy, auth=(user, password) if mark else None)
+    return Network(
+        tuple(map(partial(ipaddress.ip_network, strict=False), settings.allow)), proxy, settings.ca_file
+    )

@@ -1,12 +1,12 @@
 """One request to the API: to a checked address, with the headers that we mean, on a connection of its own.
 
-Whether anything of an order went out is not guessed from the kind of exception: an `Order` is told when it is about to
-be sent, after the connection was made and before its first byte.
+Whether anything of an order went out is not guessed from the kind of exception: an `Order` is told when it is about
+to be sent, after the connection was made and before its first byte.
 """
 
 import logging
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -18,7 +18,9 @@ import httpx2
 from toolwire._version import __version__
 from toolwire.catalog.http.addresses import Base, Network, Resolver
 from toolwire.catalog.http.answers import Attempt
+from toolwire.catalog.http.requests import OutgoingRequest, with_credentials
 from toolwire.catalog.http.transport import IsOpen, OneRequestTransport
+from toolwire.catalog.secrets import Credentials
 from toolwire.errors import CatalogError, UsageError
 
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
@@ -92,7 +94,7 @@ class Connections:
     def __init__(
         self,
         base_url: str,
-        headers: Mapping[str, str],
+        credentials: Credentials,
         *,
         resolver: Resolver,
         connect_timeout: float,
@@ -100,15 +102,15 @@ class Connections:
         transport: httpx2.AsyncBaseTransport | None = None,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
-        for name, value in headers.items():
+        for name, value in {**credentials.headers, **credentials.query}.items():
             check_value(name, value)
+        self._credentials = credentials
         self._base = Base.of(base_url)
         self._headers = {
             "Host": self._base.host_header,
             "User-Agent": f"toolwire/{__version__}",
             "Accept-Encoding": "identity",  # a packed reply could not be bounded while it is read
             "Connection": "close",
-            **headers,
         }
         self._resolver = resolver
         self._connect_timeout = connect_timeout
@@ -123,12 +125,12 @@ class Connections:
 
     @asynccontextmanager
     async def open(
-        self, method: str, target: str, headers: Mapping[str, str], limit: float, order: Order | None = None
+        self, request: OutgoingRequest, limit: float, order: Order | None = None
     ) -> AsyncIterator[httpx2.Response]:
         """Send a request; the reply has its head, and its body can be read."""
         token = _quiet.set(True)
         try:
-            response = await self._send(method, target, headers, limit, order)
+            response = await self._send(with_credentials(request, self._credentials), limit, order)
             try:
                 yield response
             finally:
@@ -147,9 +149,7 @@ class Connections:
                 f"{self._base.host} was not resolved within {self._connect_timeout:g} s"
             ) from None
 
-    async def _send(
-        self, method: str, target: str, headers: Mapping[str, str], limit: float, order: Order | None
-    ) -> httpx2.Response:
+    async def _send(self, outgoing: OutgoingRequest, limit: float, order: Order | None) -> httpx2.Response:
         addresses = await self._addresses()
         if self.closed:
             raise CatalogError("the connection to the API is closed")
@@ -158,14 +158,18 @@ class Connections:
             "timeout": {"connect": connect, "read": limit, "write": limit, "pool": self._connect_timeout},
             "sni_hostname": self._base.host,
         }
-        headers = {**self._headers, **headers}
+        headers = {**self._headers, **outgoing.headers}
+        if outgoing.method != "GET":
+            headers["Content-Length"] = str(len(outgoing.content))
         if order is not None:
             headers["Content-Length"] = str(len(order.content))
             extensions["before_send"] = order.before_send
         while True:
-            url = _url(self._base.url(addresses.pop(0), target))
-            body = httpx2.ByteStream(b"") if order is None else _Body(order)
-            request = httpx2.Request(method, url, headers=headers, stream=body, extensions=extensions)
+            url = _url(self._base.url(addresses.pop(0), outgoing.target))
+            body = httpx2.ByteStream(outgoing.content) if order is None else _Body(order)
+            request = httpx2.Request(
+                outgoing.method, url, headers=headers, stream=body, extensions=extensions
+            )
             try:
                 response = await self.transport.handle_async_request(request)
             except (httpx2.ConnectError, httpx2.ConnectTimeout):

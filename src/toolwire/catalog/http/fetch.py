@@ -1,20 +1,24 @@
 """Fetching the list: page after page until its end. Reading is free, so what may pass is tried again."""
 
+import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
-from urllib.parse import urlencode
 
 import anyio
 import httpx2
 import stamina
 
 from toolwire._log import logger_for
-from toolwire.catalog.http.answers import decoded, is_success, refusal, said, seconds_of
+from toolwire._threads import Workers
+from toolwire.catalog.http.answers import is_success, refusal, said, seconds_of
 from toolwire.catalog.http.connection import Connections
 from toolwire.catalog.http.listing import Reading
+from toolwire.catalog.http.requests import OutgoingRequest, Position, page_request
 from toolwire.catalog.http.retry import Retry
-from toolwire.catalog.http.streams import collect
+from toolwire.catalog.http.streams import LARGE, collect, read_body
 from toolwire.catalog.profile.model import Profile
 from toolwire.catalog.secrets import Scrubber
 from toolwire.catalog.tools.definitions import Entry
@@ -47,59 +51,120 @@ class _Refused(CatalogError):  # noqa: N818 - what it is
         super().__init__(message)
 
 
-class ListReader:
-    """Reads the list of one API."""
+@dataclass(frozen=True)
+class _Page:
+    """One page as it came. `body` is its JSON; None for one that is the same as the last time, and was not read."""
 
-    def __init__(self, profile: Profile, connections: Connections, scrubber: Scrubber, retry: Retry) -> None:
+    request: OutgoingRequest
+    number: int
+    content: bytes
+    headers: Mapping[str, str]
+    digest: bytes
+    body: Any = None
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A list that was read to its end: its pages, where each led, and what was in them."""
+
+    digests: tuple[tuple[OutgoingRequest, bytes], ...]
+    positions: tuple[Position | None, ...]
+    reading: Reading
+
+
+class ListReader:
+    """Reads the list of one API, again and again. Pages that have not changed are not taken apart again."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        connections: Connections,
+        scrubber: Scrubber,
+        retry: Retry,
+        workers: Workers,
+    ) -> None:
         self.numbers: dict[str, int] = {}
         """The ids that the list has as numbers."""
         self._profile = profile
         self._connections = connections
         self._scrubber = scrubber
         self._retry = retry
-        self._told = False
+        self._workers = workers
+        self._problems: set[str] = set()
+        self._last: _Read | None = None
 
-    async def entries(self) -> list[Entry]:
-        """Everything on offer, from all pages. CatalogError when that cannot be had."""
-        first = self._profile.list_params.first_page
-        reading = Reading(self._profile)
-        total = 0
-        for number in range(first, first + MOST_PAGES):
-            try:
-                page, size = await self._page(number)
-            except _Refused as refused:
-                if not reading.guessed or refused.status not in _PAST_THE_END:
-                    raise
-                return self._ended(reading)
-            total += size
-            if total > MOST_LIST_BYTES:
-                raise CatalogError(
-                    f"the list is over {MOST_LIST_BYTES:,} bytes at page {number}: it was given up"
-                )
-            if not reading.take(page, number):
-                return self._ended(reading)
-        raise CatalogError(
-            f"the list does not end: {MOST_PAGES:,} pages were read. Check list_params in the profile"
-        )
-
-    def _ended(self, reading: Reading) -> list[Entry]:
-        """What was read, when that is all."""
+    async def entries(self) -> Sequence[Entry]:
+        """Everything on offer, from all pages: the same object as the last time if nothing has changed."""
+        reading = await self.read()
         self.numbers = reading.numbers
-        if reading.nameless:
-            _log.warning(
-                "%d entries of the list have no %s and were left out", reading.nameless, self._profile.id
-            )
-        if reading.unpriced and not self._told:
-            self._told = True
-            _log.warning(
-                "%d entries of the list have a price at %s that cannot be read as dollars, so it counts as unknown",
-                reading.unpriced,
-                self._profile.price,
-            )
+        problems = set(reading.problems())
+        for problem in sorted(problems - self._problems):  # a list is read again and again: each is told once
+            _log.warning("%s: %s", self._profile.name, problem)
+        self._problems = problems
         return reading.entries
 
-    async def _page(self, number: int) -> tuple[Any, int]:
-        """One page and its size. Reading is free, so what may pass is tried again."""
+    async def read(self, most_pages: int | None = None) -> Reading:
+        """Read the list to its end, or only some pages of it. CatalogError when it cannot be had."""
+        reading = Reading(self._profile)
+        last = self._last if most_pages is None else None
+        position, pages, total = reading.position, list[_Page](), 0
+        positions, untaken = (
+            list[Position | None](),
+            list[_Page](),
+        )  # pages that are the same as the last time
+        while position is not None and (most_pages is None or position.number <= most_pages):
+            if position.number > MOST_PAGES:
+                raise CatalogError(
+                    f"the list does not end: {MOST_PAGES:,} pages were read. Check list.paging in the profile"
+                )
+            request, count = page_request(self._profile, position), len(pages)
+            known = last.digests[count] if last is not None and count < len(last.digests) else None
+            expected = known[1] if known is not None and known[0] == request else None
+            try:
+                page = await self._page(request, position.number, expected)
+            except _Refused as refused:
+                await self._take(reading, untaken)
+                if not reading.guessed or refused.status not in _PAST_THE_END:
+                    raise
+                reading.end()
+                break
+            pages.append(page)
+            total += len(page.content)
+            if total > MOST_LIST_BYTES:
+                raise CatalogError(
+                    f"the list is over {MOST_LIST_BYTES:,} bytes at page {position.number}: it was given up"
+                )
+            untaken.append(page)
+            if last is not None and page.body is None:
+                position = last.positions[count]
+            else:
+                last = None
+                await self._take(reading, untaken)
+                position = reading.position
+            positions.append(position)
+        if last is not None and len(pages) == len(last.digests):
+            return last.reading
+        await self._take(reading, untaken)
+        if most_pages is None:
+            digests = tuple((page.request, page.digest) for page in pages)
+            self._last = _Read(digests, tuple(positions), reading)
+        return reading
+
+    async def _take(self, reading: Reading, pages: list[_Page]) -> None:
+        """Take pages apart, long ones in a thread."""
+        for page in pages:
+            body = page.body
+            if body is None:
+                body = await read_body(page.headers, page.content, self._scrubber, self._workers)
+            take = partial(reading.take, body, page.headers, page.request.target)
+            if len(page.content) > LARGE:
+                await self._workers.run(take)
+            else:
+                take()
+        pages.clear()
+
+    async def _page(self, request: OutgoingRequest, number: int, expected: bytes | None) -> _Page:
+        """Fetch a page. Reading is free, so what may pass is tried again."""
         tries = 0
 
         def again(error: Exception) -> float | bool:
@@ -108,31 +173,34 @@ class ListReader:
         async for attempt in stamina.retry_context(on=again, attempts=self._retry.attempts, timeout=None):
             with attempt:
                 tries += 1
-                return await self._page_once(number)
+                return await self._page_once(request, number, expected)
         raise AssertionError("the last attempt returns or raises")
 
-    async def _page_once(self, number: int) -> tuple[Any, int]:
-        profile, params = self._profile, self._profile.list_params
-        pairs = {params.page: number, params.size: params.page_size}
-        path = f"{profile.list_path}?{urlencode({name: value for name, value in pairs.items() if name})}"
-        accept = {"Accept": "application/json"}
+    async def _page_once(self, request: OutgoingRequest, number: int, expected: bytes | None) -> _Page:
+        timeout, most = self._profile.list.timeout, self._profile.list.max_reply_bytes
         try:
-            with anyio.fail_after(profile.timeout):
-                async with self._connections.open("GET", path, accept, profile.timeout) as response:
+            with anyio.fail_after(timeout):
+                async with self._connections.open(request, timeout) as response:
                     lenient = not is_success(response.status_code)
-                    content = await collect(response, profile.max_reply_bytes, lenient=lenient)
+                    content = await collect(response, most, lenient=lenient)
         except TimeoutError:
-            raise _Passing(f"page {number} of the list: no answer within {profile.timeout:g} s") from None
+            raise _Passing(f"page {number} of the list: no answer within {timeout:g} s") from None
         except (httpx2.HTTPError, OSError) as error:
             raise _Passing(f"page {number} of the list: {said(error, self._scrubber.text)}") from error
         status, headers = response.status_code, self._clean(response.headers)
-        body = self._scrubber.data(decoded(response.headers, content))
+        # The link as it came: our secrets may be in it, and are taken out by name (`page_request`).
+        link = response.headers.get("link", "")
+        digest = hashlib.sha256(content + b"\0" + link.encode()).digest()
+        page = _Page(request, number, content, {**headers, "link": link}, digest)
+        if is_success(status) and digest == expected:
+            return page
+        body = await read_body(headers, content, self._scrubber, self._workers)
         if is_success(status):
             if body is None:
                 raise _Passing(
                     f"page {number} of the list is not JSON ({len(content):,} bytes). Check base_url"
                 )
-            return body, len(content)
+            return replace(page, body=body)
         told = f"page {number} of the list: {refusal(status, headers, body)}"
         if status in _PASSING:
             raise _Passing(told, seconds_of(headers.get("retry-after")))

@@ -1,111 +1,330 @@
-"""Reading the pages of a list: what is on them, and whether another one follows.
+"""Reading the pages of a list: what is on them, and where the next one is.
 
-Pure: it sees decoded pages, never the network. A page follows where the API says so. Where it does not say, the
-next one is only guessed, and the list goes on until a page has nothing new: an API may give less than it was asked
-for.
+Pure: it sees decoded pages, never the network. A page follows where the API says so. Where numbered pages do not
+say it, the next one is only guessed, and the list goes on until a page has nothing new: an API may give less than
+it was asked for. Whatever an API says, a list that repeats itself ends.
+
+A path of the profile that leads nowhere is never silent: `problems` has the words.
 """
 
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from toolwire._log import logger_for
+from toolwire.catalog.http.requests import Position, next_link
+from toolwire.catalog.profile.entries import read_item
 from toolwire.catalog.profile.model import Profile
+from toolwire.catalog.profile.outline import outline
 from toolwire.catalog.tools.definitions import Entry
 from toolwire.catalog.values import at, converted, denied, leads, truth
 from toolwire.errors import CatalogError
 
 _log = logger_for("catalog.listing")
 
-_TOTALS: Final = "details.total_pages|total_pages"
 _MOST_BARREN: Final = 3  # pages in a row without anything new
 _LONGEST_ID: Final = 18  # digits: more may not fit into 64 bits
+_LONGEST_CURSOR: Final = 8_000
+_LONGEST_ERROR: Final = 300
+_LINK: Final = re.compile(r'<([^<>]*)>((?:\s*;\s*[\w*]+\s*(?:=\s*(?:"[^"]*"|[^\s",;]+))?)*)')
+_NEXT: Final = re.compile(
+    r';\s*rel\s*=\s*(?:"\s*(?:[^"]*\s)?next(?:\s[^"]*)?"|next(?=\s*(?:;|$)))', re.IGNORECASE
+)
+# Where APIs that page say so: how a list that goes on is recognised although the profile knows nothing of pages.
+_SIGNS: Final = (
+    *("has_more", "has_next", "has_next_page", "hasMore", "hasNext", "next", "next_page", "next_cursor"),
+    *("nextCursor", "next_page_token", "nextPageToken", "next_url", "nextToken"),
+)
+_SIGN_TABLES: Final = (
+    "",
+    "meta.",
+    "details.",
+    "pagination.",
+    "paging.",
+    "page.",
+    "links.",
+    "data.",
+    "page_info.",
+)
+_TOTALS: Final = ("total", "total_items", "total_count", "totalCount", "count", "total_qualified_tools")
 
 
 class Reading:
-    """What was read of a list so far."""
+    """What was read of a list so far, and where it goes on."""
 
     def __init__(self, profile: Profile) -> None:
+        paging = profile.list.paging
+        numbered = paging.kind in ("page", "offset")
+        self.position: Position | None = Position(1, paging.start if numbered else None)
+        """The page to ask for next; None at the end."""
         self.guessed = False
         """Whether the API did not say that there is another page."""
-        self.nameless = 0
-        self.unpriced = 0
-        """How many entries have a price that is no amount of dollars."""
+        self.items = 0
+        """How many items the pages had."""
+        self.without_id = 0
+        self.unreadable_prices = 0
+        """How many entries have a price that is there and is no amount."""
+        self.found: dict[str, int] = {}
+        """Setting of `[entry]` -> how many items have something at its path."""
         self.numbers: dict[str, int] = {}
         """The ids that are numbers."""
+        self.first_item: Any = None
+        self.first_page: Any = None
         self._profile = profile
-        self._found: dict[str, list[Entry]] = {}
-        self._last: list[str] = []
-        self._barren = self._pages = 0
+        self._entries: dict[str, list[Entry]] = {}
+        self._last_ids: list[str] = []
+        self._cursors: set[str] = set()
+        self._barren = self._pages = self._pages_with_more = 0
+        self._more_signs = ""
 
     @property
     def entries(self) -> list[Entry]:
         """All of them, in the order in which they came."""
-        return [entry for same in self._found.values() for entry in same]
+        return [entry for same in self._entries.values() for entry in same]
 
-    def take(self, page: Any, number: int) -> bool:
-        """Add a page. Whether to ask for the next. CatalogError for what is no page."""
+    def take(self, page: Any, headers: Mapping[str, str] | None = None, target: str = "") -> None:
+        """Add a page; `position` is where to go on. CatalogError for what is no page.
+
+        `headers` are those of the reply, in small letters; `target` is what was asked for.
+        """
+        position = self.position
+        if position is None:
+            raise AssertionError("the list has ended")
         self._pages += 1
-        items = self._items(page, number)
-        before = len(self._found)
+        items = self._items_of(page, position.number)
+        if self._pages == 1:
+            self.first_page = page
+            self._more_signs = signs_of_more(page, len(items), headers or {})
+        before = len(self._entries)
         ids = self._add(items)
-        fresh = len(self._found) > before
+        fresh = len(self._entries) > before
         self._barren = 0 if fresh else self._barren + 1
-        repeated = bool(ids) and ids == self._last
-        self._last = ids
-        said = self._said(page)
-        if said is False or not self._profile.list_params.page:
-            return False
-        self.guessed = said is None
+        repeated = bool(ids) and ids == self._last_ids
+        self._last_ids = ids
+        self.position = self._next(page, items, headers or {}, target, position)
+        if self.position is None:
+            return
         if self.guessed and (not items or (ids and not fresh)):
+            self.position = None
+        elif repeated or self._barren >= _MOST_BARREN:
+            _log.warning("Page %d of the list has nothing new, so the list ends there", position.number)
+            self.position = None
+
+    def end(self) -> None:
+        """There is no such page: the list has ended."""
+        self.position = None
+
+    # Where the list goes on.
+
+    def _next(
+        self, page: Any, items: list[Any], headers: Mapping[str, str], target: str, position: Position
+    ) -> Position | None:
+        paging = self._profile.list.paging
+        number = position.number + 1
+        if paging.kind == "cursor":
+            return self._next_cursor(at(page, paging.cursor), number)
+        if paging.kind == "link":
+            found = at(page, paging.cursor) if paging.cursor else link_to_next(headers)
+            if paging.cursor and leads(page, paging.cursor):
+                self._pages_with_more += 1
+            if not isinstance(found, str) or not found.strip():
+                return None
+            link = next_link(self._profile, found, target)
+            return Position(number, target=link) if self._is_new(link, number) else None
+        if paging.kind == "none" or not isinstance(position.value, int):
+            return None
+        says_more = self._says_more(page, len(items), position.value)
+        if says_more is False:
+            return None
+        self.guessed = says_more is None
+        step = 1 if paging.kind == "page" else len(items) or paging.size
+        return Position(number, position.value + step)
+
+    def _says_more(self, page: Any, count: int, value: int) -> bool | None:
+        """Whether the API says that another page follows; None when it does not say."""
+        paging = self._profile.list.paging
+        if leads(page, paging.more):
+            self._pages_with_more += 1
+            return truth(at(page, paging.more))
+        if paging.kind == "page":
+            known, total = converted(at(page, paging.total_pages), ("integer",))
+            if known:
+                return bool(self._pages < total)
+        known, total = converted(at(page, paging.total_items), ("integer",))
+        if not known:
+            return None
+        return bool((self.items if paging.kind == "page" else value + count) < total)
+
+    def _next_cursor(self, cursor: Any, number: int) -> Position | None:
+        if cursor is not None:
+            self._pages_with_more += 1
+        if cursor is None or cursor is False or cursor == "":
+            return None
+        if (
+            isinstance(cursor, bool)
+            or not isinstance(cursor, (str, int))
+            or len(str(cursor)) > _LONGEST_CURSOR
+        ):
+            path = self._profile.list.paging.cursor
+            raise CatalogError(
+                f"page {number - 1} of the list has {type(cursor).__name__} at {path!r}, which is no cursor: "
+                "check list.paging.cursor in the profile"
+            )
+        return Position(number, cursor) if self._is_new(str(cursor), number) else None
+
+    def _is_new(self, place: str, number: int) -> bool:
+        if place in self._cursors:
+            _log.warning(
+                "Page %d of the list leads back to an earlier one, so the list ends there", number - 1
+            )
             return False
-        if repeated or self._barren >= _MOST_BARREN:
-            _log.warning("Page %d of the list has nothing new, so the list ends there", number)
-            return False
+        self._cursors.add(place)
         return True
 
-    def _items(self, page: Any, number: int) -> list[Any]:
-        path = self._profile.items
+    # What is on a page.
+
+    def _items_of(self, page: Any, number: int) -> list[Any]:
+        path = self._profile.list.items
         items = at(page, path) if path else page
         error = page.get("error") if isinstance(page, dict) else None
         # A page that was only guessed may be refused with words: that is the end, not a failure of the list.
         failed = isinstance(page, dict) and denied(page.get("success"))
         if failed or (error and not items and not self.guessed):
-            raise CatalogError(f"the API could not list: {str(error or 'it gives no reason')[:300]}")
+            reason = at(page, self._profile.reply.error) or error or "it gives no reason"
+            raise CatalogError(f"the API could not list: {str(reason)[:_LONGEST_ERROR]}")
         if items is None and self.guessed:
             return []
         if not isinstance(items, list):
-            raise CatalogError(f"page {number} has no list at {path!r}. Check items in the profile")
+            has = (
+                f"the page has {outline(page)}"
+                if isinstance(page, dict)
+                else f"the page is a {outline(page)}"
+            )
+            raise CatalogError(
+                f"page {number} has no list at {path!r}: {has}. Check list.items in the profile"
+            )
         return items
-
-    def _said(self, page: Any) -> bool | None:
-        """Whether the API says that another page follows; None when it does not say."""
-        more = self._profile.more
-        if leads(page, more):
-            return truth(at(page, more))
-        known, total = converted(at(page, _TOTALS), ("integer",))
-        return self._pages < total if known else None
 
     def _add(self, items: list[Any]) -> list[str]:
         """The ids of the items that have one."""
-        profile, ids = self._profile, []
+        paths, ids = self._profile.entry, []
         for item in items:
-            entry = profile.entry(item)
+            if self.items == 0:
+                self.first_item = item
+            self.items += 1
+            read = read_item(paths, item)
+            for setting in read.found:
+                self.found[setting] = self.found.get(setting, 0) + 1
+            if read.unreadable_prices:
+                self.unreadable_prices += 1
+            entry = read.entry
             if entry is None:
-                self.nameless += 1
+                self.without_id += 1
                 continue
             ids.append(entry.id)
-            identity = at(item, profile.id)
+            identity = at(item, paths.id)
             if isinstance(identity, int) and len(entry.id) <= _LONGEST_ID:
                 self.numbers[entry.id] = identity
-            if entry.price is None and at(item, profile.price) is not None:
-                self.unpriced += 1
             # An id that comes twice, too: `define` knows which of them to take.
-            same = self._found.setdefault(entry.id, [])
-            if not _among(entry, same):
+            same = self._entries.setdefault(entry.id, [])
+            if not _is_among(entry, same):
                 same.append(entry)
         return ids
 
+    # What looks wrong.
 
-def _among(entry: Entry, others: list[Entry]) -> bool:
+    def problems(self) -> Iterator[str]:
+        """What the profile says of the list and the list does not have, one sentence each."""
+        profile, paging = self._profile, self._profile.list.paging
+        if self.without_id and self.without_id == self.items:
+            yield (
+                f"none of the {self.items} items has an id at entry.id = {profile.entry.id!r}: the first item has "
+                f"{outline(self.first_item)}"
+            )
+        elif self.without_id:
+            yield f"{self.without_id} entries of the list have no {profile.entry.id} and were left out"
+        yield from self._missing_settings()
+        if self.unreadable_prices:
+            yield (
+                f"{self.unreadable_prices} entries of the list have a price at {profile.entry.price.path} that "
+                f"cannot be read as {_unit_words(profile)}, so it counts as unknown"
+            )
+        if self._pages and not self._pages_with_more:
+            name = "more" if paging.kind in ("page", "offset") else "cursor"
+            path = getattr(paging, name)
+            if path and not (name == "cursor" and not self._more_signs):
+                has = outline(self.first_page) if isinstance(self.first_page, dict) else "no fields"
+                yield f"list.paging.{name} = {path!r} is in no page: the first page has {has}"
+        if paging.kind == "none" and self._more_signs:
+            yield (
+                f"the list seems to go on ({self._more_signs}), and only its first {self.items} items are read: "
+                "set list.paging"
+            )
+
+    def _missing_settings(self) -> Iterator[str]:
+        """The paths of `[entry]` that lead nowhere in any item. Defaults are only guesses, but for the schema."""
+        paths = self._profile.entry
+        if not self.items or self.without_id == self.items:
+            return
+        settings = {
+            "name": paths.name if "name" in paths.model_fields_set else "",
+            "description": paths.description if "description" in paths.model_fields_set else "",
+            "schema": paths.schema_,
+            "category": paths.category,
+            "price": paths.price.path,
+            "price.by_value": paths.price.by_value,
+        }
+        for setting, path in settings.items():
+            if path and setting not in self.found and not self._is_optional(setting):
+                shown = "price.path" if setting == "price" else setting
+                yield f"entry.{shown} = {path!r} is in no item: the first item has {outline(self.first_item)}"
+
+    def _is_optional(self, setting: str) -> bool:
+        """True for one of two ways to tell the price, if the other is there; a category is only an extra."""
+        if setting == "category":
+            return "|" in self._profile.entry.category
+        other = {"price": "price.by_value", "price.by_value": "price"}.get(setting)
+        return other is not None and other in self.found
+
+
+def link_to_next(headers: Mapping[str, str]) -> str | None:
+    """The link with `rel="next"` in a reply's `Link` header."""
+    for link, parameters in _LINK.findall(headers.get("link", "")):
+        if _NEXT.search(parameters):
+            return str(link)
+    return None
+
+
+def signs_of_more(page: Any, count: int, headers: Mapping[str, str]) -> str:
+    """What on a page says that the list goes on after its `count` items, in words; "" if nothing does."""
+    if link_to_next(headers):
+        return 'a Link header with rel="next"'
+    if not isinstance(page, dict):
+        return ""
+    for table in _SIGN_TABLES:
+        for name in _SIGNS:
+            value = at(page, table + name)
+            if value is not None and not isinstance(value, (dict, list)) and truth(value):
+                return (
+                    f"{table}{name} is {str(value)[:60]!r}"
+                    if isinstance(value, str)
+                    else f"{table}{name} is {value}"
+                )
+        for name in _TOTALS:
+            value = at(page, table + name)
+            if type(value) is int and value > count > 0:
+                return f"{table}{name} is {value}"
+    return ""
+
+
+def _unit_words(profile: Profile) -> str:
+    price = profile.entry.price
+    if price.units:
+        return f"{price.unit} or {', '.join(price.units)}"
+    return price.unit if isinstance(price.unit, str) else f"units of ${price.unit:g}"
+
+
+def _is_among(entry: Entry, others: list[Entry]) -> bool:
     try:
         return entry in others
     except RecursionError:  # too deep to be compared, and to be a tool

@@ -122,7 +122,7 @@ class OrderSender:
     async def _try(
         self, request: OutgoingRequest, order: Order, limit: float, on_progress: Progress | None
     ) -> Answer:
-        opening = self._connections.open(request.method, request.target, request.headers, limit, order)
+        opening = self._connections.open(request, limit, order)
         status = None
         try:
             async with opening as response:

@@ -1,11 +1,11 @@
 """One connection for each request: made first, used once, closed.
 
-Owns how a connection is made (directly, or through a proxy) and the moment between "connected" and the first byte of
-the request, at which `extensions["before_send"]` is awaited. It gets a function that tells whether the connection is
-still open; what it raises means that nothing of the request went out. A connection is never used twice: one that the server closes just as it is used
-again would leave an order in doubt.
+Owns how a connection is made (directly, or through a proxy) and the moment between "connected" and the first byte
+of the request, at which `extensions["before_send"]` is awaited. It gets a function that tells whether the
+connection is still open; what it raises means that nothing of the request went out. A connection is never used
+twice: one that the server closes just as it is used again would leave an order in doubt.
 
-The native streams of asyncio are used rather than anyio's: to connect takes 0.1 ms instead of 0.55.
+The native transports of asyncio are used rather than anyio's streams: to connect takes 0.1 ms instead of 0.55.
 """
 
 import asyncio
@@ -164,7 +164,8 @@ class _AsyncioStream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport  # type: ignore[assignment] - of a stream
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - a connection of TCP has one
+        self._transport = transport
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -187,7 +188,7 @@ class _AsyncioStream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
 
     # What the HTTP library calls.
 
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - the interface
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109, ARG002 - the interface
         """Return what has come, waiting for some of it; nothing at the end."""
         while not self._received and not self._ended:
             self._waiting = asyncio.get_running_loop().create_future()
@@ -199,7 +200,7 @@ class _AsyncioStream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
         self._transport.resume_reading()
         return data
 
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109, ARG002
         """Hand the bytes to the system; what it does not take at once is kept."""
         if self._ended and self._error is not None:
             raise httpcore2.WriteError(str(self._error)) from self._error
@@ -213,7 +214,7 @@ class _AsyncioStream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
         self,
         ssl_context: ssl.SSLContext,
         server_hostname: str | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109
+        timeout: float | None = None,  # noqa: ASYNC109, ARG002
     ) -> httpcore2.AsyncNetworkStream:
         """Speak TLS from now on."""
         loop = asyncio.get_running_loop()

@@ -1,8 +1,8 @@
 """The ledger for coroutines: it waits for the disk, and perhaps for another process, in a thread of its own.
 
-Owns one promise: what is committed happens, whatever becomes of the caller. A cancellation, even one of asyncio that
-knows no shield, loses neither a booking nor the end of a call. What waits at the same time is committed together, with
-one wait for the disk.
+Owns one promise: what is committed happens, whatever becomes of the caller. A cancellation, even one of asyncio
+that knows no shield, loses neither a booking nor the end of a call. What waits at the same time is committed
+together, with one wait for the disk.
 """
 
 import os
@@ -63,13 +63,14 @@ class _Act:
     def wind_up(self) -> None:
         """Nobody takes the result: undo it, and log what went wrong."""
         undo, self._undo = self._undo, None
-        try:
-            if self.error is not None:
-                raise self.error
-            if undo is not None:
+        error = self.error
+        if error is None and undo is not None:
+            try:
                 undo(self.result)
-        except BaseException as error:  # noqa: BLE001 - nobody is there to raise it to
-            logger.error("the ledger could not book how a call ended: %s", error)  # noqa: TRY400
+            except BaseException as failure:  # noqa: BLE001 - nobody is there to raise it to
+                error = failure
+        if error is not None:
+            logger.error("the ledger could not book how a call ended: %s", error)
 
 
 class AsyncLedger:
@@ -83,13 +84,13 @@ class AsyncLedger:
         self._closed = False
 
     async def query(self, act: Callable[..., Any], *args: Any) -> Any:
-        """Return what the ledger answers. May be skipped if the caller is cancelled: use `commit` for what must happen."""
+        """Return what the ledger answers. May be skipped if the caller is cancelled; `commit` is not."""
         return await self._wait_for(_Act(partial(act, *args), None, skippable=True))
 
     async def commit(
         self, act: Callable[..., Any], *args: Any, undo: Callable[[Any], object] | None = None
     ) -> Any:
-        """Do it, whatever becomes of the caller. If that is gone meanwhile, `undo` gets the result, in the thread."""
+        """Do it, whatever becomes of the caller. If that is gone by then, `undo` gets the result, in the thread."""
         given = _Act(partial(act, *args), undo, skippable=False)
         with anyio.move_on_after(self._patience, shield=True):
             return await self._wait_for(given)
@@ -161,7 +162,6 @@ class AsyncLedger:
                 self._acts.put(None)
                 return
             yield act
-
 
 
 def _do_nothing() -> None:

@@ -11,30 +11,38 @@ _LARGEST: Final = 256 * 1024
 
 
 def read(path: Path) -> Any:
-    """What the file holds, whatever that is."""
-    if path.suffix.lower() not in (".toml", ".yaml", ".yml"):
+    """What the file holds, whatever that is. ProfileError says which file, and what is wrong."""
+    kind = path.suffix.lower()
+    if kind not in (".toml", ".yaml", ".yml"):
         raise ProfileError(f"{path}: a profile is a .toml, .yaml or .yml file")
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST + 1)
-        if len(content) > _LARGEST:
-            raise ProfileError(f"{path}: a profile may have {_LARGEST // 1024} KiB, this is larger")
-        text = content.decode()
-        return tomllib.loads(text) if path.suffix.lower() == ".toml" else _yaml(text, path)
     except OSError as error:
         raise ProfileError(f"{path}: the profile cannot be read: {error.strerror}") from error
+    if len(content) > _LARGEST:
+        raise ProfileError(f"{path}: a profile may have {_LARGEST // 1024} KiB, this is larger")
+    try:
+        return parse(content.decode(), kind)
+    except ProfileError as error:
+        raise ProfileError(f"{path}: {error}") from error
     except (ValueError, RecursionError) as error:
-        raise ProfileError(f"{path}: not valid {path.suffix[1:].upper()}: {error}") from error
+        raise ProfileError(f"{path}: not valid {kind[1:].upper()}: {error}") from error
 
 
-def _yaml(text: str, path: Path) -> Any:
+def parse(text: str, kind: str) -> Any:
+    """What a text holds that is TOML (`.toml`) or YAML."""
+    return tomllib.loads(text) if kind == ".toml" else _yaml(text)
+
+
+def _yaml(text: str) -> Any:
     try:
         yaml: Any = import_module("yaml")
     except ImportError as error:
         raise ProfileError(
-            f"{path}: PyYAML is needed to read YAML: pip install pyyaml, or write the profile as TOML"
+            "PyYAML is needed to read YAML: pip install pyyaml, or write the profile as TOML"
         ) from error
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ProfileError(f"{path}: not valid YAML: {error}") from error
+        raise ProfileError(f"not valid YAML: {error}") from error

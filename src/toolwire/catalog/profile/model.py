@@ -1,99 +1,87 @@
-"""Profiles: all that is particular to one catalogue's API, as data.
+"""`Profile`: all that is particular to one catalogue's API, as data.
 
-Owns the fields, their rules, the built-in profiles and the reading of profile files (TOML, and YAML where PyYAML
-is installed). It reads the one file that it is told to; it knows nothing of HTTP.
+Owns finding, reading and changing profiles, and the words for what is wrong with one. The tables are in `tables`;
+it reads the one file that it is given and knows nothing of HTTP.
 """
 
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields, replace
+import difflib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
-from toolwire.catalog.money import micros
-from toolwire.catalog.profile.file import read
-from toolwire.catalog.profile.rules import (
-    ListParams,
-    ProfileError,
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from toolwire.catalog.profile.entries import read_item
+from toolwire.catalog.profile.file import parse, read
+from toolwire.catalog.profile.rules import ProfileError
+from toolwire.catalog.profile.tables import (
+    Balance,
+    Call,
+    Condition,
+    EntryPaths,
+    Environment,
+    ListRequest,
+    NetworkSettings,
+    Paging,
+    Price,
+    Reply,
     Secret,
-    check_address,
-    check_header,
-    check_keys,
-    check_paging,
-    check_path,
-    check_secret,
-    check_type,
-    check_variable,
+    SecretPart,
+    Settings,
+    Shared,
 )
 from toolwire.catalog.tools.definitions import Entry
 from toolwire.catalog.values import at
 
-__all__ = ["BUILTIN", "ListParams", "Profile", "ProfileError", "Secret", "at", "check_address"]
+__all__ = [
+    "BUILTIN",
+    "Balance",
+    "Call",
+    "Condition",
+    "EntryPaths",
+    "Environment",
+    "ListRequest",
+    "NetworkSettings",
+    "Paging",
+    "Price",
+    "Profile",
+    "ProfileError",
+    "Reply",
+    "Secret",
+    "SecretPart",
+    "Shared",
+    "at",
+    "json_schema",
+]
 
-_METHODS: Final = ("POST", "PUT", "PATCH")
+_SHOWN: Final = 80
 
 
-@dataclass(frozen=True)
-class Profile:
+class Profile(Settings):
     """Everything about one API.
 
     Paths into replies and items are dotted (`function.name`); empty means none, `a|b.c` the first that is there.
     """
 
-    name: str
-    base_url: str
-    list_path: str
-    call_path: str
-    list_params: ListParams = field(default_factory=ListParams)
-    items: str = "items"
-    """Path to the list in a page; empty: the page is the list."""
-    more: str = ""
-    """Path to the flag that says there is another page; without it pages are read until one has nothing new."""
-    id: str = "id"
-    item_name: str = "name"
-    description: str = "description"
-    schema: str = "schema"
-    price: str = ""
-    category: str = ""
-    name_separator: str = ""
-    """Where the API's names are ids: the readable name is the text before this in the description."""
-    call_method: str = "POST"
-    id_field: str = "product_id"
-    arguments_field: str = "parameters"
-    extra_body: Mapping[str, Any] = field(default_factory=dict)
-    """More that every call's body says."""
-    request_id_field: str = ""
-    """Where the body carries the call's own id."""
-    idempotency_header: str = ""
-    """The header that carries the call's own id."""
-    idempotent: bool = False
-    """Whether the API promises to charge once for the same id: only then is a call ever sent again."""
-    uncharged_statuses: frozenset[int] = frozenset({400, 401, 402, 403, 404, 422})
-    """Statuses that the API answers without charging."""
-    streams: bool = False
-    """Whether calls may ask for `?stream=true` and get server-sent events."""
-    timeout: float = 30.0
-    """Seconds that a call may take."""
-    timeouts: Mapping[str, float] = field(default_factory=dict)
-    """The same, for single tools by name or id."""
-    max_reply_bytes: int = 10 * 1024 * 1024
-    secrets: Mapping[str, Secret] = field(default_factory=dict)
-    """Header -> the secret that it carries."""
-    base_url_variable: str = ""
-    budget_variable: str = ""
-    filter_variable: str = ""
-
-    def __post_init__(self) -> None:
-        _check(self)
+    def __init__(self, **settings: Any) -> None:
+        """A profile from its tables, as models or as plain data. ProfileError says what is wrong."""
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            raise ProfileError(_first_error(error)) from None
 
     @classmethod
     def load(cls, path: str | Path) -> "Profile":
-        """The profile in a `.toml`, `.yaml` or `.yml` file."""
+        """Read the profile in a `.toml`, `.yaml` or `.yml` file."""
         path = Path(path)
         return cls.from_dict(read(path), where=str(path))
 
     @classmethod
     def find(cls, text: str) -> "Profile":
-        """A built-in profile by its name, or one in a file by its path."""
+        """Find a built-in profile by its name, or read one by the path of its file."""
         if text in BUILTIN:
             return BUILTIN[text]
         if Path(text).suffix or Path(text).exists():
@@ -105,156 +93,180 @@ class Profile:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, where: str = "profile") -> "Profile":
-        """A profile from the keys and tables that a file has."""
+        """Make a profile from the tables that a file has. `where` begins the text of an error."""
         if not isinstance(data, Mapping):
             raise ProfileError(f"{where}: a profile must be a table of settings, got {type(data).__name__}")
-        values = _known(data, cls, where)
-        if "list_params" in values:
-            values["list_params"] = _made(values["list_params"], ListParams, f"{where}: list_params")
-        if "secrets" in values:
-            check_type(values["secrets"], "table", f"{where}: secrets")
-            values["secrets"] = {
-                header: _made(each, Secret, f"{where}: secrets.{header}")
-                for header, each in values["secrets"].items()
-            }
-        if isinstance(values.get("uncharged_statuses"), list):
-            check_type(values["uncharged_statuses"], "statuses", f"{where}: uncharged_statuses")
-            values["uncharged_statuses"] = frozenset(values["uncharged_statuses"])
         try:
-            return cls(**values)
+            _check_names(data, "")
+            return cls(**{key: value for key, value in data.items() if key != "$schema"})
         except ProfileError as error:
             raise ProfileError(f"{where}: {error}") from None
 
     def as_dict(self) -> dict[str, Any]:
-        """What `from_dict` takes: the settings that differ from the defaults, in plain JSON types."""
-        plain: dict[str, Any] = {}
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if value == _default(each):
-                continue
-            if isinstance(value, frozenset):
-                value = sorted(value)
-            elif isinstance(value, ListParams):
-                value = vars(value).copy()
-            elif each.name == "secrets":
-                value = {header: vars(secret).copy() for header, secret in value.items()}
-            elif isinstance(value, Mapping):
-                value = dict(value)
-            plain[each.name] = value
+        """What `from_dict` takes: the settings that were set, in plain JSON types."""
+        plain: dict[str, Any] = self.model_dump(mode="json", by_alias=True, exclude_unset=True)
         return plain
+
+    def changed(self, **changes: Any) -> "Profile":
+        """A copy with other settings; tables are merged: `profile.changed(call={"timeout": 5})`."""
+        return Profile.from_dict(_merged(self.as_dict(), changes), where=self.name)
 
     def resolved(self, environ: Mapping[str, str]) -> "Profile":
         """The profile with the address that the environment gives, if it gives one."""
-        variable = self.base_url_variable
+        variable = self.environment.base_url
         if not variable or not (address := environ.get(variable, "").strip()):
             return self
         try:
-            return replace(self, base_url=address)
+            return Profile(**{**self.as_dict(), "base_url": address})
         except ProfileError as error:
             raise ProfileError(f"{variable}: {error}") from None
 
-    def entry(self, item: Any) -> Entry | None:
-        """The entry that an item of the list tells of; None for one without an id: it could not be bought."""
-        identity = at(item, self.id)
-        if isinstance(identity, bool) or not isinstance(identity, (str, int)) or identity == "":
-            return None
-        name, description = at(item, self.item_name), at(item, self.description)
-        category = at(item, self.category)
-        try:
-            price = micros(at(item, self.price))
-        except ValueError:  # the same as none: it is learnt from a reply
-            price = None
-        return Entry(
-            id=str(identity),
-            name=str(identity) if name is None else str(name),
-            description=description if isinstance(description, str) else "",
-            schema=at(item, self.schema),
-            price=price,
-            category=category if isinstance(category, str) and category else None,
-            raw=item if isinstance(item, Mapping) else {},
-        )
+    def read_entry(self, item: Any) -> Entry | None:
+        """The entry that an item of the list describes; None for one without an id: it could not be bought."""
+        return read_item(self.entry, item).entry
 
 
-_TYPES: Final = {
-    **dict.fromkeys(("idempotent", "streams"), "true or false"),
-    **dict.fromkeys(("timeout",), "seconds"),
-    **dict.fromkeys(("max_reply_bytes",), "whole number"),
-    **dict.fromkeys(("extra_body", "timeouts", "secrets"), "table"),
-    "uncharged_statuses": "statuses",
-    "list_params": "",
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of profiles, with which editors complete and check them."""
+    schema = Profile.model_json_schema(by_alias=True)
+    schema["title"] = "A toolwire profile"
+    schema["properties"]["$schema"] = {"type": "string", "description": "Where this schema is, for editors."}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    made = dict(old)
+    for key, value in new.items():
+        if isinstance(value, BaseModel):
+            value = value.model_dump(mode="json", by_alias=True, exclude_unset=True)  # noqa: PLW2901
+        before = made.get(key)
+        both = isinstance(before, Mapping) and isinstance(value, Mapping)
+        made[key] = _merged(before, value) if both else value  # type: ignore[arg-type]  # both are mappings
+    return made
+
+
+def _check_names(data: Any, where: str) -> None:
+    """Refuse keys that are no text (YAML has such), which no table can hold."""
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            if not isinstance(key, str):
+                raise ProfileError(f"{where or 'the profile'} must have names as keys, got {key!r}")
+            _check_names(value, f"{where}.{key}" if where else key)
+
+
+# The words for what pydantic finds.
+
+_WORDS: Final = {
+    "string_type": "must be text",
+    "bool_type": "must be true or false",
+    "int_type": "must be a whole number",
+    "mapping_type": "must be a table with names as keys",
+    "dict_type": "must be a table with names as keys",
+    "model_type": "must be a table with names as keys",
+    "model_attributes_type": "must be a table with names as keys",
+    "tuple_type": "must be a list",
+    "list_type": "must be a list",
+    "frozen_set_type": "must be a list",
+    "set_type": "must be a list",
+    "string_too_short": "must not be empty",
+}
+_COMPARED: Final = {
+    "greater_than": ("over", "gt"),
+    "greater_than_equal": ("at least", "ge"),
+    "less_than": ("under", "lt"),
+    "less_than_equal": ("at most", "le"),
 }
 
 
-def _check(profile: Profile) -> None:
-    for each in fields(profile):
-        check_type(getattr(profile, each.name), _TYPES.get(each.name, "text"), each.name)
-    for required in ("name", "id", "id_field", "arguments_field"):
-        if not getattr(profile, required):
-            raise ProfileError(f"{required} must not be empty")
-    check_address(profile.base_url)
-    for path in ("list_path", "call_path"):
-        check_path(getattr(profile, path), path)
-    check_paging(profile.list_params)
-    _check_call(profile)
-    for header, secret in profile.secrets.items():
-        check_secret(header, secret)
-    for variable in ("base_url_variable", "budget_variable", "filter_variable"):
-        if getattr(profile, variable):
-            check_variable(getattr(profile, variable), variable)
+def _first_error(error: ValidationError) -> str:
+    """What is wrong with a profile, in our words: all that is missing in one table, or the first other mistake."""
+    errors = error.errors(include_url=False)
+    unknown = next((each for each in errors if each["type"] == "extra_forbidden"), None)
+    if unknown is not None:  # a misspelt name is also a missing one: the spelling helps more
+        return _unknown_setting(unknown)
+    first = errors[0]
+    if first["type"] == "missing":
+        table = first["loc"][:-1]
+        names = [
+            str(each["loc"][-1]) for each in errors if each["type"] == "missing" and each["loc"][:-1] == table
+        ]
+        where = f"{_dotted(table)}: " if table else ""
+        return f"{where}{', '.join(names)} must be set"
+    return _described(first)
 
 
-def _check_call(profile: Profile) -> None:
-    if profile.call_method not in _METHODS:
-        raise ProfileError(f"call_method must be one of {', '.join(_METHODS)}, got {profile.call_method!r}")
-    for tool, seconds in profile.timeouts.items():
-        check_type(seconds, "seconds", f"timeouts.{tool}")
-    if profile.idempotency_header:
-        check_header(profile.idempotency_header, "idempotency_header")
-    if profile.idempotent and not (profile.idempotency_header or profile.request_id_field):
-        raise ProfileError(
-            "idempotent is true, and nothing carries the call's id: set idempotency_header or request_id_field"
+def _described(error: ErrorDetails) -> str:
+    where = _dotted(tuple(each for each in error["loc"] if each != "[key]"))
+    got = f", got {repr(error['input'])[:_SHOWN]}"
+    kind, context = error["type"], error.get("ctx", {})
+    if kind == "value_error":
+        words = str(context["error"])
+        if not where:
+            return words
+        return f"{where} {words}" if words.startswith("must") else f"{where}: {words}"
+    if kind == "literal_error":
+        return f"{where} must be one of {str(context['expected']).replace(' or ', ', ').replace(chr(39), '')}{got}"
+    if kind in _COMPARED:
+        word, name = _COMPARED[kind]
+        return f"{where} must be {word} {context[name]}{got}"
+    return f"{where} {_WORDS.get(kind) or error['msg']}{got}"
+
+
+def _unknown_setting(error: ErrorDetails) -> str:
+    *table, name = error["loc"]
+    known = list(_names_at(tuple(table)))
+    near = difflib.get_close_matches(str(name), known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+    where = f"{_dotted(tuple(table))}: " if table else ""
+    return f"{where}there is no setting {str(name)[:_SHOWN]!r}: {hint}"
+
+
+def _names_at(table: tuple[int | str, ...]) -> Iterator[str]:
+    """The settings that a table has."""
+    model: Any = Profile
+    for step in table:
+        if isinstance(step, int) or model is None:
+            continue
+        field = next(
+            (each for name, each in model.model_fields.items() if (each.alias or name) == step), None
         )
+        inner = _model_in(field.annotation) if field is not None else None
+        model = inner or model  # the name of a secret is no field: its table was found a step before
+    for name, field in model.model_fields.items():
+        yield field.alias or name
 
 
-def _known(data: Mapping[str, Any], cls: type, where: str) -> dict[str, Any]:
-    """The settings of a table, all of them known and none missing."""
-    allowed = fields(cls)
-    check_keys(data, [each.name for each in allowed], where)
-    if missing := [each.name for each in allowed if each.name not in data and _default(each) is MISSING]:
-        raise ProfileError(f"{where}: {', '.join(missing)} must be set")
-    return dict(data)
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for each in get_args(annotation) if (found := _model_in(each))), None)
 
 
-def _made(data: Any, cls: type, where: str) -> Any:
-    check_type(data, "table", where)
-    return cls(**_known(data, cls, where))
+def _dotted(location: tuple[int | str, ...]) -> str:
+    return "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in location).lstrip(".")
 
 
-def _default(each: Any) -> Any:
-    return each.default_factory() if each.default_factory is not MISSING else each.default
+@cache
+def _built_in(name: str) -> Profile:
+    text = (files("toolwire.catalog.profile") / "builtin" / f"{name}.toml").read_text("utf-8")
+    return Profile.from_dict(parse(text, ".toml"), where=name)
 
 
-BUILTIN: Final[dict[str, Profile]] = {
-    "agentpmt": Profile(
-        name="agentpmt",
-        base_url="https://api.agentpmt.com",
-        list_path="/products/fetch",
-        call_path="/products/purchase",
-        items="tools",
-        more="details.has_next_page",
-        id="function.name",
-        item_name="function.name",
-        description="function.description",
-        schema="function.parameters",
-        price="price|function.price",
-        category="category|function.category",
-        name_separator=" — ",
-        secrets={
-            "x-api-key": Secret("AGENT_PAYMENT_API_KEY", "api_key"),
-            "x-budget-key": Secret("AGENT_PAYMENT_BUDGET_KEY", "budget_key"),
-        },
-        base_url_variable="AGENT_PAYMENT_BASE_URL",
-        budget_variable="AGENT_PAYMENT_BUDGET",
-        filter_variable="AGENT_PAYMENT_TOOLS_FILTER",
-    )
-}
+class _BuiltIn(Mapping[str, Profile]):
+    """The profiles that come with toolwire, read when they are first used."""
+
+    _NAMES: Final = ("agentpmt", "agentpmt-keys")
+
+    def __getitem__(self, name: str) -> Profile:
+        if name not in self._NAMES:
+            raise KeyError(name)
+        return _built_in(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._NAMES)
+
+    def __len__(self) -> int:
+        return len(self._NAMES)
+
+
+BUILTIN: Final[Mapping[str, Profile]] = _BuiltIn()

@@ -1,7 +1,7 @@
 """Paid calls of one catalogue: how many at once, which may not run beside another, and what they have in common.
 
-Owns the wait in our own queue, which has a limit of its own and ends "not sent": nothing is reserved while a call waits, and
-the API's time begins when its order goes out. One call is in `purchase`.
+Owns the wait in our own queue, which has a limit of its own and ends "not sent": nothing is reserved while a call
+waits, and the API's time begins when its order goes out. One call is in `purchase`.
 """
 
 from collections import defaultdict
@@ -79,9 +79,8 @@ class Buyer:
     ) -> dict[str, Any]:
         """Make a call and return its MCP result. Failures are results too; only a cancellation gets out."""
         with self.observer.call(definition.name) as seen:
-            purchase = Purchase(self, definition, arguments, context, seen)
             try:
-                return await self._cached(purchase)
+                return await self._cached(Purchase(self, definition, arguments, context, seen))
             except CatalogError as error:
                 seen.outcome = seen.outcome or "refused"
                 return error_result(self.scrubber.text(FAILED + str(error)))
@@ -206,7 +205,8 @@ class Buyer:
             self._warned.add(definition.id)
             limited = self.limits.any_for(self.entry_id(definition.id))
             logger.warning(
-                "%s has no known price, so its calls are not counted%s. Set one: toolwire catalog accept %s --price 0.01",
+                "%s has no known price, so its calls are not counted%s. "
+                "Set one: toolwire catalog accept %s --price 0.01",
                 definition.name,
                 ", and under a limit it is not bought again" if limited else "",
                 definition.name,

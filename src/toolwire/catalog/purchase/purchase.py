@@ -2,9 +2,9 @@
 
     connect -> book (price, limits, stops: one transaction) -> send once -> settle | release | unknown -> result
 
-Owns that order and nothing else: what may be sent again is `http.orders`' to know, what may be spent the ledger's. The
-arguments were checked before anything here runs. Whatever happens, a cancellation included, the ledger is told how
-the call ended, and a call of which that is not certain keeps its money reserved.
+Owns that order and nothing else: what may be sent again is for `http.orders` to know, what may be spent for the
+ledger. The arguments were checked before anything here runs. Whatever happens, a cancellation included, the ledger
+is told how the call ended, and a call of which that is not certain keeps its money reserved.
 """
 
 import hashlib
@@ -80,7 +80,9 @@ class Purchase:
                 self.arguments,
                 key=self._key,
                 timeout=timeouts.get(self.definition.name),
-                on_progress=lambda news: _report(self._context, next(numbers), self._buyer.scrubber.text(news)),
+                on_progress=lambda news: _report(
+                    self._context, next(numbers), self._buyer.scrubber.text(news)
+                ),
                 on_send=self._book,
                 attempt=attempt,
             )
@@ -162,11 +164,13 @@ class Purchase:
             self._buyer.ledger.post(ledger.release, booking.id)
             return result
         cost = outcome.cost
-        if outcome.unreadable_cost is not None:
+        if getattr(outcome, "unreadable_cost", None) is not None:
             await self._commit(
-                partial(ledger.settle, booking.id, None, unreadable=outcome.unreadable_cost)
+                partial(ledger.settle, booking.id, None, unreadable=getattr(outcome, "unreadable_cost", None))
             )
-            self._warn_stopped(f"its reply says that it cost {outcome.unreadable_cost}, which is no amount")
+            self._warn_stopped(
+                f"its reply says that it cost {getattr(outcome, 'unreadable_cost', None)}, which is no amount"
+            )
         elif cost is not None and booking.price is not None and cost > booking.reserved:
             await self._commit(ledger.settle, booking.id, cost)
             self._warn_stopped(f"a call cost {dollars(cost)}, and {dollars(booking.reserved)} was agreed")
@@ -176,9 +180,7 @@ class Purchase:
         return result
 
     def _read(self, answer: Answer, price: int | None) -> tuple[Outcome, dict[str, Any]]:
-        outcome = read_reply(
-            answer.body, self._buyer.profile.reply, headers=answer.headers, content_type=answer.content_type
-        )
+        outcome = read_reply(answer.body)
         return outcome, shown(outcome, price)
 
     def _note_cost(self, booking: Booking, outcome: Outcome, result: dict[str, Any]) -> None:
@@ -207,8 +209,8 @@ class Purchase:
     def _tell_unknown(self, booking: Booking, why: str) -> str:
         money = f"{dollars(booking.reserved)} stays reserved" if booking.reserved else "its cost is not known"
         return (
-            f"{FAILED}{why}. UNKNOWN whether {self.definition.name} was bought: {money} (call {booking.id}). Do not "
-            "repeat it by yourself. A person can settle it: toolwire catalog reconcile"
+            f"{FAILED}{why}. UNKNOWN whether {self.definition.name} was bought: {money} (call {booking.id}). Do "
+            "not repeat it by yourself. A person can settle it: toolwire catalog reconcile"
         )
 
     async def _commit(self, act: Callable[..., Any], *args: Any) -> None:

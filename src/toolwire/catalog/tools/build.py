@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from toolwire._log import logger_for
 from toolwire.catalog.money import dollars
 from toolwire.catalog.secrets import Scrubber
-from toolwire.catalog.tools.definitions import Definition, Entry, Skipped
+from toolwire.catalog.tools.definitions import Definition, Entry, Repairs, Skipped
 from toolwire.catalog.tools.pins import Change, Pins, compare
 from toolwire.catalog.tools.selection import Selection
 from toolwire.tools.context import Context
@@ -56,17 +56,20 @@ def build_offer(
     *,
     known: Mapping[str, str] | None = None,
     narrowed: Selection | None = None,
+    repairs: Repairs | None = None,
 ) -> Offer:
     """What these entries offer. `before` is what was there until now, by name; `taken` are names of others.
 
-    `known` are names of an earlier run, by id. What `narrowed` does not want is not offered either.
+    `known` are names of an earlier run, by id. What `narrowed` does not want is not offered either. `repairs` keeps
+    repaired schemas for the next list.
 
     What differs from the pins is not offered. Who was pinned under a name keeps it, so that a namesake that comes
     later cannot push a tool aside.
     """
     entries = list(entries)
     names = {**(known or {}), **{definition.id: name for name, definition in before.items()}}
-    definitions, skipped = selection.define(entries, names | ({} if pins is None else pins.names), taken)
+    rights = names | ({} if pins is None else pins.names)
+    definitions, skipped = selection.define(entries, rights, taken, repairs)
     if narrowed is not None:
         definitions = [each for each in definitions if narrowed.wants(each)]
     changes: list[Change] = []
@@ -95,6 +98,7 @@ def scrub_entries(entries: Iterable[Entry], scrubber: Scrubber) -> list[Entry]:
     return [
         replace(
             each,
+            prices=scrubber.data(each.prices),
             name=scrubber.text(each.name),
             description=scrubber.text(each.description),
             schema=scrubber.data(each.schema),
@@ -111,10 +115,9 @@ def build_tool(definition: Definition, buy: Callable[..., Awaitable[dict[str, An
     async def handler(arguments: dict[str, Any], context: Context[Any]) -> dict[str, Any]:
         return await buy(definition, arguments, context)
 
-    price = "" if definition.price is None else f"\n\nCosts {dollars(definition.price)} a call."
     return Tool(
         name=definition.name,
-        description=definition.description + price,
+        description=definition.description + _price_note(definition),
         input_schema=definition.schema,
         handler=handler,
         annotations={"readOnlyHint": False, "idempotentHint": False, "openWorldHint": True},
@@ -122,6 +125,15 @@ def build_tool(definition: Definition, buy: Callable[..., Awaitable[dict[str, An
         structure_says_all=True,
         repeatable=False,  # what costs money is never run again in silence
     )
+
+
+def _price_note(definition: Definition) -> str:
+    """What the description says of the price."""
+    if definition.prices:
+        known = [each for each in definition.prices.values() if each is not None]
+        if known and min(known) < (highest := definition.price or max(known)):
+            return f"\n\nCosts {dollars(min(known))} to {dollars(highest)} a call, by {definition.price_argument}."
+    return "" if definition.price is None else f"\n\nCosts {dollars(definition.price)} a call."
 
 
 def report(made: Offer, before: Status) -> None:

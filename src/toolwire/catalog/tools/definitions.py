@@ -32,6 +32,10 @@ class Entry:
     category: str | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The entry as it came."""
+    prices: Mapping[str, int | None] = field(default_factory=dict)
+    """Prices by the value of `price_argument`; None for one that cannot be read. `price` is then the highest."""
+    price_argument: str = ""
+    """The argument that decides the price."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +50,20 @@ class Definition:
     category: str | None = None
     repairs: tuple[str, ...] = ()
     """What had to be mended, one sentence each."""
+    prices: Mapping[str, int | None] = field(default_factory=dict)
+    """Prices by the value of `price_argument`, as in `Entry`."""
+    price_argument: str = ""
+    base: str = ""
+    """The name without a collision's suffix, namespace or new name: the same tool under another id has it too."""
 
     @cached_property
     def fingerprint(self) -> str:
         """The SHA-256 of name, description and schema. The price is pinned beside it, not inside."""
         return fingerprint(self.name, self.description, self.schema)
+
+
+Repairs = dict[str, tuple[Any, tuple[dict[str, Any], tuple[str, ...]]]]
+"""Entry id -> its schema, and what that was repaired to."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +73,16 @@ class Skipped:
     id: str
     name: str
     reason: str
+
+
+def price_for(tool: Entry | Definition, arguments: Mapping[str, Any]) -> tuple[str, int | None]:
+    """What decides the price of a call ("" if nothing does), and the price; None if nobody tells it.
+
+    A value of the argument that has no price of its own, or none at all, costs the highest price.
+    """
+    value = arguments.get(tool.price_argument) if tool.prices else None
+    variant = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
+    return (variant, tool.prices[variant]) if variant in tool.prices else ("", tool.price)
 
 
 def fingerprint(name: str, description: str, schema: Any) -> str:
@@ -76,30 +99,39 @@ def define(
     namespace: str = "",
     known: Mapping[str, str] | None = None,
     separator: str = " — ",
+    repairs: Repairs | None = None,
 ) -> tuple[list[Definition], list[Skipped]]:
     """Tools for all entries that can be one, and the others with the reason; both in the order of their names.
 
     `taken` are names that must not be used. `rename` gives new names by an entry's id or by the name that it would
     get; `namespace` goes before every name. `known` is id -> name of an earlier run (`Pins.names`): see
-    `names.assign` for who keeps a name. UsageError only for an illegal new name or namespace.
+    `names.assign` for who keeps a name. UsageError only for an illegal new name or namespace. `repairs` keeps the
+    repaired schemas for the next time: to repair one takes longer than all the rest.
     """
     rename = rename or {}
     check_renames(rename)
     prefix = prefix_of(namespace)
     single, skipped = _single(entries)
     usable: dict[str, tuple[Entry, dict[str, Any], tuple[str, ...]]] = {}
+    before = {} if repairs is None else dict(repairs)
+    if repairs is not None:
+        repairs.clear()  # what is no longer in the list is forgotten
     for entry in single:
         try:
-            usable[entry.id] = (entry, *repaired(entry.schema))
+            kept = before.get(entry.id)
+            result = kept[1] if kept is not None and kept[0] == entry.schema else repaired(entry.schema)
+            usable[entry.id] = (entry, *result)
+            if repairs is not None:
+                repairs[entry.id] = (entry.schema, result)
         except Unrepairable as reason:
             skipped.append(Skipped(entry.id, _label(entry), str(reason)))
         except Exception as error:  # noqa: BLE001 - a mistake of ours with one schema must not cost the others
             skipped.append(
                 Skipped(entry.id, _label(entry), f"its schema cannot be read: {type(error).__name__}")
             )
-    rights, wishes = dict(known or {}), []
+    rights, wishes, bases = dict(known or {}), [], dict[str, str]()
     for entry, _, _ in usable.values():
-        base = base_name(entry.id, _text(entry.name), _text(entry.description), separator)
+        base = bases[entry.id] = base_name(entry.id, _text(entry.name), _text(entry.description), separator)
         new = rename.get(entry.id) or rename.get(base) or rename.get(_text(entry.name))
         wishes.append(Wish(entry.id, new or base))
         if new:  # the user's word goes before an older right
@@ -107,11 +139,11 @@ def define(
             rights = {who: had for who, had in rights.items() if had != own} | {entry.id: own}
     names = assign(wishes, taken=taken, namespace=namespace, known=rights)
     definitions = []
-    for entry, schema, repairs in usable.values():
+    for entry, schema, notes in usable.values():
         if (name := names[entry.id]) is None:
             skipped.append(Skipped(entry.id, _label(entry), "no name is free for it"))
         else:
-            definitions.append(_defined(entry, name, schema, repairs))
+            definitions.append(_defined(entry, name, bases[entry.id], schema, notes))
     return sorted(definitions, key=lambda each: each.name), sorted(skipped, key=_order)
 
 
@@ -138,18 +170,31 @@ def _single(entries: Iterable[Entry]) -> tuple[list[Entry], list[Skipped]]:
     return single, skipped
 
 
-def _defined(entry: Entry, name: str, schema: dict[str, Any], repairs: tuple[str, ...]) -> Definition:
+def _defined(
+    entry: Entry, name: str, base: str, schema: dict[str, Any], repairs: tuple[str, ...]
+) -> Definition:
     description = tidy(entry.description)
     if description != _text(entry.description).strip():
         repairs = ("the description was cleaned of what cannot be seen, or cut", *repairs)
     price = entry.price if type(entry.price) is int and entry.price >= 0 else None
-    return Definition(entry.id, name, description, schema, price, tidy(entry.category, 100) or None, repairs)
+    return Definition(
+        id=entry.id,
+        name=name,
+        description=description,
+        schema=schema,
+        price=price,
+        category=tidy(entry.category, 100) or None,
+        repairs=repairs,
+        prices=entry.prices,
+        price_argument=entry.price_argument,
+        base=base,
+    )
 
 
 def _identity(entry: Entry) -> tuple[int, str]:
     """What makes two entries with one id the same; it sorts the dearest first."""
     price = entry.price if type(entry.price) is int else -1
-    told = (_text(entry.name), _text(entry.description), entry.category)
+    told = (_text(entry.name), _text(entry.description), entry.category, sorted(entry.prices.items()))
     try:
         measure(entry.schema)
         schema = dumps(entry.schema, sort_keys=True).decode()

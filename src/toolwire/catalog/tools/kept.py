@@ -19,7 +19,7 @@ from toolwire.catalog.tools.definitions import Entry
 
 logger = logger_for("catalog")
 
-_FORM: Final = 2
+_FORM: Final = 3
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def store_kept(path: Path, entries: Iterable[Entry], base_url: str, names: Mappi
         logger.warning("the definitions cannot be kept in %s: %s", path, error)
 
 
-_FIELDS: Final = ("id", "name", "description", "schema", "price", "category")
+_FIELDS: Final = ("id", "name", "description", "schema", "price", "category", "prices", "price_argument")
 
 
 def load_kept(path: Path, base_url: str) -> Stored | None:
@@ -88,11 +88,12 @@ def load_kept(path: Path, base_url: str) -> Stored | None:
 
 
 def _entry(data: Mapping[str, Any]) -> Entry:
-    price, category = data["price"], data["category"]
-    texts = all(isinstance(data[name], str) for name in ("id", "name", "description"))
+    category = data["category"]
+    texts = all(isinstance(data[name], str) for name in ("id", "name", "description", "price_argument"))
+    prices = [data["price"], *data["prices"].values()]
     if (
         not texts
-        or not (price is None or (type(price) is int and price >= 0))
+        or not all(price is None or (type(price) is int and price >= 0) for price in prices)
         or not (category is None or isinstance(category, str))
     ):
         raise ValueError("an entry is damaged")

@@ -22,13 +22,21 @@ from toolwire.tools.parameters import clipped
 
 Kind = Literal["added", "removed", "changed", "price_up", "price_down"]
 
-_VERSION: Final = 1
+_VERSION: Final = 2
+_OLDER: Final = 1  # without prices by action
 _LARGEST: Final = 256 * 1024 * 1024
 _MOST_LINES: Final = 200
 _WIDTH: Final = 70
 _BEFORE: Final = 20
 _MOST_DEPTH: Final = 200
-_KINDS: Final = {"name": (str,), "description": (str,), "schema": (dict,), "price": (int, type(None))}
+_KINDS: Final = {
+    "name": (str,),
+    "description": (str,),
+    "schema": (dict,),
+    "price": (int, type(None)),
+    "prices": (dict,),
+    "price_argument": (str,),
+}
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,8 @@ class Pinned:
     description: str
     schema: dict[str, Any]
     price: int | None = None
+    prices: Mapping[str, int | None] = field(default_factory=dict)
+    price_argument: str = ""
 
     @property
     def fingerprint(self) -> str:
@@ -100,7 +110,7 @@ class Pins:
     def save(self, path: str | Path) -> None:
         """Write the file, whole or not at all, readable by its owner only."""
         path = Path(path)
-        tools = {each.id: asdict(each) for each in self.tools.values()}
+        tools = {each.id: {**asdict(each), "prices": dict(each.prices)} for each in self.tools.values()}
         for each in tools.values():
             del each["id"]
         content = json.dumps({"version": _VERSION, "tools": tools}, indent=1, sort_keys=True).encode() + b"\n"
@@ -120,14 +130,18 @@ class Pins:
 
     @classmethod
     def _from_json(cls, data: Any) -> "Pins":
-        if data["version"] != _VERSION:
+        if data["version"] not in (_OLDER, _VERSION):
             raise ValueError("another version")
         tools = {}
         for id, each in data["tools"].items():  # noqa: A001 - as the field is called
+            if data["version"] == _OLDER:
+                each |= {"prices": {}, "price_argument": ""}
             pinned = Pinned(id=id, **each)
             for name, kinds in _KINDS.items():
                 if type(each.get(name)) not in kinds:
                     raise TypeError("a pin of another kind")
+            if not all(type(price) in (int, type(None)) for price in pinned.prices.values()):
+                raise TypeError("a price of another kind")
             dumps(each)  # neither too deep nor more than JSON
             tools[id] = pinned
         return cls(tools)
@@ -147,17 +161,48 @@ def compare(definitions: Iterable[Definition], pins: Pins) -> list[Change]:
             continue
         if old.fingerprint != new.fingerprint:
             changes.append(Change("changed", new.name, _diff(old, new), new.id))
-        if old.price != new.price:
-            up = old.price is None or new.price is None or new.price > old.price
-            words = f"price: {_price(old.price)} -> {_price(new.price)}"
-            changes.append(Change("price_up" if up else "price_down", new.name, words, new.id))
+        changes += _price_changes(old, new)
     gone = [old for old in pins.tools.values() if old.id not in current]
     changes += [Change("removed", old.name, _summary("-", old), old.id) for old in gone]
     return sorted(changes, key=lambda change: (change.name, change.kind, change.id))
 
 
+def _price_changes(old: Pinned, new: Definition) -> Iterator[Change]:
+    """How the prices differ, those that rose and those that fell apart."""
+    lines: dict[Kind, list[str]] = {"price_up": [], "price_down": []}
+    if old.price_argument != new.price_argument:
+        lines["price_up"].append(
+            f"price by: {_json(old.price_argument or None)} -> {_json(new.price_argument or None)}"
+        )
+    pairs = [("price", old.price, new.price)]
+    # An action without a price of its own costs what the whole tool does.
+    pairs += [
+        (
+            f"price[{_clipped(_json(value))}]",
+            old.prices.get(value, old.price),
+            new.prices.get(value, new.price),
+        )
+        for value in sorted({*old.prices, *new.prices})
+    ]
+    for name, before, after in pairs:
+        if before != after:
+            up = before is None or after is None or after > before
+            lines["price_up" if up else "price_down"].append(f"{name}: {_price(before)} -> {_price(after)}")
+    for kind, found in lines.items():
+        if found:
+            yield Change(kind, new.name, "\n".join(_few(found)), new.id)
+
+
 def _pinned(definition: Definition) -> Pinned:
-    return Pinned(definition.id, definition.name, definition.description, definition.schema, definition.price)
+    return Pinned(
+        id=definition.id,
+        name=definition.name,
+        description=definition.description,
+        schema=definition.schema,
+        price=definition.price,
+        prices=definition.prices,
+        price_argument=definition.price_argument,
+    )
 
 
 def _summary(sign: str, tool: Definition | Pinned) -> str:

@@ -4,7 +4,7 @@ import fnmatch
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from toolwire.catalog.tools.definitions import Definition, Entry, Skipped, define
+from toolwire.catalog.tools.definitions import Definition, Entry, Repairs, Skipped, define
 from toolwire.catalog.tools.names import slug
 
 
@@ -24,15 +24,26 @@ class Selection:
     separator: str = ""
 
     def define(
-        self, entries: Iterable[Entry], known: Mapping[str, str], taken: Collection[str] = ()
+        self,
+        entries: Iterable[Entry],
+        known: Mapping[str, str],
+        taken: Collection[str] = (),
+        repairs: Repairs | None = None,
     ) -> tuple[list[Definition], list[Skipped]]:
-        """The tools of these entries. `known` has the names that entries had before, by id; `taken` are in use."""
+        """The tools of these entries. `known` has the names that entries had before, by id; `taken` are in use.
+
+        `repairs` keeps repaired schemas, as in `definitions.define`.
+        """
         groups: dict[str, list[Entry]] = {}
         for entry in entries:
             groups.setdefault(slug(entry.category or "") if self.group else "", []).append(entry)
         definitions: list[Definition] = []
         skipped: list[Skipped] = []
+        before = dict(repairs or {})
+        if repairs is not None:
+            repairs.clear()
         for group, members in sorted(groups.items()):
+            of_group = dict(before)
             good, bad = define(
                 members,
                 taken={*taken, *(each.name for each in definitions)},
@@ -40,7 +51,10 @@ class Selection:
                 namespace="_".join(filter(None, (self.namespace, group))),
                 known=known,
                 separator=self.separator,
+                repairs=of_group,
             )
+            if repairs is not None:
+                repairs.update(of_group)
             definitions += good
             skipped += bad
         return [each for each in definitions if self.wants(each)], skipped

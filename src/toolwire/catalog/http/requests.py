@@ -1,0 +1,316 @@
+"""The requests that a profile describes: a page of the list, an order, the balance. Pure: nothing is sent here.
+
+A request has no secrets in it; `with_credentials` adds those just before it goes out.
+
+The arguments of a GET call go into the query: text as it is, numbers as JSON, true and false in these words, null
+is left out, a list of such values repeats its name (`tag=a&tag=b`), and anything nested is JSON.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+import orjson
+
+from toolwire.catalog.profile.model import Profile
+from toolwire.catalog.profile.rules import climbs
+from toolwire.catalog.profile.tables import Request
+from toolwire.catalog.secrets import Credentials
+from toolwire.errors import CatalogError
+
+_JSON: Final = "application/json"
+_LONGEST_TARGET: Final = 32 * 1024
+_ACCEPT: Final = {"json": _JSON, "text": "text/*, application/json;q=0.9", "binary": "*/*"}
+
+
+@dataclass(frozen=True)
+class OutgoingRequest:
+    """One HTTP request, without secrets and without the base URL."""
+
+    method: str
+    target: str
+    """Path below the base URL, and query."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where in the list a page is."""
+
+    number: int = 1
+    """Which page of this reading it is, from 1."""
+    value: int | str | None = None
+    """The page, offset or cursor to ask for; None: nothing is sent."""
+    target: str = ""
+    """Path and query that the API gave as a link to this page."""
+
+
+def page_request(profile: Profile, position: Position) -> OutgoingRequest:
+    """The request for a page of the list."""
+    paging = profile.list.paging
+    where: dict[str, Any] = {}
+    if position.value is not None and paging.kind in ("page", "offset", "cursor"):
+        where[paging.parameter_name] = position.value
+    if paging.size_parameter and paging.kind != "none":
+        where[paging.size_parameter] = paging.size
+    in_body = paging.place == "body"
+    request = _request(
+        profile,
+        profile.list,
+        profile.list.method,
+        profile.list.path,
+        query={} if in_body else {name: str(value) for name, value in where.items()}.items(),
+        fields={**profile.list.body, **(where if in_body else {})},
+    )
+    return replace(request, target=_without_secrets(profile, position.target)) if position.target else request
+
+
+def order_request(
+    profile: Profile, entry_id: str | int, arguments: Mapping[str, Any], key: str
+) -> OutgoingRequest:
+    """The request that buys a call. CatalogError for arguments that cannot be written or clash with fixed ones."""
+    call = profile.call
+    _check_arguments(arguments)
+    path = call.path.replace("{id}", _in_path(entry_id)) if "{id}" in call.path else call.path
+    query: list[tuple[str, str]] = list(call.stream_query.items()) if call.streams else []
+    fields: dict[str, Any] = {}
+    if call.method == "GET":
+        query += _query_fields(profile, entry_id, arguments, key)
+    else:
+        fields = _body_fields(profile, entry_id, arguments, key)
+    accept = _ACCEPT[profile.reply.kind]
+    extra = {"Accept": f"text/event-stream, {accept}" if call.streams else accept}
+    if call.idempotency_header:
+        extra[call.idempotency_header] = key
+    request = _request(profile, call, call.method, path, query=query, fields=fields, headers=extra)
+    if len(request.target) > _LONGEST_TARGET:
+        raise CatalogError(
+            f"the arguments are too long for a query: {len(request.target):,} characters, {_LONGEST_TARGET:,} fit"
+        )
+    return request
+
+
+def balance_request(profile: Profile) -> OutgoingRequest:
+    """The request that tells what is left. CatalogError for a profile that has none."""
+    balance = profile.balance
+    if balance is None:
+        raise CatalogError(
+            f"profile {profile.name} has no [balance]: there is no request that tells what is left"
+        )
+    return _request(profile, balance, balance.method, balance.path, fields=dict(balance.body))
+
+
+def with_credentials(request: OutgoingRequest, credentials: Credentials) -> OutgoingRequest:
+    """The request as it goes out. From here on it must not be shown."""
+    target = request.target
+    if credentials.query:
+        target += ("&" if "?" in target else "?") + urlencode(credentials.query)
+    return replace(request, target=target, headers={**request.headers, **credentials.headers})
+
+
+def next_link(profile: Profile, link: str, asked: str) -> str:
+    """Path below the base URL, and query, of a link to the next page. CatalogError if it leads elsewhere.
+
+    `asked` is the target of the page that has the link: a link may be relative to it.
+    """
+    base = urlsplit(profile.base_url)
+    base_path = base.path.rstrip("/")
+    try:
+        found = urlsplit(link.strip())
+        port = found.port
+    except ValueError:
+        raise CatalogError("the link to the next page is no address: the list cannot be read on") from None
+    here = (base.scheme, base.hostname, base.port or _port(base.scheme))
+    there = (found.scheme or base.scheme, found.hostname or base.hostname, port)
+    if not found.netloc and not found.scheme:
+        there = here
+    elif port is None:
+        there = (*there[:2], _port(there[0]))
+    if there != here:
+        raise CatalogError(
+            f"the link to the next page leads to {str(found.hostname)[:100]}, which is not the API, so it is not "
+            "followed"
+        )
+    path = found.path
+    if not path:
+        path = base_path + urlsplit(asked).path
+    elif not path.startswith("/"):
+        path = (base_path + urlsplit(asked).path).rpartition("/")[0] + "/" + path
+    if not (path == base_path or path.startswith(f"{base_path}/")) or climbs(path) or not _is_plain(path):
+        raise CatalogError(
+            f"the link to the next page leads to {path[:100]!r}, outside of base_url: it is not followed"
+        )
+    if not _is_plain(found.query):
+        raise CatalogError(
+            "the link to the next page has characters that a URL cannot have: it is not followed"
+        )
+    return path.removeprefix(base_path) + (f"?{found.query}" if found.query else "")
+
+
+def write_json(value: Any) -> bytes:
+    """A value as JSON, with integers of any size. CatalogError for what JSON cannot say.
+
+    NaN and infinite numbers must have been refused before: see `_check_arguments`.
+    """
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # integers past 64 bits, half surrogate pairs, very deep values
+        pass
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        raise CatalogError("the arguments have half of a surrogate pair, which is no text") from None
+    except RecursionError:
+        raise CatalogError("the arguments are nested too deeply to be written as JSON") from None
+    except (TypeError, ValueError) as error:
+        raise CatalogError(f"the arguments cannot be written as JSON: {error}") from None
+
+
+def _request(
+    profile: Profile,
+    table: Request,
+    method: str,
+    path: str,
+    *,
+    query: Iterable[tuple[str, str]] = (),
+    fields: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> OutgoingRequest:
+    fixed = {**profile.request.query, **table.query}
+    pairs = [*fixed.items(), *query]
+    target = f"{path}?{_encoded(pairs)}" if pairs else path
+    made = {"Accept": _JSON, **(headers or {}), **profile.request.headers, **table.headers}
+    content = b""
+    if method != "GET":
+        content = write_json(fields or {})
+        made["Content-Type"] = _JSON
+    return OutgoingRequest(method, target, made, content)
+
+
+def _query_fields(
+    profile: Profile, entry_id: str | int, arguments: Mapping[str, Any], key: str
+) -> list[tuple[str, str]]:
+    call = profile.call
+    own = {
+        name: value for name, value in ((call.id_field, str(entry_id)), (call.request_id_field, key)) if name
+    }
+    if call.arguments:
+        given: Mapping[str, Any] = {call.arguments: dict(arguments)}
+    else:
+        taken = {*own, *profile.request.query, *call.query, *_secret_keys(profile)}
+        taken |= call.stream_query.keys() if call.streams else set()
+        _refuse_clash(arguments, taken)
+        given = arguments
+    return [*own.items(), *((name, text) for name, value in given.items() for text in _query_texts(value))]
+
+
+def _body_fields(
+    profile: Profile, entry_id: str | int, arguments: Mapping[str, Any], key: str
+) -> dict[str, Any]:
+    call = profile.call
+    own = {call.id_field: entry_id, call.request_id_field: key}
+    body: dict[str, Any] = _copied(call.body)
+    if call.arguments:
+        _put(body, call.arguments, dict(arguments))
+    else:
+        _refuse_clash(arguments, {*call.body, *(name.partition(".")[0] for name in own if name)})
+        body.update(arguments)
+    for name, value in own.items():
+        if name:
+            _put(body, name, value)
+    return body
+
+
+def _put(body: dict[str, Any], path: str, value: Any) -> None:
+    *steps, last = path.split(".")
+    for step in steps:
+        inner = body.setdefault(step, {})
+        if not isinstance(inner, dict):
+            raise CatalogError(
+                f"the profile's call.body has {step!r} as a value, and {path!r} needs a table there"
+            )
+        body = inner
+    body[last] = value
+
+
+def _copied(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copied(value) if isinstance(value, Mapping) else value for key, value in table.items()}
+
+
+def _refuse_clash(arguments: Mapping[str, Any], taken: Iterable[str]) -> None:
+    if clash := sorted(arguments.keys() & set(taken)):
+        raise CatalogError(
+            f"the argument {clash[0]!r} has the name of a field that the profile sets itself: the entry cannot be "
+            "called so. Set call.arguments in the profile, or leave the argument out"
+        )
+
+
+def _check_arguments(arguments: Mapping[str, Any]) -> None:
+    """Refuse numbers that JSON has no words for: an order for `null` in their place is not what was meant."""
+    todo: list[Any] = [arguments]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, float) and not math.isfinite(value):
+            raise CatalogError(f"the arguments have the number {value}, which cannot be sent")
+        if isinstance(value, Mapping):
+            todo.extend(value.values())
+        elif isinstance(value, (list, tuple)):
+            todo.extend(value)
+
+
+def _query_texts(value: Any) -> list[str]:
+    if value is None:
+        return []
+    if isinstance(value, (list, tuple)) and not any(
+        isinstance(each, (Mapping, list, tuple)) for each in value
+    ):
+        return [_query_text(each) for each in value if each is not None]
+    return [_query_text(value)]
+
+
+def _query_text(value: Any) -> str:
+    return value if isinstance(value, str) else write_json(value).decode()
+
+
+def _encoded(pairs: Iterable[tuple[str, str]]) -> str:
+    try:
+        return urlencode(list(pairs))
+    except UnicodeEncodeError:
+        raise CatalogError("the arguments have half of a surrogate pair, which is no text") from None
+
+
+def _in_path(entry_id: str | int) -> str:
+    """An id as one step of a path: it can neither climb nor end the path."""
+    text = str(entry_id)
+    if not text or climbs(text):
+        raise CatalogError(f"the id {text[:80]!r} cannot be a part of a path, so nothing was sent")
+    try:
+        return quote(text, safe="")
+    except UnicodeEncodeError:
+        raise CatalogError("the id has half of a surrogate pair, which is no text") from None
+
+
+def _secret_keys(profile: Profile) -> set[str]:
+    return {each.key for each in profile.secrets.values() if each.place == "query"}
+
+
+def _without_secrets(profile: Profile, target: str) -> str:
+    """A link without the query parameters that carry our secrets: an API repeats them, and they are added anew."""
+    keys = _secret_keys(profile)
+    path, mark, query = target.partition("?")
+    if not mark or not keys:
+        return target
+    kept = [pair for pair in query.split("&") if not keys & {name for name, _ in parse_qsl(pair, True)}]
+    return f"{path}?{'&'.join(kept)}" if kept else path
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable() and " " not in text and "\\" not in text
+
+
+def _port(scheme: str) -> int:
+    return 443 if scheme == "https" else 80

@@ -1,0 +1,45 @@
+"""The paths that JSON data has, for the words about one that it does not have. Pure."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from toolwire.catalog.hidden_text import visible
+
+_DEPTH: Final = 3
+_MOST: Final = 14
+_LONGEST_NAME: Final = 40
+
+
+def outline(data: Any, most: int = _MOST) -> str:
+    """The dotted paths in an object, in one line: `id, pricing.cents, tags (list of 3)`."""
+    if not isinstance(data, Mapping):
+        return _kind(data)
+    found: list[str] = []
+    for path in _paths(data, 0):
+        if len(found) == most:
+            return f"{', '.join(found)}, ..."
+        found.append(path)
+    return ", ".join(found) or "nothing"
+
+
+def _paths(data: Mapping[Any, Any], depth: int) -> Iterator[str]:
+    for key, value in data.items():
+        name = visible(str(key))[:_LONGEST_NAME]
+        if isinstance(value, Mapping) and value and depth + 1 < _DEPTH and not _is_schema(value):
+            yield from (f"{name}.{inner}" for inner in _paths(value, depth + 1))
+        else:
+            note = f" ({_kind(value)})" if isinstance(value, (list, Mapping)) or value is None else ""
+            yield f"{name}{note}"
+
+
+def _is_schema(value: Mapping[Any, Any]) -> bool:
+    """True for what is better shown as one thing."""
+    return "properties" in value or "type" in value
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, list):
+        return f"list of {len(value)}"
+    if isinstance(value, Mapping):
+        return "object"
+    return "null" if value is None else "text" if isinstance(value, str) else type(value).__name__
