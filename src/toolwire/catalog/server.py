@@ -207,6 +207,7 @@ class Catalog(ToolServer[None]):
                 scrubber=self._scrubber,
                 observer=observer,
                 breaker=self._breaker,
+                reply=self.profile.reply,
                 timeouts=self.profile.call.timeouts,
                 rate=self._rate,
                 cache=self._results,

@@ -6,6 +6,7 @@ The rule: a reply that does not clearly say "bought" or "not bought" leaves the 
 import email.utils
 import json
 import math
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -18,6 +19,7 @@ from toolwire.errors import CatalogError
 
 _JSON: Final = ("application/json", "text/json", "")
 _LONGEST_REASON: Final = 300
+_CHARSET: Final = re.compile(r';\s*charset="?([\w.:-]{1,40})"?', re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class Answer:
     """For people and models, in one sentence; None when all went well. May quote the API: scrub it."""
     retry_after: float | None = None
     """Seconds, as the API asked."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Of a success, their names in small letters: some tell the cost."""
 
     @property
     def ok(self) -> bool:
@@ -58,13 +62,13 @@ class Attempt:
 def judge(
     status: int, headers: Mapping[str, str], content: bytes, body: Any, uncharged: Collection[int]
 ) -> Answer:
-    """What a complete HTTP reply to an order means. `body` is the JSON in it."""
+    """What a complete HTTP reply to an order means. `body` is what `decode_reply` makes of the content."""
     if is_success(status):
         if body is None:
             return Answer(
                 "unknown", status, error=f"the API answered {_described(headers, content)}, which is no JSON"
             )
-        return Answer("answered", status, body)
+        return Answer("answered", status, body, headers=headers)
     retry_after = seconds_of(headers.get("retry-after"))
     error = refusal(status, headers, body)
     return Answer("answered" if status in uncharged else "unknown", status, body, error, retry_after)
@@ -80,6 +84,34 @@ def decoded(headers: Mapping[str, str], content: bytes) -> Any:
         return orjson.loads(content)
     except orjson.JSONDecodeError:
         return _leniently(content)
+
+
+@dataclass(frozen=True)
+class RawBody:
+    """The body of a reply that is no JSON, in a profile that says so."""
+
+    media_type: str
+    content: str | bytes = field(repr=False)
+    """Text, or bytes."""
+
+
+def decode_reply(kind: Literal["json", "text", "binary"], headers: Mapping[str, str], content: bytes) -> Any:
+    """The body of a reply: the JSON in it, or with another `kind` text or bytes; None for what is no such thing."""
+    body = decoded(headers, content)
+    if body is not None or kind == "json":
+        return body
+    media = media_type(headers)
+    if kind == "text" or media.startswith("text/"):
+        return RawBody(media or "text/plain", _as_text(headers, content))
+    return RawBody(media or "application/octet-stream", content)
+
+
+def _as_text(headers: Mapping[str, str], content: bytes) -> str:
+    charset = _CHARSET.search(headers.get("content-type", ""))
+    try:
+        return content.decode(charset[1] if charset else "utf-8", "replace")
+    except LookupError:  # no such charset
+        return content.decode("utf-8", "replace")
 
 
 def _leniently(content: bytes) -> Any:

@@ -12,7 +12,7 @@ import anyio
 import httpx2
 
 from toolwire._log import logger_for
-from toolwire.catalog.http.answers import Answer, Attempt, decoded, is_success, judge, said
+from toolwire.catalog.http.answers import Answer, Attempt, RawBody, decode_reply, is_success, judge, said
 from toolwire.catalog.http.connection import Connections, Halted, OnSend, Order, check_value
 from toolwire.catalog.http.requests import OutgoingRequest, order_request
 from toolwire.catalog.http.retry import Retry
@@ -115,7 +115,8 @@ class OrderSender:
                 lenient = not is_success(status)
                 most = _REFUSAL_BYTES if lenient else call.max_reply_bytes
                 content = await collect(response, most, lenient=lenient)
-                body = self._scrubber.data(decoded(response.headers, content))
+                kind = "json" if lenient else self._profile.reply.kind
+                body = self._clean_body(decode_reply(kind, response.headers, content))
                 headers = self._clean(response.headers)
                 return judge(status, headers, content, body, call.uncharged_statuses)
         except Halted as halted:
@@ -129,6 +130,11 @@ class OrderSender:
                 status if isinstance(error, Unreadable) else None,
                 error=said(error, self._scrubber.text),
             )
+
+    def _clean_body(self, body: Any) -> Any:
+        if isinstance(body, RawBody):
+            return replace(body, content=self._scrubber.data(body.content))
+        return self._scrubber.data(body)
 
     def _clean(self, headers: Mapping[str, str]) -> dict[str, str]:
         """Headers without secrets, their names in small letters: an API may echo ours in any of them."""

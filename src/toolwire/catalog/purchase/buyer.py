@@ -21,12 +21,13 @@ import anyio
 import orjson
 
 from toolwire._log import logger_for
-from toolwire.catalog.http.answers import Answer, Attempt
+from toolwire.catalog.http.answers import Answer, Attempt, RawBody
 from toolwire.catalog.http.api import Api
 from toolwire.catalog.ledger.async_ledger import Books
 from toolwire.catalog.ledger.types import Limits, OverBudget, Settled, Spend
 from toolwire.catalog.money import dollars
 from toolwire.catalog.observe import Observer, Seen
+from toolwire.catalog.profile.tables import Reply
 from toolwire.catalog.purchase.limits import Breaker, RateLimit, ResultCache
 from toolwire.catalog.purchase.replies import Outcome, read_reply, shown
 from toolwire.catalog.secrets import Scrubber
@@ -76,6 +77,8 @@ class Buyer:
     scrubber: Scrubber
     observer: Observer
     breaker: Breaker
+    reply: Reply = field(default_factory=Reply)
+    """How replies are read."""
     timeouts: Mapping[str, float] = field(default_factory=dict)
     """Seconds for single tools, by name or id."""
     default_price: int | None = None
@@ -240,8 +243,9 @@ class Buyer:
         """Book how it ended, and say it. An answer that is there is not lost to a cancellation: `tell` waits."""
         ledger = self.books.ledger
         body = self.scrubber.data(answer.body)  # before anything is cut: half a secret would not be found
-        if answer.ok and isinstance(body, Mapping | list):
-            return await self._settled(definition, read_reply(body), seen, price)
+        if answer.ok and isinstance(body, Mapping | list | RawBody):
+            outcome = read_reply(body, self.reply, answer.headers)
+            return await self._settled(definition, outcome, seen, price)
         if answer.state == "unknown" or answer.ok:
             seen.outcome = "unknown"
             why = self.scrubber.text(answer.error or read_reply(body).error or "no answer")
