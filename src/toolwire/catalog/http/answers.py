@@ -19,6 +19,7 @@ from toolwire.errors import CatalogError
 
 _JSON: Final = ("application/json", "text/json", "")
 _LONGEST_REASON: Final = 300
+_MEDIA_TYPE: Final = re.compile(r"[a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,100}")
 _CHARSET: Final = re.compile(r';\s*charset="?([\w.:-]{1,40})"?', re.IGNORECASE | re.ASCII)
 
 
@@ -101,6 +102,7 @@ def decode_reply(kind: Literal["json", "text", "binary"], headers: Mapping[str, 
     if body is not None or kind == "json":
         return body
     media = media_type(headers)
+    media = media if _MEDIA_TYPE.fullmatch(media) else ""
     if kind == "text" or media.startswith("text/"):
         return RawBody(media or "text/plain", _as_text(headers, content))
     return RawBody(media or "application/octet-stream", content)

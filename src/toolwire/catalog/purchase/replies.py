@@ -124,9 +124,9 @@ def _read_raw(body: RawBody) -> Outcome:
     if not body.content:
         return Outcome(ok=True)
     if seen.startswith("image/"):
-        made = Image(body.content, seen)
+        made = Image(body.content, mime_type=seen)
     elif seen.startswith("audio/"):
-        made = Audio(body.content, seen)
+        made = Audio(body.content, mime_type=seen)
     else:
         made = Resource(blob_uri(body.content), blob=body.content, mime_type=body.media_type)
     return Outcome(ok=True, content=(made.block(),))
