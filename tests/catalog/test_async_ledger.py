@@ -100,7 +100,9 @@ async def test_what_comes_too_late_is_undone_once():
     assert (acts.done, acts.undone) == (1, ["booked"])
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # trio has no cancellation that a shield does not hold off
+@pytest.mark.parametrize(
+    "anyio_backend", ["asyncio"]
+)  # trio has no cancellation that a shield does not hold off
 async def test_a_caller_that_is_cancelled_natively_gives_back_what_it_booked(books, anyio_backend):
     """asyncio's own `cancel` knows no shield: the act is done, and its result undone."""
     gate = threading.Event()

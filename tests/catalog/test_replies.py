@@ -177,7 +177,7 @@ def test_nothing_that_was_paid_for_is_lost(body, result):
 
 def test_a_cost_that_cannot_be_read_is_told_once(caplog, monkeypatch):
     """By its name and kind: the value may be anything."""
-    monkeypatch.setattr(replies, "_TOLD", set())
+    monkeypatch.setattr(replies, "_LOGGED", set())
     for _ in range(3):
         assert read_reply({"success": True, "output": "x", "cost": "sk-secret"}).cost is None
     assert caplog.text.count("A reply's cost is text that cannot be read as dollars") == 1

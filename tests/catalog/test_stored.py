@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from toolwire.catalog.tools.definitions import Entry
-from toolwire.catalog.tools.kept import cache_folder, load, store
+from toolwire.catalog.tools.kept import cache_folder, load_kept as load, store_kept as store
 
 URL = "https://shop.example.com"
 ENTRIES = (

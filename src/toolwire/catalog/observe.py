@@ -42,7 +42,7 @@ class Seen:
     balance: int | None = None
     seconds: float = 0.0
     api_seconds: float = 0.0
-    """The part of it that the API took, repeats included."""
+    """The part of it that the API took, from when the order went out, repeats included."""
     note: str = ""
     """What is odd about it."""
 
@@ -132,6 +132,8 @@ class Observer:
             self._cost.labels(*whose).inc(seen.cost / _DOLLAR)
             self._otel_cost.add(seen.cost / _DOLLAR, names)
         line = {"catalog": self._catalog, "session": self._session, **vars(seen)}
+        if not seen.note:
+            del line["note"]
         logger.info("catalogue call %s: %s", seen.tool, seen.outcome, extra={"toolwire": line})
         if self._audit is not None and seen.booking:
             try:

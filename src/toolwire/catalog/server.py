@@ -188,7 +188,9 @@ class Catalog(ToolServer[None]):
     def unknown(self, name: str) -> str:
         """What to say of a tool that is not there."""
         said = super().unknown(name)
-        return f"{said} The catalogue is still being loaded." if self.status.state == "loading" else said
+        if self.status.state == "loading":
+            return f"{said} The catalogue is still being loaded."
+        return f"{said} The catalogue is down: {self.status.error}" if self.status.state == "down" else said
 
     def connect(self, outlet: Outlet, **settings: Any) -> DirectConnection:
         """A connection for one client. The first begins to fetch the list."""

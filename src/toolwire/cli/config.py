@@ -160,7 +160,17 @@ def _secrets(found: "Target") -> list[str]:
     """The variables that a catalogue needs, and that belong into no file."""
     if not found.text.startswith(_CATALOG):
         return []
-    return [secret.variable for secret in _profile(found.text).secrets.values()]
+    names: list[str] = []
+    for secret in _profile(found.text).secrets.values():
+        parts = [each.variable for each in secret.parts]
+        in_parts = bool(parts) and all(os.environ.get(each) for each in parts)
+        # The ones that are set here are meant, and a secret's own variable otherwise.
+        names += (
+            parts
+            if in_parts and not os.environ.get(secret.variable)
+            else [secret.variable] * bool(secret.variable)
+        )
+    return names
 
 
 def _name(found: "Target | None", given: str | None) -> str:

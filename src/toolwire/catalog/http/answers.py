@@ -6,6 +6,7 @@ The rule: a reply that does not clearly say "bought" or "not bought" leaves the 
 import email.utils
 import json
 import math
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -17,6 +18,8 @@ from toolwire.errors import CatalogError
 
 _JSON: Final = ("application/json", "text/json", "")
 _LONGEST_REASON: Final = 300
+_MEDIA_TYPE: Final = re.compile(r"[a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,100}")
+_CHARSET: Final = re.compile(r';\s*charset="?([\w.:-]{1,40})"?', re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,6 @@ class Answer:
     """For people and models, in one sentence; None when all went well. May quote the API: scrub it."""
     retry_after: float | None = None
     """Seconds, as the API asked."""
-    content_type: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Of the reply, without our secrets; names in small letters."""
     size: int = 0
@@ -62,13 +64,13 @@ class Attempt:
 def judge(
     status: int, headers: Mapping[str, str], content: bytes, body: Any, uncharged: Collection[int]
 ) -> Answer:
-    """What a complete HTTP reply to an order means. `body` is the JSON in it."""
+    """What a complete HTTP reply to an order means. `body` is what `decode_reply` makes of the content."""
     if is_success(status):
         if body is None:
             return Answer(
                 "unknown", status, error=f"the API answered {_described(headers, content)}, which is no JSON"
             )
-        return Answer("answered", status, body)
+        return Answer("answered", status, body, headers=headers)
     retry_after = seconds_of(headers.get("retry-after"))
     error = refusal(status, headers, body)
     return Answer("answered" if status in uncharged else "unknown", status, body, error, retry_after)
@@ -91,12 +93,56 @@ def decoded(headers: Mapping[str, str], content: bytes) -> Any:
         return _leniently(content)
 
 
-def _leniently(content: bytes) -> Any:
-    """JSON with halves of surrogate pairs, which are legal there and no text: one of them must not cost all."""
+@dataclass(frozen=True)
+class RawBody:
+    """The body of a reply that is no JSON, in a profile that says so."""
+
+    media_type: str
+    content: str | bytes = field(repr=False)
+    """Text, or bytes."""
+
+
+def decode_reply(kind: Literal["json", "text", "binary"], headers: Mapping[str, str], content: bytes) -> Any:
+    """The body of a reply: the JSON in it, or with another `kind` text or bytes; None for what is no such thing."""
+    body = decoded(headers, content)
+    if body is not None or kind == "json":
+        return body
+    media = media_type(headers)
+    media = media if _MEDIA_TYPE.fullmatch(media) else ""
+    if kind == "text" or media.startswith("text/"):
+        return RawBody(media or "text/plain", _as_text(headers, content))
+    return RawBody(media or "application/octet-stream", content)
+
+
+def _as_text(headers: Mapping[str, str], content: bytes) -> str:
+    charset = _CHARSET.search(headers.get("content-type", ""))
     try:
-        return loads(json.dumps(json.loads(content), ensure_ascii=False).encode("utf-8", "replace"))
+        return content.decode(charset[1] if charset else "utf-8", "replace")
+    except LookupError:  # no such charset
+        return content.decode("utf-8", "replace")
+
+
+def _leniently(content: bytes) -> Any:
+    """JSON with what is legal there and cannot be held: one such value must not cost a reply that was paid for.
+
+    Halves of surrogate pairs become a mark, numbers that are too large stay as their text.
+    """
+    try:
+        read = json.loads(content, parse_float=_float_or_text, parse_int=_int_or_text, parse_constant=str)
+        return loads(json.dumps(read, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
+
+
+def _float_or_text(text: str) -> float | str:
+    return number if math.isfinite(number := float(text)) else text
+
+
+def _int_or_text(text: str) -> int | str:
+    try:
+        return int(text)
+    except ValueError:  # more digits than Python reads
+        return text
 
 
 def media_type(headers: Mapping[str, str]) -> str:

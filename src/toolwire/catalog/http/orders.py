@@ -14,7 +14,7 @@ import httpx2
 
 from toolwire._log import logger_for
 from toolwire._threads import Workers
-from toolwire.catalog.http.answers import Answer, Attempt, is_success, judge, media_type, said
+from toolwire.catalog.http.answers import Answer, Attempt, is_success, judge, said
 from toolwire.catalog.http.connection import Connections, Halted, OnSend, Order, check_value
 from toolwire.catalog.http.requests import OutgoingRequest, order_request
 from toolwire.catalog.http.retry import Retry
@@ -149,10 +149,10 @@ class OrderSender:
         most = call.max_reply_bytes if good else _REFUSAL_BYTES
         content = await collect(response, most, lenient=not good)
         headers = {name.lower(): self._scrubber.text(value) for name, value in response.headers.items()}
-        raw = good and self._profile.reply.kind != "json"
-        body = await read_body(headers, content, self._scrubber, self._workers, raw=raw)
+        kind = self._profile.reply.kind if good else "json"
+        body = await read_body(headers, content, self._scrubber, self._workers, kind)
         answer = judge(status, headers, content, body, call.uncharged_statuses)
-        return replace(answer, content_type=media_type(headers), headers=headers, size=len(content))
+        return replace(answer, size=len(content))
 
 
 def _state(attempt: Attempt) -> Any:

@@ -1,15 +1,16 @@
 """Reading the body of a reply, never more of it than allowed: whole, or as server-sent events with progress."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import httpx2
 
 from toolwire._log import logger_for
 from toolwire._threads import Workers
 from toolwire._wire.json_codec import loads
-from toolwire.catalog.http.answers import decoded, is_json, media_type
+from toolwire.catalog.http.answers import RawBody, decode_reply, media_type
 from toolwire.catalog.secrets import Scrubber
 from toolwire.errors import CatalogError
 
@@ -48,20 +49,23 @@ async def collect(response: httpx2.Response, most: int, *, lenient: bool = False
 
 
 async def read_body(
-    headers: Mapping[str, str], content: bytes, scrubber: Scrubber, workers: Workers, *, raw: bool = False
+    headers: Mapping[str, str],
+    content: bytes,
+    scrubber: Scrubber,
+    workers: Workers,
+    kind: Literal["json", "text", "binary"] = "json",
 ) -> Any:
-    """Read the JSON in a body and take our secrets out of it; None if it is no JSON.
-
-    `raw`: a body that does not say that it is JSON is given as its bytes. Long ones are read in a thread.
-    """
-    read = partial(_read_body, headers, content, scrubber, raw)
+    """Read a body and take our secrets out of it; None if it is not of that kind. Long ones are read in a thread."""
+    read = partial(_read_body, headers, content, scrubber, kind)
     return read() if len(content) <= LARGE else await workers.run(read)
 
 
-def _read_body(headers: Mapping[str, str], content: bytes, scrubber: Scrubber, raw: bool) -> Any:
-    if raw and not is_json(headers):
-        return scrubber.data(content) if scrubber.may_be_in(content) else content
-    body = decoded(headers, content)
+def _read_body(
+    headers: Mapping[str, str], content: bytes, scrubber: Scrubber, kind: Literal["json", "text", "binary"]
+) -> Any:
+    body = decode_reply(kind, headers, content)
+    if isinstance(body, RawBody):
+        return replace(body, content=scrubber.data(body.content))
     return scrubber.data(body) if body is not None and scrubber.may_be_in(content) else body
 
 

@@ -10,14 +10,14 @@ is told how the call ended, and a call of which that is not certain keeps its mo
 import hashlib
 import secrets as random_bytes
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from toolwire._log import logger_for
 from toolwire._wire.json_codec import dumps
-from toolwire.catalog.http.answers import Answer, Attempt
+from toolwire.catalog.http.answers import Answer, Attempt, RawBody
 from toolwire.catalog.http.streams import LARGE
 from toolwire.catalog.ledger.types import Booking, Order
 from toolwire.catalog.money import dollars
@@ -60,7 +60,7 @@ class Purchase:
         self._digest = hashlib.sha256(_write(arguments)).hexdigest()
         self._key = _key(buyer.session, self.entry, self._digest, context)
         self._booking: Booking | None = None
-        self._number = 0
+        self._number, self._sent_at = 0, 0.0
         seen.entry, seen.digest = definition.id, self._digest
 
     @property
@@ -72,7 +72,7 @@ class Purchase:
 
     async def send(self) -> Answer:
         """Send the order. CatalogError if it may not be sent; the ledger knows how it ended, if this raises."""
-        attempt, numbers, since = Attempt(), count(1), time.perf_counter()
+        attempt, numbers = Attempt(), count(1)
         timeouts = self._buyer.profile.call.timeouts
         try:
             return await self._buyer.api.buy(
@@ -90,7 +90,8 @@ class Purchase:
             await self._give_up(attempt, error)
             raise
         finally:
-            self.seen.api_seconds = time.perf_counter() - since
+            if self._sent_at:
+                self.seen.api_seconds = time.perf_counter() - self._sent_at
 
     async def _book(self) -> None:
         """Book the order just before it goes out; before it goes out again, check that it still may."""
@@ -113,7 +114,7 @@ class Purchase:
             ledger.ledger.begin, order, buyer.limits, undo=lambda made: ledger.ledger.release(made.id)
         )
         self._booking = booking
-        self._number = buyer.balances.start()
+        self._number, self._sent_at = buyer.balances.start(), time.perf_counter()
         self.seen.booking, self.seen.reserved = booking.id, booking.reserved
         if not booking.exclusive:
             self.on_certain()
@@ -141,7 +142,7 @@ class Purchase:
             self.seen.outcome = "refused"
             return error_result(f"{FAILED}{answer.error}. Nothing was bought.")
         try:
-            if answer.ok and answer.body is not None:
+            if answer.ok and isinstance(answer.body, Mapping | list | RawBody):
                 return await self._settle(booking, answer)
         finally:
             self._buyer.balances.end()
@@ -164,10 +165,8 @@ class Purchase:
             self._buyer.ledger.post(ledger.release, booking.id)
             return result
         cost = outcome.cost
-        if getattr(outcome, "unreadable_cost", None) is not None:
-            await self._commit(
-                partial(ledger.settle, booking.id, None, unreadable=getattr(outcome, "unreadable_cost", None))
-            )
+        if outcome.unreadable_cost is not None:
+            await self._commit(partial(ledger.settle, booking.id, None, unreadable=outcome.unreadable_cost))
             self._warn_stopped(
                 f"its reply says that it cost {getattr(outcome, 'unreadable_cost', None)}, which is no amount"
             )
@@ -180,7 +179,7 @@ class Purchase:
         return result
 
     def _read(self, answer: Answer, price: int | None) -> tuple[Outcome, dict[str, Any]]:
-        outcome = read_reply(answer.body)
+        outcome = read_reply(answer.body, self._buyer.profile.reply, answer.headers)
         return outcome, shown(outcome, price)
 
     def _note_cost(self, booking: Booking, outcome: Outcome, result: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """What the API answered to a call, and what the model is shown of it.
 
-Owns the reading of the known shapes of a reply and the making of the MCP result. Pure: it sees a decoded body,
-never the network. The shapes:
+Owns the reading of a reply and the making of the MCP result. Pure: it sees a decoded body, never the network. Where
+the profile has a path or a condition, that decides; the rest is found by itself, in the shapes that most APIs have:
 
     {success, result, cost, balance}
     {success, output, error}
@@ -16,15 +16,20 @@ what was bought. So is all that stands beside the result and is not envelope.
 import contextlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any, Final
 
 import orjson
 
 from toolwire._log import logger_for
 from toolwire._wire.json_codec import dumps
-from toolwire.catalog.money import PER_DOLLAR, dollars, micros
-from toolwire.catalog.values import denied, fits
+from toolwire.catalog.http.answers import RawBody
+from toolwire.catalog.money import DOLLARS, PER_DOLLAR, dollars, micros
+from toolwire.catalog.profile.tables import Balance, Condition, Reply, rate_of
+from toolwire.catalog.values import at, denied, fits, leads
+from toolwire.errors import CatalogError
+from toolwire.tools.content import Audio, Image, Resource, blob_uri, sniff
 from toolwire.tools.parameters import clipped
 
 _log = logger_for("catalog.replies")
@@ -47,7 +52,8 @@ _WENT_WELL: Final = ("ok", "success", "successful", "completed", "complete", "do
 _FIRST_BAD_STATUS: Final = 400
 _LONGEST_ERROR: Final = 2_000
 _DEPTH: Final = 16
-_TOLD: set[str] = set()  # the names of costs that could not be read and were logged
+_LONGEST_QUOTE: Final = 60
+_LOGGED: set[str] = set()  # warnings about replies, each of which is logged once
 
 UNREADABLE: Final = "unreadable reply"
 
@@ -67,10 +73,167 @@ class Outcome:
     """Micro-dollars that the reply says are left; None when it does not say."""
     error: str | None = None
     """Why it failed, in the API's words; None when it did not."""
+    unreadable_cost: str | None = None
+    """A cost that is there and is no amount, as JSON (`"5 EUR"`); `cost` is None then."""
+    content: tuple[dict[str, Any], ...] = ()
+    """Pictures, sound and files, as blocks of an MCP result."""
 
 
-def read_reply(body: Any) -> Outcome:
-    """The outcome that a decoded reply tells of. Never raises."""
+def read_reply(body: Any, reply: Reply = Reply(), headers: Mapping[str, str] | None = None) -> Outcome:  # noqa: B008 - frozen
+    """The outcome that a decoded reply describes, read as the profile's `[reply]` says. Never raises.
+
+    `headers` have names in small letters.
+    """
+    headers = headers or {}
+    if isinstance(body, RawBody):
+        outcome = _read_raw(body)
+    elif isinstance(body, Mapping):
+        outcome = _read_by_paths(body, reply)
+    else:
+        outcome = _read_unaided(body)
+    if reply.cost_header:
+        told = headers.get(reply.cost_header.lower())
+        cost, unreadable = _money(told, rate_of(reply.cost_unit))
+        outcome = replace(outcome, cost=cost, unreadable_cost=unreadable)
+        if outcome.ok and told is None:
+            _log_once(
+                f"a reply has no header {reply.cost_header} (reply.cost_header), so its cost is not known"
+            )
+    if reply.balance_header:
+        balance, _ = _money(headers.get(reply.balance_header.lower()), rate_of(reply.balance_unit))
+        outcome = replace(outcome, balance=balance)
+    return outcome
+
+
+def read_balance(body: Any, balance: Balance) -> int:
+    """The micro-dollars that are left, by the reply to a balance request. CatalogError if they are not there."""
+    told = at(body, balance.amount)
+    if told is None:
+        raise CatalogError(f"balance.amount = {balance.amount!r} is not in the reply")
+    amount, unreadable = _money(told, rate_of(balance.unit))
+    if amount is None:
+        raise CatalogError(f"balance.amount = {balance.amount!r} is {unreadable}, which is no amount")
+    return amount
+
+
+def _read_raw(body: RawBody) -> Outcome:
+    """Text as text; pictures and sound as such; anything else as a file."""
+    if isinstance(body.content, str):
+        return Outcome(True, _sound(body.content))
+    seen = sniff(body.content) or (body.media_type if body.media_type.startswith("audio/") else "")
+    made: Image | Audio | Resource
+    if not body.content:
+        return Outcome(ok=True)
+    if seen.startswith("image/"):
+        made = Image(body.content, mime_type=seen)
+    elif seen.startswith("audio/"):
+        made = Audio(body.content, mime_type=seen)
+    else:
+        made = Resource(blob_uri(body.content), blob=body.content, mime_type=body.media_type)
+    return Outcome(ok=True, content=(made.block(),))
+
+
+def _read_by_paths(body: Mapping[str, Any], reply: Reply) -> Outcome:
+    """An object, by the profile's paths where it has them."""
+    money = {name for path in (reply.cost, reply.balance) for name in path.split("|") if "." not in name}
+    rest = {name: value for name, value in body.items() if name not in money}
+    outcome = _read_unaided(rest if len(rest) < len(body) else body)
+    if reply.result and outcome.ok:
+        outcome = _with_result(outcome, body, reply.result)
+    if reply.cost:
+        cost, unreadable = _money(at(body, reply.cost), rate_of(reply.cost_unit))
+        outcome = replace(outcome, cost=cost, unreadable_cost=unreadable)
+    if reply.balance:
+        balance, _ = _money(at(body, reply.balance), rate_of(reply.balance_unit))
+        outcome = replace(outcome, balance=balance)
+    if reply.failure:
+        outcome = _judged(outcome, body, reply)
+    elif not outcome.ok and (words := _words_at(body, reply.error)):
+        outcome = replace(outcome, error=words)
+    if reply.cost and outcome.ok and outcome.cost is None and outcome.unreadable_cost is None:
+        _log_once(f"a reply has nothing at reply.cost = {reply.cost!r}, so its cost is not known")
+    return outcome
+
+
+def _with_result(outcome: Outcome, body: Mapping[str, Any], path: str) -> Outcome:
+    if not leads(body, path):
+        _log_once(f"a reply has nothing at reply.result = {path!r}, so all of it is shown")
+        return outcome
+    result = at(body, path)
+    return replace(outcome, text=_text(result), structured=_structured(result))
+
+
+def _judged(outcome: Outcome, body: Mapping[str, Any], reply: Reply) -> Outcome:
+    """A success or a failure by the profile's conditions alone."""
+    held = [condition for condition in reply.failure if _holds(condition, body)]
+    if not held:
+        if outcome.ok:
+            return outcome
+        text, structured = _text(dict(body)), _structured(body)  # its own words for a success were not known
+        judged = replace(outcome, ok=True, error=None, text=text, structured=structured)
+        return _with_result(judged, body, reply.result) if reply.result else judged
+    first = held[0]
+    found = (_words(body.get(key)) for key in _ERRORS)
+    words = _words_at(body, reply.error) or next(filter(None, found), "") or outcome.error
+    why = words or f"the API says that it failed ({first.path} is {_quoted(at(body, first.path))})"
+    told = outcome.cost is not None or outcome.unreadable_cost is not None
+    free = not told and any(not condition.charged for condition in held)
+    return replace(outcome, ok=False, error=clipped(why, _LONGEST_ERROR), cost=0 if free else outcome.cost)
+
+
+def _holds(condition: Condition, body: Mapping[str, Any]) -> bool:
+    """Whether a sign of failure is there: all that the condition says of the value."""
+    value, there = at(body, condition.path), leads(body, condition.path)
+    said = condition.model_fields_set
+    checks = []
+    if "equals" in said:
+        checks.append(there and _same(value, condition.equals))
+    if condition.one_of is not None:
+        checks.append(there and any(_same(value, each) for each in condition.one_of))
+    if condition.not_in is not None:
+        checks.append(value is not None and not any(_same(value, each) for each in condition.not_in))
+    if condition.present is not None:
+        something = value is not None and value is not False and value not in ("", [], {})
+        checks.append(something is condition.present)
+    return all(checks)
+
+
+def _same(value: Any, other: Any) -> bool:
+    """Equal as JSON: true is not 1."""
+    return isinstance(value, bool) is isinstance(other, bool) and bool(value == other)
+
+
+def _words_at(body: Mapping[str, Any], path: str) -> str:
+    value = at(body, path)
+    return _words(value) or ("" if value is None or value == "" else _text(value))
+
+
+def _money(value: Any, rate: Decimal) -> tuple[int | None, str | None]:
+    """Micro-dollars, or what is there instead: (None, None) if there is nothing."""
+    if value is None or value == "":
+        return None, None
+    try:
+        return micros(value, rate), None
+    except ValueError:
+        return None, _quoted(value)
+
+
+def _quoted(value: Any) -> str:
+    """A value of the API's as JSON in printable ASCII, cut."""
+    try:
+        return clipped(json.dumps(value), _LONGEST_QUOTE)
+    except (TypeError, ValueError, RecursionError):
+        return type(value).__name__
+
+
+def _log_once(warning: str) -> None:
+    if warning not in _LOGGED:
+        _LOGGED.add(warning)
+        _log.warning("%s", warning)
+
+
+def _read_unaided(body: Any) -> Outcome:
+    """The outcome of a reply in one of the usual shapes."""
     if isinstance(body, list):
         return Outcome(True, _text(body), _structured(body))
     if not isinstance(body, Mapping):
@@ -84,7 +247,7 @@ def read_reply(body: Any) -> Outcome:
     ]
     # In a reply that is all result, `cost` is part of that.
     told = body if _ENVELOPE_KEYS & body.keys() or _says_failed(body) else {}
-    cost, balance = _amount(told, payments, _COSTS), _amount(told, payments, _BALANCES)
+    (cost, unreadable), (balance, _) = _amount(told, payments, _COSTS), _amount(told, payments, _BALANCES)
     result = _result(levels, key, _read_as_money(told))
     text, structured = _text(result), _structured(result)
     failures = [level for level in (*levels, *payments) if _says_failed(level)]
@@ -97,8 +260,8 @@ def read_reply(body: Any) -> Outcome:
         failures.append(inner)
     if failures:
         why = _why(levels, failures) or _text(inner) or text or "the API says that it failed, and not why"
-        return Outcome(False, text, structured, cost, balance, clipped(why, _LONGEST_ERROR))
-    return Outcome(True, text, structured, cost, balance)
+        return Outcome(False, text, structured, cost, balance, clipped(why, _LONGEST_ERROR), unreadable)
+    return Outcome(True, text, structured, cost, balance, unreadable_cost=unreadable)
 
 
 def shown(outcome: Outcome, price: int | None = None) -> dict[str, Any]:
@@ -115,8 +278,10 @@ def shown(outcome: Outcome, price: int | None = None) -> dict[str, Any]:
         lines.append(f"Tool execution failed: {outcome.error or 'no reason given'}")
     lines += [f"Cost: {dollars(cost)}"] if cost is not None else []
     lines += [f"Remaining Balance: {dollars(outcome.balance, 2)}"] if outcome.balance is not None else []
-    text = "\n".join(lines) or "The tool gave no result."  # the model's API refuses empty text
-    made: dict[str, Any] = {"content": [{"type": "text", "text": text}], "isError": not outcome.ok}
+    # The model's API refuses empty text.
+    text = "\n".join(lines) or ("The result is attached." if outcome.content else "The tool gave no result.")
+    content = [{"type": "text", "text": text}, *outcome.content]
+    made: dict[str, Any] = {"content": content, "isError": not outcome.ok}
     if outcome.ok and outcome.structured is not None:
         inner = outcome.structured
         made["structuredContent"] = {"result": inner["result"] if inner.keys() == {"result"} else inner}
@@ -223,23 +388,22 @@ def _words(error: Any) -> str:
     return ""
 
 
-def _amount(body: Mapping[str, Any], payments: list[Mapping[str, Any]], names: tuple[str, ...]) -> int | None:
-    """The first amount of money that the envelope tells. One that makes no sense is not told."""
+def _amount(
+    body: Mapping[str, Any], payments: list[Mapping[str, Any]], names: tuple[str, ...]
+) -> tuple[int | None, str | None]:
+    """The first amount of money in the envelope; if none can be read, what there is in place of one."""
     # Outside of what is about the payment only the plain word is taken: any other may be part of the result.
     plain = names[:2] if names is _BALANCES else names[:1]
+    first_unreadable = None
     for place, wanted in ((body, plain), *((payment, names) for payment in payments)):
         for name in wanted:
-            if place.get(name) is None:
-                continue
-            try:
-                return micros(place[name])
-            except ValueError:
-                if names is _COSTS and name not in _TOLD:
-                    _TOLD.add(name)
-                    _log.warning(
-                        "A reply's %s is %s that cannot be read as dollars", name, _kind(place[name])
-                    )
-    return None
+            amount, unreadable = _money(place.get(name), DOLLARS)
+            if amount is not None:
+                return amount, None
+            if unreadable is not None and names is _COSTS:
+                first_unreadable = first_unreadable or unreadable
+                _log_once(f"A reply's {name} is {_kind(place[name])} that cannot be read as dollars")
+    return None, first_unreadable
 
 
 def _read_as_money(body: Mapping[str, Any]) -> set[str]:

@@ -1,0 +1,285 @@
+"""The requests that a profile describes: what is in them, and what is refused before anything is sent."""
+
+import json
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolwire.catalog.http.requests import (
+    OutgoingRequest,
+    Position,
+    balance_request,
+    next_link,
+    order_request,
+    page_request,
+    with_credentials,
+)
+from toolwire.catalog.profile.model import BUILTIN, Profile
+from toolwire.catalog.secrets import Credentials
+from toolwire.errors import CatalogError
+
+SMALL = {
+    "name": "x",
+    "base_url": "https://x.example/v2",
+    "list": {"path": "/list"},
+    "call": {"path": "/call", "id_field": "id", "arguments": "input"},
+}
+
+
+def small(**tables):
+    """The smallest profile, with more settings in its tables."""
+    return Profile(**SMALL).changed(**tables)
+
+
+def body_of(request):
+    return json.loads(request.content)
+
+
+def query_of(request):
+    return parse_qsl(urlsplit(request.target).query)
+
+
+def test_an_order_of_agentpmt():
+    """The name and the parameters, and nothing secret."""
+    request = order_request(BUILTIN["agentpmt"], "slug", {"action": "read"}, "k")
+    assert (request.method, request.target) == ("POST", "/products/purchase")
+    assert body_of(request) == {"name": "slug", "parameters": {"action": "read"}}
+    assert request.headers == {"Accept": "application/json", "Content-Type": "application/json"}
+
+
+def test_fixed_headers_query_and_body():
+    """Of all requests, and of this kind alone."""
+    shared = {"headers": {"X-All": "1", "X-Both": "1"}, "query": {"v": "3"}}
+    own = {"headers": {"X-Both": "2"}, "query": {"w": "4"}, "body": {"lang": "en"}, "request_id_field": "ref"}
+    request = order_request(
+        small(request=shared, call={**own, "idempotency_header": "X-Key"}), "a", {"q": 1}, "k-1"
+    )
+    assert request.target == "/call?v=3&w=4"
+    assert {"X-All": "1", "X-Both": "2", "X-Key": "k-1"}.items() <= request.headers.items()
+    assert body_of(request) == {"lang": "en", "id": "a", "input": {"q": 1}, "ref": "k-1"}
+
+
+def test_fields_inside_of_fields():
+    """A dot leads into the body, and the profile's own table is not changed by it."""
+    profile = small(
+        call={"body": {"params": {"mode": "sync"}}, "id_field": "params.name", "arguments": "params.input"}
+    )
+    for _ in range(2):
+        assert body_of(order_request(profile, "a", {"q": 1}, "k")) == {
+            "params": {"mode": "sync", "name": "a", "input": {"q": 1}}
+        }
+    assert profile.call.body == {"params": {"mode": "sync"}}
+
+
+@pytest.mark.parametrize(
+    ("id", "step"),
+    [
+        ("a b", "a%20b"),
+        ("geo/city", "geo%2Fcity"),
+        ("a?b#c", "a%3Fb%23c"),
+        ("50%", "50%25"),
+        ("x\r\nX-Evil: 1", "x%0D%0AX-Evil%3A%201"),
+        ("ä", "%C3%A4"),
+        ("v1.2", "v1.2"),
+        (7, "7"),
+    ],
+)
+def test_an_id_is_one_step_of_the_path(id, step):
+    """Whatever it holds."""
+    profile = small(call={"path": "/tools/{id}/run", "id_field": ""})
+    assert order_request(profile, id, {}, "k").target == f"/tools/{step}/run"
+
+
+@pytest.mark.parametrize("id", ["..", ".", "../../admin", "a/../b", "%2e%2e", "..\\x", "", "\ud800"])
+def test_an_id_that_climbs_is_not_sent(id):
+    """A server may decode a path before it walks it."""
+    profile = small(call={"path": "/tools/{id}/run", "id_field": ""})
+    with pytest.raises(CatalogError, match="the id"):
+        order_request(profile, id, {}, "k")
+
+
+def test_integers_of_any_size_are_written_exactly():
+    """Wei, for example; in the body and in the query."""
+    big = 2**256 - 1
+    assert body_of(order_request(small(), "a", {"wei": big, "t": "ä"}, "k"))["input"] == {
+        "wei": big,
+        "t": "ä",
+    }
+    profile = small(call={"method": "GET", "arguments": ""})
+    assert ("wei", str(big)) in query_of(order_request(profile, "a", {"wei": big}, "k"))
+
+
+def deep(levels):
+    """A list inside of lists."""
+    value = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("method", ["POST", "GET"])
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (float("nan"), "the number nan"),
+        (float("inf"), "the number inf"),
+        ([{"a": float("-inf")}], "the number -inf"),
+        ("\ud800", "half of a surrogate pair"),
+        (["\udfff", 2**70], "half of a surrogate pair"),
+        (deep(100_000), "nested too deeply"),
+        (10**5000, "cannot be written as JSON"),
+    ],
+    ids=["nan", "inf", "nested-inf", "surrogate", "surrogate-in-list", "deep", "endless"],
+)
+def test_what_cannot_be_written_is_refused(method, value, words):
+    """Never sent as null or as something else."""
+    profile = small(call={"method": method, "arguments": ""})
+    with pytest.raises(CatalogError, match=words):
+        order_request(profile, "a", {"x": value}, "k")
+
+
+@pytest.mark.parametrize("method", ["POST", "GET"])
+@pytest.mark.parametrize("name", ["id", "lang", "ref"])
+def test_an_argument_cannot_stand_in_for_a_fixed_field(method, name):
+    """A model that sends an `id` does not buy another entry."""
+    fixed = {"query": {"lang": "en"}} if method == "GET" else {"body": {"lang": "en"}}
+    profile = small(call={"method": method, "arguments": "", "request_id_field": "ref", **fixed})
+    with pytest.raises(
+        CatalogError, match=f"the argument '{name}' has the name of a field that the profile sets"
+    ):
+        order_request(profile, "a", {name: "other"}, "k")
+
+
+def test_an_argument_cannot_stand_in_for_a_secret():
+    """Nor for a parameter that all requests have."""
+    secret = {"variable": "KEY", "place": "query", "key": "token"}
+    profile = small(
+        secrets={"key": secret}, request={"query": {"v": "3"}}, call={"method": "GET", "arguments": ""}
+    )
+    for name in ("token", "v"):
+        with pytest.raises(CatalogError, match="the profile sets itself"):
+            order_request(profile, "a", {name: "other"}, "k")
+
+
+def test_arguments_in_the_query():
+    """Each a parameter of its own, or all of them as JSON in one."""
+    given = {
+        "t": "a&b",
+        "n": 1.5,
+        "yes": True,
+        "none": None,
+        "list": ["x", 2, None],
+        "deep": {"a": [1]},
+        "e": [],
+    }
+    profile = small(call={"method": "GET", "arguments": ""})
+    assert query_of(order_request(profile, 7, given, "k")) == [
+        ("id", "7"),
+        *(("t", "a&b"), ("n", "1.5"), ("yes", "true"), ("list", "x"), ("list", "2"), ("deep", '{"a":[1]}')),
+    ]
+    profile = small(call={"method": "GET"})
+    assert query_of(order_request(profile, 7, {"a": 1}, "k")) == [("id", "7"), ("input", '{"a":1}')]
+
+
+def test_a_query_has_an_end():
+    """Servers refuse long ones, each in its own way."""
+    profile = small(call={"method": "GET"})
+    with pytest.raises(CatalogError, match="too long for a query"):
+        order_request(profile, "a", {"t": "x" * 40_000}, "k")
+
+
+@given(st.dictionaries(st.text(), st.recursive(st.none() | st.booleans() | st.integers() | st.text(),
+       lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8), max_size=4))  # fmt: skip
+def test_any_json_arrives_as_it_was(arguments):
+    """In the body of an order."""
+    assert body_of(order_request(small(), "a", arguments, "k"))["input"] == arguments
+
+
+def test_streams_are_asked_for():
+    """With the parameters that the profile names."""
+    request = order_request(small(call={"streams": True, "stream_query": {"sse": "1"}}), "a", {}, "k")
+    assert request.target == "/call?sse=1"
+    assert request.headers["Accept"] == "text/event-stream, application/json"
+
+
+@pytest.mark.parametrize(
+    ("paging", "position", "target"),
+    [
+        ({}, Position(), "/list"),
+        ({"kind": "page", "size_parameter": "n", "size": 5}, Position(1, 1), "/list?page=1&n=5"),
+        ({"kind": "page", "parameter": "p"}, Position(2, 2), "/list?p=2"),
+        ({"kind": "offset"}, Position(2, 50), "/list?offset=50"),
+        ({"kind": "cursor", "cursor": "next"}, Position(), "/list"),
+        ({"kind": "cursor", "cursor": "next"}, Position(2, "a&b="), "/list?cursor=a%26b%3D"),
+        ({"kind": "link"}, Position(2, target="/other?x=1"), "/other?x=1"),
+    ],
+)
+def test_a_page_is_asked_for(paging, position, target):
+    """As the profile pages."""
+    request = page_request(small(list={"paging": paging}), position)
+    assert (request.method, request.target, request.content) == ("GET", target, b"")
+
+
+def test_a_page_is_asked_for_in_a_body():
+    """POST lists take their position there."""
+    paging = {"kind": "cursor", "cursor": "next", "place": "body", "size_parameter": "n", "size": 5}
+    profile = small(list={"method": "POST", "body": {"kind": "x"}, "paging": paging})
+    assert body_of(page_request(profile, Position())) == {"kind": "x", "n": 5}
+    assert body_of(page_request(profile, Position(2, "c2"))) == {"kind": "x", "n": 5, "cursor": "c2"}
+
+
+def test_a_balance_is_asked_for():
+    """Where the profile has a request for it."""
+    assert balance_request(BUILTIN["agentpmt"]).target == "/credits/balance"
+    with pytest.raises(CatalogError, match=r"profile x has no \[balance\]"):
+        balance_request(small())
+
+
+def test_credentials_are_added_last():
+    """In the query and in headers."""
+    found = Credentials(headers={"X-Key": "k"}, query={"token": "a&b"}, values=("k", "a&b"))
+    request = with_credentials(OutgoingRequest("GET", "/a", {"Accept": "x"}), found)
+    assert (request.target, request.headers) == ("/a?token=a%26b", {"Accept": "x", "X-Key": "k"})
+    assert with_credentials(OutgoingRequest("GET", "/a?b=c"), found).target == "/a?b=c&token=a%26b"
+
+
+@pytest.mark.parametrize(
+    ("link", "target"),
+    [
+        ("https://x.example/v2/list?page=2", "/list?page=2"),
+        ("https://X.example:443/v2/list?page=2", "/list?page=2"),
+        ("/v2/list?page=2", "/list?page=2"),
+        ("?page=2", "/list?page=2"),
+        ("more?page=2", "/more?page=2"),
+        ("https://x.example/v2/other", "/other"),
+    ],
+)
+def test_links_on_the_same_origin(link, target):
+    """Whole, or relative to the page."""
+    assert next_link(small(), link, "/list?page=1") == target
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        *("https://evil.test/v2/list", "http://x.example/v2/list", "https://x.example:8443/v2/list"),
+        *("//evil.test/v2/list", "https://x.example@evil.test/v2/list", "https://x.example/other"),
+        *("https://x.example/v2/../admin", "https://x.example/v2/%2e%2e/admin", "javascript:alert(1)"),
+        *("https://[", "/v2/list?a b", "/v2/li\\st", "https://x.example/v20/list"),
+    ],
+)
+def test_links_that_lead_elsewhere_are_refused(link):
+    """Our secrets would go there."""
+    with pytest.raises(CatalogError, match="the link to the next page"):
+        next_link(small(), link, "/list")
+
+
+def test_a_link_that_repeats_our_secret_does_not_send_it_twice():
+    """An API makes the link from what it was asked."""
+    secret = {"variable": "KEY", "place": "query", "key": "token"}
+    profile = small(secrets={"key": secret}, list={"paging": {"kind": "link"}})
+    for query in ("token=s3cret&page=2", "page=2&token=s3cret", "page=2&to%6ben=s3cret"):
+        assert page_request(profile, Position(2, target=f"/list?{query}")).target == "/list?page=2"
+    assert page_request(profile, Position(2, target="/list?token=x")).target == "/list"
