@@ -229,7 +229,7 @@ class TestNothingWentOut:
             finally:
                 for filler in fillers:
                     filler.close()
-        assert (answer.state, answer.error) == ("not_sent", "ConnectTimeout")
+        assert (answer.state, answer.error) == ("not_sent", "ConnectTimeout: no connection within 0.05 s")
 
     async def test_the_time_ends_while_nothing_is_connected(self, shop):
         """A time-out before anything went out is no doubt."""
@@ -238,9 +238,11 @@ class TestNothingWentOut:
         async def never(host, port):
             await stopped.wait()
 
-        async with api_for(shop.url.replace("127.0.0.1", "localhost"), resolver=never) as api:
-            answer = await buy(api, shop, timeout=0.05)
-        assert (answer.state, answer.error) == ("not_sent", "there was no answer within 0.05 s")
+        url = shop.url.replace("127.0.0.1", "localhost")
+        async with api_for(url, resolver=never, connect_timeout=0.05) as api:
+            answer = await buy(api, shop)
+        said = "ConnectTimeout: localhost was not resolved within 0.05 s"
+        assert (answer.state, answer.error) == ("not_sent", said)
 
     async def test_arguments_that_are_no_json(self, shop):
         """An infinite number cannot be written: refused before anything is asked."""

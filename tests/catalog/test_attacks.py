@@ -730,9 +730,11 @@ async def test_definitions_are_not_shared_between_two_payers(api, tmp_path):
     Listed(api, item("private", "private — For the first payer only"))
     async with opened(catalog_for(api, tmp_path, home, cache=None)):
         pass
-    assert list(catalog_for(api, tmp_path, home, cache=None).definitions) == ["private"]
+    await api.stop()
     other = {**home, "AGENT_PAYMENT_API_KEY": "another-key", "AGENT_PAYMENT_BUDGET_KEY": "another-budget"}
-    assert list(catalog_for(api, tmp_path, other, cache=None).definitions) == []
+    for payer, offered in ((home, ["private"]), (other, [])):
+        async with opened(catalog := catalog_for(api, tmp_path, payer, cache=None)):
+            assert list(catalog.definitions) == offered
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["concurrent", "later"])

@@ -238,7 +238,7 @@ async def test_a_ledger_that_cannot_be_used_stops_all_calls(shop, tmp_path):
     async with opened(shop, tmp_path) as (catalog, client):
         assert catalog.status.state == "down"
         assert str(tmp_path / "ledger.db") in catalog.status.error
-        with pytest.raises(McpError, match="could not start: CatalogError: the ledger"):
+        with pytest.raises(McpError, match="The catalogue is down: the ledger"):
             await client.call("weather", ULM)
     assert time.monotonic() - since < 5
     assert [each for each in shop.requests if each[0] == "POST"] == []
@@ -255,7 +255,7 @@ async def test_a_ledger_that_is_lost_during_a_call_costs_nobody_the_answer(shop,
         again = await client.call("weather", city="Oslo")
     assert "clear, 21 degrees" in result.text
     assert not result.is_error
-    assert "could not be told that call" in caplog.text
+    assert "the ledger could not book how a call ended" in caplog.text
     assert again.is_error
     assert "was moved, deleted or replaced" in again.text
     assert len(shop.purchases) == 1

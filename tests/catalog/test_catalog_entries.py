@@ -203,7 +203,7 @@ async def test_what_tells_no_price_is_bought_once_under_a_limit(tmp_path, reply)
             assert refused.is_error
             assert "toolwire catalog accept weather --price 0.01" in refused.text
         async with opened(api, tmp_path, budget=Limits(per_tool={"weather": 20_000})) as (catalog, client):
-            assert "nobody tells what weather costs" in (await client.call("weather")).text
+            assert "weather has no known price" in (await client.call("weather")).text
             await listed(catalog, api, (ID, "weather2", None))
             assert f"accept {catalog.entry_id(ID)} --price" in (await client.call("weather2")).text
         assert "Nobody tells what weather costs" in command(tmp_path, "spend")
@@ -223,7 +223,7 @@ async def test_what_tells_no_price_goes_on_without_a_limit(tmp_path, caplog):
         async with opened(api, tmp_path, budget=Limits(per_tool={"stock": 1})) as (_, client):
             results = [await client.call("weather") for _ in range(3)]
     assert [each.raw["structuredContent"] for each in results] == [{"result": {"a": 1}, "cost": None}] * 3
-    assert caplog.text.count("nobody tells what weather costs") == 1
+    assert caplog.text.count("weather has no known price") == 1
     assert states(tmp_path) == [("settled", 0)] * 3
 
 

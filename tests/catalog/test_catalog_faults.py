@@ -6,7 +6,7 @@ from dataclasses import replace
 import anyio
 import pytest
 from market import Fault, PaidApi
-from till import ULM, catalog_for, ledger_in, opened, states
+from till import ULM, catalog_for, eventually, ledger_in, opened, states
 
 from toolwire.catalog.purchase.limits import Breaker
 from toolwire.testing import connect
@@ -70,7 +70,7 @@ async def test_no_fault_costs_twice_or_lies(shop, tmp_path, case, idempotent):
         result = await client.call("weather", ULM)
         shop.faults.clear()
         assert len(shop.purchases) == bought
-        assert states(tmp_path) == [(state, 0 if state == "released" else 10_000)]
+        await eventually(lambda: states(tmp_path) == [(state, 0 if state == "released" else 10_000)])
         assert result.is_error is (state != "settled")
         if result.is_error:
             assert result.text.startswith("Tool execution failed: ")
@@ -85,7 +85,7 @@ async def test_no_fault_costs_twice_or_lies(shop, tmp_path, case, idempotent):
 
 
 async def test_an_api_that_is_not_there_costs_nothing(shop, tmp_path):
-    """A connection that was never made is tried again, and then nothing was bought."""
+    """A connection that was never made is tried again, and then nothing was bought, nor booked."""
     async with opened(shop, tmp_path) as (_, client):
         await shop.stop()
         result = await client.call("weather", ULM)
@@ -93,7 +93,7 @@ async def test_an_api_that_is_not_there_costs_nothing(shop, tmp_path):
         assert not (await client.call("weather", city="Oslo")).is_error
     assert result.is_error
     assert result.text.endswith("Nothing was bought.")
-    assert states(tmp_path) == [("released", 0), ("settled", 10_000)]
+    assert states(tmp_path) == [("settled", 10_000)]
 
 
 @pytest.mark.parametrize("body", ['"text"', "null"])
@@ -185,7 +185,7 @@ async def test_a_place_too_far_off_is_refused(shop, tmp_path):
     async with opened(shop, tmp_path, rate=0.01) as (_, client):
         await client.call("weather", ULM)
         refused = await client.call("weather", city="Oslo")
-    assert "the rate limit has no place within 30 s" in refused.text
+    assert "the rate limit has no place within 60 s" in refused.text
     assert len(states(tmp_path)) == 1
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from toolwire.catalog.tools.definitions import Entry
-from toolwire.catalog.tools.kept import cache_folder, load_kept as load, store_kept as store
+from toolwire.catalog.tools.kept import cache_folder
+from toolwire.catalog.tools.kept import load_kept as load
+from toolwire.catalog.tools.kept import store_kept as store
 
 URL = "https://shop.example.com"
 ENTRIES = (

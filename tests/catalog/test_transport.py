@@ -5,7 +5,7 @@ import ipaddress
 import socket
 import ssl
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 
 import anyio
@@ -44,8 +44,11 @@ class Peer:
             self.act(self, connection)
 
     def read_request(self, connection):
-        data = b"" # All of it: a socket that is closed with something unread resets its connection. while not
-        (data.startswith(b"CONNECT") and data.endswith(b"\r\n\r\n")) and not data.endswith(b"\r\n\r\norder"):
+        data = b""
+        # All of it: a socket that is closed with something unread resets its connection.
+        while not data.endswith(b"\r\n\r\norder") and not (
+            data.startswith(b"CONNECT") and b"\r\n\r\n" in data
+        ):
             if not (part := connection.recv(65536)):
                 break
             data += part
@@ -66,7 +69,8 @@ def listening(act, context=None):
                 except OSError:
                     return
                 try:
-                    connection = connection if context is None else context.wrap_socket(connection, server_side=True)
+                    if context is not None:
+                        connection = context.wrap_socket(connection, server_side=True)
                 except (ssl.SSLError, OSError):
                     continue
                 open_ones.append(connection)
@@ -108,10 +112,8 @@ async def test_a_request_is_booked_on_an_open_connection_and_sent_after_it():
         async def before_send(is_open):
             events.append((is_open(), list(peer.heard)))
 
-        assert await send(OneRequestTransport(ssl.create_default_context), request_to(port, before_send=before_send)) == (
-            200,
-            b"{}",
-        )
+        transport = OneRequestTransport(ssl.create_default_context)
+        assert await send(transport, request_to(port, before_send=before_send)) == (200, b"{}")
     assert events == [(True, [])]
     assert peer.heard[0].startswith(b"POST /buy HTTP/1.1\r\n")
 
@@ -130,12 +132,16 @@ async def test_what_refuses_the_booking_keeps_the_request_from_being_sent():
             raise CatalogError("over budget")
 
         with pytest.raises(CatalogError, match="over budget"):
-            await send(OneRequestTransport(ssl.create_default_context), request_to(port, before_send=before_send))
+            await send(
+                OneRequestTransport(ssl.create_default_context), request_to(port, before_send=before_send)
+            )
         await anyio.to_thread.run_sync(ended.wait, 5)
     assert peer.heard == [b""]
 
 
-@pytest.mark.parametrize("parting", [b"", b"HTTP/1.1 408 Request Timeout\r\n\r\n"], ids=["silent", "with words"])
+@pytest.mark.parametrize(
+    "parting", [b"", b"HTTP/1.1 408 Request Timeout\r\n\r\n"], ids=["silent", "with words"]
+)
 async def test_a_connection_that_died_while_the_order_was_booked_is_known(parting):
     """Nothing was sent on it, so nothing is in doubt."""
     gone = threading.Event()
@@ -156,7 +162,9 @@ async def test_a_connection_that_died_while_the_order_was_booked_is_known(partin
             raise httpx2.ConnectError("it is gone")
 
         with pytest.raises(httpx2.ConnectError, match="it is gone"):
-            await send(OneRequestTransport(ssl.create_default_context), request_to(port, before_send=before_send))
+            await send(
+                OneRequestTransport(ssl.create_default_context), request_to(port, before_send=before_send)
+            )
     assert seen == [False]
 
 
@@ -168,9 +176,8 @@ async def test_a_reset_in_the_middle_of_a_reply_is_an_error():
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
 
-    with listening(reset) as (_, port):
-        with pytest.raises((httpx2.ReadError, httpx2.RemoteProtocolError)):
-            await send(OneRequestTransport(ssl.create_default_context), request_to(port))
+    with listening(reset) as (_, port), pytest.raises((httpx2.ReadError, httpx2.RemoteProtocolError)):
+        await send(OneRequestTransport(ssl.create_default_context), request_to(port))
 
 
 async def test_a_long_reply_comes_whole():
@@ -219,17 +226,12 @@ def tunnel(status=b"200 OK"):
 
 
 def pump(source, target):
-    try:
+    with suppress(OSError):  # the other side has hung up: so does this one
         while data := source.recv(65536):
             target.sendall(data)
-    except OSError:
-        pass  # the other side has hung up: so does this one
-    finally:
-        for each in (source, target):
-            try:
-                each.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass  # it is gone already
+    for each in (source, target):
+        with suppress(OSError):  # it is gone already
+            each.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.fixture(scope="module")
@@ -269,7 +271,9 @@ async def test_a_request_goes_through_the_proxy(secure, certificate):
         booked.append(len(proxy.heard))
 
     with listening(answer, context if secure else None) as (api, port), listening(tunnel()) as (proxy, via):
-        network = Network(proxy=httpx2.Proxy(f"http://127.0.0.1:{via}", auth=("me", "secret")), ca_file=ca_file)
+        network = Network(
+            proxy=httpx2.Proxy(f"http://127.0.0.1:{via}", auth=("me", "secret")), ca_file=ca_file
+        )
         transport = OneRequestTransport(network.ssl_context, network.proxy)
         request = request_to(port, "https" if secure else "http", before_send, host="localhost")
         assert await send(transport, request) == (200, b"{}")

@@ -67,12 +67,12 @@ class Watched(SqliteLedger):
 
     def __getattribute__(self, name):
         value = super().__getattribute__(name)
-        if name not in ("reserve", "sent", "settle", "release", "unknown"):
+        if name not in ("begin", "settle", "release", "unknown"):
             return value
 
-        def act(*args):
+        def act(*args, **settings):
             self.before.get(name, lambda *_: None)(*args)
-            result = value(*args)
+            result = value(*args, **settings)
             self.after.get(name, lambda *_: None)(*args)
             return result
 

@@ -103,9 +103,9 @@ class Base:
             if not _allowed(address, self.local, allow):
                 where = "this machine" if self.local else "the public internet"
                 raise CatalogError(
-                    f"{self.host} leads to {address}, which is not on {where}, so nothing was sent. Only a base_url "
-                    "of localhost or a loopback address may lead to this machine; internal addresses are allowed "
-                    f'by the profile: network.allow = ["{address}"]'
+                    f"{self.host} leads to {address}, which is not on {where}, so nothing was sent. Only a "
+                    "base_url of localhost or a loopback address may lead to this machine; internal addresses are "
+                    f'allowed by the profile: network.allow = ["{address}"]'
                 )
         return addresses
 

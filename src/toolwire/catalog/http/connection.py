@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import httpx2
 
 from toolwire._version import __version__
@@ -73,6 +74,9 @@ class Order:
                 await self._on_send()
             except Exception as error:
                 raise Halted(error) from error
+            await (
+                anyio.lowlevel.checkpoint_if_cancelled()
+            )  # a booking waits for no cancellation: now it may come
         if not is_open():
             raise httpx2.ConnectError("the API closed the connection before anything was sent")
         self._ready = self.attempt.sent = True

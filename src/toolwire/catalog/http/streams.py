@@ -55,7 +55,7 @@ async def read_body(
     workers: Workers,
     kind: Literal["json", "text", "binary"] = "json",
 ) -> Any:
-    """Read a body and take our secrets out of it; None if it is not of that kind. Long ones are read in a thread."""
+    """Read a body without our secrets; None if it is not of that kind. Long ones are read in a thread."""
     read = partial(_read_body, headers, content, scrubber, kind)
     return read() if len(content) <= LARGE else await workers.run(read)
 

@@ -115,9 +115,9 @@ def find(db: Connection, name: str, tables: Collection[str] = _TABLES) -> dict[s
 
 
 def reference(db: Connection, order: Order | Row) -> str:
-    """Return what a person can call an entry in a command: its tool's name, unless that stands for another too."""
-    others = find(db, order.tool, _TABLES[1:]).keys() - {order.entry_id}
-    return shlex.quote(order.entry_id if others else order.tool)
+    """Return what a person can call an entry in a command: its tool's name if that stands for it and nothing else."""
+    by_name = find(db, order.tool, _TABLES[1:]).keys() == {order.entry_id}
+    return shlex.quote(order.tool if by_name else order.entry_id)
 
 
 def check_stopped(db: Connection, order: Order | Row) -> None:
