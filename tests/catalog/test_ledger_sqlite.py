@@ -122,7 +122,7 @@ def test_processes_cannot_overrun_a_budget(path):
     [("", "unknown", 10), ("ledger.settle(id, 7)", "settled", 7), ("ledger.release(id)", "released", 0)],
 )
 def test_a_killed_process_leaves_a_ledger_that_recovers(path, steps, state, money):
-    """SIGKILL between the steps: what was sent is unknown, what was booked since stays, also without a disk wait."""
+    """SIGKILL between the steps: what was sent is unknown, what was booked since stays, disk wait or not."""
     code = f"""
         ledger = SqliteLedger(path)
         id = ledger.begin(order(1), Limits()).id
@@ -383,9 +383,12 @@ def test_an_old_process_cannot_book_in_a_migrated_file(path):
     """One of version 2 that still runs fails, and so sends nothing."""
     old = make_v2(path)
     SqliteLedger(path).close()
+    insert = (
+        "INSERT INTO spending (id, at, day, session, tool, entry_id, key, digest, reserved, exclusive, owner,"
+        " state, changed) VALUES ('x', 1.0, 'd', 's', 't', 'e', '', 'd', 1, 0, 'o', 'reserved', 1.0)"
+    )
     for statement in (
-        "INSERT INTO spending (id, at, day, session, tool, entry_id, key, digest, reserved, exclusive, owner, state,"
-        " changed) VALUES ('x', 1.0, 'd', 's', 't', 'e', '', 'd', 1, 0, 'o', 'reserved', 1.0)",
+        insert,
         "UPDATE spending SET state = 'reserved' WHERE id = 'b'",
         "INSERT INTO prices VALUES ('e', 't', 1, 1, 0)",
         "INSERT OR REPLACE INTO untold VALUES ('e', 't', 1.0)",
@@ -614,21 +617,58 @@ def test_files_deleted_beside_a_ledger_do_not_double_a_budget(path, ends):
 @pytest.mark.skipif(sys.platform == "win32", reason="an open file cannot be deleted there")
 def test_files_replaced_beside_a_ledger_are_not_written_over(path):
     """Closing the ledger that has the old ones leaves what others booked in the new ones."""
-    ledger = SqliteLedger(path)
-    ledger.begin(order(), Limits())
-    with ledger._database._connection as db:
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    for end in ("-wal", "-shm"):
-        Path(f"{path}{end}").unlink()
-        Path(f"{path}{end}").touch()
-    with SqliteLedger(path) as other:
-        for number in range(50):
-            other.begin(order(tool=f"tool{number}"), Limits())
-        with pytest.raises(CatalogError, match="was moved, deleted or replaced"):
+    old = """
+        ledger = SqliteLedger(path)
+        ledger.begin(order(1), Limits())
+        ledger._database._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        print("ready", flush=True)
+        sys.stdin.readline()
+        ledger.close()
+        try:
+            SqliteLedger(path)  # in this process SQLite would take the old ones again
+        except CatalogError as error:
+            print(error)
+    """
+    new = """
+        with SqliteLedger(path) as ledger:
+            for number in range(50):
+                ledger.begin(order(number), Limits())
+            print(len(ledger.rows()))
+    """
+    first = started(old, path)
+    try:
+        assert first.stdout.readline() == "ready\n"
+        for end in ("-wal", "-shm"):
+            Path(f"{path}{end}").unlink()
+            Path(f"{path}{end}").touch()
+        assert ended(started(new, path)) == "51\n"
+        assert "was moved, deleted or replaced" in ended(first, "end\n")
+    finally:
+        first.kill()
+        first.wait(timeout=10)
+    assert ended(started(new, path)) == "101\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="an open file cannot be deleted there")
+def test_a_ledger_can_be_opened_twice_in_a_process(path):
+    """And again after both were closed; each finds files that were replaced since the first one was opened."""
+    with SqliteLedger(path) as first, SqliteLedger(path) as second:
+        for ledger in (first, second):
             ledger.begin(order(), Limits())
-    ledger.close()
+        assert len(first.rows()) == 2
+    first = SqliteLedger(path)
+    try:
+        kept = Path(f"{path}-shm").rename(f"{path}-kept")
+        Path(f"{path}-shm").touch()
+        for step in (lambda: SqliteLedger(path), lambda: first.begin(order(), Limits())):
+            with pytest.raises(CatalogError, match="was moved, deleted or replaced"):
+                step()
+        kept.rename(f"{path}-shm")
+        first.begin(order(), Limits())
+    finally:
+        first.close()
     with SqliteLedger(path) as ledger:
-        assert len(ledger.rows()) == 51
+        assert len(ledger.rows()) == 3
 
 
 def test_a_ledger_behind_a_link_is_checked_too(path):
