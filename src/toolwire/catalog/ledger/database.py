@@ -176,6 +176,11 @@ class Database:
                 with self._failures():
                     self._roll_back()
 
+    @property
+    def grouped(self) -> bool:
+        """Whether this thread is in `together`, so that nothing is certain before its end."""
+        return self._own_group() is not None
+
     def refuse(self, error: sqlite3.Error | OSError) -> NoReturn:
         """Raise a failure of the file as ours."""
         # The low byte is the kind of failure. Errors of the module itself ("closed database") have no code.
@@ -231,7 +236,7 @@ class Database:
 
     def _start(self, durable: bool) -> None:
         """Begin a transaction that nobody else can write beside."""
-        if durable is not self._durable:
+        if durable is not self._durable and self.path != MEMORY:
             self._connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             self._durable = durable
         self._connection.execute("BEGIN IMMEDIATE")
