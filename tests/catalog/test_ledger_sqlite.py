@@ -240,6 +240,37 @@ def test_tables_are_strict(path):
     assert names == {"spending", "days", "sessions", "entries", "stops", "prices", "unpriced"}
 
 
+def test_no_booking_reads_all_calls(path):
+    """Whatever is asked on the way, an index answers it."""
+    limits = Limits(per_call=99, per_session=999, per_day=999, total=999, per_tool={"api:search": 99})
+    with SqliteLedger(path) as ledger:
+        db, ran = ledger._database._connection, []
+        db.set_trace_callback(ran.append)
+        for given in (Limits(), limits):
+            for price in (10, None):
+                call = ledger.begin(
+                    Order("s", f"t{price}", f"api:{price}", "", price, f"k{price}", "d"), given
+                ).id
+                ledger.check_again(call, given)
+                ledger.settle(call, 5) if given is limits else ledger.release(call)
+        ledger.unknown(ledger.begin(order(), limits).id, "lost")
+        ledger.recover(owner_alive)
+        db.set_trace_callback(None)
+        plans = {
+            sql: db.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall()
+            for sql in ran
+            if sql.split()[0] in ("SELECT", "INSERT", "UPDATE", "DELETE")
+        }
+    assert len(plans) > 20
+    scans = [
+        (sql, plan)
+        for sql, rows in plans.items()
+        for *_, plan in rows
+        if plan.startswith(("SCAN spending", "SCAN sessions", "SCAN entries", "SCAN prices"))
+    ]
+    assert scans == []
+
+
 FULL, NORMAL = 2, 1
 
 

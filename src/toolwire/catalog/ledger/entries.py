@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sqlite3 import Connection
 from typing import Final
 
+_AT_ONCE: Final = 500
 _MANY: Final = 50
 
 Listed = tuple[str, str]
@@ -19,11 +20,12 @@ Listed = tuple[str, str]
 def find_new(db: Connection, names: Mapping[str, str]) -> list[Listed]:
     """Return the entries that were never listed under their name before."""
     seen: set[Listed] = set()
-    if len(names) == 1:
-        seen.update(db.execute("SELECT entry_id, name FROM entries WHERE entry_id = ?", tuple(names)))
-    else:
-        for scope in {_scope(entry_id) for entry_id in names}:
-            seen.update(db.execute("SELECT entry_id, name FROM entries WHERE scope = ?", (scope,)))
+    all_ids = list(names)
+    for start in range(0, len(all_ids), _AT_ONCE):
+        ids = all_ids[start : start + _AT_ONCE]
+        places = ", ".join("?" * len(ids))
+        query = f"SELECT entry_id, name FROM entries WHERE entry_id IN ({places})"  # noqa: S608 - only marks
+        seen.update(db.execute(query, ids))
     return [each for each in names.items() if each not in seen]
 
 
