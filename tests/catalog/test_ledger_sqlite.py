@@ -18,8 +18,8 @@ import pytest
 from toolwire.catalog.ledger.sqlite import (
     Ledger,
     Limits,
+    Order,
     OverBudget,
-    Spend,
     SqliteLedger,
     default_path,
     owner_alive,
@@ -32,9 +32,16 @@ import os, sys
 from toolwire.catalog.ledger.sqlite import *
 from toolwire.errors import CatalogError
 path, told = sys.argv[1], sys.argv[2:]
-def spend(number, amount=10):
-    return Spend("s", "search", "e", amount, f"{os.getpid()}-{number}", "d")
+def order(number, price=10):
+    return Order("s", "search", "api:e", "search", price, f"{os.getpid()}-{number}", "d")
+def confirm(ledger):
+    ledger.settle(ledger.begin(order("first"), Limits()).id, 0)
 """
+
+
+def order(price=10, tool="search"):
+    """A call."""
+    return Order("s", tool, f"api:{tool}", tool, price, "", "d")
 
 
 def started(code, *arguments):
@@ -62,7 +69,7 @@ def ended(process, text=None):
 def booking(path, amount=10, **given):
     """A call in the ledger of this test."""
     with SqliteLedger(path, **given) as ledger:
-        return ledger.reserve(Spend("s", "search", "e", amount, "", "d"), Limits())
+        return ledger.begin(order(amount), Limits()).id
 
 
 @pytest.fixture
@@ -84,9 +91,10 @@ def test_processes_cannot_overrun_a_budget(path):
         sys.stdin.readline()
         got = 0
         with SqliteLedger(path) as ledger:
+            confirm(ledger)
             for number in range(50):
                 try:
-                    ledger.settle(ledger.reserve(spend(number), Limits(total=500)), None)
+                    ledger.settle(ledger.begin(order(number), Limits(total=500)).id, None)
                     got += 1
                 except OverBudget:
                     pass
@@ -106,22 +114,18 @@ def test_processes_cannot_overrun_a_budget(path):
             process.wait(timeout=10)
     assert sum(counts) == 50
     with SqliteLedger(path) as ledger:
-        assert [(each.calls, each.settled) for each in ledger.totals("tool")] == [(50, 500)]
+        assert [(each.calls, each.settled) for each in ledger.totals("tool")] == [(54, 500)]
 
 
 @pytest.mark.parametrize(
     ("steps", "state", "money"),
-    [
-        ("", "released", 0),
-        ("ledger.sent(id)", "unknown", 10),
-        ("ledger.sent(id); ledger.settle(id, 7)", "settled", 7),
-    ],
+    [("", "unknown", 10), ("ledger.settle(id, 7)", "settled", 7), ("ledger.release(id)", "released", 0)],
 )
 def test_a_killed_process_leaves_a_ledger_that_recovers(path, steps, state, money):
-    """SIGKILL between the steps: what was not sent is released, what was is unknown, what is settled stays."""
+    """SIGKILL between the steps: what was sent is unknown, what was booked since stays, disk wait or not."""
     code = f"""
         ledger = SqliteLedger(path)
-        id = ledger.reserve(spend(1), Limits())
+        id = ledger.begin(order(1), Limits()).id
         {steps or "pass"}
         print(id, flush=True)
         sys.stdin.readline()
@@ -137,14 +141,14 @@ def test_a_killed_process_leaves_a_ledger_that_recovers(path, steps, state, mone
     finally:
         process.kill()
         process.communicate(timeout=10)
-    assert [row.id for row in changed] == ([id] if state != "settled" else [])
+    assert [row.id for row in changed] == ([id] if state == "unknown" else [])
     with SqliteLedger(path) as ledger:
         assert [(row.id, row.state, row.money) for row in ledger.rows()] == [(id, state, money)]
         assert [each.money for each in ledger.totals("day")] == [money]
         left = Limits(total=20)
-        ledger.reserve(Spend("s", "search", "e", 20 - money, "", "d"), left)
+        ledger.settle(ledger.begin(order(20 - money, "draw"), left).id, None)
         with pytest.raises(OverBudget):
-            ledger.reserve(Spend("s", "search", "e", 1, "", "d"), left)
+            ledger.begin(order(1, "sing"), left)
 
 
 def test_kills_at_any_moment_lose_no_money(path):
@@ -152,8 +156,7 @@ def test_kills_at_any_moment_lose_no_money(path):
     code = """
         with SqliteLedger(path) as ledger:
             for number in range(100_000):
-                id = ledger.reserve(spend(number), Limits())
-                ledger.sent(id)
+                id = ledger.begin(order(number), Limits()).id
                 print(id, flush=True)  # what a server would have seen
                 ledger.settle(id, 7)
     """
@@ -177,9 +180,9 @@ def test_kills_at_any_moment_lose_no_money(path):
             total = sum(row.money for row in rows.values())
             assert sum(each.money for each in ledger.totals("session")) == total
             free = Limits(total=total + 1)
-            ledger.release(ledger.reserve(Spend("t", "free", "e", 1, "", "d"), free))
+            ledger.release(ledger.begin(order(1, f"one{turn}"), free).id)
             with pytest.raises(OverBudget):
-                ledger.reserve(Spend("t", "free", "e", 2, "", "d"), free)
+                ledger.begin(order(2, f"two{turn}"), free)
 
 
 def test_a_process_knows_itself_and_the_dead():
@@ -220,7 +223,7 @@ def test_the_file_is_for_its_owner_only(tmp_path):
     before = os.umask(0)
     try:
         with SqliteLedger(path) as ledger:
-            ledger.reserve(Spend("s", "t", "e", 1, "", "d"), Limits())
+            ledger.begin(order(), Limits())
             modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
     finally:
         os.umask(before)
@@ -228,20 +231,84 @@ def test_the_file_is_for_its_owner_only(tmp_path):
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_every_commit_is_on_the_disk(path):
-    """WAL with synchronous FULL, in STRICT tables."""
+def test_tables_are_strict(path):
+    """In WAL mode."""
     with SqliteLedger(path) as ledger, ledger._database.reading() as db:
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert db.execute("PRAGMA synchronous").fetchone() == (2,)
         tables = db.execute("SELECT name, strict FROM pragma_table_list WHERE schema = 'main'").fetchall()
-    assert {name for name, strict in tables if strict} == {
-        "spending",
-        "days",
-        "sessions",
-        "stops",
-        "prices",
-        "untold",
-    }
+    names = {name for name, strict in tables if strict}
+    assert names == {"spending", "days", "sessions", "entries", "stops", "prices", "unpriced"}
+
+
+def test_no_booking_reads_all_calls(path):
+    """Whatever is asked on the way, an index answers it."""
+    limits = Limits(per_call=99, per_session=999, per_day=999, total=999, per_tool={"api:search": 99})
+    with SqliteLedger(path) as ledger:
+        db, ran = ledger._database._connection, []
+        db.set_trace_callback(ran.append)
+        for given in (Limits(), limits):
+            for price in (10, None):
+                call = ledger.begin(
+                    Order("s", f"t{price}", f"api:{price}", "", price, f"k{price}", "d"), given
+                ).id
+                ledger.check_again(call, given)
+                ledger.settle(call, 5) if given is limits else ledger.release(call)
+        ledger.unknown(ledger.begin(order(), limits).id, "lost")
+        ledger.recover(owner_alive)
+        db.set_trace_callback(None)
+        plans = {
+            sql: db.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall()
+            for sql in ran
+            if sql.split()[0] in ("SELECT", "INSERT", "UPDATE", "DELETE")
+        }
+    assert len(plans) > 20
+    scans = [
+        (sql, plan)
+        for sql, rows in plans.items()
+        for *_, plan in rows
+        if plan.startswith(("SCAN spending", "SCAN sessions", "SCAN entries", "SCAN prices"))
+    ]
+    assert scans == []
+
+
+FULL, NORMAL = 2, 1
+
+
+@pytest.mark.parametrize(
+    ("act", "level"),
+    [
+        (lambda ledger, call: ledger.begin(order(), Limits()), FULL),
+        (lambda ledger, call: ledger.settle(call, 11), FULL),
+        (lambda ledger, call: ledger.settle(call, None, unreadable="?"), FULL),
+        (lambda ledger, call: ledger.unknown(call, "lost"), FULL),
+        (lambda ledger, call: ledger.stop("api:search", "search", "why"), FULL),
+        (lambda ledger, call: ledger.accept("api:search"), FULL),
+        (lambda ledger, call: ledger.accept_price("api:search", 1), FULL),
+        (lambda ledger, call: ledger.settle(call, 10), NORMAL),
+        (lambda ledger, call: ledger.settle(call, None), NORMAL),
+        (lambda ledger, call: ledger.release(call), NORMAL),
+        (lambda ledger, call: ledger.note_entries({"api:new": "new"}), NORMAL),
+    ],
+)
+@pytest.mark.parametrize("grouped", [False, True])
+def test_what_takes_money_or_forbids_waits_for_the_disk(path, act, level, grouped):
+    """What only gives money back does not: after a power cut its money would stay reserved. Alone or in a group."""
+    with SqliteLedger(path) as ledger:
+        call = ledger.begin(order(), Limits()).id
+        other = ledger.begin(order(tool="draw"), Limits()).id
+        ran = []
+        db = ledger._database._connection
+        db.set_trace_callback(
+            lambda sql: sql == "COMMIT" and ran.append(db.execute("PRAGMA synchronous").fetchone()[0])
+        )
+        if grouped:
+            with ledger.together():
+                ledger.release(other)  # first, so that the level has to rise
+                act(ledger, call)
+        else:
+            act(ledger, call)
+        db.set_trace_callback(None)
+    assert ran[-1] == level
 
 
 @pytest.mark.parametrize(
@@ -270,8 +337,8 @@ def test_the_database_itself_refuses_nonsense(path, change):
 @pytest.mark.parametrize(
     ("version", "says"),
     [
-        (3, r"a newer toolwire \(version 3 .* update toolwire, or use another"),
-        (1, r"an older toolwire \(version 1 .* use another ledger"),
+        (4, r"a newer toolwire \(version 4 .* update toolwire, or use another"),
+        (1, r"an early toolwire \(version 1 .* use another ledger"),
     ],
 )
 def test_a_file_of_another_version_is_left_alone(path, version, says):
@@ -280,8 +347,124 @@ def test_a_file_of_another_version_is_left_alone(path, version, says):
     db = sqlite3.connect(path, isolation_level=None)
     db.execute(f"PRAGMA user_version={version}")
     db.close()
+    before = path.read_bytes()
     with pytest.raises(CatalogError, match=says):
         SqliteLedger(path)
+    assert path.read_bytes() == before
+
+
+V2 = """
+INSERT INTO spending (id, at, day, session, tool, entry_id, key, digest, reserved, exclusive, owner, state, actual,
+    over, why, changed) VALUES
+    ('a', 1.0, '2026-11-06', 's', 'search', 'api:1', 'k', 'd', 10, 0, 'me', 'settled', 8, 0, '', 1.0),
+    ('b', 2.0, '2026-11-06', 's', 'search', 'api:1', '', 'd', 10, 0, 'me', 'reserved', NULL, 0, '', 2.0),
+    ('c', 3.0, '2026-11-07', 's', 'draw', 'api:2', '', 'd', 20, 0, 'me', 'sent', NULL, 0, '', 3.0),
+    ('d', 4.0, '2026-11-07', 't', 'sing', 'api:3', '', 'd', 0, 1, 'me', 'unknown', NULL, 0, 'lost', 4.0),
+    ('e', 5.0, '2026-11-07', 't', 'draw', 'api:2', '', 'd', 20, 0, 'me', 'settled', 90, 1, '', 5.0);
+
+INSERT INTO stops VALUES ('api:2', 'draw', 'a call cost more', 5.0);
+
+INSERT INTO untold VALUES ('api:4', 'paint', 5.0);
+
+INSERT INTO prices VALUES ('api:1', 'search', 10, 12, 0), ('api:2', 'draw', 20, 20, 90), ('api:5', '', 7, 7, 0);
+"""
+
+
+def make_v2(path):
+    """A file as version 2 left it."""
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("PRAGMA journal_mode=WAL")
+    db.executescript(Path(__file__).with_name("ledger_v2.sql").read_text() + V2)
+    return db
+
+
+def test_a_file_of_version_2_is_migrated(path):
+    """Calls, sums, prices, stops and names are kept; what was never sent is released."""
+    make_v2(path).close()
+    for _ in range(2):
+        with SqliteLedger(path) as ledger:
+            rows = {row.id: (row.state, row.money, row.price) for row in ledger.rows()}
+            assert rows == {
+                "a": ("settled", 8, 10),
+                "b": ("released", 0, 10),
+                "c": ("sent", 20, 20),
+                "d": ("unknown", 0, None),
+                "e": ("settled", 90, 20),
+            }
+            assert [(each.name, each.money) for each in ledger.totals("day")] == [
+                ("2026-11-06", 8),
+                ("2026-11-07", 110),
+            ]
+            with ledger._database.reading() as db:
+                assert db.execute("SELECT * FROM days").fetchall() == [("2026-11-06", 8), ("2026-11-07", 110)]
+                assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            prices = [(each.entry_id, each.price, each.offered, each.confirmed) for each in ledger.prices()]
+            assert prices == [("api:1", 10, 12, True), ("api:2", 20, 90, False), ("api:5", 7, 7, False)]
+            assert [(each.entry_id, each.why) for each in ledger.stops()] == [("api:2", "a call cost more")]
+            assert [each.entry_id for each in ledger.unpriced()] == ["api:4"]
+    with SqliteLedger(path) as ledger:
+        with pytest.raises(OverBudget):
+            ledger.begin(Order("s", "search", "api:1", "search", 10, "", "d"), Limits(total=127))
+        ledger.begin(Order("s", "search", "api:1", "search", 10, "", "d"), Limits(total=128))
+        ledger.note_entries({"api:9": "draw"})
+        assert "inherited from api:2" in ledger.stopped("api:9")
+
+
+def test_an_old_process_cannot_book_in_a_migrated_file(path):
+    """One of version 2 that still runs fails, and so sends nothing."""
+    old = make_v2(path)
+    SqliteLedger(path).close()
+    insert = (
+        "INSERT INTO spending (id, at, day, session, tool, entry_id, key, digest, reserved, exclusive, owner,"
+        " state, changed) VALUES ('x', 1.0, 'd', 's', 't', 'e', '', 'd', 1, 0, 'o', 'reserved', 1.0)"
+    )
+    for statement in (
+        insert,
+        "UPDATE spending SET state = 'reserved' WHERE id = 'b'",
+        "INSERT INTO prices VALUES ('e', 't', 1, 1, 0)",
+        "INSERT OR REPLACE INTO untold VALUES ('e', 't', 1.0)",
+    ):
+        with pytest.raises(sqlite3.Error):
+            old.execute(statement)
+    assert old.execute("SELECT state FROM spending WHERE id = 'b'").fetchone() == ("released",)
+    old.close()
+
+
+def test_processes_migrate_a_file_once(path):
+    """Three at once: all go on in the same file."""
+    make_v2(path).close()
+    code = """
+        print("ready", flush=True)
+        sys.stdin.readline()
+        with SqliteLedger(path) as ledger:
+            ledger.begin(order(1), Limits())
+            print(len(ledger.rows()) > 5)
+    """
+    processes = [started(code, path) for _ in range(3)]
+    try:
+        for process in processes:
+            assert process.stdout.readline() == "ready\n"
+        for process in processes:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        assert [ended(process) for process in processes] == ["True\n"] * 3
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait(timeout=10)
+    with SqliteLedger(path) as ledger:
+        assert len(ledger.rows()) == 5 + 3
+
+
+def test_a_migration_that_fails_leaves_the_file_as_it_was(path):
+    """A file of version 2 with something else in it is not half migrated."""
+    db = make_v2(path)
+    db.execute("CREATE TABLE unpriced (a)")
+    with pytest.raises(CatalogError, match="unpriced"):
+        SqliteLedger(path)
+    assert db.execute("PRAGMA user_version").fetchone() == (2,)
+    assert db.execute("SELECT count(*) FROM spending WHERE state = 'reserved'").fetchone() == (1,)
+    db.close()
 
 
 def test_another_database_is_no_ledger(path):
@@ -306,7 +489,7 @@ def test_a_damaged_file_spends_nothing(path):
     """A page that was overwritten is found when it is needed, and the call refused."""
     with SqliteLedger(path) as ledger:
         for _ in range(200):
-            ledger.release(ledger.reserve(Spend("s", "t", "e", 1, "", "d"), Limits()))
+            ledger.release(ledger.begin(order(), Limits()).id)
     whole = path.read_bytes()
     path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
     with pytest.raises(CatalogError, match="is damaged.*no paid call goes out without it"):
@@ -331,11 +514,29 @@ def test_a_lock_that_lasts_is_a_refusal(path):
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(CatalogError, match="locked by another process for too long"):
-            ledger.reserve(Spend("s", "t", "e", 1, "", "d"), Limits())
+            ledger.begin(order(), Limits())
         assert ledger.rows() == []  # reading goes on
         other.execute("ROLLBACK")
         other.close()
-        ledger.reserve(Spend("s", "t", "e", 1, "", "d"), Limits())
+        ledger.begin(order(), Limits())
+
+
+def test_a_group_waits_for_a_lock_once(path):
+    """After the first refusal the others are refused at once, and so is the group."""
+    with SqliteLedger(path, patience=0.05) as ledger:
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        refused = []
+        with pytest.raises(CatalogError, match="locked by another process"), ledger.together():
+            for number in range(3):
+                with pytest.raises(CatalogError, match="locked by another process"):
+                    ledger.begin(order(), Limits())
+                if number == 0:
+                    other.execute("ROLLBACK")  # too late for this group
+                refused.append(number)
+        other.close()
+        assert (refused, ledger.rows()) == ([0, 1, 2], [])
+        ledger.begin(order(), Limits())
 
 
 def test_a_file_that_another_process_makes_is_waited_for(path):
@@ -356,16 +557,163 @@ def test_a_file_that_another_process_makes_is_waited_for(path):
 def test_a_ledger_that_is_taken_away_spends_nothing(path, replaced):
     """Two processes with two files under one name would have two budgets."""
     with SqliteLedger(path) as ledger:
-        call = ledger.reserve(Spend("s", "t", "e", 1, "", "d"), Limits())
+        call = ledger.begin(order(), Limits()).id
         path.rename(path.with_name("moved.db"))
         if replaced:
+            for end in ("-wal", "-shm"):
+                Path(f"{path}{end}").unlink()
             SqliteLedger(path).close()
         for step in (
-            lambda: ledger.sent(call),
-            lambda: ledger.reserve(Spend("s", "t", "e", 1, "", "d"), Limits()),
+            lambda: ledger.settle(call, 11),
+            lambda: ledger.begin(order(), Limits()),
+            lambda: ledger.check_again(call, Limits()),
         ):
             with pytest.raises(CatalogError, match="was moved, deleted or replaced"):
                 step()
+
+
+SPEND_ALL = """
+    def spend_all():
+        got = 0
+        try:
+            for number in range(100):
+                ledger.begin(order(number), Limits(total=500))
+                got += 1
+        except OverBudget:
+            return got, "over"
+        except CatalogError as error:
+            return got, str(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="an open file cannot be deleted there")
+@pytest.mark.parametrize("ends", [["-wal", "-shm"], ["-wal"], ["-shm"]])
+def test_files_deleted_beside_a_ledger_do_not_double_a_budget(path, ends):
+    """Two processes, with the files of one deleted under it: together they spend the total, not twice."""
+    first = started(
+        SPEND_ALL
+        + """
+    import json
+    ledger = SqliteLedger(path)
+    confirm(ledger)
+    for number in range(20):
+        ledger.begin(order(f"a{number}"), Limits(total=500))
+    print("ready", flush=True)
+    sys.stdin.readline()
+    print(json.dumps(spend_all()), flush=True)
+    sys.stdin.readline()
+    ledger.close()
+    """,
+        path,
+    )
+    second = (
+        SPEND_ALL
+        + """
+    import json
+    try:
+        ledger = SqliteLedger(path, patience=0.5)
+    except CatalogError as error:
+        print(json.dumps([0, str(error)]))
+    else:
+        print(json.dumps(spend_all()))
+        ledger.close()
+    """
+    )
+    try:
+        assert first.stdout.readline() == "ready\n"
+        for end in ends:
+            Path(f"{path}{end}").unlink()
+        booked, said = json.loads(ended(started(second, path)))
+        if "-wal" in ends:  # it has the calls of the first one, who still lives
+            assert (booked, "is missing: it was deleted while in use" in said) == (0, True), said
+        else:
+            assert (booked, said) == (30, "over")
+        first.stdin.write("go\n")
+        first.stdin.flush()
+        more, said = json.loads(first.stdout.readline())
+        assert more == 0
+        assert "was moved, deleted or replaced while the ledger was in use" in said
+        ended(first, "end\n")
+    finally:
+        first.kill()
+        first.wait(timeout=10)
+    again, _ = json.loads(ended(started(second, path)))
+    assert 20 + booked + again == 50
+    with SqliteLedger(path) as ledger:
+        assert sum(row.money for row in ledger.rows()) == 500
+        with ledger._database.reading() as db:
+            assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="an open file cannot be deleted there")
+def test_files_replaced_beside_a_ledger_are_not_written_over(path):
+    """Closing the ledger that has the old ones leaves what others booked in the new ones."""
+    old = """
+        ledger = SqliteLedger(path)
+        ledger.begin(order(1), Limits())
+        ledger._database._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        print("ready", flush=True)
+        sys.stdin.readline()
+        ledger.close()
+        try:
+            SqliteLedger(path)  # in this process SQLite would take the old ones again
+        except CatalogError as error:
+            print(error)
+    """
+    new = """
+        with SqliteLedger(path) as ledger:
+            for number in range(50):
+                ledger.begin(order(number), Limits())
+            print(len(ledger.rows()))
+    """
+    first = started(old, path)
+    try:
+        assert first.stdout.readline() == "ready\n"
+        for end in ("-wal", "-shm"):
+            Path(f"{path}{end}").unlink()
+            Path(f"{path}{end}").touch()
+        assert ended(started(new, path)) == "51\n"
+        assert "was moved, deleted or replaced" in ended(first, "end\n")
+    finally:
+        first.kill()
+        first.wait(timeout=10)
+    assert ended(started(new, path)) == "101\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="an open file cannot be deleted there")
+def test_a_ledger_can_be_opened_twice_in_a_process(path):
+    """And again after both were closed; each finds files that were replaced since the first one was opened."""
+    with SqliteLedger(path) as first, SqliteLedger(path) as second:
+        for ledger in (first, second):
+            ledger.begin(order(), Limits())
+        assert len(first.rows()) == 2
+    first = SqliteLedger(path)
+    try:
+        kept = Path(f"{path}-shm").rename(f"{path}-kept")
+        Path(f"{path}-shm").touch()
+        for step in (lambda: SqliteLedger(path), lambda: first.begin(order(), Limits())):
+            with pytest.raises(CatalogError, match="was moved, deleted or replaced"):
+                step()
+        kept.rename(f"{path}-shm")
+        first.begin(order(), Limits())
+    finally:
+        first.close()
+    with SqliteLedger(path) as ledger:
+        assert len(ledger.rows()) == 3
+
+
+def test_a_ledger_behind_a_link_is_checked_too(path):
+    """SQLite has its files beside the real one."""
+    (path.parent / "real").mkdir()
+    path.symlink_to(path.parent / "real" / "ledger.db")
+    (path.parent / "real" / "ledger.db").touch()
+    with SqliteLedger(path) as ledger:
+        ledger.begin(order(), Limits())
+        (path.parent / "real" / "ledger.db-shm").unlink()
+        with pytest.raises(
+            CatalogError, match=r"real/ledger\.db-shm, a file of the ledger, was moved, deleted"
+        ):
+            ledger.begin(order(), Limits())
 
 
 def test_a_ledger_stays_where_it_was_opened(tmp_path, monkeypatch):
@@ -374,7 +722,7 @@ def test_a_ledger_stays_where_it_was_opened(tmp_path, monkeypatch):
     with SqliteLedger("ledger.db") as ledger:
         (tmp_path / "elsewhere").mkdir()
         monkeypatch.chdir(tmp_path / "elsewhere")
-        ledger.reserve(Spend("s", "t", "e", 1, "", "d"), Limits())
+        ledger.begin(order(), Limits())
         assert ledger.path == str(tmp_path / "ledger.db")
 
 
@@ -398,17 +746,24 @@ def test_a_thread_that_holds_the_ledger_is_not_waited_for_without_end(path):
 LIMITED = """
     import json, resource
     ledger = SqliteLedger(path)
-    first = ledger.reserve(spend(1), Limits())
+    first = ledger.begin(order(1), Limits()).id
     resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(path + "-wal"), resource.RLIM_INFINITY))
     said = []
-    for step in (lambda: ledger.reserve(spend(2), Limits()), lambda: ledger.sent(first)):
+    def group():
+        with ledger.together():
+            for number in (3, 4):
+                try:
+                    ledger.begin(order(number), Limits())
+                except CatalogError:
+                    pass
+    for step in (lambda: ledger.begin(order(2), Limits()), lambda: ledger.settle(first, 5), group):
         try:
             step()
         except CatalogError as error:
             said.append(str(error))
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     said.append([(row.id == first, row.state) for row in ledger.rows()])
-    ledger.sent(first)
+    ledger.settle(first, 5)
     said.append(ledger.rows()[0].state)
     print(json.dumps(said))
 """
@@ -416,11 +771,11 @@ LIMITED = """
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs resource limits")
 def test_a_file_that_cannot_grow_spends_nothing(path):
-    """A full disk refuses the reservation and the sending, and the ledger goes on when there is room again."""
+    """A full disk refuses every booking, also of a group, and the ledger goes on when there is room again."""
     *errors, rows, after = json.loads(ended(started(LIMITED, path)))
-    assert len(errors) == 2
+    assert len(errors) == 3
     assert all("disk" in error and "no paid call goes out" in error for error in errors), errors
-    assert (rows, after) == ([[True, "reserved"]], "sent")
+    assert (rows, after) == ([[True, "sent"]], "settled")
 
 
 READ_ONLY = """
@@ -430,7 +785,7 @@ READ_ONLY = """
         os.seteuid(65534)  # root may write everywhere
     try:
         with SqliteLedger(path) as ledger:
-            ledger.reserve(spend(1), Limits())
+            ledger.begin(order(1), Limits())
     except CatalogError as error:
         said.append(str(error))
     print(json.dumps(said))
@@ -463,12 +818,12 @@ def test_a_fork_has_to_open_the_ledger_again(path):
         child = os.fork()
         if not child:
             try:
-                ledger.reserve(spend(1), Limits())
+                ledger.begin(order(1), Limits())
             except CatalogError as error:
                 os.write(1, f"{error}\\n".encode())
             os._exit(0)
         os.waitpid(child, 0)
-        ledger.reserve(spend(1), Limits())
+        ledger.begin(order(1), Limits())
         print(len(ledger.rows()))
     """
     said, count = ended(started(code, path)).splitlines()

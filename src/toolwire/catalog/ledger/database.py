@@ -9,13 +9,14 @@ still `sent`, becomes unknown, and its money stays reserved until a person says 
 """
 
 import contextlib
+import ctypes
 import os
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import ClassVar, Final, NoReturn
 
 from toolwire.catalog.ledger import schema
 from toolwire.errors import CatalogError
@@ -47,6 +48,36 @@ class _Group:
         self.error: CatalogError | None = None
 
 
+class _Files:
+    """Which files a database has open, by device and inode; the first one is the database itself.
+
+    Connections of one process to the same file share the log's index inside SQLite, whatever is on the disk since.
+    So they share what was found when the first one was opened, and one that comes later finds a change too.
+    """
+
+    _of_process: ClassVar[dict[tuple[int, int], "_Files"]] = {}
+    _lock: ClassVar = threading.Lock()
+
+    def __init__(self, opened: dict[str, tuple[int, int]]) -> None:
+        self.opened = opened
+        self.users = 0
+
+    @classmethod
+    def join(cls, found: dict[str, tuple[int, int]]) -> "_Files":
+        """Return the files that this process has open already, or these if it has none."""
+        with cls._lock:
+            files = cls._of_process.setdefault(next(iter(found.values())), cls(found))
+            files.users += 1
+            return files
+
+    def leave(self) -> None:
+        """Forget the files once the last connection to them is closed."""
+        with self._lock:
+            self.users -= 1
+            if self.users == 0 and self.opened:
+                del self._of_process[next(iter(self.opened.values()))]
+
+
 class Database:
     """One connection, for all threads of a process, one at a time."""
 
@@ -57,7 +88,7 @@ class Database:
         self._pid = os.getpid()
         self._group: _Group | None = None
         self._durable: bool | None = None
-        self._files: dict[str, tuple[int, int]] = {}
+        self._files = _Files({})
         if sqlite3.sqlite_version_info < _OLDEST:
             raise CatalogError(
                 f"a ledger needs SQLite 3.37 or newer, this Python has {sqlite3.sqlite_version}"
@@ -76,13 +107,18 @@ class Database:
         try:
             self._prepare()
         except BaseException:
-            self._connection.close()
+            self._disconnect()
             raise
 
     def close(self) -> None:
         """Close the file. Twice is fine."""
-        with self._turn(), self._guard_log():
-            self._connection.close()
+        with self._turn():
+            if self._others_have_another_log():
+                # The last one to close a file copies the log into it: here the wrong one, over what others booked.
+                # So the connection stays open until the process ends, and then nothing is copied.
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+            else:
+                self._disconnect()
 
     @contextlib.contextmanager
     def writing(self, durable: bool = True) -> Iterator[sqlite3.Connection]:
@@ -140,6 +176,11 @@ class Database:
                 with self._failures():
                     self._roll_back()
 
+    @property
+    def grouped(self) -> bool:
+        """Whether this thread is in `together`, so that nothing is certain before its end."""
+        return self._own_group() is not None
+
     def refuse(self, error: sqlite3.Error | OSError) -> NoReturn:
         """Raise a failure of the file as ours."""
         # The low byte is the kind of failure. Errors of the module itself ("closed database") have no code.
@@ -149,6 +190,11 @@ class Database:
         raise CatalogError(
             f"the ledger {self.path} {says} ({reason}); no paid call goes out without it"
         ) from error
+
+    def _disconnect(self) -> None:
+        self._connection.close()
+        files, self._files = self._files, _Files({})
+        files.leave()
 
     def _own_group(self) -> _Group | None:
         group = self._group
@@ -190,7 +236,7 @@ class Database:
 
     def _start(self, durable: bool) -> None:
         """Begin a transaction that nobody else can write beside."""
-        if durable is not self._durable:
+        if durable is not self._durable and self.path != MEMORY:
             self._connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             self._durable = durable
         self._connection.execute("BEGIN IMMEDIATE")
@@ -234,7 +280,7 @@ class Database:
 
         SQLite would go on in files that no other process finds any more, each with a budget of its own.
         """
-        for path, opened in self._files.items():
+        for path, opened in self._files.opened.items():
             if self._identify(path) != opened:
                 raise CatalogError(
                     f"{path}, a file of the ledger, was moved, deleted or replaced while the ledger was in use, so"
@@ -271,7 +317,9 @@ class Database:
                 self._use_wal()
             with self.writing() as connection:
                 if self.path != MEMORY:  # SQLite has all its files open now
-                    self._files = {path: self._identify(path) for path in (self.path, self._log, self._index)}
+                    found = {path: self._identify(path) for path in (self.path, self._log, self._index)}
+                    self._files = _Files.join(found)
+                    self._check_files()
                 schema.prepare(connection, self.path)
 
     def _check_log(self) -> None:
@@ -287,9 +335,9 @@ class Database:
                     alone.execute("PRAGMA locking_mode=EXCLUSIVE")
                     try:
                         alone.execute("PRAGMA user_version").fetchone()
-                    except sqlite3.OperationalError as error:
+                    except sqlite3.Error as error:
                         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
-                            raise
+                            return  # opening it says what is wrong
                     else:
                         return
                 if time.monotonic() > deadline:
@@ -300,28 +348,15 @@ class Database:
                     )
                 time.sleep(_PAUSE)
 
-    @contextlib.contextmanager
-    def _guard_log(self) -> Iterator[None]:
-        """Keep SQLite from writing into the file, as this connection is closed, what others cannot know of.
-
-        The last one to close a file copies the log into it. If log or index were replaced, that would be the wrong
-        one, over the bookings of others. With a connection that has the right ones, this one is not the last.
-        """
-        main = self._files.get(self.path)
-        if (
-            main is None
-            or self._identify(self.path) != main
-            or not os.path.exists(self._log)  # noqa: PTH110
-            or all(self._identify(path) == opened for path, opened in self._files.items())
-        ):
-            yield
-            return
-        with (
-            self._failures(),
-            contextlib.closing(sqlite3.connect(self.path, timeout=self._patience)) as right,
-        ):
-            right.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone()
-            yield
+    def _others_have_another_log(self) -> bool:
+        """Whether the log or its index was replaced, so that others may book where this process does not look."""
+        paths = self._files.opened
+        return (
+            self.path in paths
+            and self._identify(self.path) == paths[self.path]
+            and os.path.exists(self._log)  # noqa: PTH110 - if it is only gone, this process has the last calls
+            and any(self._identify(path) != opened for path, opened in paths.items())
+        )
 
     def _use_wal(self) -> None:
         """Turn to WAL. Two processes that do so at once are not made to wait by SQLite, so this waits."""

@@ -8,6 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from sqlite3 import Connection
+from typing import Final
+
+_AT_ONCE: Final = 500
+_MANY: Final = 50
 
 Listed = tuple[str, str]
 """The id of an entry, and a name that it was listed under."""
@@ -16,11 +20,12 @@ Listed = tuple[str, str]
 def find_new(db: Connection, names: Mapping[str, str]) -> list[Listed]:
     """Return the entries that were never listed under their name before."""
     seen: set[Listed] = set()
-    if len(names) == 1:
-        seen.update(db.execute("SELECT entry_id, name FROM entries WHERE entry_id = ?", tuple(names)))
-    else:
-        for scope in {_scope(entry_id) for entry_id in names}:
-            seen.update(db.execute("SELECT entry_id, name FROM entries WHERE scope = ?", (scope,)))
+    all_ids = list(names)
+    for start in range(0, len(all_ids), _AT_ONCE):
+        ids = all_ids[start : start + _AT_ONCE]
+        places = ", ".join("?" * len(ids))
+        query = f"SELECT entry_id, name FROM entries WHERE entry_id IN ({places})"  # noqa: S608 - only marks
+        seen.update(db.execute(query, ids))
     return [each for each in names.items() if each not in seen]
 
 
@@ -33,13 +38,25 @@ def note(db: Connection, new: Iterable[Listed], now: float) -> None:
     groups: dict[Listed, list[str]] = defaultdict(list)
     for entry_id, name in new:
         groups[_scope(entry_id), name].append(entry_id)
-    found = {key: _find_legacy(db, *key) for key in groups if key[1]}  # all of them before anything is copied
+    decided = groups.keys() if len(groups) < _MANY else _find_decided(db)
+    # All of them before anything is copied.
+    found = {key: _find_legacy(db, *key) for key in groups if key[1] and key in decided}
     for key, legacy in found.items():
         for entry in groups[key]:
             _inherit(db, entry, legacy, now)
     db.executemany(
         "INSERT INTO entries VALUES (?, ?, ?, ?)",
         [(entry, name, scope, now) for (scope, name), entries in groups.items() for entry in entries],
+    )
+
+
+def _find_decided(db: Connection) -> set[Listed]:
+    """Find all APIs and names about which anything was decided: few, where a new list has thousands."""
+    return set(
+        db.execute(
+            "SELECT DISTINCT scope, name FROM entries WHERE entry_id IN (SELECT entry_id FROM prices"
+            " UNION SELECT entry_id FROM stops UNION SELECT entry_id FROM unpriced)"
+        )
     )
 
 

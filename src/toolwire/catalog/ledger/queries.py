@@ -33,6 +33,10 @@ _TABLES: Final = ("spending", "unpriced", "stops", "prices")
 """Where tools of entries have names; the last one has the newest."""
 
 
+_OPEN: Final = "state IN ('sent', 'unknown')"
+"""Spelt as in the index of the few open calls, so that it serves, and not all that was ever booked is read."""
+
+
 def one(db: Connection, query: str, *values: Any) -> Any:
     """Return the first value of the first row, or None."""
     found = db.execute(query, values).fetchone()
@@ -156,9 +160,8 @@ def check_exclusive(
     Each limit that is set says how far to look; without any, an unpriced call looks at those of its entry.
     """
     reach, values = _reach(order, limits, unpriced)
-    # Spelt so that the index of the few open calls serves, and not all that was ever booked is read.
-    out = f"WHERE state = 'sent' AND exclusive = 1 AND ({reach})"
-    lost = f"WHERE state = 'unknown' AND exclusive = 1 AND price IS NULL AND ({reach})"
+    out = f"WHERE {_OPEN} AND state = 'sent' AND exclusive = 1 AND ({reach})"
+    lost = f"WHERE {_OPEN} AND state = 'unknown' AND exclusive = 1 AND price IS NULL AND ({reach})"
     why = "has no known price" if unpriced else "has a price that no reply has confirmed yet"
     for row in rows(db, out, *values):
         if owner_alive(row.owner):
@@ -255,8 +258,7 @@ def totals(db: Connection, by: Grouping, since: float) -> list[Total]:
 
 def open_calls(db: Connection) -> list[Row]:
     """Return the calls whose process has not booked how they ended."""
-    # Spelt so that the index of the few open calls serves, and not all that was ever booked is read.
-    return list(rows(db, "WHERE state = 'sent' ORDER BY +number"))
+    return list(rows(db, f"WHERE {_OPEN} AND state = 'sent' ORDER BY +number"))
 
 
 _FROM: Final[Mapping[State, frozenset[State]]] = {

@@ -66,6 +66,10 @@ _LONGEST_WHY: Final = 500
 _LONGEST_COST: Final = 80
 
 
+class _MustBeDurableError(Exception):
+    """A booking turned out to need the disk: it is undone, and made once more."""
+
+
 def default_path(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
     """Where the ledger is unless somebody says: `$TOOLWIRE_LEDGER`, or the user's folder for such state."""
     if said := environ.get("TOOLWIRE_LEDGER"):
@@ -101,6 +105,7 @@ class SqliteLedger:
         self._clock = clock
         self._database = Database(path, patience, create)
         self.path = self._database.path
+        self._listed: dict[str, str] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -184,13 +189,18 @@ class SqliteLedger:
             raise ValueError(f"a cost is either read ({actual!r}) or unreadable ({unreadable!r})")
         if actual is not None:
             actual = min(whole("actual", actual), MOST)
-        with self._database.reading() as db:
-            reserved = query.row(db, id).reserved  # never changes
-        durable = bool(unreadable) or (actual or 0) > reserved
+        try:
+            return self._settle(id, actual, unreadable, durable=bool(unreadable))
+        except _MustBeDurableError:
+            return self._settle(id, actual, unreadable, durable=True)
+
+    def _settle(self, id: str, actual: int | None, unreadable: str, *, durable: bool) -> Settled:
         with self._database.writing(durable) as db:
             row = query.movable(db, id, "settled")
             told = row.price or 0 if actual is None else actual
             cost = row.reserved if unreadable else told
+            if cost > row.reserved and not durable:
+                raise _MustBeDurableError
             # A first call of unknown price promised nothing, so it broke no promise.
             over = cost > row.reserved and row.price is not None
             self._move(db, row, "settled", actual=cost, over=over)
@@ -258,12 +268,16 @@ class SqliteLedger:
 
         An id that is new, or has a name that is new for it, inherits stops and prices of those that had the name.
         """
+        if names == self._listed:
+            return
         with self._database.reading() as db:
             new = entries.find_new(db, names)
         if new:
             with self._database.writing(durable=False) as db:
                 new = entries.find_new(db, dict(new))  # another process may have been faster
                 entries.note(db, new, self._clock())
+        if not self._database.grouped:  # else it may still be undone
+            self._listed = dict(names)
 
     def stopped(self, entry_id: str) -> str | None:
         """Return why an entry is stopped, None if it is not."""
