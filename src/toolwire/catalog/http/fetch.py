@@ -1,4 +1,4 @@
-"""Fetching the list: page after page until its end. Reading is free, so what may pass is tried again."""
+"""Fetching what is free: the list, page after page until its end, and the balance. What may pass is tried again."""
 
 import logging
 from collections.abc import Mapping
@@ -12,10 +12,12 @@ from toolwire._log import logger_for
 from toolwire.catalog.http.answers import decoded, is_success, refusal, said, seconds_of
 from toolwire.catalog.http.connection import Connections
 from toolwire.catalog.http.listing import Reading
-from toolwire.catalog.http.requests import OutgoingRequest, page_request
+from toolwire.catalog.http.requests import OutgoingRequest, balance_request, page_request
 from toolwire.catalog.http.retry import Retry
 from toolwire.catalog.http.streams import collect
+from toolwire.catalog.profile.amounts import read_balance
 from toolwire.catalog.profile.model import Profile
+from toolwire.catalog.profile.tables import Request
 from toolwire.catalog.secrets import Scrubber
 from toolwire.catalog.tools.definitions import Entry
 from toolwire.errors import CatalogError
@@ -63,7 +65,7 @@ class ListReader:
         """Everything on offer, from all pages. CatalogError when that cannot be had."""
         reading = await self.read()
         self.numbers = reading.numbers
-        problems = set(reading.problems())
+        problems = {problem.text for problem in reading.problems()}
         for problem in sorted(problems - self._problems):  # a list is read again and again: each is told once
             _log.warning("%s: %s", self._profile.name, problem)
         self._problems = problems
@@ -82,7 +84,8 @@ class ListReader:
                 )
             request = page_request(self._profile, position)
             try:
-                page, headers, size = await self._page(request, position.number)
+                what = f"page {position.number} of the list"
+                page, headers, size = await self._fetch(request, self._profile.list, what)
             except _Refused as refused:
                 if not reading.guessed or refused.status not in _PAST_THE_END:
                     raise
@@ -96,8 +99,18 @@ class ListReader:
             reading.take(page, headers, request.target)
         return reading
 
-    async def _page(self, request: OutgoingRequest, number: int) -> tuple[Any, Mapping[str, str], int]:
-        """A page, the headers of its reply, and its size. Reading is free, so what may pass is tried again."""
+    async def balance(self) -> int:
+        """The micro-dollars that are left, by the profile's `[balance]`. CatalogError if that cannot be told."""
+        request, table = balance_request(self._profile), self._profile.balance
+        if table is None:
+            raise AssertionError("there is no request without the table")
+        body, _, _ = await self._fetch(request, table, "the balance")
+        return read_balance(body, table)
+
+    async def _fetch(
+        self, request: OutgoingRequest, table: Request, what: str
+    ) -> tuple[Any, Mapping[str, str], int]:
+        """The JSON, the headers and the size of a reply. Reading is free, so what may pass is tried again."""
         tries = 0
 
         def again(error: Exception) -> float | bool:
@@ -106,30 +119,29 @@ class ListReader:
         async for attempt in stamina.retry_context(on=again, attempts=self._retry.attempts, timeout=None):
             with attempt:
                 tries += 1
-                return await self._page_once(request, number)
+                return await self._fetch_once(request, table, what)
         raise AssertionError("the last attempt returns or raises")
 
-    async def _page_once(self, request: OutgoingRequest, number: int) -> tuple[Any, Mapping[str, str], int]:
-        timeout, most = self._profile.list.timeout, self._profile.list.max_reply_bytes
+    async def _fetch_once(
+        self, request: OutgoingRequest, table: Request, what: str
+    ) -> tuple[Any, Mapping[str, str], int]:
         try:
-            with anyio.fail_after(timeout):
-                async with self._connections.open(request, timeout) as response:
+            with anyio.fail_after(table.timeout):
+                async with self._connections.open(request, table.timeout) as response:
                     lenient = not is_success(response.status_code)
-                    content = await collect(response, most, lenient=lenient)
+                    content = await collect(response, table.max_reply_bytes, lenient=lenient)
         except TimeoutError:
-            raise _Passing(f"page {number} of the list: no answer within {timeout:g} s") from None
+            raise _Passing(f"{what}: no answer within {table.timeout:g} s") from None
         except (httpx2.HTTPError, OSError) as error:
-            raise _Passing(f"page {number} of the list: {said(error, self._scrubber.text)}") from error
+            raise _Passing(f"{what}: {said(error, self._scrubber.text)}") from error
         status, headers = response.status_code, self._clean(response.headers)
         body = self._scrubber.data(decoded(response.headers, content))
         if is_success(status):
             if body is None:
-                raise _Passing(
-                    f"page {number} of the list is not JSON ({len(content):,} bytes). Check base_url"
-                )
+                raise _Passing(f"{what} is not JSON ({len(content):,} bytes). Check base_url")
             # The link as it came: our secrets may be in it, and are taken out by name (`page_request`).
             return body, {**headers, "link": response.headers.get("link", "")}, len(content)
-        told = f"page {number} of the list: {refusal(status, headers, body)}"
+        told = f"{what}: {refusal(status, headers, body)}"
         if status in _PASSING:
             raise _Passing(told, seconds_of(headers.get("retry-after")))
         raise _Refused(told, status)
