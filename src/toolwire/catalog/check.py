@@ -32,6 +32,7 @@ _ENCODED_MASK: Final = "%2A%2A%2A"
 _PRICE_WORDS: Final = re.compile(r"price|cost|cents?\b|credits?|usd|dollars?|amount|fee", re.IGNORECASE)
 _ID: Final = re.compile(r"[0-9a-fA-F-]{16,}|\d+")
 _EXAMPLES: Final = 3
+_CENT: Final = PER_DOLLAR // 100
 _UNIT_NAMES: Final = ("currency", "unit", "price_unit", "currency_code")
 _DOLLAR_NAMES: Final = {"", "usd", "us$", "$", "dollar", "dollars", "usdc", "usdt"}
 _TINY: Final = 1_000  # micro-dollars: who sells for less than a tenth of a cent
@@ -272,9 +273,8 @@ def _shown(profile: Profile, request: OutgoingRequest) -> OutgoingRequest:
 
 
 def _span(prices: tuple[int, ...]) -> str:
-    if prices[0] == prices[-1]:
-        return f"of {dollars(prices[0], 2)}"
-    return f"from {dollars(prices[0], 2)} to {dollars(prices[-1], 2)}"
+    lowest, highest = (dollars(each, 2 if each % _CENT == 0 else 4) for each in (prices[0], prices[-1]))
+    return f"of {lowest}" if lowest == highest else f"from {lowest} to {highest}"
 
 
 def _page_words(reading: Reading) -> str:

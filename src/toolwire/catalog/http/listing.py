@@ -27,10 +27,9 @@ _MOST_BARREN: Final = 3  # pages in a row without anything new
 _LONGEST_ID: Final = 18  # digits: more may not fit into 64 bits
 _LONGEST_CURSOR: Final = 8_000
 _LONGEST_ERROR: Final = 300
-_LINK: Final = re.compile(r'<([^<>]*)>((?:\s*;\s*[\w*]+\s*(?:=\s*(?:"[^"]*"|[^\s",;]+))?)*)')
-_NEXT: Final = re.compile(
-    r';\s*rel\s*=\s*(?:"\s*(?:[^"]*\s)?next(?:\s[^"]*)?"|next(?=\s*(?:;|$)))', re.IGNORECASE
-)
+_LONGEST_LINKS: Final = 16_000
+_PARAMETERS: Final = re.compile(r';\s*([\w*-]+)(?:\s*=\s*("[^"]*"|[^\s",;]+))?', re.ASCII)
+_LINK: Final = re.compile(r'<([^<>]*)>((?:\s*;\s*[\w*-]+(?:\s*=\s*(?:"[^"]*"|[^\s",;]+))?)*)', re.ASCII)
 # Where APIs that page say so: how a list that goes on is recognised although the profile knows nothing of pages.
 _SIGNS: Final = (
     *("has_more", "has_next", "has_next_page", "hasMore", "hasNext", "next", "next_page", "next_cursor"),
@@ -312,9 +311,10 @@ class Reading:
 
 def link_to_next(headers: Mapping[str, str]) -> str | None:
     """The link with `rel="next"` in a reply's `Link` header."""
-    for link, parameters in _LINK.findall(headers.get("link", "")):
-        if _NEXT.search(parameters):
-            return str(link)
+    for link in _LINK.finditer(headers.get("link", "")[:_LONGEST_LINKS]):
+        for name, value in _PARAMETERS.findall(link[2]):
+            if name.lower() == "rel" and "next" in value.strip('"').lower().split():
+                return link[1]
     return None
 
 
