@@ -226,3 +226,40 @@ def test_schemas_that_differ_in_json_have_a_diff(old, new):
     differ = json.dumps(old, sort_keys=True) != json.dumps(new, sort_keys=True)
     assert bool(changes) == differ
     assert all(change.diff.isascii() and change.diff for change in changes)
+
+
+ACTIONS = replace(WEATHER, price=9, prices={"read": 1, "write": 9}, price_argument="action")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kinds"),
+    [
+        ({"read": 1, "write": 9}, {"read": 1, "write": 9}, []),
+        ({"read": 1, "write": 9}, {"read": 2, "write": 9}, ["price_up"]),
+        ({"read": 2, "write": 9}, {"read": 1, "write": 9}, ["price_down"]),
+        ({"read": 1, "write": 9}, {"read": 2, "write": 8}, ["price_down", "price_up"]),
+        ({"read": 1, "write": 9}, {"read": None, "write": 9}, ["price_up"]),
+        ({"read": 1, "write": 9}, {"write": 9}, ["price_up"]),
+        ({"write": 9}, {"read": 1, "write": 9}, ["price_down"]),
+    ],
+)
+def test_prices_by_action_are_pinned_too(old, new, kinds):
+    """Each by itself; an action without a price of its own costs what the tool does."""
+    before, after = replace(ACTIONS, prices=old), replace(ACTIONS, prices=new)
+    assert [change.kind for change in compare([after], Pins.of([before]))] == kinds
+
+
+def test_another_argument_for_the_price_counts_as_up():
+    """What was agreed for one says nothing of the other."""
+    (change,) = compare([replace(ACTIONS, price_argument="mode")], Pins.of([ACTIONS]))
+    assert (change.kind, change.diff) == ("price_up", 'price by: "action" -> "mode"')
+
+
+def test_prices_by_action_survive_the_file(tmp_path):
+    """And a file of the older version is read as one without them."""
+    path = tmp_path / "pins.json"
+    Pins.of([ACTIONS]).save(path)
+    assert compare([ACTIONS], Pins.load(path)) == []
+    older = {"name": "a", "description": "", "schema": {}, "price": 1}
+    path.write_text(json.dumps({"version": 1, "tools": {"1": older}}))
+    assert Pins.load(path).tools["1"].prices == {}

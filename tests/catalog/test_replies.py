@@ -6,6 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolwire.catalog.http.answers import RawBody, decode_reply
+from toolwire.catalog.profile.model import BUILTIN
+from toolwire.catalog.profile.tables import Reply
 from toolwire.catalog.purchase import replies
 from toolwire.catalog.purchase.replies import Outcome, read_reply, shown
 
@@ -275,3 +278,153 @@ def test_any_reply_is_read_and_shown(body, price):
     assert result["content"][0]["text"].encode()
     if isinstance(body, dict) and body.get("success") is False:
         assert not outcome.ok
+
+
+def by(**settings):
+    """The `[reply]` of a profile."""
+    return Reply(**settings)
+
+
+@pytest.mark.parametrize(
+    ("told", "text"),
+    [
+        ("5 EUR", '"5 EUR"'),
+        (1e308, "1e+308"),
+        (-1, "-1"),
+        (True, "true"),
+        ({"amount": 5}, '{"amount": 5}'),
+        ("x" * 500, None),
+        ("\u202e\x1b[2J", '"\\u202e\\u001b[2J"'),
+    ],
+)
+@pytest.mark.parametrize("reply", [by(), by(cost="cost", cost_unit="cents")], ids=["unaided", "by path"])
+def test_a_cost_that_cannot_be_read_is_not_the_same_as_none(told, text, reply):
+    """It is quoted in printable ASCII, and cut."""
+    outcome = read_reply({"success": True, "result": "x", "cost": told}, reply)
+    assert (outcome.ok, outcome.cost) == (True, None)
+    assert outcome.unreadable_cost is not None
+    assert outcome.unreadable_cost == text or (text is None and len(outcome.unreadable_cost) < 100)
+    assert read_reply({"success": True, "result": "x", "cost": None}, reply).unreadable_cost is None
+
+
+def test_a_cost_that_can_be_read_counts_beside_one_that_cannot():
+    """The API's other word for it."""
+    body = {"success": True, "output": "x", "cost": "5 EUR", "purchase_details": {"cost": 0.5}}
+    outcome = read_reply(body)
+    assert (outcome.cost, outcome.unreadable_cost) == (500_000, None)
+
+
+def test_money_and_result_by_path():
+    """Credits become dollars, and what is money is no part of the result."""
+    reply = by(result="data.out", cost="used", cost_unit=0.01, balance="left", balance_unit=0.01, error="why")
+    outcome = read_reply({"data": {"out": {"t": 1}}, "used": 3, "left": 250}, reply)
+    assert outcome == Outcome(True, '{"t":1}', {"t": 1}, 30_000, 2_500_000)
+    outcome = read_reply({"success": True, "result": "x", "used": 3}, by(cost="used", cost_unit=0.01))
+    assert outcome == Outcome(True, "x", None, 30_000)
+
+
+def test_a_path_that_leads_nowhere_is_told_once(caplog, monkeypatch):
+    """What was paid for is shown all the same."""
+    monkeypatch.setattr(replies, "_LOGGED", set())
+    reply = by(result="data.out", cost="used")
+    for _ in range(2):
+        outcome = read_reply({"success": True, "result": "x", "cost": 0.01}, reply)
+        assert (outcome.text, outcome.cost) == ("x", None)
+    assert caplog.text.count("nothing at reply.cost = 'used'") == 1
+    assert caplog.text.count("nothing at reply.result = 'data.out'") == 1
+
+
+@pytest.mark.parametrize(
+    ("condition", "fails", "passes"),
+    [
+        ({"path": "ok", "equals": False}, [{"ok": False}], [{"ok": True}, {"ok": 0}, {}, {"ok": None}]),
+        ({"path": "code", "equals": 1}, [{"code": 1}, {"code": 1.0}], [{"code": True}, {"code": "1"}, {}]),
+        ({"path": "code", "not_in": [0, 200]}, [{"code": 1402}, {"code": "0"}], [{"code": 0}, {}, {"code": None}]),
+        ({"path": "code", "one_of": [1, 2]}, [{"code": 2}], [{"code": 3}, {}]),
+        ({"path": "err", "present": True}, [{"err": "x"}, {"err": {"a": 1}}, {"err": 0}],
+         [{"err": None}, {"err": ""}, {"err": []}, {"err": {}}, {"err": False}, {}]),
+        ({"path": "out", "present": False}, [{}, {"out": None}, {"out": ""}], [{"out": 0}, {"out": "x"}]),
+        ({"path": "a", "equals": None}, [{"a": None}], [{}, {"a": 1}]),
+        ({"path": "a.b", "equals": 1, "present": True}, [{"a": {"b": 1}}], [{"a": 1}, {"a": {"b": 2}}]),
+    ],
+)  # fmt: skip
+def test_conditions_of_failure(condition, fails, passes):
+    """They decide alone, whatever else the reply says."""
+    reply = by(failure=[condition])
+    for body in fails:
+        assert not read_reply({"success": True, **body}, reply).ok, body
+    for body in passes:
+        assert read_reply({"success": False, "out": "x", **body}, reply).ok or "out" in body, body
+
+
+def test_the_words_for_a_failure():
+    """Those at `error`, any that are usual, or the condition itself."""
+    failure = [{"path": "code", "not_in": [0]}]
+    assert read_reply({"code": 5, "why": {"text": "no"}}, by(failure=failure, error="why.text")).error == "no"
+    assert read_reply({"code": 5, "message": "no"}, by(failure=failure)).error == "no"
+    assert read_reply({"code": 5}, by(failure=failure)).error == "the API says that it failed (code is 5)"
+    assert read_reply({"success": False, "why": "no"}, by(error="why")).error == "no"
+
+
+def test_a_failure_that_is_not_charged_costs_nothing():
+    """By the profile's word, unless the reply says what it cost."""
+    failure = [{"path": "code", "equals": 1402, "charged": False}, {"path": "code", "not_in": [0]}]
+    reply = by(failure=failure, cost="used", cost_unit="cents")
+    assert read_reply({"code": 1402}, reply).cost == 0
+    assert read_reply({"code": 1402, "used": 3}, reply).cost == 30_000
+    assert read_reply({"code": 1402, "used": "?"}, reply).unreadable_cost == '"?"'
+    assert read_reply({"code": 9}, reply).cost is None
+
+
+def test_replies_of_agentpmt():
+    """In credits, and in both older shapes without any money."""
+    reply = BUILTIN["agentpmt"].reply
+    newer = {"success": True, "result": {"a": 1}, "charged_credits": 5, "balance_credits": 995}
+    assert read_reply(newer, reply) == Outcome(True, '{"a":1}', {"a": 1}, 50_000, 9_950_000)
+    assert read_reply({"success": True, "output": "x", "error": None}, reply) == Outcome(True, "x")
+    nested = {"success": True, "response": {"status_code": 500, "data": {"success": False, "output": "no"}}}
+    assert not read_reply(nested, reply).ok
+
+
+def test_text_and_files():
+    """By what they are, with the cost in a header."""
+    reply = by(kind="binary", cost_header="X-Cents", cost_unit="cents", balance_header="X-Left")
+    outcome = read_reply(RawBody("text/plain", "hello"), reply, {"x-cents": "2", "x-left": "3"})
+    assert outcome == Outcome(True, "hello", None, 20_000, 3_000_000)
+    assert read_reply(RawBody("text/plain", "hello"), reply, {"x-cents": "two"}).unreadable_cost == '"two"'
+    picture = read_reply(RawBody("application/octet-stream", b"\x89PNG\r\n\x1a\n..."), reply)
+    assert picture.content[0]["mimeType"] == "image/png"
+    sound = read_reply(RawBody("audio/x-own", b"\x00\x01"), reply)
+    assert (sound.content[0]["type"], sound.content[0]["mimeType"]) == ("audio", "audio/x-own")
+    file = read_reply(RawBody("image/png", b"no picture"), reply)
+    assert file.content[0]["type"] == "resource"
+    assert read_reply(RawBody("image/png", b""), reply) == Outcome(ok=True)
+    shows = shown(picture)
+    assert [each["type"] for each in shows["content"]] == ["text", "image"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "type", "content", "body"),
+    [
+        ("json", "application/json", b'{"a":1}', {"a": 1}),
+        ("json", "text/plain", b"hello", None),
+        ("text", "text/plain; charset=latin-1", b"\xe9", RawBody("text/plain", "é")),
+        ("text", "text/plain; charset=nonsense", b"e", RawBody("text/plain", "e")),
+        ("text", "", b"hello", RawBody("text/plain", "hello")),
+        ("text", "application/json", b'{"error": "no"}', {"error": "no"}),
+        ("binary", "image/png", b"\x89", RawBody("image/png", b"\x89")),
+        ("binary", "text/csv", b"a,b", RawBody("text/csv", "a,b")),
+        ("binary", "a b/c\x1b", b"\x00", RawBody("application/octet-stream", b"\x00")),
+    ],
+)
+def test_bodies_are_decoded_by_their_kind(kind, type, content, body):
+    """What says that it is JSON is JSON."""
+    assert decode_reply(kind, {"content-type": type}, content) == body
+
+
+@given(JSON, st.sampled_from([by(result="output", cost="cost", failure=[{"path": "error", "present": True}]),
+       by(cost="cost|data.cost", balance="balance", error="error")]))  # fmt: skip
+def test_any_body_is_read_by_any_paths(body, reply):
+    """Nothing is raised."""
+    outcome = read_reply(body, reply)
+    assert outcome.ok or outcome.error

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from toolwire.cli._catalog_check import check, schema
 from toolwire.cli._direct import JsonOption
 from toolwire.cli._failing import friendly
 from toolwire.cli._pinning import pin
@@ -204,7 +205,7 @@ def accept(
         typer.echo(one_line(line))
 
 
-for command in (spend, reconcile, accept, pin):
+for command in (spend, reconcile, accept, pin, check, schema):
     catalog_app.command()(friendly(command))
 
 

@@ -14,6 +14,7 @@ from toolwire.catalog.http.addresses import Network, Resolver, resolve
 from toolwire.catalog.http.answers import Answer, Attempt
 from toolwire.catalog.http.connection import Connections
 from toolwire.catalog.http.fetch import ListReader
+from toolwire.catalog.http.listing import Reading
 from toolwire.catalog.http.orders import OrderSender
 from toolwire.catalog.http.retry import Retry
 from toolwire.catalog.profile.model import Profile
@@ -73,6 +74,14 @@ class Api:
         CatalogError if it cannot be had.
         """
         return await self._reader.entries()
+
+    async def read_list(self, most_pages: int | None = None) -> Reading:
+        """Read the list, or only its first pages, with all that is known of it. For checking a profile."""
+        return await self._reader.read(most_pages)
+
+    async def balance(self) -> int:
+        """The micro-dollars that are left. CatalogError if the profile has no such request, or it fails."""
+        return await self._reader.balance()
 
     async def buy(self, entry_id: str, arguments: Mapping[str, Any], **settings: Any) -> Answer:
         """Send an order: see `OrderSender.buy`."""

@@ -1,4 +1,4 @@
-"""Fetching the list: page after page until its end. Reading is free, so what may pass is tried again."""
+"""Fetching what is free: the list, page after page until its end, and the balance. What may pass is tried again."""
 
 import hashlib
 import logging
@@ -16,10 +16,12 @@ from toolwire._threads import Workers
 from toolwire.catalog.http.answers import is_success, refusal, said, seconds_of
 from toolwire.catalog.http.connection import Connections
 from toolwire.catalog.http.listing import Reading
-from toolwire.catalog.http.requests import OutgoingRequest, Position, page_request
+from toolwire.catalog.http.requests import OutgoingRequest, Position, balance_request, page_request
 from toolwire.catalog.http.retry import Retry
 from toolwire.catalog.http.streams import LARGE, collect, read_body
+from toolwire.catalog.profile.amounts import read_balance
 from toolwire.catalog.profile.model import Profile
+from toolwire.catalog.profile.tables import Request
 from toolwire.catalog.secrets import Scrubber
 from toolwire.catalog.tools.definitions import Entry
 from toolwire.errors import CatalogError
@@ -56,7 +58,6 @@ class _Page:
     """One page as it came. `body` is its JSON; None for one that is the same as the last time, and was not read."""
 
     request: OutgoingRequest
-    number: int
     content: bytes
     headers: Mapping[str, str]
     digest: bytes
@@ -97,7 +98,7 @@ class ListReader:
         """Everything on offer, from all pages: the same object as the last time if nothing has changed."""
         reading = await self.read()
         self.numbers = reading.numbers
-        problems = set(reading.problems())
+        problems = {problem.text for problem in reading.problems()}
         for problem in sorted(problems - self._problems):  # a list is read again and again: each is told once
             _log.warning("%s: %s", self._profile.name, problem)
         self._problems = problems
@@ -121,7 +122,8 @@ class ListReader:
             known = last.digests[count] if last is not None and count < len(last.digests) else None
             expected = known[1] if known is not None and known[0] == request else None
             try:
-                page = await self._page(request, position.number, expected)
+                what = f"page {position.number} of the list"
+                page = await self._fetch(request, self._profile.list, what, expected)
             except _Refused as refused:
                 await self._take(reading, untaken)
                 if not reading.guessed or refused.status not in _PAST_THE_END:
@@ -163,8 +165,17 @@ class ListReader:
                 take()
         pages.clear()
 
-    async def _page(self, request: OutgoingRequest, number: int, expected: bytes | None) -> _Page:
-        """Fetch a page. Reading is free, so what may pass is tried again."""
+    async def balance(self) -> int:
+        """The micro-dollars that are left, by the profile's `[balance]`. CatalogError if that cannot be told."""
+        request, table = balance_request(self._profile), self._profile.balance
+        if table is None:
+            raise AssertionError("there is no request without the table")
+        return read_balance((await self._fetch(request, table, "the balance")).body, table)
+
+    async def _fetch(
+        self, request: OutgoingRequest, table: Request, what: str, expected: bytes | None = None
+    ) -> _Page:
+        """Fetch JSON. Reading is free, so what may pass is tried again. What has the expected digest is not read."""
         tries = 0
 
         def again(error: Exception) -> float | bool:
@@ -173,35 +184,34 @@ class ListReader:
         async for attempt in stamina.retry_context(on=again, attempts=self._retry.attempts, timeout=None):
             with attempt:
                 tries += 1
-                return await self._page_once(request, number, expected)
+                return await self._fetch_once(request, table, what, expected)
         raise AssertionError("the last attempt returns or raises")
 
-    async def _page_once(self, request: OutgoingRequest, number: int, expected: bytes | None) -> _Page:
-        timeout, most = self._profile.list.timeout, self._profile.list.max_reply_bytes
+    async def _fetch_once(
+        self, request: OutgoingRequest, table: Request, what: str, expected: bytes | None
+    ) -> _Page:
         try:
-            with anyio.fail_after(timeout):
-                async with self._connections.open(request, timeout) as response:
+            with anyio.fail_after(table.timeout):
+                async with self._connections.open(request, table.timeout) as response:
                     lenient = not is_success(response.status_code)
-                    content = await collect(response, most, lenient=lenient)
+                    content = await collect(response, table.max_reply_bytes, lenient=lenient)
         except TimeoutError:
-            raise _Passing(f"page {number} of the list: no answer within {timeout:g} s") from None
+            raise _Passing(f"{what}: no answer within {table.timeout:g} s") from None
         except (httpx2.HTTPError, OSError) as error:
-            raise _Passing(f"page {number} of the list: {said(error, self._scrubber.text)}") from error
+            raise _Passing(f"{what}: {said(error, self._scrubber.text)}") from error
         status, headers = response.status_code, self._clean(response.headers)
         # The link as it came: our secrets may be in it, and are taken out by name (`page_request`).
         link = response.headers.get("link", "")
         digest = hashlib.sha256(content + b"\0" + link.encode()).digest()
-        page = _Page(request, number, content, {**headers, "link": link}, digest)
+        page = _Page(request, content, {**headers, "link": link}, digest)
         if is_success(status) and digest == expected:
             return page
         body = await read_body(headers, content, self._scrubber, self._workers)
         if is_success(status):
             if body is None:
-                raise _Passing(
-                    f"page {number} of the list is not JSON ({len(content):,} bytes). Check base_url"
-                )
+                raise _Passing(f"{what} is not JSON ({len(content):,} bytes). Check base_url")
             return replace(page, body=body)
-        told = f"page {number} of the list: {refusal(status, headers, body)}"
+        told = f"{what}: {refusal(status, headers, body)}"
         if status in _PASSING:
             raise _Passing(told, seconds_of(headers.get("retry-after")))
         raise _Refused(told, status)

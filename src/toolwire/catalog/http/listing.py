@@ -9,6 +9,7 @@ A path of the profile that leads nowhere is never silent: `problems` has the wor
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from toolwire._log import logger_for
@@ -26,10 +27,9 @@ _MOST_BARREN: Final = 3  # pages in a row without anything new
 _LONGEST_ID: Final = 18  # digits: more may not fit into 64 bits
 _LONGEST_CURSOR: Final = 8_000
 _LONGEST_ERROR: Final = 300
-_LINK: Final = re.compile(r'<([^<>]*)>((?:\s*;\s*[\w*]+\s*(?:=\s*(?:"[^"]*"|[^\s",;]+))?)*)')
-_NEXT: Final = re.compile(
-    r';\s*rel\s*=\s*(?:"\s*(?:[^"]*\s)?next(?:\s[^"]*)?"|next(?=\s*(?:;|$)))', re.IGNORECASE
-)
+_LONGEST_LINKS: Final = 16_000
+_PARAMETERS: Final = re.compile(r';\s*([\w*-]+)(?:\s*=\s*("[^"]*"|[^\s",;]+))?', re.ASCII)
+_LINK: Final = re.compile(r'<([^<>]*)>((?:\s*;\s*[\w*-]+(?:\s*=\s*(?:"[^"]*"|[^\s",;]+))?)*)', re.ASCII)
 # Where APIs that page say so: how a list that goes on is recognised although the profile knows nothing of pages.
 _SIGNS: Final = (
     *("has_more", "has_next", "has_next_page", "hasMore", "hasNext", "next", "next_page", "next_cursor"),
@@ -47,6 +47,15 @@ _SIGN_TABLES: Final = (
     "page_info.",
 )
 _TOTALS: Final = ("total", "total_items", "total_count", "totalCount", "count", "total_qualified_tools")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that the profile says of the list, and the list does not have."""
+
+    text: str
+    essential: bool = False
+    """Whether entries are lost by it, or their prices."""
 
 
 class Reading:
@@ -233,33 +242,46 @@ class Reading:
 
     # What looks wrong.
 
-    def problems(self) -> Iterator[str]:
-        """What the profile says of the list and the list does not have, one sentence each."""
-        profile, paging = self._profile, self._profile.list.paging
+    def problems(self) -> Iterator[Problem]:
+        """What looks wrong, one sentence each."""
+        profile = self._profile
         if self.without_id and self.without_id == self.items:
-            yield (
-                f"none of the {self.items} items has an id at entry.id = {profile.entry.id!r}: the first item has "
-                f"{outline(self.first_item)}"
+            has = outline(self.first_item)
+            path = profile.entry.id
+            text = (
+                f"none of the {self.items} items has an id at entry.id = {path!r}: the first item has {has}"
             )
+            yield Problem(text, essential=True)
         elif self.without_id:
-            yield f"{self.without_id} entries of the list have no {profile.entry.id} and were left out"
-        yield from self._missing_settings()
+            yield Problem(
+                f"{self.without_id} entries of the list have no {profile.entry.id} and were left out"
+            )
+        for text in self._missing_settings():
+            yield Problem(text)
         if self.unreadable_prices:
-            yield (
-                f"{self.unreadable_prices} entries of the list have a price at {profile.entry.price.path} that "
+            price = profile.entry.price
+            text = (
+                f"{self.unreadable_prices} entries of the list have a price at {price.path or price.by_value} that "
                 f"cannot be read as {_unit_words(profile)}, so it counts as unknown"
             )
-        if self._pages and not self._pages_with_more:
-            name = "more" if paging.kind in ("page", "offset") else "cursor"
-            path = getattr(paging, name)
-            if path and not (name == "cursor" and not self._more_signs):
-                has = outline(self.first_page) if isinstance(self.first_page, dict) else "no fields"
-                yield f"list.paging.{name} = {path!r} is in no page: the first page has {has}"
-        if paging.kind == "none" and self._more_signs:
-            yield (
-                f"the list seems to go on ({self._more_signs}), and only its first {self.items} items are read: "
-                "set list.paging"
+            yield Problem(text, essential=True)
+        for text in self._paging_problems():
+            yield Problem(text)
+
+    def _paging_problems(self) -> Iterator[str]:
+        paging = self._profile.list.paging
+        name = "more" if paging.kind in ("page", "offset") else "cursor"
+        path = getattr(paging, name)
+        ended_early = self._pages == 1 and self.position is None and bool(self._more_signs)
+        if path and self._pages and not self._pages_with_more and (name == "more" or ended_early):
+            has = outline(self.first_page) if isinstance(self.first_page, dict) else "no fields"
+            yield f"list.paging.{name} = {path!r} is in no page: the first page has {has}"
+        if ended_early:
+            why = (
+                "set list.paging" if paging.kind == "none" else f"check list.paging (kind = {paging.kind!r})"
             )
+            signs = f"the list seems to go on ({self._more_signs})"
+            yield f"{signs}, and only its first {self.items} items are read: {why}"
 
     def _missing_settings(self) -> Iterator[str]:
         """The paths of `[entry]` that lead nowhere in any item. Defaults are only guesses, but for the schema."""
@@ -289,9 +311,10 @@ class Reading:
 
 def link_to_next(headers: Mapping[str, str]) -> str | None:
     """The link with `rel="next"` in a reply's `Link` header."""
-    for link, parameters in _LINK.findall(headers.get("link", "")):
-        if _NEXT.search(parameters):
-            return str(link)
+    for link in _LINK.finditer(headers.get("link", "")[:_LONGEST_LINKS]):
+        for name, value in _PARAMETERS.findall(link[2]):
+            if name.lower() == "rel" and "next" in value.strip('"').lower().split():
+                return link[1]
     return None
 
 

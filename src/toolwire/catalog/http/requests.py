@@ -214,14 +214,14 @@ def _body_fields(
     call = profile.call
     own = {call.id_field: entry_id, call.request_id_field: key}
     body: dict[str, Any] = _copied(call.body)
-    if call.arguments:
-        _put(body, call.arguments, dict(arguments))
-    else:
-        _refuse_clash(arguments, {*call.body, *(name.partition(".")[0] for name in own if name)})
-        body.update(arguments)
     for name, value in own.items():
         if name:
             _put(body, name, value)
+    if call.arguments:
+        _put(body, call.arguments, dict(arguments))
+    else:
+        _refuse_clash(arguments, body)
+        body.update(arguments)
     return body
 
 

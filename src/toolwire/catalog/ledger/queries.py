@@ -119,7 +119,7 @@ def find(db: Connection, name: str, tables: Collection[str] = _TABLES) -> dict[s
 
 
 def reference(db: Connection, order: Order | Row) -> str:
-    """Return what a person can call an entry in a command: its tool's name if that stands for it and nothing else."""
+    """Return what a person can call an entry in a command: its tool's name if that stands for it alone."""
     by_name = find(db, order.tool, _TABLES[1:]).keys() == {order.entry_id}
     return shlex.quote(order.tool if by_name else order.entry_id)
 

@@ -17,7 +17,6 @@ import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import Any, Final
 
 import orjson
@@ -26,9 +25,9 @@ from toolwire._log import logger_for
 from toolwire._wire.json_codec import dumps
 from toolwire.catalog.http.answers import RawBody
 from toolwire.catalog.money import DOLLARS, PER_DOLLAR, dollars, micros
-from toolwire.catalog.profile.tables import Balance, Condition, Reply, rate_of
+from toolwire.catalog.profile.amounts import quoted, read_amount
+from toolwire.catalog.profile.tables import Condition, Reply, rate_of
 from toolwire.catalog.values import at, denied, fits, leads
-from toolwire.errors import CatalogError
 from toolwire.tools.content import Audio, Image, Resource, blob_uri, sniff
 from toolwire.tools.parameters import clipped
 
@@ -52,7 +51,6 @@ _WENT_WELL: Final = ("ok", "success", "successful", "completed", "complete", "do
 _FIRST_BAD_STATUS: Final = 400
 _LONGEST_ERROR: Final = 2_000
 _DEPTH: Final = 16
-_LONGEST_QUOTE: Final = 60
 _LOGGED: set[str] = set()  # warnings about replies, each of which is logged once
 
 UNREADABLE: Final = "unreadable reply"
@@ -93,27 +91,16 @@ def read_reply(body: Any, reply: Reply = Reply(), headers: Mapping[str, str] | N
         outcome = _read_unaided(body)
     if reply.cost_header:
         told = headers.get(reply.cost_header.lower())
-        cost, unreadable = _money(told, rate_of(reply.cost_unit))
+        cost, unreadable = read_amount(told, rate_of(reply.cost_unit))
         outcome = replace(outcome, cost=cost, unreadable_cost=unreadable)
         if outcome.ok and told is None:
             _log_once(
                 f"a reply has no header {reply.cost_header} (reply.cost_header), so its cost is not known"
             )
     if reply.balance_header:
-        balance, _ = _money(headers.get(reply.balance_header.lower()), rate_of(reply.balance_unit))
+        balance, _ = read_amount(headers.get(reply.balance_header.lower()), rate_of(reply.balance_unit))
         outcome = replace(outcome, balance=balance)
     return outcome
-
-
-def read_balance(body: Any, balance: Balance) -> int:
-    """The micro-dollars that are left, by the reply to a balance request. CatalogError if they are not there."""
-    told = at(body, balance.amount)
-    if told is None:
-        raise CatalogError(f"balance.amount = {balance.amount!r} is not in the reply")
-    amount, unreadable = _money(told, rate_of(balance.unit))
-    if amount is None:
-        raise CatalogError(f"balance.amount = {balance.amount!r} is {unreadable}, which is no amount")
-    return amount
 
 
 def _read_raw(body: RawBody) -> Outcome:
@@ -141,10 +128,10 @@ def _read_by_paths(body: Mapping[str, Any], reply: Reply) -> Outcome:
     if reply.result and outcome.ok:
         outcome = _with_result(outcome, body, reply.result)
     if reply.cost:
-        cost, unreadable = _money(at(body, reply.cost), rate_of(reply.cost_unit))
+        cost, unreadable = read_amount(at(body, reply.cost), rate_of(reply.cost_unit))
         outcome = replace(outcome, cost=cost, unreadable_cost=unreadable)
     if reply.balance:
-        balance, _ = _money(at(body, reply.balance), rate_of(reply.balance_unit))
+        balance, _ = read_amount(at(body, reply.balance), rate_of(reply.balance_unit))
         outcome = replace(outcome, balance=balance)
     if reply.failure:
         outcome = _judged(outcome, body, reply)
@@ -175,7 +162,7 @@ def _judged(outcome: Outcome, body: Mapping[str, Any], reply: Reply) -> Outcome:
     first = held[0]
     found = (_words(body.get(key)) for key in _ERRORS)
     words = _words_at(body, reply.error) or next(filter(None, found), "") or outcome.error
-    why = words or f"the API says that it failed ({first.path} is {_quoted(at(body, first.path))})"
+    why = words or f"the API says that it failed ({first.path} is {quoted(at(body, first.path))})"
     told = outcome.cost is not None or outcome.unreadable_cost is not None
     free = not told and any(not condition.charged for condition in held)
     return replace(outcome, ok=False, error=clipped(why, _LONGEST_ERROR), cost=0 if free else outcome.cost)
@@ -208,24 +195,6 @@ def _words_at(body: Mapping[str, Any], path: str) -> str:
     return _words(value) or ("" if value is None or value == "" else _text(value))
 
 
-def _money(value: Any, rate: Decimal) -> tuple[int | None, str | None]:
-    """Micro-dollars, or what is there instead: (None, None) if there is nothing."""
-    if value is None or value == "":
-        return None, None
-    try:
-        return micros(value, rate), None
-    except ValueError:
-        return None, _quoted(value)
-
-
-def _quoted(value: Any) -> str:
-    """A value of the API's as JSON in printable ASCII, cut."""
-    try:
-        return clipped(json.dumps(value), _LONGEST_QUOTE)
-    except (TypeError, ValueError, RecursionError):
-        return type(value).__name__
-
-
 def _log_once(warning: str) -> None:
     if warning not in _LOGGED:
         _LOGGED.add(warning)
@@ -248,7 +217,7 @@ def _read_unaided(body: Any) -> Outcome:
     # In a reply that is all result, `cost` is part of that.
     told = body if _ENVELOPE_KEYS & body.keys() or _says_failed(body) else {}
     (cost, unreadable), (balance, _) = _amount(told, payments, _COSTS), _amount(told, payments, _BALANCES)
-    result = _result(levels, key, _read_as_money(told))
+    result = _result(levels, key, _read_asread_amount(told))
     text, structured = _text(result), _structured(result)
     failures = [level for level in (*levels, *payments) if _says_failed(level)]
     inner = levels[-1][key] if key else None
@@ -397,7 +366,7 @@ def _amount(
     first_unreadable = None
     for place, wanted in ((body, plain), *((payment, names) for payment in payments)):
         for name in wanted:
-            amount, unreadable = _money(place.get(name), DOLLARS)
+            amount, unreadable = read_amount(place.get(name), DOLLARS)
             if amount is not None:
                 return amount, None
             if unreadable is not None and names is _COSTS:
@@ -406,7 +375,7 @@ def _amount(
     return None, first_unreadable
 
 
-def _read_as_money(body: Mapping[str, Any]) -> set[str]:
+def _read_asread_amount(body: Mapping[str, Any]) -> set[str]:
     """The names on the outermost level that `_amount` can read, or that are empty."""
     names = set()
     for name in (_COSTS[0], *_BALANCES[:2]):

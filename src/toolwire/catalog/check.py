@@ -1,0 +1,323 @@
+"""Checking a profile against its API without buying anything: one page is read, and the rest is said in words.
+
+Owns what is looked for and the words for it. An error is something without which no tool can be bought rightly; a
+warning is something that looks wrong, and only a person can tell.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from toolwire.catalog.http.api import Api
+from toolwire.catalog.http.listing import Reading
+from toolwire.catalog.http.requests import (
+    OutgoingRequest,
+    Position,
+    order_request,
+    page_request,
+    with_credentials,
+)
+from toolwire.catalog.money import PER_DOLLAR, dollars
+from toolwire.catalog.profile.model import Profile
+from toolwire.catalog.profile.outline import outline
+from toolwire.catalog.secrets import Credentials
+from toolwire.catalog.tools.definitions import Definition, Entry, define
+from toolwire.catalog.tools.names import readable
+from toolwire.catalog.values import at
+from toolwire.errors import CatalogError
+
+_MASK: Final = "***"
+_ENCODED_MASK: Final = "%2A%2A%2A"
+_PRICE_WORDS: Final = re.compile(r"price|cost|cents?\b|credits?|usd|dollars?|amount|fee", re.IGNORECASE)
+_ID: Final = re.compile(r"[0-9a-fA-F-]{16,}|\d+")
+_EXAMPLES: Final = 3
+_CENT: Final = PER_DOLLAR // 100
+_UNIT_NAMES: Final = ("currency", "unit", "price_unit", "currency_code")
+_DOLLAR_NAMES: Final = {"", "usd", "us$", "$", "dollar", "dollars", "usdc", "usdt"}
+_TINY: Final = 1_000  # micro-dollars: who sells for less than a tenth of a cent
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something to know about a profile."""
+
+    level: Literal["error", "warning"]
+    text: str
+
+
+@dataclass
+class Checked:
+    """What a check saw. `None` for what it could not get to."""
+
+    profile: str
+    list_request: OutgoingRequest
+    """With secrets masked, as `call_request`. The target is a whole URL."""
+    reading: Reading | None = None
+    next_page: str = ""
+    """How the next page would be asked for; empty at the end of the list."""
+    entry: Entry | None = None
+    """The first one, as read."""
+    definition: Definition | None = None
+    """The first entry as a tool."""
+    call_request: OutgoingRequest | None = None
+    prices: tuple[int, ...] = ()
+    """All that could be read, the lowest first."""
+    balance: int | None = None
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no error."""
+        return not any(each.level == "error" for each in self.findings)
+
+    def error(self, text: str) -> None:
+        """Note what must be put right."""
+        self.findings.append(Finding("error", text))
+
+    def warn(self, text: str) -> None:
+        """Note what looks wrong."""
+        self.findings.append(Finding("warning", text))
+
+
+async def check_profile(profile: Profile, api: Api) -> Checked:
+    """Read one page of the list and the balance, and look at them. Buys nothing; an API that fails is a finding."""
+    first = Reading(profile).position or Position()
+    checked = Checked(profile.name, _shown(profile, page_request(profile, first)))
+    try:
+        reading = await api.read_list(1)
+    except CatalogError as error:
+        checked.error(str(error))
+    else:
+        _look_at(profile, reading, checked)
+    if profile.balance is not None:
+        try:
+            checked.balance = await api.balance()
+        except CatalogError as error:
+            checked.warn(f"the balance cannot be told: {error}")
+    return checked
+
+
+def _look_at(profile: Profile, reading: Reading, checked: Checked) -> None:
+    checked.reading = reading
+    if reading.position is not None:
+        request = _shown(profile, page_request(profile, reading.position))
+        body = f" {request.content.decode()}" if request.content else ""
+        checked.next_page = f"{request.method} {request.target}{body}"
+    entries = reading.entries
+    prices = {price for each in entries for price in (each.price, *each.prices.values()) if price is not None}
+    checked.prices = tuple(sorted(prices))
+    if not reading.items:
+        checked.error(f"the list has no items at list.items = {profile.list.items!r}: {_page_words(reading)}")
+        return
+    for problem in reading.problems():
+        (checked.error if problem.essential else checked.warn)(problem.text)
+    if not entries:
+        return
+    checked.entry = entries[0]
+    for warning in (
+        *_entry_warnings(profile, reading),
+        *_price_warnings(profile, reading, checked.prices),
+        *_reply_warnings(profile, reading),
+    ):
+        checked.warn(warning)
+    _make_tools(profile, entries, checked)
+
+
+def _make_tools(profile: Profile, entries: list[Entry], checked: Checked) -> None:
+    """The entries of the page as tools, and the request that would buy the first."""
+    definitions, skipped = define(entries, separator=profile.entry.name_separator)
+    if skipped:
+        shown = "; ".join(f"{each.name or each.id}: {each.reason}" for each in skipped[:_EXAMPLES])
+        checked.warn(f"{len(skipped)} of {len(entries)} entries cannot be tools: {shown}")
+    by_id = {each.id: each for each in definitions}
+    checked.definition = by_id.get(entries[0].id)
+    refused: dict[str, int] = {}
+    for entry in entries:
+        if (definition := by_id.get(entry.id)) is None:
+            continue
+        entry_id = checked.reading.numbers.get(entry.id, entry.id) if checked.reading else entry.id
+        try:
+            request = order_request(profile, entry_id, _placeholders(definition), "CALL-ID")
+        except CatalogError as error:
+            refused[str(error)] = refused.get(str(error), 0) + 1
+            continue
+        if entry is entries[0]:
+            checked.call_request = _shown(profile, request)
+    for reason, count in list(refused.items())[:_EXAMPLES]:
+        checked.warn(f"{count} of {len(entries)} entries cannot be called: {reason}")
+
+
+def _entry_warnings(profile: Profile, reading: Reading) -> Iterator[str]:
+    paths, entries = profile.entry, reading.entries
+    if (twice := reading.items - reading.without_id - len({each.id for each in entries})) > 0:
+        yield f"{twice} items have an id that another one has too: is entry.id = {paths.id!r} the right path?"
+    names = [readable(each.id, each.name, each.description, paths.name_separator) for each in entries]
+    if all(_ID.fullmatch(name) for name in names):
+        hint = ", or entry.name_separator if the description begins with the name"
+        yield f"the names are ids ({names[0][:40]}): set entry.name{hint}"
+    if "description" not in paths.model_fields_set and not any(each.description for each in entries):
+        has = outline(reading.first_item)
+        yield f"no entry has a description, by which a model chooses: set entry.description (the item has {has})"
+
+
+def _price_warnings(profile: Profile, reading: Reading, prices: tuple[int, ...]) -> Iterator[str]:
+    price = profile.entry.price
+    if not price.path and not price.by_value:
+        found = [each for each in outline(reading.first_item, 100).split(", ") if _PRICE_WORDS.search(each)]
+        hint = f" (is it {found[0]}?)" if found else ""
+        yield f"entry.price is not set{hint}: nobody knows what a call costs before it is bought"
+        return
+    if not prices:
+        return
+    span = _span(prices)
+    raw = at(reading.first_item, price.path)
+    if price.unit == "dollars" and not price.units:
+        word = next((word for word in ("cents", "credits", "micros") if word[:-1] in price.path.lower()), "")
+        whole = all(each % PER_DOLLAR == 0 for each in prices) and prices[-1] > 0
+        if beside := _unit_beside(price.path, reading.first_item):
+            yield f"prices {span}, and {beside}: entry.price.unit is dollars. Set it, or unit_path and units"
+        elif word or whole:
+            yield f"prices {span}: is the unit {word or 'cents'}? entry.price.unit is dollars"
+    elif price.unit in ("cents", "micros") and "." in str(raw) and prices[-1] < _TINY:
+        yield f"prices {span}: is the unit dollars? entry.price.unit is {price.unit}"
+    if price.argument:
+        names = [
+            each for each in reading.entries if each.prices and price.argument not in _parameters(each.schema)
+        ]
+        if names:
+            yield (
+                f"entry.price.argument = {price.argument!r} is no parameter of {names[0].name}: it will always "
+                "cost the highest price"
+            )
+
+
+def _unit_beside(path: str, item: Any) -> str:
+    """What stands beside the price and names another unit than dollars, in words."""
+    first = next((each for each in path.split("|") if at(item, each) is not None), "")
+    table = first.rpartition(".")[0]
+    for name in _UNIT_NAMES:
+        place = f"{table}.{name}" if table else name
+        value = at(item, place)
+        if isinstance(value, str) and value.strip().lower() not in _DOLLAR_NAMES:
+            return f"{place} is {value[:40]!r}"
+    return ""
+
+
+def _reply_warnings(profile: Profile, reading: Reading) -> Iterator[str]:
+    """Replies cannot be seen without buying; a page of the list often has the same envelope."""
+    page, reply = reading.first_page, profile.reply
+    if not isinstance(page, Mapping) or reply.failure:
+        return
+    if isinstance(page.get("ok"), bool):
+        yield _condition_hint("ok", page["ok"], '{ path = "ok", equals = false }')
+    elif type(page.get("code")) is int:
+        yield _condition_hint("code", page["code"], f'{{ path = "code", not_in = [{page["code"]}] }}')
+    elif isinstance(page.get("status"), str):
+        yield _condition_hint(
+            "status", page["status"], f'{{ path = "status", not_in = ["{page["status"][:40]}"] }}'
+        )
+
+
+def _condition_hint(name: str, value: Any, condition: str) -> str:
+    return (
+        f"the list says {name} = {str(value)[:40]!r}: if replies to calls say failures so, toolwire must know it: "
+        f"[reply] failure = [{condition}]"
+    )
+
+
+def _placeholders(definition: Definition) -> dict[str, Any]:
+    """Arguments that show what a call would be."""
+    properties = definition.schema.get("properties", {})
+    return {name: _placeholder(name, schema) for name, schema in properties.items()}
+
+
+def _placeholder(name: str, schema: Any) -> Any:
+    if not isinstance(schema, Mapping):
+        return f"<{name}>"
+    for key in ("default", "const"):
+        if schema.get(key) is not None:
+            return schema[key]
+    if isinstance(schema.get("enum"), list) and schema["enum"]:
+        return schema["enum"][0]
+    kinds = schema.get("type")
+    kind = kinds[0] if isinstance(kinds, list) and kinds else kinds
+    usual: dict[Any, Any] = {"integer": 0, "number": 0, "boolean": False, "array": [], "object": {}}
+    return usual.get(kind, f"<{name}>")
+
+
+def _parameters(schema: Any) -> Mapping[str, Any]:
+    found = at(schema, "properties")
+    return found if isinstance(found, Mapping) else schema if isinstance(schema, Mapping) else {}
+
+
+def _shown(profile: Profile, request: OutgoingRequest) -> OutgoingRequest:
+    """A request as it would go out, with marks in the place of secrets and a whole URL."""
+    masked = Credentials(
+        headers={
+            ("Authorization" if each.place == "basic" else each.key): (
+                f"Basic {_MASK}" if each.place == "basic" else each.template.replace("{value}", _MASK)
+            )
+            for each in profile.secrets.values()
+            if each.place != "query"
+        },
+        query={
+            each.key: each.template.replace("{value}", _MASK)
+            for each in profile.secrets.values()
+            if each.place == "query"
+        },
+    )
+    sent = with_credentials(request, masked)
+    target = profile.base_url.rstrip("/") + sent.target.replace(_ENCODED_MASK, _MASK)
+    return OutgoingRequest(sent.method, target, sent.headers, sent.content)
+
+
+def _span(prices: tuple[int, ...]) -> str:
+    lowest, highest = (dollars(each, 2 if each % _CENT == 0 else 4) for each in (prices[0], prices[-1]))
+    return f"of {lowest}" if lowest == highest else f"from {lowest} to {highest}"
+
+
+def _page_words(reading: Reading) -> str:
+    page = reading.first_page
+    return f"the page has {outline(page)}" if isinstance(page, Mapping) else "the page is an empty list"
+
+
+def price_words(entry: Entry) -> str:
+    """What an entry costs, for people."""
+    if entry.prices:
+        each = ", ".join(
+            f"{value} {'unreadable' if price is None else dollars(price)}"
+            for value, price in entry.prices.items()
+        )
+        return f"by {entry.price_argument}: {each}"
+    return "not told" if entry.price is None else dollars(entry.price)
+
+
+def describe_parameters(definition: Definition) -> list[str]:
+    """The parameters of a tool, one line each: `city (string, required)`."""
+    required = definition.schema.get("required", [])
+    lines = []
+    for name, schema in definition.schema.get("properties", {}).items():
+        kind = schema.get("type") if isinstance(schema, Mapping) else None
+        words = [" or ".join(kind) if isinstance(kind, list) else str(kind or "any")]
+        words += ["required"] if name in required else []
+        lines.append(f"{name} ({', '.join(words)})")
+    return lines
+
+
+def found_counts(checked: Checked) -> dict[str, int]:
+    """How many items of the page have what."""
+    reading = checked.reading
+    if reading is None:
+        return {}
+    entries = reading.entries
+    return {
+        "items": reading.items,
+        "ids": reading.items - reading.without_id,
+        "names": reading.found.get("name", 0),
+        "descriptions": reading.found.get("description", 0),
+        "schemas": reading.found.get("schema", 0),
+        "categories": reading.found.get("category", 0),
+        "prices": sum(each.price is not None or bool(each.prices) for each in entries),
+        "unreadable prices": reading.unreadable_prices,
+    }

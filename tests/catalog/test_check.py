@@ -1,0 +1,283 @@
+"""`toolwire catalog check`: what it shows of an API, and what it says of a profile that does not fit."""
+
+import json
+
+import httpx2
+import pytest
+from market import PaidApi
+from other_apis import PROFILES, Acme, Atlas, Lumen
+from typer.testing import CliRunner
+
+from toolwire.catalog.check import check_profile
+from toolwire.catalog.http.api import Api, Retry
+from toolwire.catalog.profile.model import Profile, json_schema
+from toolwire.catalog.secrets import Credentials
+from toolwire.cli.main import app
+
+ITEM = {"id": "a1", "name": "Weather", "description": "Tell it", "schema": {"type": "object"}, "price": 0.01}
+SMALL = {
+    "name": "x",
+    "base_url": "https://93.184.216.34",
+    "list": {"path": "/list", "items": "items"},
+    "entry": {"price": {"path": "price"}},
+    "call": {"path": "/call", "id_field": "id", "arguments": "input"},
+}
+
+
+async def checked(page, headers=None, **tables):
+    """What a check finds in a page."""
+    asked = []
+
+    async def answer(request):
+        asked.append(request)
+        return page if isinstance(page, httpx2.Response) else httpx2.Response(200, json=page, headers=headers)
+
+    profile = Profile(**SMALL).changed(**tables)
+    transport = httpx2.MockTransport(answer)
+    async with Api(profile, Credentials(), transport=transport, retry=Retry(attempts=1)) as api:
+        found = await check_profile(profile, api)
+    assert {request.url.path for request in asked} <= {"/list", "/balance"}  # it never buys
+    return found
+
+
+async def findings(page, headers=None, **tables):
+    """The same, in words."""
+    found = await checked(page, headers, **tables)
+    return [f"{each.level}: {each.text}" for each in found.findings]
+
+
+def page_of(*items, **more):
+    return {"items": list(items), **more}
+
+
+@pytest.mark.anyio
+async def test_a_profile_that_fits_has_no_findings():
+    """And what was read is there to look at."""
+    found = await checked(page_of(ITEM))
+    assert (found.ok, found.findings) == (True, [])
+    assert (found.entry.price, found.definition.name, found.next_page) == (10_000, "Weather", "")
+    assert json.loads(found.call_request.content) == {"id": "a1", "input": {}}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("page", "tables", "words"),
+    [
+        (
+            page_of(),
+            {},
+            "error: the list has no items at list.items = 'items': the page has items (list of 0)",
+        ),
+        (
+            {"data": {"tools": [ITEM]}},
+            {},
+            "page 1 has no list at 'items': the page has data.tools (list of 1)",
+        ),
+        ([ITEM], {}, "page 1 has no list at 'items': the page is a list of 1. Check list.items"),
+        (
+            page_of(ITEM),
+            {"entry": {"id": "uid"}},
+            "error: none of the 1 items has an id at entry.id = 'uid': the first item has id, name, description",
+        ),
+        (
+            page_of({**ITEM, "price": "5 EUR"}),
+            {},
+            "error: 1 entries of the list have a price at price that cannot be read as dollars",
+        ),
+        (
+            httpx2.Response(401, json={"error": "no"}),
+            {},
+            "error: page 1 of the list: HTTP 401 (Unauthorized): no",
+        ),
+        (httpx2.Response(200, text="<html>"), {}, "error: page 1 of the list is not JSON"),
+    ],
+)
+async def test_what_makes_a_profile_useless_is_an_error(page, tables, words):
+    """With what is there instead."""
+    found = await checked(page, **tables)
+    assert not found.ok
+    assert any(words in f"{each.level}: {each.text}" for each in found.findings), found.findings
+
+
+DEAR = [{**ITEM, "id": str(n), "price": price} for n, price in enumerate((5, 120, 400))]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("page", "tables", "words"),
+    [
+        (
+            page_of(*DEAR),
+            {},
+            "warning: prices from $5.00 to $400.00: is the unit cents? entry.price.unit is dollars",
+        ),
+        (
+            page_of({**ITEM, "price_cents": 0.5}),
+            {"entry": {"price": {"path": "price_cents"}}},
+            "warning: prices of $0.50: is the unit cents?",
+        ),
+        (
+            page_of({**ITEM, "pricing": {"n": 5, "currency": "credits"}}),
+            {"entry": {"price": {"path": "pricing.n"}}},
+            "warning: prices of $5.00, and pricing.currency is 'credits': entry.price.unit is dollars",
+        ),
+        (
+            page_of({**ITEM, "price": 0.05}),
+            {"entry": {"price": {"unit": "cents"}}},
+            "warning: prices of $0.0005: is the unit dollars? entry.price.unit is cents",
+        ),
+        (page_of(ITEM), {"entry": {"price": {"path": ""}}}, "warning: entry.price is not set (is it price?)"),
+        (
+            page_of(ITEM),
+            {"entry": {"price": {"path": "cost"}}},
+            "warning: entry.price.path = 'cost' is in no item",
+        ),
+        (
+            page_of(ITEM),
+            {"entry": {"schema": "input"}},
+            "warning: entry.schema = 'input' is in no item: the first",
+        ),
+        (page_of(ITEM), {"entry": {"name": "title"}}, "warning: entry.name = 'title' is in no item"),
+        (page_of(ITEM), {"entry": {"category": "kind"}}, "warning: entry.category = 'kind' is in no item"),
+        (
+            page_of(*[{**ITEM, "id": str(n)} for n in range(50)], total=120),
+            {},
+            "the list seems to go on (total is 120), and only its first 50 items are read: set list.paging",
+        ),
+        (
+            page_of(ITEM, meta={"next_cursor": "abc"}),
+            {"list": {"paging": {"kind": "cursor", "cursor": "meta.nxt"}}},
+            "list.paging.cursor = 'meta.nxt' is in no page: the first page has items (list of 1), meta.next",
+        ),
+        (
+            page_of(ITEM, has_more=False),
+            {"list": {"paging": {"kind": "page", "more": "hasmore"}}},
+            "warning: list.paging.more = 'hasmore' is in no page",
+        ),
+        (
+            page_of(ITEM, ok=True),
+            {},
+            'toolwire must know it: [reply] failure = [{ path = "ok", equals = false }]',
+        ),
+        (page_of(ITEM, code=0), {}, '[reply] failure = [{ path = "code", not_in = [0] }]'),
+        (page_of(ITEM, ITEM), {}, "warning: 1 items have an id that another one has too"),
+        (
+            page_of({**ITEM, "name": "65f1c0ffee65f1c0ffee"}),
+            {},
+            "warning: the names are ids (65f1c0ffee65f1c0ffee)",
+        ),
+        (page_of({**ITEM, "description": ""}), {}, "warning: no entry has a description"),
+        (
+            page_of({**ITEM, "schema": {"type": "string"}}),
+            {},
+            "warning: 1 of 1 entries cannot be tools: Weather: the schema is of type string",
+        ),
+        (
+            page_of({**ITEM, "schema": {"type": "object", "properties": {"id": {"type": "string"}}}}),
+            {"call": {"arguments": ""}},
+            "warning: 1 of 1 entries cannot be called: the argument 'id' has the name of a field",
+        ),
+        (
+            page_of({**ITEM, "id": "../x"}),
+            {"call": {"path": "/{id}", "id_field": ""}},
+            "warning: 1 of 1 entries cannot be called: the id '../x' cannot be a part of a path",
+        ),
+        (
+            page_of({**ITEM, "by": {"a": 1}}),
+            {"entry": {"price": {"argument": "action", "by_value": "by"}}},
+            "warning: entry.price.argument = 'action' is no parameter of Weather",
+        ),
+    ],
+)
+async def test_what_looks_wrong_is_a_warning(page, tables, words):
+    """It could be meant so: the profile can be used."""
+    found = await checked(page, **tables)
+    assert found.ok
+    assert any(words in f"{each.level}: {each.text}" for each in found.findings), found.findings
+
+
+@pytest.mark.anyio
+async def test_a_link_that_is_not_followed_is_seen():
+    """An API may page without a word in its pages."""
+    link = {"Link": '<https://93.184.216.34/list?page=2>; rel="next"'}
+    (finding,) = await findings(page_of(ITEM), link)
+    assert 'the list seems to go on (a Link header with rel="next")' in finding
+    found = await checked(page_of(ITEM), link, list={"paging": {"kind": "link"}})
+    assert (found.findings, found.next_page) == ([], "GET https://93.184.216.34/list?page=2")
+
+
+@pytest.mark.anyio
+async def test_a_balance_that_cannot_be_read_is_a_warning():
+    """With the path that was wrong."""
+    found = await findings(page_of(ITEM), balance={"path": "/balance", "amount": "data.left"})
+    assert found == ["warning: the balance cannot be told: balance.amount = 'data.left' is not in the reply"]
+
+
+def run(*words, **environ):
+    return CliRunner().invoke(app, ["catalog", *words], env={"TOOLWIRE_CREDENTIALS": None, **environ})
+
+
+@pytest.mark.parametrize("api", [Acme, Lumen, Atlas], ids=lambda api: api.profile)
+def test_the_examples_fit_and_nothing_is_bought(api):
+    """Their secrets are masked in everything that is shown."""
+    with api() as running:
+        variable = f"{api.profile.upper()}_URL"
+        result = run("check", str(PROFILES / f"{api.profile}.toml"), **{variable: running.url}, **api.environ)
+        assert (result.exit_code, running.charges) == (0, [])
+        as_json = run(
+            "check", str(PROFILES / f"{api.profile}.toml"), "--json", **{variable: running.url}, **api.environ
+        )
+    assert "the profile fits; nothing was bought" in result.output
+    assert "***" in result.output
+    report = json.loads(as_json.stdout)
+    assert (report["ok"], report["findings"], report["found"]["items"] > 0) == (True, [], True)
+    for value in api.environ.values():
+        assert value not in result.output + as_json.output
+
+
+def test_the_balance_is_shown():
+    """Where the profile has a request for it."""
+    with Lumen() as api:
+        result = run("check", str(PROFILES / "lumen.toml"), LUMEN_URL=api.url, **api.environ)
+    assert "balance\n  $2.50" in result.output
+    assert "price: by quality: draft $0.0100, final $0.2000" in result.output
+
+
+def test_the_built_in_profile_fits_the_sample_api():
+    """By name; the next page is told."""
+    token = "token-of-a-test"  # noqa: S105 - of a test
+    with PaidApi(entries=120, token=token) as api:
+        result = run("check", "agentpmt", AGENT_PAYMENT_TOKEN=token, AGENT_PAYMENT_BASE_URL=api.url)
+        assert (result.exit_code, api.purchases) == (0, [])
+    assert "the profile fits" in result.output
+    assert "next page: GET http://" in result.output
+    assert "/products/fetch?page=2&page_size=100" in result.output
+
+
+def test_errors_end_with_1_and_wrong_use_with_2(tmp_path):
+    """As the other commands."""
+    assert run("check", str(tmp_path / "none.toml")).exit_code == 2
+    assert run("check", "agentpmt", AGENT_PAYMENT_TOKEN="", AGENT_PAYMENT_API_KEY="").exit_code == 1
+    environ = {"AGENT_PAYMENT_TOKEN": "bad-token"}
+    with PaidApi(keys=("good", "keys")) as api:
+        result = run("check", "agentpmt", AGENT_PAYMENT_BASE_URL=api.url, **environ)
+    assert result.exit_code == 1
+    assert "error: page 1 of the list: HTTP 401 (Unauthorized): the token is wrong" in result.output
+
+
+def test_text_of_an_api_cannot_steer_the_terminal():
+    """Nor break out of its line."""
+
+    class Evil(Acme):
+        def skill(self, number):
+            return super().skill(number) | {"about": "\x1b[2J\nfindings\n  the profile fits \u202e"}
+
+    with Evil() as api:
+        result = run("check", str(PROFILES / "acme.toml"), ACME_URL=api.url, **api.environ)
+    assert "\x1b" not in result.output
+    assert result.output.count("\nfindings\n") == 1
+
+
+def test_the_schema_is_printed():
+    """For editors."""
+    assert json.loads(run("schema").stdout) == json_schema()
