@@ -7,14 +7,20 @@ is an error. Everything else goes through orjson at its speed. No I/O.
 
 import json
 import math
+import re
 from typing import Any, Final
 
 import orjson
 
-_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
-_LONG: Final = b"0" * 19  # the fewest digits of an integer that may be over 64 bits
+AS_ZEROS: Final = bytes.maketrans(b"123456789", b"000000000")
+LONG: Final = b"0" * 19
+"""The fewest digits of an integer that may be over 64 bits. To look for them among zeros costs next to nothing."""
+LONG_INTEGER: Final = re.compile(rb"(?:^|[\s:,\[-])[0-9]{19}")
+"""The same where a number may begin; an id in quotes is none. It may be found inside of a text all the same."""
 _MOST_DIGITS: Final = 4_300
 _DEEPEST: Final = 254
+
+NOT_FINITE: Final = "JSON has no NaN and no infinity"
 
 
 def loads(data: bytes, *, lone_surrogates: bool = False) -> Any:
@@ -22,7 +28,7 @@ def loads(data: bytes, *, lone_surrogates: bool = False) -> Any:
 
     With `lone_surrogates`, text may have half of a surrogate pair as an escape (`\ud83d`), as JavaScript writes it.
     """
-    if _LONG in data.translate(_DIGITS):
+    if LONG in data.translate(AS_ZEROS) and LONG_INTEGER.search(data) is not None:
         return _load_exactly(data, lone_surrogates=lone_surrogates)
     try:
         return orjson.loads(data)
@@ -45,9 +51,28 @@ def dumps(value: Any, *, sort_keys: bool = False) -> bytes:
     except orjson.JSONEncodeError:
         _check_shape(value)
         return _dump_exactly(value, sort_keys=sort_keys)
-    if b"null" in raw and orjson.loads(raw) != value:  # null may stand for a number that JSON does not have
-        _dump_exactly(value, sort_keys=sort_keys)
+    if b"null" in raw and stands_for_number(raw, value):
+        raise ValueError(NOT_FINITE)
     return raw
+
+
+def stands_for_number(raw: bytes, value: Any) -> bool:
+    """Whether a null that orjson wrote stands for NaN or an infinity in the value."""
+    return orjson.loads(raw) != value and has_non_finite(value)
+
+
+def has_non_finite(value: Any) -> bool:
+    """Whether a value holds NaN or an infinity, at any depth."""
+    stack = [value]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, dict):
+            stack.extend(each.values())
+        elif isinstance(each, (list, tuple)):
+            stack.extend(each)
+        elif isinstance(each, float) and not math.isfinite(each):
+            return True
+    return False
 
 
 def _load_exactly(data: bytes, *, lone_surrogates: bool) -> Any:
@@ -89,7 +114,7 @@ def _dump_exactly(value: Any, *, sort_keys: bool) -> bytes:
         if "digits" in str(error):
             raise ValueError(f"an integer has more than {_MOST_DIGITS:,} digits") from error
         if "float" in str(error):
-            raise ValueError("JSON has no NaN and no infinity") from error
+            raise ValueError(NOT_FINITE) from error
         raise
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 
 from toolwire._log import logger_for
-from toolwire._wire.json_codec import loads
+from toolwire._wire.json_codec import AS_ZEROS, LONG, LONG_INTEGER, NOT_FINITE, loads, stands_for_number
 
 logger = logger_for("wire")
 
@@ -23,9 +23,12 @@ _CALL: Final = b'"tools/call"'
 def encode(frame: dict[str, Any]) -> bytes:
     """One frame as a line. A value that JSON cannot carry is a TypeError for whoever made the frame."""
     try:
-        return orjson.dumps(frame, option=orjson.OPT_APPEND_NEWLINE)
+        line = orjson.dumps(frame, option=orjson.OPT_APPEND_NEWLINE)
     except TypeError as reason:
         return _encode_slowly(frame, reason)
+    if b"null" in line and stands_for_number(line, frame):
+        raise TypeError(f"cannot be written as JSON: {NOT_FINITE}")
+    return line
 
 
 def _encode_slowly(frame: dict[str, Any], reason: TypeError) -> bytes:
@@ -44,7 +47,8 @@ def decode(line: bytes) -> Any:
 
     Numbers are exact where they reach a tool; elsewhere integers over 64 bits may be floats, which is quicker.
     """
-    if _CALL in line:
+    # As `loads` looks for them, without a call for each line.
+    if _CALL in line and LONG in line.translate(AS_ZEROS) and LONG_INTEGER.search(line) is not None:
         return loads(line, lone_surrogates=True)
     try:
         return orjson.loads(line)
