@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 
 from toolwire._log import logger_for
-from toolwire._wire.json_codec import AS_ZEROS, LONG, LONG_INTEGER, NOT_FINITE, loads, stands_for_number
+from toolwire._wire.json_codec import LONG_INTEGER, NOT_FINITE, SHAPES, has_non_finite, loads
 
 logger = logger_for("wire")
 
@@ -26,7 +26,7 @@ def encode(frame: dict[str, Any]) -> bytes:
         line = orjson.dumps(frame, option=orjson.OPT_APPEND_NEWLINE)
     except TypeError as reason:
         return _encode_slowly(frame, reason)
-    if b"null" in line and stands_for_number(line, frame):
+    if b"null" in line and has_non_finite(frame):
         raise TypeError(f"cannot be written as JSON: {NOT_FINITE}")
     return line
 
@@ -47,8 +47,9 @@ def decode(line: bytes) -> Any:
 
     Numbers are exact where they reach a tool; elsewhere integers over 64 bits may be floats, which is quicker.
     """
-    # As `loads` looks for them, without a call for each line.
-    if _CALL in line and LONG in line.translate(AS_ZEROS) and LONG_INTEGER.search(line) is not None:
+    if _CALL in line and LONG_INTEGER in line.translate(
+        SHAPES
+    ):  # as `loads` finds them, without a call of it
         return loads(line, lone_surrogates=True)
     try:
         return orjson.loads(line)

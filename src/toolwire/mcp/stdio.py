@@ -247,7 +247,10 @@ def _line(message: Any) -> bytes:
         if isinstance(message, types.JSONRPCResponse) and orjson.Fragment in map(
             type, message.result.values()
         ):
-            answer = {**reply("", message.result), "id": orjson.Fragment(dumps(message.id))}  # maybe over 64 bits
+            answer = {
+                **reply("", message.result),
+                "id": orjson.Fragment(dumps(message.id)),
+            }  # maybe over 64 bits
             return orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE)
         text: str = message.model_dump_json(by_alias=True, exclude_unset=True)
         return text.encode() + b"\n"

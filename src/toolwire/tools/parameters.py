@@ -119,17 +119,6 @@ def to_json(arguments: dict[str, Any]) -> bytes | str:
         raise InvalidArguments(found or [other]) from error
 
 
-def check_finite(arguments: dict[str, Any]) -> None:
-    """Refuse NaN and the infinities in arguments: JSON does not have them, and most writers make them null."""
-    try:
-        if b"null" not in orjson.dumps(arguments):
-            return
-    except TypeError:
-        pass  # integers over 64 bits; what is no JSON at all, the check of the schema will tell
-    if found := list(_non_finite(arguments)):
-        raise InvalidArguments(Violation(path_of(path), got(NOT_FINITE, value)) for path, value in found)
-
-
 def _non_finite(arguments: Any) -> Iterator[tuple[tuple[str | int, ...], float]]:
     """Each number that JSON does not have, with where it is."""
     stack: list[tuple[tuple[str | int, ...], Any]] = [((), arguments)]
