@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 
 from toolwire._log import logger_for
-from toolwire._wire.json_codec import LONG_INTEGER, NOT_FINITE, SHAPES, has_non_finite, loads
+from toolwire._wire.json_codec import LONG_INTEGER, SHAPES, loads
 
 logger = logger_for("wire")
 
@@ -23,12 +23,9 @@ _CALL: Final = b'"tools/call"'
 def encode(frame: dict[str, Any]) -> bytes:
     """One frame as a line. A value that JSON cannot carry is a TypeError for whoever made the frame."""
     try:
-        line = orjson.dumps(frame, option=orjson.OPT_APPEND_NEWLINE)
+        return orjson.dumps(frame, option=orjson.OPT_APPEND_NEWLINE)
     except TypeError as reason:
         return _encode_slowly(frame, reason)
-    if b"null" in line and has_non_finite(frame):
-        raise TypeError(f"cannot be written as JSON: {NOT_FINITE}")
-    return line
 
 
 def _encode_slowly(frame: dict[str, Any], reason: TypeError) -> bytes:

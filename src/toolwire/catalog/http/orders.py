@@ -58,7 +58,7 @@ class OrderSender:
         check_value("the key of the call", key)
         try:
             content = self._content(entry_id, arguments, key)
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             return Answer("not_sent", error=f"the arguments cannot be written as JSON: {error}")
         order = Order(content, attempt, on_send)
         with anyio.move_on_after(limit):
