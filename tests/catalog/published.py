@@ -56,6 +56,7 @@ _UNUSUAL = {
     "skip": ({"minimum": 0, "type": "int"}, 0),
     "timeout_seconds": ({"default": "600", "maximum": "1200", "minimum": 10, "type": "integer"}, 600),
     "temperature": ({"default": 0.7, "maximum": 2, "minimum": 0, "type": "float"}, 0.7),
+    "amount_wei": ({"maximum": 2**256 - 1, "minimum": 0, "type": "integer"}, 2**256 - 1),
     "minutes_saved": ({"minimum": 0, "type": "number"}, 1),
     "build_jar": ({"default": True, "type": "boolean"}, True),
     "validate_output": ({"default": "false", "type": "bool"}, False),

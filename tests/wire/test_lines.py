@@ -112,6 +112,15 @@ def test_nan_never_reaches_the_cli():
         encode({"x": float("nan"), "n": 2**70})
 
 
+def test_an_integer_over_64_bits_reaches_a_tool_as_it_is():
+    """And a number that no float holds does not become infinity."""
+    wei = 2**256 - 1
+    call = {"method": "tools/call", "params": {"arguments": {"wei": wei, "text": "half \ud83d"}}}
+    assert Lines().feed(encode(call)) == [call]
+    with pytest.raises(ValueError, match="too large"):
+        decode(b'{"method": "tools/call", "params": {"arguments": {"wei": 1e400}}}')
+
+
 def test_a_line_of_100_mb_arrives_whole():
     """A huge line in pipe-sized chunks arrives whole."""
     frame = {"type": "user", "text": "x" * 100_000_000}

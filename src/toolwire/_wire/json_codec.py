@@ -11,10 +11,14 @@ from typing import Any, Final
 
 import orjson
 
-_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
-_LONG: Final = b"0" * 19  # the fewest digits of an integer that may be over 64 bits
+SHAPES: Final = bytes.maketrans(b"123456789[,- \t\r\n", b"000000000:::::::")
+"""Translates JSON so that every digit is 0, and whatever may stand before a number is a colon."""
+LONG_INTEGER: Final = b":" + b"0" * 19
+"""What is found in JSON so translated if it has an integer over 64 bits. An id in quotes is not taken for one."""
 _MOST_DIGITS: Final = 4_300
 _DEEPEST: Final = 254
+
+NOT_FINITE: Final = "JSON has no NaN and no infinity"
 
 
 def loads(data: bytes, *, lone_surrogates: bool = False) -> Any:
@@ -22,7 +26,7 @@ def loads(data: bytes, *, lone_surrogates: bool = False) -> Any:
 
     With `lone_surrogates`, text may have half of a surrogate pair as an escape (`\ud83d`), as JavaScript writes it.
     """
-    if _LONG in data.translate(_DIGITS):
+    if LONG_INTEGER in b":" + data.translate(SHAPES):
         return _load_exactly(data, lone_surrogates=lone_surrogates)
     try:
         return orjson.loads(data)
@@ -45,9 +49,23 @@ def dumps(value: Any, *, sort_keys: bool = False) -> bytes:
     except orjson.JSONEncodeError:
         _check_shape(value)
         return _dump_exactly(value, sort_keys=sort_keys)
-    if b"null" in raw and orjson.loads(raw) != value:  # null may stand for a number that JSON does not have
-        _dump_exactly(value, sort_keys=sort_keys)
+    if b"null" in raw and has_non_finite(value):
+        raise ValueError(NOT_FINITE)
     return raw
+
+
+def has_non_finite(value: Any) -> bool:
+    """Whether a value holds NaN or an infinity, at any depth."""
+    stack = [value]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, dict):
+            stack.extend(each.values())
+        elif isinstance(each, (list, tuple)):
+            stack.extend(each)
+        elif isinstance(each, float) and not math.isfinite(each):
+            return True
+    return False
 
 
 def _load_exactly(data: bytes, *, lone_surrogates: bool) -> Any:
@@ -89,7 +107,7 @@ def _dump_exactly(value: Any, *, sort_keys: bool) -> bytes:
         if "digits" in str(error):
             raise ValueError(f"an integer has more than {_MOST_DIGITS:,} digits") from error
         if "float" in str(error):
-            raise ValueError("JSON has no NaN and no infinity") from error
+            raise ValueError(NOT_FINITE) from error
         raise
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 
 from toolwire._log import logger_for
-from toolwire._wire.json_codec import loads
+from toolwire._wire.json_codec import LONG_INTEGER, SHAPES, loads
 
 logger = logger_for("wire")
 
@@ -44,7 +44,9 @@ def decode(line: bytes) -> Any:
 
     Numbers are exact where they reach a tool; elsewhere integers over 64 bits may be floats, which is quicker.
     """
-    if _CALL in line:
+    if _CALL in line and LONG_INTEGER in line.translate(
+        SHAPES
+    ):  # as `loads` finds them, without a call of it
         return loads(line, lone_surrogates=True)
     try:
         return orjson.loads(line)

@@ -23,10 +23,12 @@ import mcp_types as types
 import orjson
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
+from pydantic_core import from_json
 
 from toolwire._jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, RpcError, refusal, reply
 from toolwire._log import logger_for
 from toolwire._threads import Workers, from_threads
+from toolwire._wire.json_codec import dumps
 from toolwire.errors import UsageError
 from toolwire.mcp.streams import Inbox
 
@@ -105,7 +107,7 @@ async def serve_wire(
         # Lists are no work, and `mcp`'s client wants one before it believes the result that it was waiting for.
         work = isinstance(message, types.JSONRPCRequest) and not message.method.endswith("/list")
         if ending.is_set() and work:
-            writer.put(orjson.dumps(refusal(message.id, _ENDING)))
+            writer.put(dumps(refusal(message.id, _ENDING)))
             return
         unanswered.heard(message)
         inbox.put(SessionMessage(message))
@@ -222,7 +224,7 @@ def _taken(line: bytes, take: Callable[[Any], None], writer: "_Writer") -> Calla
     except ValidationError as error:
         complaint = orjson.dumps(_complaint(line, error.errors(include_url=False)[0]["msg"]))
         return lambda: writer.put(complaint)
-    if isinstance(message, types.JSONRPCNotification) and "id" in orjson.loads(line):
+    if isinstance(message, types.JSONRPCNotification) and "id" in from_json(line):
         # A request with an id that is none: `mcp` overlooks it, and its sender would wait for ever.
         complaint = orjson.dumps(_complaint(line, "the id must be a string or an integer"))
         return lambda: writer.put(complaint)
@@ -245,7 +247,11 @@ def _line(message: Any) -> bytes:
         if isinstance(message, types.JSONRPCResponse) and orjson.Fragment in map(
             type, message.result.values()
         ):
-            return orjson.dumps(reply(message.id, message.result), option=orjson.OPT_APPEND_NEWLINE)
+            answer = {
+                **reply("", message.result),
+                "id": orjson.Fragment(dumps(message.id)),
+            }  # maybe over 64 bits
+            return orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE)
         text: str = message.model_dump_json(by_alias=True, exclude_unset=True)
         return text.encode() + b"\n"
     except (ValueError, RecursionError) as error:
@@ -254,7 +260,7 @@ def _line(message: Any) -> bytes:
         logger.warning("a message to the client cannot be written as JSON: %s", error)
         if isinstance(message, types.JSONRPCNotification):
             return b""
-        return orjson.dumps(refusal(message.id, _UNWRITABLE)) + b"\n"
+        return dumps(refusal(message.id, _UNWRITABLE)) + b"\n"
 
 
 class _Writer:

@@ -21,7 +21,8 @@ import anyio
 from toolwire._jsonrpc import notification
 from toolwire._servers import Callbacks, Servers
 from toolwire._version import __version__
-from toolwire._wire.lines import decode, encode
+from toolwire._wire.json_codec import NOT_FINITE, has_non_finite, loads
+from toolwire._wire.lines import encode
 from toolwire.elicitation import ElicitationRequest, SamplingRequest
 from toolwire.errors import McpError
 
@@ -314,12 +315,14 @@ class DirectClient:
         return answer.get("result") or {}
 
     async def _send(self, message: dict[str, Any]) -> dict[str, Any]:
+        if has_non_finite(message):
+            raise TypeError(f"the request cannot be sent: {NOT_FINITE}")
         # Through JSON and back, so that a test sees what a client would.
-        sent = decode(encode({"server_name": self._name, "message": message}))
+        sent = loads(encode({"server_name": self._name, "message": message}), lone_surrogates=True)
         answer = self._servers.handle(sent)
         if inspect.isawaitable(answer):
             answer = await answer
-        received: dict[str, Any] = decode(encode(answer))["mcp_response"]
+        received: dict[str, Any] = loads(encode(answer), lone_surrogates=True)["mcp_response"]
         return received
 
 

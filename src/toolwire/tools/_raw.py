@@ -14,11 +14,11 @@ from toolwire.tools.parameters import (
     DefinitionError,
     InvalidArguments,
     Violation,
-    check_finite,
     clipped,
     got,
     path_of,
     shown,
+    to_json,
     unknown,
 )
 
@@ -60,7 +60,7 @@ class RawParameters:
         self._is_valid = self._validator.is_valid
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        check_finite(arguments)  # the validator takes them for null
+        to_json(arguments)  # the validator takes NaN for null, and knows no limit of digits
         try:
             if self._is_valid(arguments):
                 return arguments

@@ -17,6 +17,7 @@ from toolwire.errors import ClaudeSDKError, ToolDefinitionError
 _SHOWN_VIOLATIONS: Final = 20
 _VALUE_LENGTH: Final = 80
 _MESSAGE_LENGTH: Final = 400
+_DEEPEST: Final = 254
 
 REQUIRED: Final = "Field required"
 NOT_FINITE: Final = "Input should be a finite number"
@@ -103,6 +104,12 @@ def clipped(text: str, length: int = _VALUE_LENGTH) -> str:
 def to_json(arguments: dict[str, Any]) -> bytes | str:
     """The arguments as JSON. `InvalidArguments` when they cannot have come from there."""
     try:
+        raw = orjson.dumps(arguments)
+        if b"null" not in raw:  # the usual case, which costs no further call
+            return raw
+    except TypeError:
+        pass  # integers over 64 bits, or no JSON at all
+    try:
         return dumps(arguments)
     except TypeError as error:
         raise InvalidArguments([Violation("", f"The arguments are not JSON: {error}")]) from error
@@ -112,22 +119,13 @@ def to_json(arguments: dict[str, Any]) -> bytes | str:
         raise InvalidArguments(found or [other]) from error
 
 
-def check_finite(arguments: dict[str, Any]) -> None:
-    """Refuse NaN and the infinities in arguments: JSON does not have them, and most writers make them null."""
-    try:
-        if b"null" not in orjson.dumps(arguments):
-            return
-    except TypeError:
-        pass  # integers over 64 bits; what is no JSON at all, the check of the schema will tell
-    if found := list(_non_finite(arguments)):
-        raise InvalidArguments(Violation(path_of(path), got(NOT_FINITE, value)) for path, value in found)
-
-
 def _non_finite(arguments: Any) -> Iterator[tuple[tuple[str | int, ...], float]]:
     """Each number that JSON does not have, with where it is."""
     stack: list[tuple[tuple[str | int, ...], Any]] = [((), arguments)]
     while stack:
         path, each = stack.pop()
+        if len(path) > _DEEPEST:  # no JSON, or a value that contains itself: others will tell
+            continue
         if isinstance(each, dict):
             stack.extend(((*path, str(key)), value) for key, value in each.items())
         elif isinstance(each, (list, tuple)):
