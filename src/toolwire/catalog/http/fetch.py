@@ -175,7 +175,7 @@ class ListReader:
     async def _fetch(
         self, request: OutgoingRequest, table: Request, what: str, expected: bytes | None = None
     ) -> _Page:
-        """Fetch JSON. Reading is free, so what may pass is tried again. What has the expected digest is not read."""
+        """Fetch JSON. Reading is free: what may pass is tried again. What has the expected digest is not read."""
         tries = 0
 
         def again(error: Exception) -> float | bool:
