@@ -1,0 +1,400 @@
+"""A budget under attack: the API's own books against the ledger against the limit."""
+
+import threading
+
+import anyio
+import pytest
+from market import KEYS
+from shark import Shark
+from till import eventually, ledger_in, opened, states
+
+from toolwire.catalog.ledger.types import Limits
+from toolwire.errors import UsageError
+
+pytestmark = pytest.mark.anyio
+
+DOLLAR = 1_000_000
+
+
+@pytest.fixture(autouse=True)
+async def limit(anyio_backend):
+    with anyio.fail_after(60):
+        yield
+
+
+async def call_all(client, count, names=("weather",)):
+    """Call so often at once; the results."""
+    results = []
+
+    async def call(number):
+        results.append(await client.call(names[number % len(names)], number=number))
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(count):
+            tasks.start_soon(call, number)
+    return results
+
+
+def good(results):
+    return [each for each in results if not each.is_error]
+
+
+async def read_again(catalog):
+    catalog.refresh()
+    await catalog.loaded(10)
+
+
+# --- 1. stopped, and sent all the same ---
+
+
+async def test_a_price_that_was_a_lie_is_paid_once(tmp_path):
+    """A list says a cent and the API takes a dollar: of 300 calls at once one pays it, and the tool is stopped."""
+    with Shark(charge=lambda *_: DOLLAR) as api:
+        async with opened(api, tmp_path, budget=3) as (_, client):
+            results = await call_all(client, 300)
+    assert (api.orders, api.taken) == (1, DOLLAR)
+    assert len(good(results)) == 1
+    assert sum("weather is stopped" in each.text for each in results) == 299
+
+
+async def test_no_order_goes_out_after_the_stop(tmp_path):
+    """A confirmed price rises in secret: what is on the wire then is charged, `max_in_flight` calls at most."""
+    with Shark(charge=lambda _, number: 10_000 if number == 1 else DOLLAR, delay=0.05) as api:
+        async with opened(api, tmp_path, budget=1000, max_in_flight=5) as (_, client):
+            await client.call("weather")
+            results = await call_all(client, 60)
+    assert api.most_open <= 5
+    assert api.orders <= 1 + 5
+    assert api.taken <= 10_000 + 5 * DOLLAR
+    assert len(good(results)) == api.orders - 1
+
+
+async def test_a_limit_that_is_overrun_meanwhile_stops_what_waits(tmp_path):
+    """Other tools of the same budget do not go out either once it is gone."""
+    names = [f"tool{number}" for number in range(8)]
+    items = [(str(number), name, 0.01) for number, name in enumerate(names)]
+    lied = {"0": 5 * DOLLAR}
+    with Shark(items=items, charge=lambda id, number: lied.get(id, 10_000) if number > 8 else 10_000) as api:
+        async with opened(api, tmp_path, budget=1, max_in_flight=1) as (_, client):
+            for name in names:
+                await client.call(name)  # each price is confirmed
+            results = await call_all(client, 40, names)
+    dear = [each for each in api.sold if each.micros > 10_000]
+    assert len(dear) == 1
+    assert not [each for each in api.sold[api.sold.index(dear[0]) + 1 :]], "something was sold after the budget was gone"
+    assert any("the budget of this session" in each.text for each in results)
+
+
+async def test_a_retry_is_checked_like_a_first_order(tmp_path):
+    """Between two tries somebody stops the tool: the order is not sent again."""
+    stopped = threading.Event()
+    with Shark(spoil=lambda number: "503" if number == 1 else "") as api:
+        profile = {"uncharged_statuses": [503], "retry_statuses": [503]}
+        async with opened(api, tmp_path, profile=profile) as (catalog, client):
+
+            def stop(number):
+                with ledger_in(tmp_path) as ledger:
+                    ledger.stop(catalog.entry_id("1"), "weather", "a person said so")
+                stopped.set()
+                return "503"
+
+            api.spoil = stop
+            result = await client.call("weather")
+    assert stopped.is_set()
+    assert (api.orders, api.sold) == (1, [])
+    assert "a person said so" in result.text
+    assert states(tmp_path) == [("released", 0)]
+
+
+# --- 2. paid and thrown away ---
+
+
+async def test_the_wait_in_our_queue_is_not_the_api_s(tmp_path):
+    """40 calls, 4 at a time, each takes longer than its share of the queue: all that was bought is answered."""
+    with Shark(delay=0.3) as api:
+        settings = {"max_in_flight": 4, "queue_timeout": 1.0, "profile": {"timeout": 5.0}}
+        async with opened(api, tmp_path, **settings) as (catalog, client):
+            await client.call("weather")
+            results = await call_all(client, 40)
+            assert catalog._breaker.state == "closed"
+    assert len(good(results)) == len(api.sold) - 1
+    assert all(each.answered for each in api.sold)
+    refused = [each.text for each in results if each.is_error]
+    assert refused
+    assert all("4 calls of this catalogue were out" in each and "nothing was sent or bought" in each for each in refused)
+    assert {state for state, _ in states(tmp_path)} == {"settled"}
+
+
+async def test_the_api_s_time_begins_when_the_order_goes_out(tmp_path):
+    """A call that waited almost as long as the API may take still has all of that time."""
+    with Shark(delay=0.4) as api:
+        settings = {"max_in_flight": 1, "queue_timeout": 30.0, "profile": {"timeout": 1.0}}
+        async with opened(api, tmp_path, **settings) as (_, client):
+            results = await call_all(client, 5)
+    assert len(good(results)) == len(api.sold) == 5
+
+
+# --- 3. a new id is a new price ---
+
+
+async def test_a_new_id_inherits_the_price_that_was_agreed(tmp_path):
+    """The same tool under new ids, dearer each time, is refused each time."""
+    with Shark() as api:
+        async with opened(api, tmp_path) as (catalog, client):
+            await client.call("weather")
+            for number in range(2, 6):
+                api.items = [(str(number), "weather", 10.0)]
+                await read_again(catalog)
+                assert "rose from $0.0100 to $10.0000" in (await client.call("weather")).text
+    assert api.orders == 1
+
+
+async def test_a_new_id_beside_the_old_one_inherits_too(tmp_path):
+    """It gets another name, for the old one has its own, and the same agreement."""
+    with Shark() as api:
+        async with opened(api, tmp_path) as (catalog, client):
+            await client.call("weather")
+            api.items = [("1", "weather", 0.01), ("2", "Weather", 10.0)]
+            await read_again(catalog)
+            (other,) = [name for name in catalog.definitions if name != "weather"]
+            assert "rose from $0.0100 to $10.0000" in (await client.call(other)).text
+    assert api.orders == 1
+
+
+async def test_a_stopped_tool_stays_stopped_under_a_new_id(tmp_path):
+    """Also in another process."""
+    with Shark(charge=lambda *_: DOLLAR) as api:
+        async with opened(api, tmp_path) as (_, client):
+            await client.call("weather")
+        api.items = [("2", "weather", 0.01)]
+        async with opened(api, tmp_path) as (_, client):
+            assert "weather is stopped" in (await client.call("weather")).text
+    assert api.orders == 1
+
+
+async def test_two_products_of_one_name_that_were_listed_together_are_two(tmp_path):
+    """Each has its own price: nobody has to accept what was there from the start."""
+    with Shark(items=[("1", "weather", 0.01), ("2", "weather", 0.05)], charge=lambda id, _: int(id) * 10_000) as api:
+        async with opened(api, tmp_path) as (catalog, client):
+            for name in catalog.definitions:
+                assert not (await client.call(name)).is_error
+    assert api.orders == 2
+
+
+# --- 4. no price, no limit ---
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one tool", "25 tools"])
+async def test_what_has_no_price_goes_out_once_at_a_time_for_the_whole_limit(tmp_path, many):
+    """25 at once that take $5 each, with $1 to spend: one of them does."""
+    names = [f"tool{number}" for number in range(25 if many else 1)]
+    items = [(str(number), name, None) for number, name in enumerate(names)]
+    with Shark(items=items, charge=lambda *_: 5 * DOLLAR, delay=0.02) as api:
+        async with opened(api, tmp_path, budget=1) as (_, client):
+            results = await call_all(client, 25, names)
+    assert (api.orders, api.taken, api.most_open) == (1, 5 * DOLLAR, 1)
+    assert len(good(results)) == 1
+
+
+async def test_one_unconfirmed_call_at_a_time_for_the_whole_limit(tmp_path):
+    """25 tools that say a cent and take a dollar, with $1 to spend: one does."""
+    names = [f"tool{number}" for number in range(25)]
+    items = [(str(number), name, 0.01) for number, name in enumerate(names)]
+    with Shark(items=items, charge=lambda *_: DOLLAR, delay=0.02) as api:
+        async with opened(api, tmp_path, budget=1) as (_, client):
+            await call_all(client, 25, names)
+    assert (api.orders, api.taken, api.most_open) == (1, DOLLAR, 1)
+
+
+async def test_a_confirmed_price_runs_side_by_side(tmp_path):
+    """The rule costs the first call of a tool its company, and no other."""
+    with Shark(delay=0.1) as api:
+        async with opened(api, tmp_path, budget=5) as (_, client):
+            await client.call("weather")
+            assert len(good(await call_all(client, 20))) == 20
+    assert api.most_open > 5
+
+
+async def test_two_processes_of_one_limit_take_turns(tmp_path):
+    """Unconfirmed calls of another catalogue object on the same ledger are waited for."""
+    items = [("1", "one", 0.01), ("2", "two", 0.01)]
+    with Shark(items=items, delay=0.2) as api:
+        limits = Limits(total=5 * DOLLAR)
+        async with (
+            opened(api, tmp_path, budget=limits) as (_, first),
+            opened(api, tmp_path, budget=limits) as (_, second),
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(first.call, "one")
+            tasks.start_soon(second.call, "two")
+    assert (api.orders, api.most_open) == (2, 1)
+    assert [state for state, _ in states(tmp_path)] == ["settled"] * 2
+
+
+# --- 5. odd money ---
+
+
+@pytest.mark.parametrize("cost", ["5 EUR", 1e308, -3, "NaN", True, {"amount": 5}])
+async def test_a_cost_that_cannot_be_read_stops_the_tool(tmp_path, cost):
+    """What was reserved counts, and a person has to look."""
+    with Shark(reply={"cost": cost}) as api:
+        async with opened(api, tmp_path) as (_, client):
+            assert not (await client.call("weather")).is_error
+            refused = await client.call("weather", again=True)
+    assert "weather is stopped" in refused.text
+    assert states(tmp_path) == [("settled", 10_000)]
+
+
+async def test_a_balance_that_falls_by_more_is_flagged(tmp_path, caplog):
+    """The reply says a cent, and the account is a dollar poorer: the log and the audit file say so."""
+    with Shark(charge=lambda *_: DOLLAR, reply={"cost": 0.01}) as api:
+        async with opened(api, tmp_path) as (_, client):
+            await client.call("weather")
+            await client.call("weather", again=True)
+    odd = "the balance fell by $1.0000, and the reply says that the call cost $0.0100"
+    assert odd in caplog.text
+    assert odd in (tmp_path / "audit.jsonl").read_text()
+
+
+async def test_a_balance_is_not_compared_across_calls_at_once(tmp_path, caplog):
+    """Each of them lowers it: that is no contradiction."""
+    with Shark(delay=0.05) as api:
+        async with opened(api, tmp_path) as (_, client):
+            await client.call("weather")
+            await call_all(client, 10)
+            await client.call("weather", last=True)
+    assert "the balance fell" not in caplog.text
+
+
+async def test_too_many_requests_cost_nothing_and_are_not_repeated(tmp_path):
+    """429 releases the money; only a profile that says so has it sent again."""
+    with Shark(spoil=lambda number: "429" if number == 1 else "") as api:
+        async with opened(api, tmp_path) as (_, client):
+            refused = await client.call("weather")
+        assert "Nothing was bought" in refused.text
+        assert (api.orders, states(tmp_path)) == (1, [("released", 0)])
+        api.orders = 0
+        async with opened(api, tmp_path, profile={"retry_statuses": [429]}) as (_, client):
+            assert not (await client.call("weather")).is_error
+        assert api.orders == 2
+
+
+async def test_an_empty_budget_in_the_environment_is_an_error(tmp_path):
+    """Who sets it to nothing does not mean "no limit"."""
+    with Shark() as api, pytest.raises(UsageError, match="AGENT_PAYMENT_BUDGET is no amount of dollars"):
+        async with opened(api, tmp_path, variables={"AGENT_PAYMENT_BUDGET": ""}):
+            pass
+
+
+async def test_a_day_and_a_total_outlive_the_process(tmp_path):
+    """`budget_day` and `budget_total` count what others spent before; the smaller one stops."""
+    with Shark() as api:
+        for limit, most in (("budget_day", 2), ("budget_total", 3)):
+            bought = 0
+            for _ in range(3):
+                async with opened(api, tmp_path, **{limit: most / 100}) as (_, client):
+                    bought += len(good([await client.call("weather")]))
+            assert bought == (2 if limit == "budget_day" else 1)
+    assert api.taken == 30_000
+
+
+# --- 7. a list that is empty ---
+
+
+async def test_one_empty_list_changes_nothing_and_two_do(tmp_path):
+    """The definitions that were kept stay in any case."""
+    with Shark() as api:
+        full = api.items
+        async with opened(api, tmp_path) as (catalog, client):
+            api.items = []
+            await read_again(catalog)
+            assert list(catalog.definitions) == ["weather"]
+            assert "the list is empty" in catalog.status.error
+            assert not (await client.call("weather")).is_error
+            await read_again(catalog)
+            assert (list(catalog.definitions), catalog.status.state) == ([], "live")
+            api.items = full
+            await read_again(catalog)
+            assert list(catalog.definitions) == ["weather"]
+            api.items = []
+            await read_again(catalog)
+        async with opened(api, tmp_path) as (catalog, _):  # kept: the first list of this process is empty again
+            assert list(catalog.definitions) == ["weather"]
+
+
+# --- 9. the event loop goes on ---
+
+
+async def test_long_replies_are_read_in_a_thread(tmp_path, monkeypatch):
+    """Decoding, scrubbing and reading a reply of megabytes keeps nobody waiting."""
+    from toolwire.catalog.http import streams
+    from toolwire.catalog.purchase import purchase
+
+    threads = set()
+
+    def noting(function):
+        def act(*args, **settings):
+            threads.add(threading.get_ident())
+            return function(*args, **settings)
+
+        return act
+
+    with Shark(reply={"result": ["x" * 100] * 20_000, "echo": KEYS["x-api-key"]}) as api:
+        async with opened(api, tmp_path) as (_, client):
+            monkeypatch.setattr(streams, "decode_reply", noting(streams.decode_reply))
+            monkeypatch.setattr(purchase, "read_reply", noting(purchase.read_reply))
+            monkeypatch.setattr(purchase, "shown", noting(purchase.shown))
+            result = await client.call("weather")
+    assert not result.is_error
+    assert KEYS["x-api-key"] not in result.text
+    assert threads
+    assert threading.get_ident() not in threads
+
+
+async def test_a_list_that_has_not_changed_is_not_taken_apart(tmp_path, monkeypatch):
+    """A refresh costs the requests and no more; clients hear of nothing."""
+    from toolwire.catalog.http.listing import Reading
+
+    taken = []
+    monkeypatch.setattr(Reading, "take", lambda self, *args, real=Reading.take: taken.append(1) or real(self, *args))
+    with Shark() as api:
+        async with opened(api, tmp_path) as (catalog, client):
+            before = catalog.status.at
+            await read_again(catalog)
+            assert (len(taken), catalog.status.state) == (1, "live")
+            assert catalog.status.at > before
+            changes = [each for each in client.notifications if each.method.endswith("list_changed")]
+            api.items = [*api.items, ("2", "stock", 0.01)]
+            await read_again(catalog)
+            assert (len(taken), len(catalog.definitions)) == (2, 2)
+            await eventually(
+                lambda: len([x for x in client.notifications if x.method.endswith("list_changed")]) == len(changes) + 1
+            )
+
+
+# --- 10. a cold start ---
+
+
+async def test_the_first_list_of_tools_waits_for_the_catalogue(tmp_path):
+    """A client that asks at once gets the tools, and not an empty list."""
+    from till import catalog_for
+
+    from toolwire.testing import connect
+
+    go = threading.Event()
+    with Shark(on_list=lambda: go.wait(10)) as api:
+        async with connect(catalog_for(api, tmp_path)) as client, anyio.create_task_group() as tasks:
+            listed = []
+
+            async def ask():
+                listed.extend(each.name for each in await client.list_tools())
+
+            async def call():
+                listed.append((await client.call("weather")).is_error)
+
+            tasks.start_soon(ask)
+            tasks.start_soon(call)
+            await anyio.wait_all_tasks_blocked()
+            assert listed == []
+            go.set()
+    assert set(listed) == {"weather", False}
