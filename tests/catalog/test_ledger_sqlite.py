@@ -117,6 +117,41 @@ def test_processes_cannot_overrun_a_budget(path):
         assert [(each.calls, each.settled) for each in ledger.totals("tool")] == [(54, 500)]
 
 
+@pytest.mark.parametrize("price", [None, 10])
+def test_processes_send_one_call_of_uncertain_cost(path, price):
+    """Three processes with tools that no reply has confirmed, under one limit: one call is out, of one of them."""
+    code = """
+        price = int(told[0]) if told[0] else None
+        print("ready", flush=True)
+        sys.stdin.readline()
+        ledger = SqliteLedger(path)
+        sent = []
+        for number in range(20):
+            try:
+                tool = f"tool{os.getpid()}-{number}"
+                sent.append(ledger.begin(Order("s", tool, f"api:{tool}", "", price, "", "d"), Limits(total=100)))
+            except Busy as error:
+                assert error.retryable
+        print(len(sent), flush=True)
+        sys.stdin.readline()  # a call of a dead process would no longer be waited for
+    """
+    processes = [started(code, path, "" if price is None else price) for _ in range(3)]
+    try:
+        for process in processes:
+            assert process.stdout.readline() == "ready\n"
+        for process in processes:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        counts = [int(process.stdout.readline()) for process in processes]
+        for process in processes:
+            ended(process, "end\n")
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait(timeout=10)
+    assert sorted(counts) == [0, 0, 1]
+
+
 @pytest.mark.parametrize(
     ("steps", "state", "money"),
     [("", "unknown", 10), ("ledger.settle(id, 7)", "settled", 7), ("ledger.release(id)", "released", 0)],

@@ -128,7 +128,8 @@ class SqliteLedger:
     def begin(self, order: Order, limits: Limits) -> Booking:
         """Check an order against all that is known and book it as sent. If it raises, nothing may be sent."""
         with self._database.writing() as db:
-            entries.note(db, entries.find_new(db, {order.entry_id: order.name}), self._clock())
+            if new := entries.find_new(db, {order.entry_id: order.name}):
+                entries.note(db, new, self._clock())
             query.check_allowed(db, order)
             for price in (order.price, order.default_price):
                 if price is not None:
