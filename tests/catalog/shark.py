@@ -69,10 +69,9 @@ class Shark:
         def run():
             self._loop.run_until_complete(serve())
             self._loop.run_forever()
-            tasks = asyncio.all_tasks(self._loop)
-            for task in tasks:
+            for task in asyncio.all_tasks(self._loop):
                 task.cancel()
-            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+            self._loop.run_until_complete(asyncio.sleep(0.01))
             self._loop.close()
 
         self._thread = threading.Thread(target=run, daemon=True)

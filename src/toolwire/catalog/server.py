@@ -35,7 +35,7 @@ from toolwire.catalog.secrets import Scrubber, credentials
 from toolwire.catalog.tools.build import Status, build_offer, build_tool, report, scrub_entries
 from toolwire.catalog.tools.definitions import Definition, Entry, Repairs, Skipped
 from toolwire.catalog.tools.kept import cache_folder, load_kept, store_kept
-from toolwire.catalog.tools.names import slug
+from toolwire.catalog.tools.names import identity, slug
 from toolwire.catalog.tools.pins import Pins
 from toolwire.catalog.tools.refreshing import Refreshing
 from toolwire.catalog.tools.selection import Selection
@@ -402,7 +402,7 @@ class Catalog(ToolServer[None]):
         if self._ledger is None:
             return
         try:
-            self._ledger.note_entries({self.entry_id(each.id): each.base for each in definitions})
+            self._ledger.note_entries({self.entry_id(each.id): identity(each.base) for each in definitions})
         except CatalogError as error:  # it is noted again when one is bought, which cannot be done without
             logger.warning("the ledger could not note the entries of the list: %s", error)
 

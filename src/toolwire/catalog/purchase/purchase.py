@@ -24,6 +24,7 @@ from toolwire.catalog.money import dollars
 from toolwire.catalog.observe import Seen
 from toolwire.catalog.purchase.replies import Outcome, read_reply, shown
 from toolwire.catalog.tools.definitions import Definition, price_for
+from toolwire.catalog.tools.names import identity
 from toolwire.errors import CatalogError
 from toolwire.tools.context import Context
 from toolwire.tools.results import error_result
@@ -103,7 +104,7 @@ class Purchase:
             session=buyer.session,
             tool=self.definition.name,
             entry_id=self.entry,
-            name=self.definition.base,
+            name=identity(self.definition.base),
             price=self.price,
             key=self._key,
             digest=self._digest,

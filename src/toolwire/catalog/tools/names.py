@@ -54,6 +54,11 @@ class Wish:
     base: str
 
 
+def identity(name: str) -> str:
+    """What is left of a name when case and punctuation do not count: by it a tool is known under another id."""
+    return "".join(each for each in name.casefold() if each.isalnum())
+
+
 def is_legal(name: str) -> bool:
     """Whether every client takes it as the name of a tool."""
     return _LEGAL.fullmatch(name) is not None and _WORD.search(name) is not None
