@@ -266,7 +266,7 @@ async def test_a_reply_cut_anywhere_is_not_taken_for_one(api, tmp_path):
     ("reply", "cost", "words"),
     [
         ({}, 30_000, "a call cost $0.0300, and $0.0100 was reserved"),
-        ({"cost": "5 EUR"}, PRICE, "the cost in a reply cannot be read: 5 EUR"),
+        ({"cost": "5 EUR"}, PRICE, 'the cost in a reply cannot be read: "5 EUR"'),
     ],
     ids=["dearer", "unreadable"],
 )
