@@ -294,7 +294,7 @@ ENDS = [
 
 @pytest.mark.parametrize("case", ENDS, ids=lambda case: f"{case[0]} {case[1]}".strip())
 async def test_an_end_that_cannot_be_booked_keeps_its_money(ledger, tmp_path, caplog, case):
-    """The model has its answer all the same; the money stays reserved, and the log says so."""
+    """The model has its answer all the same, the money stays reserved, and what must stop stops in this process."""
     fault, act, charged = case
     with Shark() as api:
         if fault == "dearer":
@@ -305,8 +305,10 @@ async def test_an_end_that_cannot_be_booked_keeps_its_money(ledger, tmp_path, ca
             with failing(ledger, act):
                 result = await client.call("weather")
                 await eventually(lambda: "could not book" in caplog.text)
+            if fault == "dearer":
+                assert "could not book that: nothing was sent" in (await client.call("weather")).text
     assert states(tmp_path) == [("sent", PRICE)]
-    assert len(api.sold) == charged
+    assert (api.orders, len(api.sold)) == (1, charged)
     assert result.is_error is (fault not in ("", "dearer"))
     assert ("UNKNOWN" in result.text) is (fault == "after")
 
