@@ -34,6 +34,7 @@ class Plan:
     calls: int
     names: list[str]
     max_in_flight: int
+    queue_timeout: float
     limits: dict[str, int]
     profile: dict = field(default_factory=dict)
     session: str = "storm"
@@ -68,6 +69,7 @@ async def run(api, folder, plan, say):
         "cache": False,
         "budget": Limits(**plan.limits),
         "max_in_flight": plan.max_in_flight,
+        "queue_timeout": plan.queue_timeout,
         "breaker": Breaker(failures=plan.failures),
         "profile": plan.profile,
         "variables": {"TOOLWIRE_SESSION": plan.session},

@@ -124,6 +124,7 @@ class Weather:
             calls=share,
             names=list(self.prices),
             max_in_flight=self.max_in_flight,
+            queue_timeout=self.chance.choice([0.5, 15.0, 15.0]),
             limits=self.limits,
             profile=profile,
             session="storm" if self.one_session else f"storm {number}",
