@@ -55,17 +55,25 @@ def check(
         raise typer.Exit(1)
 
 
-def schema() -> None:
+def schema(
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print tables for people instead.")] = False,
+) -> None:
     """Print the JSON schema of profiles, with which editors complete and check them.
 
-    Example:
+    Examples:
 
       toolwire catalog schema > profile.schema.json     (and in the profile: #:schema ./profile.schema.json)
+
+      toolwire catalog schema --markdown
     """
     from toolwire.catalog.profile.model import json_schema  # noqa: PLC0415 - heavy
+    from toolwire.catalog.profile.reference import reference  # noqa: PLC0415
     from toolwire.cli._show import show_json  # noqa: PLC0415
 
-    show_json(json_schema())
+    if markdown:
+        typer.echo(reference(), nl=False)
+    else:
+        show_json(json_schema())
 
 
 async def _checked(profile: "Profile", secrets: Any) -> "Checked":
