@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from toolwire.catalog.check import Checked
     from toolwire.catalog.http.requests import OutgoingRequest
     from toolwire.catalog.profile.model import Profile
+    from toolwire.catalog.secrets import Credentials
 
 _LONGEST: Final = 300
 
@@ -76,12 +77,13 @@ def schema(
         show_json(json_schema())
 
 
-async def _checked(profile: "Profile", secrets: Any) -> "Checked":
+async def _checked(profile: "Profile", secrets: "Credentials") -> "Checked":
     from toolwire.catalog.check import check_profile  # noqa: PLC0415
     from toolwire.catalog.http.api import Api, Retry  # noqa: PLC0415
+    from toolwire.catalog.secrets import Scrubber  # noqa: PLC0415
 
     async with Api(profile, secrets, retry=Retry(attempts=1)) as api:
-        return await check_profile(profile, api)
+        return await check_profile(profile, api, Scrubber(secrets.values))
 
 
 def _show(profile: "Profile", checked: "Checked") -> None:

@@ -96,7 +96,10 @@ class ListReader:
                 raise CatalogError(
                     f"the list is over {MOST_LIST_BYTES:,} bytes at page {position.number}: it was given up"
                 )
-            reading.take(page, headers, request.target)
+            try:
+                reading.take(page, headers, request.target)
+            except CatalogError as error:  # it may quote a link as it came
+                raise CatalogError(self._scrubber.text(str(error))) from None
         return reading
 
     async def balance(self) -> int:

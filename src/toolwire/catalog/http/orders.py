@@ -111,6 +111,7 @@ class OrderSender:
                         "answered",
                         status,
                         await follow(response, call.max_reply_bytes, on_progress, self._scrubber.text),
+                        headers=self._clean(response.headers),
                     )
                 lenient = not is_success(status)
                 most = _REFUSAL_BYTES if lenient else call.max_reply_bytes

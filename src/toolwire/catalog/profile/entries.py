@@ -84,7 +84,8 @@ class _Prices:
         name = at(item, price.unit_path)
         if name is None:
             return rate_of(price.unit)
-        unit = price.units.get(name) if isinstance(name, str) else None
+        wanted = name.strip().casefold() if isinstance(name, str) else None
+        unit = next((unit for each, unit in price.units.items() if each.casefold() == wanted), None)
         return None if unit is None else rate_of(unit)
 
     def _read(self, amount: Any, rate: Decimal | None) -> int | None:
