@@ -206,6 +206,20 @@ def test_one_of_two_ways_to_tell_the_price_is_enough():
         assert problems(reading) == []
 
 
+def test_a_total_that_is_not_there_is_told():
+    """The list is read by guessing then."""
+    reading = reading_with(kind="offset", total_items="totl")
+    assert read(reading, page_of("a", total=2), page_of("b", total=2)) == (
+        ["?offset=0", "?offset=1", "?offset=2"],
+        "ab",
+    )
+    (problem,) = problems(reading)
+    assert (
+        problem
+        == "list.paging.total_items = 'totl' is not in the first page: it has items (list of 1), total"
+    )
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: (

@@ -259,6 +259,13 @@ def test_basic_authentication(secret, text):
     assert {encoded, text} <= set(found.values)
 
 
+def test_the_name_of_a_user_is_no_secret():
+    """It would be taken out of every reply that has the word."""
+    parts = [{"variable": "USER"}, {"variable": "PASSWORD"}]
+    found = made({"USER": "weather", "PASSWORD": "pass-123"}, place="basic", parts=parts)
+    assert Scrubber(found.values).text("weather pass-123 weather:pass-123") == "weather [redacted] [redacted]"
+
+
 def test_the_token_of_agentpmt():
     """Its own variable, or the base64 of both keys; all of it is secret."""
     found = credentials(TOKEN, {**KEYS, "AGENT_PAYMENT_TOKEN": "tok-1"})

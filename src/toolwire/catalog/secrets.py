@@ -159,7 +159,7 @@ def credentials(profile: Settings, environ: Mapping[str, str], file: str | Path 
             raise CatalogError(
                 f"{variable} is not set: set it to user:password of the proxy (profile {profile.name})"
             )
-        values += [proxy, _base64(proxy), *proxy.split(":", 1)]
+        values += [proxy, _base64(proxy), proxy.partition(":")[2] or proxy]
     if missing:
         raise CatalogError(f"{_missing(missing, sources, file)} (profile {profile.name})")
     return Credentials(headers, query, proxy, tuple(dict.fromkeys(values)))
@@ -185,7 +185,8 @@ class _Sources:
         if not (parts and all(parts)):
             return ""
         joined = ":".join(parts)
-        values += [*parts, joined]
+        # The name of a user is no secret, and may be any word of a reply.
+        values += [joined, *(parts[-1:] if secret.place == "basic" else parts)]
         return _base64(joined) if secret.encoding == "base64" else joined
 
     def find(self, part: SecretPart, *, stored: bool = True) -> str:
