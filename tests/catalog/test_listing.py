@@ -190,6 +190,14 @@ def test_defaults_that_lead_nowhere_are_no_problem():
     ]
 
 
+def test_the_names_of_an_api_cannot_make_a_line_of_the_log():
+    """Nor steer a terminal."""
+    reading = reading_with()
+    reading.take({"items": [{"id": 1, "a\nWARNING b\x1b[2J": 1}]})
+    (problem,) = problems(reading)
+    assert problem.endswith("the first item has id, a WARNING b[2J")
+
+
 def test_a_schema_of_null_is_there():
     """A tool without parameters."""
     reading = reading_with()

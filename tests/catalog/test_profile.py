@@ -308,6 +308,7 @@ def test_addresses_that_may_not(address):
         ({"secrets": {"x": {}}}, "secrets.x: variable must be set"),
         ({"secrets": {"x": {"variable": "A", "vriable": "B"}}}, "secrets.x: there is no setting 'vriable'"),
         ({"secrets": {"x": {"variable": "A", "vriable": "B"}}}, "did you mean 'variable'"),
+        ({"secrets": {"x": {"variable": "A", "place": "query"}}}, "secrets.x: key must be set"),
         ({"secrets": {"x": {"parts": [{"name": "a"}]}}}, "secrets.x.parts[0]: variable must be set"),
         (
             {"secrets": {"x": {"variable": "A B"}}},

@@ -326,5 +326,5 @@ def found_counts(checked: Checked) -> dict[str, int]:
         "schemas": reading.found.get("schema", 0),
         "categories": reading.found.get("category", 0),
         "prices": sum(each.price is not None or bool(each.prices) for each in entries),
-        "unreadable prices": reading.unreadable_prices,
+        "unreadable_prices": reading.unreadable_prices,
     }

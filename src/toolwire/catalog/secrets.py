@@ -147,6 +147,11 @@ def credentials(profile: Settings, environ: Mapping[str, str], file: str | Path 
         if secret.place == "query":
             query[secret.key] = sent
         elif secret.place == "basic":
+            if ":" not in sent:
+                raise UsageError(
+                    f"{secret.variable} must be user:password for basic authentication, and has no colon: set it so, "
+                    f"or template to 'user:{{value}}' (profile {profile.name})"
+                )
             encoded = _base64(sent)
             values += [encoded, f"Basic {encoded}"]
             headers["Authorization"] = f"Basic {encoded}"

@@ -98,7 +98,11 @@ def _show(profile: "Profile", checked: "Checked") -> None:
         counts = found_counts(checked)
         prices = checked.prices
         span = f" ({' to '.join(dict.fromkeys(map(dollars, (prices[0], prices[-1]))))})" if prices else ""
-        _line("  found: " + ", ".join(f"{count} {name}" for name, count in counts.items() if count) + span)
+        _line(
+            "  found: "
+            + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count)
+            + span
+        )
         _line(f"  next page: {checked.next_page or 'none'}")
     if checked.entry is not None:
         entry, definition = checked.entry, checked.definition

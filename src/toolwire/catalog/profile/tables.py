@@ -130,6 +130,8 @@ class Secret(Table):
             except ValueError as error:
                 raise ValueError(f"key {error}") from None
         if self.place == "query":
+            if "key" not in self.model_fields_set:
+                raise ValueError("key must be set: the name of the query parameter")
             rules.check_key(self.key)
         return self
 
