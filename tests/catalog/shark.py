@@ -134,7 +134,9 @@ class Shark:
             return int(spoilt), {"success": False, "error": f"status {spoilt}"}, None
         known = next((each for each in self.sold if self.idempotent and key and each.key == key), None)
         if known is None:
-            known = Sold(order["product_id"], order["parameters"], self.charge(order["product_id"], number), key)
+            known = Sold(
+                order["product_id"], order["parameters"], self.charge(order["product_id"], number), key
+            )
             self.sold.append(known)
             self.balance -= known.micros
         await asyncio.sleep(self.delay)

@@ -81,7 +81,9 @@ async def test_a_limit_that_is_overrun_meanwhile_stops_what_waits(tmp_path):
             results = await call_all(client, 40, names)
     dear = [each for each in api.sold if each.micros > 10_000]
     assert len(dear) == 1
-    assert not [each for each in api.sold[api.sold.index(dear[0]) + 1 :]], "something was sold after the budget was gone"
+    assert not [each for each in api.sold[api.sold.index(dear[0]) + 1 :]], (
+        "something was sold after the budget was gone"
+    )
     assert any("the budget of this session" in each.text for each in results)
 
 
@@ -121,7 +123,10 @@ async def test_the_wait_in_our_queue_is_not_the_api_s(tmp_path):
     assert all(each.answered for each in api.sold)
     refused = [each.text for each in results if each.is_error]
     assert refused
-    assert all("4 calls of this catalogue were out" in each and "nothing was sent or bought" in each for each in refused)
+    assert all(
+        "4 calls of this catalogue were out" in each and "nothing was sent or bought" in each
+        for each in refused
+    )
     assert {state for state, _ in states(tmp_path)} == {"settled"}
 
 
@@ -174,7 +179,9 @@ async def test_a_stopped_tool_stays_stopped_under_a_new_id(tmp_path):
 
 async def test_two_products_of_one_name_that_were_listed_together_are_two(tmp_path):
     """Each has its own price: nobody has to accept what was there from the start."""
-    with Shark(items=[("1", "weather", 0.01), ("2", "weather", 0.05)], charge=lambda id, _: int(id) * 10_000) as api:
+    with Shark(
+        items=[("1", "weather", 0.01), ("2", "weather", 0.05)], charge=lambda id, _: int(id) * 10_000
+    ) as api:
         async with opened(api, tmp_path) as (catalog, client):
             for name in catalog.definitions:
                 assert not (await client.call(name)).is_error
@@ -318,7 +325,10 @@ async def test_one_empty_list_changes_nothing_and_two_do(tmp_path):
             assert list(catalog.definitions) == ["weather"]
             api.items = []
             await read_again(catalog)
-        async with opened(api, tmp_path) as (catalog, _):  # kept: the first list of this process is empty again
+        async with opened(api, tmp_path) as (
+            catalog,
+            _,
+        ):  # kept: the first list of this process is empty again
             assert list(catalog.definitions) == ["weather"]
 
 
@@ -356,7 +366,9 @@ async def test_a_list_that_has_not_changed_is_not_taken_apart(tmp_path, monkeypa
     from toolwire.catalog.http.listing import Reading
 
     taken = []
-    monkeypatch.setattr(Reading, "take", lambda self, *args, real=Reading.take: taken.append(1) or real(self, *args))
+    monkeypatch.setattr(
+        Reading, "take", lambda self, *args, real=Reading.take: taken.append(1) or real(self, *args)
+    )
     with Shark() as api:
         async with opened(api, tmp_path) as (catalog, client):
             before = catalog.status.at
@@ -368,7 +380,10 @@ async def test_a_list_that_has_not_changed_is_not_taken_apart(tmp_path, monkeypa
             await read_again(catalog)
             assert (len(taken), len(catalog.definitions)) == (2, 2)
             await eventually(
-                lambda: len([x for x in client.notifications if x.method.endswith("list_changed")]) == len(changes) + 1
+                lambda: (
+                    len([x for x in client.notifications if x.method.endswith("list_changed")])
+                    == len(changes) + 1
+                )
             )
 
 

@@ -95,6 +95,7 @@ def test_an_item_of_agentpmt_is_an_entry():
         ({"x-pricing": {"unit_type": "request", "price_per_unit": 5, "currency": "credits"}}, 50_000),
         ({"x-pricing": {"price_per_unit": "2.5", "currency": "credits"}}, 25_000),
         ({"x-pricing": {"price_per_unit": 0.05, "currency": "USDC"}}, 50_000),
+        ({"x-pricing": {"price_per_unit": 0.05, "currency": "usdc"}}, 50_000),
         ({"x-pricing": {"price_per_unit": 0, "currency": "credits"}}, 0),
         ({"x-pricing": {"price_per_unit": 5, "currency": "doubloons"}}, None),
         ({"x-pricing": {"price_per_unit": -5, "currency": "credits"}}, None),
@@ -307,6 +308,7 @@ def test_addresses_that_may_not(address):
         ({"secrets": {"x": {}}}, "secrets.x: variable must be set"),
         ({"secrets": {"x": {"variable": "A", "vriable": "B"}}}, "secrets.x: there is no setting 'vriable'"),
         ({"secrets": {"x": {"variable": "A", "vriable": "B"}}}, "did you mean 'variable'"),
+        ({"secrets": {"x": {"variable": "A", "place": "query"}}}, "secrets.x: key must be set"),
         ({"secrets": {"x": {"parts": [{"name": "a"}]}}}, "secrets.x.parts[0]: variable must be set"),
         (
             {"secrets": {"x": {"variable": "A B"}}},

@@ -61,6 +61,12 @@ def test_fixed_headers_query_and_body():
     assert body_of(request) == {"lang": "en", "id": "a", "input": {"q": 1}, "ref": "k-1"}
 
 
+def test_a_header_of_the_profile_takes_the_place_of_ours():
+    """Whatever its case: a header is sent once."""
+    request = order_request(small(request={"headers": {"accept": "application/x"}}), "a", {}, "k")
+    assert request.headers == {"accept": "application/x", "Content-Type": "application/json"}
+
+
 def test_fields_inside_of_fields():
     """A dot leads into the body, and the profile's own table is not changed by it."""
     profile = small(

@@ -259,6 +259,21 @@ def test_basic_authentication(secret, text):
     assert {encoded, text} <= set(found.values)
 
 
+def test_basic_authentication_needs_a_colon():
+    """The value is not shown."""
+    with pytest.raises(UsageError, match="KEY must be user:password for basic authentication") as caught:
+        made({"KEY": "k-123456"}, place="basic", variable="KEY")
+    assert "k-123456" not in str(caught.value)
+    assert made({"KEY": "u:k-123456"}, place="basic", variable="KEY").headers
+
+
+def test_the_name_of_a_user_is_no_secret():
+    """It would be taken out of every reply that has the word."""
+    parts = [{"variable": "USER"}, {"variable": "PASSWORD"}]
+    found = made({"USER": "weather", "PASSWORD": "pass-123"}, place="basic", parts=parts)
+    assert Scrubber(found.values).text("weather pass-123 weather:pass-123") == "weather [redacted] [redacted]"
+
+
 def test_the_token_of_agentpmt():
     """Its own variable, or the base64 of both keys; all of it is secret."""
     found = credentials(TOKEN, {**KEYS, "AGENT_PAYMENT_TOKEN": "tok-1"})

@@ -175,6 +175,11 @@ def credentials(profile: Settings, environ: Mapping[str, str], file: str | Path 
         if secret.place == "query":
             query[secret.key] = sent
         elif secret.place == "basic":
+            if ":" not in sent:
+                raise UsageError(
+                    f"{secret.variable} must be user:password for basic authentication, and has no colon: set it so, "
+                    f"or template to 'user:{{value}}' (profile {profile.name})"
+                )
             encoded = _base64(sent)
             values += [encoded, f"Basic {encoded}"]
             headers["Authorization"] = f"Basic {encoded}"
@@ -187,7 +192,7 @@ def credentials(profile: Settings, environ: Mapping[str, str], file: str | Path 
             raise CatalogError(
                 f"{variable} is not set: set it to user:password of the proxy (profile {profile.name})"
             )
-        values += [proxy, _base64(proxy), *proxy.split(":", 1)]
+        values += [proxy, _base64(proxy), proxy.partition(":")[2] or proxy]
     if missing:
         raise CatalogError(f"{_missing(missing, sources, file)} (profile {profile.name})")
     return Credentials(headers, query, proxy, tuple(dict.fromkeys(values)))
@@ -213,7 +218,8 @@ class _Sources:
         if not (parts and all(parts)):
             return ""
         joined = ":".join(parts)
-        values += [*parts, joined]
+        # The name of a user is no secret, and may be any word of a reply.
+        values += [joined, *(parts[-1:] if secret.place == "basic" else parts)]
         return _base64(joined) if secret.encoding == "base64" else joined
 
     def find(self, part: SecretPart, *, stored: bool = True) -> str:

@@ -159,10 +159,13 @@ class ListReader:
             if body is None:
                 body = await read_body(page.headers, page.content, self._scrubber, self._workers)
             take = partial(reading.take, body, page.headers, page.request.target)
-            if len(page.content) > LARGE:
-                await self._workers.run(take)
-            else:
-                take()
+            try:
+                if len(page.content) > LARGE:
+                    await self._workers.run(take)
+                else:
+                    take()
+            except CatalogError as error:  # it may quote a link as it came
+                raise CatalogError(self._scrubber.text(str(error))) from None
         pages.clear()
 
     async def balance(self) -> int:

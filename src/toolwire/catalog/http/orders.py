@@ -143,12 +143,12 @@ class OrderSender:
     async def _read(self, response: httpx2.Response, on_progress: Progress | None) -> Answer:
         call, status = self._profile.call, response.status_code
         good = is_success(status)
+        headers = {name.lower(): self._scrubber.text(value) for name, value in response.headers.items()}
         if good and is_stream(response):
             events = await follow(response, call.max_reply_bytes, on_progress, self._scrubber.text)
-            return Answer("answered", status, events)
+            return Answer("answered", status, events, headers=headers)
         most = call.max_reply_bytes if good else _REFUSAL_BYTES
         content = await collect(response, most, lenient=not good)
-        headers = {name.lower(): self._scrubber.text(value) for name, value in response.headers.items()}
         kind = self._profile.reply.kind if good else "json"
         body = await read_body(headers, content, self._scrubber, self._workers, kind)
         answer = judge(status, headers, content, body, call.uncharged_statuses)

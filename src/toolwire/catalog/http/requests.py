@@ -84,6 +84,8 @@ def order_request(
         fields = _body_fields(profile, entry_id, arguments, key)
     accept = _ACCEPT[profile.reply.kind]
     extra = {"Accept": f"text/event-stream, {accept}" if call.streams else accept}
+    if call.method == "GET":
+        extra["Cache-Control"] = "no-store"  # what is bought is not to come from somebody's cache
     if call.idempotency_header:
         extra[call.idempotency_header] = key
     request = _request(profile, call, call.method, path, query=query, fields=fields, headers=extra)
@@ -183,12 +185,20 @@ def _request(
     fixed = {**profile.request.query, **table.query}
     pairs = [*fixed.items(), *query]
     target = f"{path}?{_encoded(pairs)}" if pairs else path
-    made = {"Accept": _JSON, **(headers or {}), **profile.request.headers, **table.headers}
+    made = _merged({"Accept": _JSON}, headers or {}, profile.request.headers, table.headers)
     content = b""
     if method != "GET":
         content = write_json(fields or {})
         made["Content-Type"] = _JSON
     return OutgoingRequest(method, target, made, content)
+
+
+def _merged(*tables: Mapping[str, str]) -> dict[str, str]:
+    """Headers, a later one in the place of an earlier one, whatever their case."""
+    made: dict[str, tuple[str, str]] = {}
+    for table in tables:
+        made.update({name.lower(): (name, value) for name, value in table.items()})
+    return dict(made.values())
 
 
 def _query_fields(
