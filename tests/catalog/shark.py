@@ -27,7 +27,7 @@ class Sold:
 
 @dataclass
 class Shark:
-    """`charge(id, number)` is what an order takes, in micros: it may be more than `items` say (dollars, or None)."""
+    """`charge(id, number)` is what an order takes, in micros: it may be more than `items` say in dollars."""
 
     items: list = field(default_factory=lambda: [("1", "weather", 0.01)])
     charge: Callable[[str, int], int] = lambda _id, _number: 10_000
@@ -97,8 +97,9 @@ class Shark:
             if data is not None:
                 content = json.dumps(data).encode()
                 cut = len(content) // 2 if data.get("cut") else len(content)
-                start = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(content)}\r\n"
-                writer.write(start.encode() + b"Connection: close\r\n\r\n" + content[:cut])
+                start = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nConnection: close\r\n"
+                start += f"Content-Length: {len(content)}\r\n\r\n"
+                writer.write(start.encode() + content[:cut])
                 await writer.drain()
                 if sold is not None and cut == len(content):
                     sold.answered = True
@@ -110,9 +111,9 @@ class Shark:
         self.lists += 1
         self.on_list()
         tools = [
-            {"function": {"name": id, "description": f"{name} — What it does", "parameters": {}}}
+            {"function": {"name": entry, "description": f"{name} — What it does", "parameters": {}}}
             | ({} if price is None else {"price": price})
-            for id, name, price in self.items
+            for entry, name, price in self.items
         ]
         return {"success": True, "tools": tools, "details": {"has_next_page": False}}
 
