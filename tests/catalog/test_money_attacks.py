@@ -112,7 +112,48 @@ async def test_a_retry_is_checked_like_a_first_order(tmp_path):
     assert states(tmp_path) == [("released", 0)]
 
 
+async def test_a_repeat_that_is_refused_leaves_the_first_order_unknown(tmp_path):
+    """The answer was lost and the tool is stopped before the repeat: the model is told that it may have been bought."""
+    with Shark(idempotent=True) as api:
+        profile = {"idempotent": True, "idempotency_header": "Idempotency-Key"}
+        async with opened(api, tmp_path, profile=profile) as (catalog, client):
+
+            def stop(number):
+                with ledger_in(tmp_path) as ledger:
+                    ledger.stop(catalog.entry_id("1"), "weather", "a person said so")
+                return "after"
+
+            api.spoil = stop
+            result = await client.call("weather")
+    assert (api.orders, len(api.sold)) == (1, 1)
+    assert states(tmp_path) == [("unknown", 10_000)]
+    assert "UNKNOWN whether weather was bought" in result.text
+    assert "it was not repeated: weather is stopped (a person said so)" in result.text
+
+
 # --- 2. paid and thrown away ---
+
+
+async def test_a_call_cancelled_while_its_long_reply_is_read_is_unknown(tmp_path, monkeypatch):
+    """The ledger hears of the end: its money does not stay "sent" for as long as the process lives."""
+    from toolwire.catalog.purchase import purchase
+
+    reading, go = threading.Event(), threading.Event()
+
+    def read(*args, real=purchase.read_reply):
+        reading.set()
+        assert go.wait(10)
+        return real(*args)
+
+    monkeypatch.setattr(purchase, "read_reply", read)
+    with Shark(reply={"result": "x" * 100_000}) as api:
+        async with opened(api, tmp_path) as (_, client):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(client.call, "weather")
+                await eventually(reading.is_set)
+                tasks.cancel_scope.cancel()
+            await eventually(lambda: states(tmp_path) == [("unknown", 10_000)])
+            go.set()
 
 
 async def test_the_wait_in_our_queue_is_not_the_api_s(tmp_path):

@@ -59,6 +59,8 @@ class OrderSender:
     ) -> Answer:
         """Buy once. Failures are answers; only a cancellation, and what `on_send` raises, come out as exceptions.
 
+        An order that may be out stays so when `on_send` refuses to have it repeated: that is an answer too.
+
         `on_send` is awaited each time before the first byte goes out, on an open connection: the place to book the
         order. `timeout` are the seconds that the API has from then on, repeats included. `attempt` can be read
         at any time, above all after a cancellation.
@@ -94,7 +96,14 @@ class OrderSender:
         while True:
             attempt.tries += 1
             order.begin_try()
-            answer = await self._try(request, order, time, on_progress)
+            try:
+                answer = await self._try(request, order, time, on_progress)
+            except Halted as halted:
+                if not doubt or attempt.answer is None or not isinstance(halted.error, CatalogError):
+                    raise halted.error from None
+                lost = attempt.answer  # refusing the repeat says nothing about the order that is out
+                attempt.answer = replace(lost, error=f"{lost.error}; it was not repeated: {halted.error}")
+                return attempt.answer
             if doubt and not answer.ok:
                 answer = replace(answer, state="unknown")  # for an earlier one may have been bought
             doubt = answer.state == "unknown"
@@ -124,8 +133,8 @@ class OrderSender:
             async with opening as response:
                 status = response.status_code
                 return await self._read(response, time, on_progress)
-        except Halted as halted:
-            raise halted.error from None
+        except Halted:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever broke, what counts is whether the order may be out
             if not isinstance(error, (httpx2.HTTPError, OSError, CatalogError)):
                 _log.error("A purchase broke in an unexpected way: %s", said(error, self._scrubber.text))

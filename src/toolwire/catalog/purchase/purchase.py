@@ -158,9 +158,15 @@ class Purchase:
 
     async def _settle(self, booking: Booking, answer: Answer) -> dict[str, Any]:
         """Book what a reply cost. Where that is at most what was reserved, the model need not wait for the disk."""
-        read = partial(self._read, answer, booking.price)
-        outcome, result = read() if answer.size <= LARGE else await self._buyer.workers.run(read)
         ledger, seen = self._buyer.ledger.ledger, self.seen
+        read = partial(self._read, answer, booking.price)
+        try:
+            outcome, result = read() if answer.size <= LARGE else await self._buyer.workers.run(read)
+        except BaseException as error:  # cancelled, for one: a long reply takes its time
+            seen.outcome = "unknown"
+            why = f"the call was given up while its reply was read ({type(error).__name__})"
+            await self._commit(ledger.unknown, booking.id, why)
+            raise
         seen.outcome, seen.balance = "bought" if outcome.ok else "failed", outcome.balance
         if not outcome.ok and outcome.cost == 0:
             self._buyer.ledger.post(ledger.release, booking.id)
