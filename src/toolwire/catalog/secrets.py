@@ -177,8 +177,8 @@ def credentials(profile: Settings, environ: Mapping[str, str], file: str | Path 
         elif secret.place == "basic":
             if ":" not in sent:
                 raise UsageError(
-                    f"{secret.variable} must be user:password for basic authentication, and has no colon: set it so, "
-                    f"or template to 'user:{{value}}' (profile {profile.name})"
+                    f"{secret.variable} must be user:password for basic authentication, and has no colon: set it "
+                    f"so, or template to 'user:{{value}}' (profile {profile.name})"
                 )
             encoded = _base64(sent)
             values += [encoded, f"Basic {encoded}"]

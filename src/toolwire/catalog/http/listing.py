@@ -260,8 +260,9 @@ class Reading:
             yield Problem(text)
         if self.unreadable_prices:
             price = profile.entry.price
+            place = " or ".join(filter(None, (price.path, price.by_value)))
             text = (
-                f"{self.unreadable_prices} entries of the list have a price at {price.path or price.by_value} that "
+                f"{self.unreadable_prices} entries of the list have a price at {place} that "
                 f"cannot be read as {_unit_words(profile)}, so it counts as unknown"
             )
             yield Problem(text, essential=True)

@@ -92,17 +92,18 @@ def _read_prices(
     rate = _rate(price, item)
 
     def read(amount: Any) -> int | None:
-        if amount is None:
-            return None
         if rate is not None:
             with suppress(ValueError):
                 return micros(amount, rate)
         unreadable.append(amount)
         return None
 
-    single = read(flat)
+    single = None if flat is None else read(flat)
     prices = {value: read(amount) for value, amount in _pairs(price, by_value) if value}
     if not prices:
+        if by_value:  # there is something, and neither values nor prices are found in it
+            unreadable.append(by_value)
+            return None, prices
         return single, prices
     # An amount that cannot be read may be the highest.
     certain = None not in prices.values() and (single is not None or flat is None)
