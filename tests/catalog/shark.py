@@ -62,7 +62,7 @@ class Arrived:
 
 @dataclass
 class Shark:
-    """`charge(id, number)` is what an order takes, in micros: it may be more than `items` say (dollars, or None)."""
+    """`charge(id, number)` is what an order takes, in micros: it may be more than `items` say in dollars."""
 
     items: list = field(default_factory=lambda: [("1", "weather", 0.01)])
     charge: Callable[[str, int], int] = lambda _id, _number: 10_000
@@ -72,7 +72,7 @@ class Shark:
     """More of each reply, or other values in it."""
     idempotent: bool = False
     spoil: Callable[[int], str] = lambda _number: ""
-    """What goes wrong with an order, by its number: one of `FAULTS`, or "". `unread` and `head` are for `refuse`."""
+    """What goes wrong with an order, by its number: one of `FAULTS`, or "". `unread`, `head`: see `refuse`."""
     refuse: Callable[[int], str] = lambda _number: ""
     """What goes wrong with a connection before its order is read, by its number: "", unread, head, or close."""
     on_list: Callable[[], None] = lambda: None
@@ -179,9 +179,9 @@ class Shark:
         self.lists += 1
         self.on_list()
         tools = [
-            {"function": {"name": id, "description": f"{name} — What it does", "parameters": {}}}
+            {"function": {"name": entry, "description": f"{name} — What it does", "parameters": {}}}
             | ({} if price is None else {"price": price})
-            for id, name, price in self.items
+            for entry, name, price in self.items
         ]
         return {"success": True, "tools": tools, "details": {"has_next_page": False}}
 

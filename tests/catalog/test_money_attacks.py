@@ -8,10 +8,12 @@ from market import KEYS
 from shark import Shark
 from till import catalog_for, eventually, ledger_in, opened, states
 
+from toolwire.catalog import server
 from toolwire.catalog.http import streams
 from toolwire.catalog.http.listing import Reading
 from toolwire.catalog.ledger.types import Limits
 from toolwire.catalog.purchase import purchase
+from toolwire.catalog.tools.build import build_offer
 from toolwire.errors import UsageError
 from toolwire.testing import connect
 
@@ -113,7 +115,7 @@ async def test_a_retry_is_checked_like_a_first_order(tmp_path):
 
 
 async def test_a_repeat_that_is_refused_leaves_the_first_order_unknown(tmp_path):
-    """The answer was lost and the tool is stopped before the repeat: the model is told that it may have been bought."""
+    """The answer was lost, and the tool is stopped before the repeat: the model hears that it may have been bought."""
     with Shark(idempotent=True) as api:
         profile = {"idempotent": True, "idempotency_header": "Idempotency-Key"}
         async with opened(api, tmp_path, profile=profile) as (catalog, client):
@@ -136,8 +138,6 @@ async def test_a_repeat_that_is_refused_leaves_the_first_order_unknown(tmp_path)
 
 async def test_a_call_cancelled_while_its_long_reply_is_read_is_unknown(tmp_path, monkeypatch):
     """The ledger hears of the end: its money does not stay "sent" for as long as the process lives."""
-    from toolwire.catalog.purchase import purchase
-
     reading, go = threading.Event(), threading.Event()
 
     def read(*args, real=purchase.read_reply):
@@ -409,16 +409,20 @@ async def test_a_list_that_has_not_changed_is_not_taken_apart(tmp_path, monkeypa
     monkeypatch.setattr(
         Reading, "take", lambda self, *args, real=Reading.take: taken.append(1) or real(self, *args)
     )
+    made = []
+    monkeypatch.setattr(
+        server, "build_offer", lambda *args, real=build_offer, **more: made.append(1) or real(*args, **more)
+    )
     with Shark() as api:
         async with opened(api, tmp_path) as (catalog, client):
             before = catalog.status.at
             await read_again(catalog)
-            assert (len(taken), catalog.status.state) == (1, "live")
+            assert (len(taken), len(made), catalog.status.state) == (1, 1, "live")
             assert catalog.status.at > before
             changes = [each for each in client.notifications if each.method.endswith("list_changed")]
             api.items = [*api.items, ("2", "stock", 0.01)]
             await read_again(catalog)
-            assert (len(taken), len(catalog.definitions)) == (2, 2)
+            assert (len(taken), len(made), len(catalog.definitions)) == (2, 2, 2)
             await eventually(
                 lambda: (
                     len([x for x in client.notifications if x.method.endswith("list_changed")])

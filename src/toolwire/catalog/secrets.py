@@ -46,7 +46,8 @@ class Scrubber:
         self._found = pattern(secrets)
         self._overlap = longest_match(secrets)
         self._numeric = any(each.isdecimal() for each in secrets)
-        self._mask = next((mask for mask in _MASKS if not self._has(mask)), "")
+        self.mask = next((mask for mask in _MASKS if not self._has(mask)), "")
+        """What stands in the place of a secret."""
 
     def text(self, text: str) -> str:
         """The text without secrets."""
@@ -55,13 +56,13 @@ class Scrubber:
         for _ in range(_PASSES):
             parts, kept = [], 0
             for start, end in self._matches(text):
-                parts += [text[kept:start], self._mask]
+                parts += [text[kept:start], self.mask]
                 kept = end
             text = "".join([*parts, text[kept:]])
             if not self._has(text):
                 return text
         return (
-            self._mask
+            self.mask
         )  # the mask and what is around it make a secret again and again: then nothing is shown
 
     def data(self, data: Any) -> Any:
@@ -93,7 +94,7 @@ class Scrubber:
 
     def _scalar(self, value: Any) -> Any:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return self._mask if self._has(_digits(value)) else value
+            return self.mask if self._has(_digits(value)) else value
         if isinstance(value, (bytes, bytearray)):
             text = value.decode("utf-8", "surrogateescape")
             return self.text(text).encode("utf-8", "surrogateescape") if self._has(text) else value
