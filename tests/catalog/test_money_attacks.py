@@ -115,7 +115,7 @@ async def test_a_retry_is_checked_like_a_first_order(tmp_path):
 
 
 async def test_a_repeat_that_is_refused_leaves_the_first_order_unknown(tmp_path):
-    """The answer was lost, and the tool is stopped before the repeat: the model hears that it may have been bought."""
+    """The answer was lost, the tool is stopped before the repeat: the model hears that it may have been bought."""
     with Shark(idempotent=True) as api:
         profile = {"idempotent": True, "idempotency_header": "Idempotency-Key"}
         async with opened(api, tmp_path, profile=profile) as (catalog, client):
