@@ -11,7 +11,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 MICROS = 1_000_000
@@ -62,7 +62,7 @@ class Arrived:
 
 @dataclass
 class Shark:
-    """`charge(id, number)` is what an order takes, in micros: it may be more than `items` say in dollars."""
+    """`charge(id, number)` is what an order takes, in micros; it may be more than `items` say (dollars or None)."""
 
     items: list = field(default_factory=lambda: [("1", "weather", 0.01)])
     charge: Callable[[str, int], int] = lambda _id, _number: 10_000
@@ -72,7 +72,7 @@ class Shark:
     """More of each reply, or other values in it."""
     idempotent: bool = False
     spoil: Callable[[int], str] = lambda _number: ""
-    """What goes wrong with an order, by its number: one of `FAULTS`, or "". `unread`, `head`: see `refuse`."""
+    """What goes wrong with an order, by its number: one of `FAULTS`, or ""; but see `refuse`."""
     refuse: Callable[[int], str] = lambda _number: ""
     """What goes wrong with a connection before its order is read, by its number: "", unread, head, or close."""
     on_list: Callable[[], None] = lambda: None
@@ -84,8 +84,8 @@ class Shark:
         self.lists = 0
         self.connections = 0
         self.connected = 0
-        self.refused = threading.Event()
-        """Set when a connection was ended by `refuse`."""
+        self.refused = threading.Semaphore(0)
+        """Released each time that a connection was ended by `refuse`."""
         self.open = 0
         self.most_open = 0
         self.balance = 1000 * MICROS
@@ -104,8 +104,7 @@ class Shark:
         self._loop = asyncio.new_event_loop()
 
         async def serve():
-            self._server = await asyncio.start_server(self._connection, "127.0.0.1", 0, backlog=1000)
-            self._port = self._server.sockets[0].getsockname()[1]
+            await self._listen()
             ready.set()
 
         def run():
@@ -126,6 +125,20 @@ class Shark:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
 
+    @contextmanager
+    def away(self):
+        """Refuse connections for a while."""
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
+        yield
+        asyncio.run_coroutine_threadsafe(self._listen(self._port), self._loop).result(10)
+
+    async def _listen(self, port=0):
+        self._server = await asyncio.start_server(self._connection, "127.0.0.1", port, backlog=1000)
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    async def _close(self):
+        self._server.close()
+
     async def _connection(self, reader, writer):
         self.connections += 1
         self.connected += 1
@@ -144,7 +157,8 @@ class Shark:
                 await reader.read(1)
                 _reset(writer)
             writer.close()
-            self.refused.set()
+            await writer.wait_closed()
+            self.refused.release()
             return
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         lines = head.split("\r\n")
@@ -181,7 +195,7 @@ class Shark:
         tools = [
             {"function": {"name": entry, "description": f"{name} — What it does", "parameters": {}}}
             | ({} if price is None else {"price": price})
-            for entry, name, price in self.items
+            for entry, name, price in self.items  # noqa: A001 - as everywhere here
         ]
         return {"success": True, "tools": tools, "details": {"has_next_page": False}}
 
