@@ -71,6 +71,7 @@ class Scrubber:
             return data
         copies: dict[int, Any] = {}
         todo: list[tuple[Any, Any]] = []
+        names = _Names()
 
         def clean(value: Any) -> Any:
             if isinstance(value, str):
@@ -89,7 +90,9 @@ class Scrubber:
                 copy.extend(clean(each) for each in given)
                 continue
             for key, value in given.items():
-                copy[_free(copy, clean(key) if isinstance(key, str) else self._scalar(key))] = clean(value)
+                copy[names.free(copy, clean(key) if isinstance(key, str) else self._scalar(key))] = clean(
+                    value
+                )
         return result
 
     def _scalar(self, value: Any) -> Any:
@@ -105,7 +108,8 @@ class Scrubber:
         if self._found is None:
             return False
         # A number can be written in ways that the text does not show (1.5e6).
-        return self._numeric or self._has(content.decode("utf-8", "replace"))
+        # JSON may be in UTF-16 or UTF-32 too, and is read so.
+        return self._numeric or self._has(content.decode(json.detect_encoding(content), "replace"))
 
     def _has(self, text: str) -> bool:
         return next(self._matches(text), None) is not None
@@ -132,14 +136,22 @@ def _digits(value: float) -> str:
         return ""
 
 
-def _free(taken: Mapping[Any, Any], key: Any) -> Any:
-    """A key that is not there yet: two secrets must not become one entry."""
-    if key not in taken:
-        return key
-    number = 2
-    while f"{key} {number}" in taken:
-        number += 1
-    return f"{key} {number}"
+class _Names:
+    """Finds keys that are not taken yet: two secrets must not become one entry."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[int, Any], int] = {}
+
+    def free(self, taken: Mapping[Any, Any], key: Any) -> Any:
+        """Return the key, or one with a number after it. Goes on from the last number: an API may send many."""
+        if key not in taken:
+            return key
+        place = (id(taken), key)
+        number = self._numbers.get(place, 1) + 1
+        while f"{key} {number}" in taken:
+            number += 1
+        self._numbers[place] = number
+        return f"{key} {number}"
 
 
 @dataclass(frozen=True)
