@@ -195,7 +195,7 @@ class Shark:
         tools = [
             {"function": {"name": entry, "description": f"{name} — What it does", "parameters": {}}}
             | ({} if price is None else {"price": price})
-            for entry, name, price in self.items  # noqa: A001 - as everywhere here
+            for entry, name, price in self.items
         ]
         return {"success": True, "tools": tools, "details": {"has_next_page": False}}
 
