@@ -24,10 +24,12 @@ def main(case: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(asyncio.run(timed(**case))))
 
 
-async def timed(way: str, port: int, count: int, **more: Any) -> dict[str, Any]:
-    """The time of each act, in nanoseconds; those of the first are left out."""
+async def timed(way: str, port: int, count: int, at_once: int = 1, **more: Any) -> dict[str, Any]:
+    """The time of each act, in nanoseconds; those of the first are left out. With `at_once` acts a second."""
     async with AsyncExitStack() as stack:
         act = await WAYS[way](stack, port, **more)
+        if at_once > 1:
+            return {"rate": await together(act, count, at_once)}
         times = []
         for _ in range(min(WARM, count) + count):
             since = time.perf_counter_ns()
@@ -36,6 +38,21 @@ async def timed(way: str, port: int, count: int, **more: Any) -> dict[str, Any]:
             if EXPECTED not in said:
                 raise ValueError(f"a wrong answer: {said[:300]}")
     return {"times": times[-count:]}
+
+
+async def together(act: Act, count: int, at_once: int) -> float:
+    """How many acts a second there are when so many are under way at any time."""
+
+    async def several(times: int) -> None:
+        for _ in range(times):
+            said = await act()
+            if EXPECTED not in said:
+                raise ValueError(f"a wrong answer: {said[:300]}")
+
+    await several(WARM)
+    since = time.perf_counter()
+    await asyncio.gather(*(several(count // at_once) for _ in range(at_once)))
+    return count // at_once * at_once / (time.perf_counter() - since)
 
 
 async def bare(stack: AsyncExitStack, port: int, *, kept: bool, entry: str = PAID) -> Act:

@@ -1,8 +1,8 @@
 """A catalogue of paid tools: every product of a REST API is a tool of its own, and the budget is a hard one.
 
-The API is the sample one of `paid_api.py`, on this machine. With AgentPMT's it would be the two keys and no more:
+The API is the sample one of `paid_api.py`, on this machine. With AgentPMT's it would be the token and no more:
 
-    AGENT_PAYMENT_API_KEY=... AGENT_PAYMENT_BUDGET_KEY=... toolwire serve catalog:agentpmt --budget 5
+    AGENT_PAYMENT_TOKEN=... toolwire serve catalog:agentpmt --budget 5
 """
 
 import tempfile
@@ -29,11 +29,7 @@ SCRIPT = [
 async def shopping(folder: Path) -> None:
     """Buy once, be stopped once, and look at the books."""
     async with PaidApi() as api:
-        environ = {
-            "AGENT_PAYMENT_API_KEY": "any key will do",
-            "AGENT_PAYMENT_BUDGET_KEY": "and any budget",
-            "AGENT_PAYMENT_BASE_URL": api.url,
-        }
+        environ = {"AGENT_PAYMENT_TOKEN": "any token will do", "AGENT_PAYMENT_BASE_URL": api.url}
         ledger = folder / "ledger.db"
         shop = Catalog(
             "agentpmt", budget="0.015", ledger=ledger, cache=folder / "tools.json", environ=environ

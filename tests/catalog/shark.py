@@ -193,9 +193,9 @@ class Shark:
         self.lists += 1
         self.on_list()
         tools = [
-            {"function": {"name": id, "description": f"{name} — What it does", "parameters": {}}}
+            {"function": {"name": entry, "description": f"{name} — What it does", "parameters": {}}}
             | ({} if price is None else {"price": price})
-            for id, name, price in self.items  # noqa: A001 - as everywhere here
+            for entry, name, price in self.items
         ]
         return {"success": True, "tools": tools, "details": {"has_next_page": False}}
 

@@ -87,8 +87,8 @@ async def test_infinity_is_not_bought(shop, tmp_path):
 
 
 @pytest.mark.parametrize("number", ["1e400", "NaN", "1" * 5_000], ids=["1e400", "NaN", "5,000 digits"])
-async def test_a_reply_with_a_number_that_cannot_be_held_is_no_json(shop, tmp_path, number):
-    """What was bought is unknown, its money stays reserved, and nothing made up reaches the model."""
+async def test_a_reply_with_a_number_that_cannot_be_held_is_not_lost(shop, tmp_path, number):
+    """It was paid for: the model gets the number as it was written, as text, and nothing made up."""
     plain = json.dumps
     shop.products[shop.id_of("send")].run = lambda **_: {"n": "@"}
     json.dumps = lambda *args, **more: plain(*args, **more).replace('"@"', number)
@@ -97,6 +97,6 @@ async def test_a_reply_with_a_number_that_cannot_be_held_is_no_json(shop, tmp_pa
             result = await client.call("send", wei=1)
     finally:
         json.dumps = plain
-    assert result.is_error
-    assert "UNKNOWN" in result.text
-    assert [state for state, _ in states(tmp_path)] == ["unknown"]
+    assert not result.is_error
+    assert f'"{number}"' in result.text
+    assert [state for state, _ in states(tmp_path)] == ["settled"]

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from toolwire.catalog.check import check_profile
 from toolwire.catalog.http.api import Api, Retry
 from toolwire.catalog.profile.model import Profile, json_schema
-from toolwire.catalog.secrets import Credentials
+from toolwire.catalog.secrets import Credentials, Scrubber
 from toolwire.cli.main import app
 
 ITEM = {"id": "a1", "name": "Weather", "description": "Tell it", "schema": {"type": "object"}, "price": 0.01}
@@ -35,7 +35,7 @@ async def checked(page, headers=None, **tables):
     profile = Profile(**SMALL).changed(**tables)
     transport = httpx2.MockTransport(answer)
     async with Api(profile, Credentials(), transport=transport, retry=Retry(attempts=1)) as api:
-        found = await check_profile(profile, api)
+        found = await check_profile(profile, api, Scrubber(["s3cret-of-ours"]))
     assert {request.url.path for request in asked} <= {"/list", "/balance"}  # it never buys
     return found
 
@@ -211,6 +211,17 @@ async def test_a_balance_that_cannot_be_read_is_a_warning():
     """With the path that was wrong."""
     found = await findings(page_of(ITEM), balance={"path": "/balance", "amount": "data.left"})
     assert found == ["warning: the balance cannot be told: balance.amount = 'data.left' is not in the reply"]
+
+
+@pytest.mark.anyio
+async def test_a_secret_in_a_link_is_not_shown():
+    """An API that repeats our token in the link to the next page, here or elsewhere."""
+    paging = {"paging": {"kind": "link"}}
+    link = {"Link": '<https://93.184.216.34/list?as=s3cret-of-ours>; rel="next"'}
+    assert "s3cret" not in (await checked(page_of(ITEM), link, list=paging)).next_page
+    link = {"Link": '<https://s3cret-of-ours.test/list>; rel="next"'}
+    (finding,) = await findings(page_of(ITEM), link, list=paging)
+    assert "s3cret" not in finding
 
 
 def run(*words, **environ):

@@ -190,6 +190,14 @@ def test_defaults_that_lead_nowhere_are_no_problem():
     ]
 
 
+def test_the_names_of_an_api_cannot_make_a_line_of_the_log():
+    """Nor steer a terminal."""
+    reading = reading_with()
+    reading.take({"items": [{"id": 1, "a\nWARNING b\x1b[2J": 1}]})
+    (problem,) = problems(reading)
+    assert problem.endswith("the first item has id, a WARNING b[2J")
+
+
 def test_a_schema_of_null_is_there():
     """A tool without parameters."""
     reading = reading_with()
@@ -204,6 +212,20 @@ def test_one_of_two_ways_to_tell_the_price_is_enough():
         reading = Reading(Profile(**SMALL).changed(entry={"price": price}))
         reading.take({"items": [{"id": 1, "schema": {}, **item}]})
         assert problems(reading) == []
+
+
+def test_a_total_that_is_not_there_is_told():
+    """The list is read by guessing then."""
+    reading = reading_with(kind="offset", total_items="totl")
+    assert read(reading, page_of("a", total=2), page_of("b", total=2)) == (
+        ["?offset=0", "?offset=1", "?offset=2"],
+        "ab",
+    )
+    (problem,) = problems(reading)
+    assert (
+        problem
+        == "list.paging.total_items = 'totl' is not in the first page: it has items (list of 1), total"
+    )
 
 
 JSON = st.recursive(

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from toolwire.catalog.profile.entries import read_item
 from toolwire.catalog.profile.model import (
     BUILTIN,
     Call,
@@ -95,6 +96,7 @@ def test_an_item_of_agentpmt_is_an_entry():
         ({"x-pricing": {"unit_type": "request", "price_per_unit": 5, "currency": "credits"}}, 50_000),
         ({"x-pricing": {"price_per_unit": "2.5", "currency": "credits"}}, 25_000),
         ({"x-pricing": {"price_per_unit": 0.05, "currency": "USDC"}}, 50_000),
+        ({"x-pricing": {"price_per_unit": 0.05, "currency": "usdc"}}, 50_000),
         ({"x-pricing": {"price_per_unit": 0, "currency": "credits"}}, 0),
         ({"x-pricing": {"price_per_unit": 5, "currency": "doubloons"}}, None),
         ({"x-pricing": {"price_per_unit": -5, "currency": "credits"}}, None),
@@ -143,6 +145,31 @@ def test_a_price_by_action_that_cannot_be_read_is_no_price():
 def test_an_item_without_an_id_is_no_entry(item):
     """It could not be bought."""
     assert AGENTPMT.read_entry(item) is None
+
+
+@pytest.mark.parametrize(
+    "actions",
+    [
+        [{"tier": "read", "price": 1}],
+        {"read": {"euros": 1}},
+        [{"name": "read"}],
+        "read: 1",
+        7,
+    ],
+)
+def test_prices_by_action_that_are_not_where_the_profile_says(actions):
+    """They are unreadable, not unseen; nor does a flat price stand in for them."""
+    pricing = {"price_per_unit": 5, "currency": "credits", "actions": actions}
+    read = read_item(AGENTPMT.entry, {"function": WEATHER, "x-pricing": pricing})
+    assert read.unreadable_prices
+    assert price_for(read.entry, {"action": "read"})[1] is None
+
+
+def test_no_prices_by_action_are_none():
+    """An empty table says nothing, and the flat price counts."""
+    pricing = {"price_per_unit": 5, "currency": "credits", "actions": {}}
+    read = read_item(AGENTPMT.entry, {"function": WEATHER, "x-pricing": pricing})
+    assert (read.unreadable_prices, read.entry.price) == ((), 50_000)
 
 
 def test_the_example_maps_another_api():
@@ -307,6 +334,7 @@ def test_addresses_that_may_not(address):
         ({"secrets": {"x": {}}}, "secrets.x: variable must be set"),
         ({"secrets": {"x": {"variable": "A", "vriable": "B"}}}, "secrets.x: there is no setting 'vriable'"),
         ({"secrets": {"x": {"variable": "A", "vriable": "B"}}}, "did you mean 'variable'"),
+        ({"secrets": {"x": {"variable": "A", "place": "query"}}}, "secrets.x: key must be set"),
         ({"secrets": {"x": {"parts": [{"name": "a"}]}}}, "secrets.x.parts[0]: variable must be set"),
         (
             {"secrets": {"x": {"variable": "A B"}}},

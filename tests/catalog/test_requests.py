@@ -61,6 +61,12 @@ def test_fixed_headers_query_and_body():
     assert body_of(request) == {"lang": "en", "id": "a", "input": {"q": 1}, "ref": "k-1"}
 
 
+def test_a_header_of_the_profile_takes_the_place_of_ours():
+    """Whatever its case: a header is sent once."""
+    request = order_request(small(request={"headers": {"accept": "application/x"}}), "a", {}, "k")
+    assert request.headers == {"accept": "application/x", "Content-Type": "application/json"}
+
+
 def test_fields_inside_of_fields():
     """A dot leads into the body, and the profile's own table is not changed by it."""
     profile = small(
@@ -123,13 +129,13 @@ def deep(levels):
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (float("nan"), "the number nan"),
-        (float("inf"), "the number inf"),
-        ([{"a": float("-inf")}], "the number -inf"),
+        (float("nan"), "no NaN and no infinity"),
+        (float("inf"), "no NaN and no infinity"),
+        ([{"a": float("-inf")}], "no NaN and no infinity"),
         ("\ud800", "half of a surrogate pair"),
         (["\udfff", 2**70], "half of a surrogate pair"),
         (deep(100_000), "nested too deeply"),
-        (10**5000, "cannot be written as JSON"),
+        (10**5000, "more than 4,300 digits"),
     ],
     ids=["nan", "inf", "nested-inf", "surrogate", "surrogate-in-list", "deep", "endless"],
 )

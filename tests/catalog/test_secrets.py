@@ -259,6 +259,21 @@ def test_basic_authentication(secret, text):
     assert {encoded, text} <= set(found.values)
 
 
+def test_basic_authentication_needs_a_colon():
+    """The value is not shown."""
+    with pytest.raises(UsageError, match="KEY must be user:password for basic authentication") as caught:
+        made({"KEY": "k-123456"}, place="basic", variable="KEY")
+    assert "k-123456" not in str(caught.value)
+    assert made({"KEY": "u:k-123456"}, place="basic", variable="KEY").headers
+
+
+def test_the_name_of_a_user_is_no_secret():
+    """It would be taken out of every reply that has the word."""
+    parts = [{"variable": "USER"}, {"variable": "PASSWORD"}]
+    found = made({"USER": "weather", "PASSWORD": "pass-123"}, place="basic", parts=parts)
+    assert Scrubber(found.values).text("weather pass-123 weather:pass-123") == "weather [redacted] [redacted]"
+
+
 def test_the_token_of_agentpmt():
     """Its own variable, or the base64 of both keys; all of it is secret."""
     found = credentials(TOKEN, {**KEYS, "AGENT_PAYMENT_TOKEN": "tok-1"})
@@ -378,3 +393,24 @@ def test_an_endless_secret_is_refused():
     """It would make an endless pattern."""
     with pytest.raises(UsageError, match="may have"):
         Scrubber(["x" * 10_000])
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_a_secret_in_json_is_found_in_every_encoding_that_json_is_read_in(encoding):
+    """What the reader understands, the look for secrets in the raw bytes understands too."""
+    secret = KEYS["AGENT_PAYMENT_API_KEY"]
+    content = json.dumps({"output": f"you sent {secret}"}).encode(encoding)
+    assert Scrubber([secret]).may_be_in(content)
+    assert not Scrubber(["another-secret"]).may_be_in(content)
+
+
+def test_many_keys_that_are_the_secret_are_cleaned_in_linear_time():
+    """An API that spells the secret in thousands of ways, each as a key, gets a reply that is read at once."""
+    secret = "key-1234567890abcdef"  # noqa: S105 - 20 characters: 2 ** 20 spellings, percent-encoded or not
+    spellings = [
+        "".join(f"%{ord(each):02x}" if number >> at & 1 else each for at, each in enumerate(secret))
+        for number in range(30_000)
+    ]
+    clean = Scrubber([secret]).data(dict.fromkeys(spellings, 1))
+    assert len(clean) == len(spellings)
+    assert {"[redacted]", "[redacted] 2", "[redacted] 30000"} <= clean.keys()

@@ -180,8 +180,13 @@ async def test_a_reset_in_the_middle_of_a_reply_is_an_error():
         await send(OneRequestTransport(ssl.create_default_context), request_to(port))
 
 
-async def test_a_long_reply_comes_whole():
-    """More than is held unread at a time."""
+@pytest.mark.parametrize(
+    "anyio_backend",
+    [("asyncio", {}), ("asyncio", {"use_uvloop": True}), ("trio", {})],
+    ids=["asyncio", "uvloop", "trio"],
+)
+async def test_a_long_reply_comes_whole(anyio_backend):
+    """More than is held unread at a time, on every event loop."""
     body = bytes(range(256)) * 20_000
 
     def much(peer, connection):

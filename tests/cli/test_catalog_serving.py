@@ -12,6 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import anyio
 import pytest
 from served import PATIENCE, Http, Served, Stdio
 
@@ -256,13 +257,19 @@ def test_pins_keep_changes_out(api, env, tmp_path, priced):
     """What differs from the file of agreed definitions is not offered, and stderr says how it differs."""
     from toolwire.catalog.server import Catalog  # noqa: PLC0415 - heavy
     from toolwire.catalog.tools.pins import Pins  # noqa: PLC0415
+    from toolwire.testing import connect  # noqa: PLC0415
+
+    async def on_offer():
+        async with connect(catalog := Catalog(profile, environ=env)):
+            await catalog.loaded()
+            return catalog.definitions
 
     profile = str(tmp_path / "priced.toml")
     with Stdio(priced, cwd=tmp_path, env=env) as served:
         served.shake_hands()
         served.expect("6 tools registered")
         until(lambda: list((tmp_path / "cache").rglob("*.json")))
-    known = Catalog(profile, environ=env).definitions
+    known = anyio.run(on_offer)
     Pins.of(each for each in known.values() if each.name != "echo").save(tmp_path / "pins.json")
     api.products[api.id_of("stock")].price = 0.5
     with Stdio(priced, "--pins", "pins.json", cwd=tmp_path, env=env) as served:
@@ -420,7 +427,7 @@ def test_missing_credentials_are_one_line(command, tmp_path):
         (["catalog:nowhere"], {}, "nowhere"),
         (["catalog:gone.toml"], {}, "gone.toml"),
         (["catalog:agentpmt", "--budget", "much"], {}, "budget"),
-        (["catalog:agentpmt"], {"AGENT_PAYMENT_BUDGET": "much"}, "budget"),
+        (["catalog:agentpmt"], {"AGENT_PAYMENT_BUDGET": "much"}, "AGENT_PAYMENT_BUDGET"),
         (["catalog:agentpmt"], {"AGENT_PAYMENT_BASE_URL": "http://10.0.0.1"}, "https"),
         (["catalog:agentpmt", "--header", "A: b"], {}, "--header"),
         (["catalog:agentpmt", "--reload"], {}, "--reload"),

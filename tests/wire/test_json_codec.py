@@ -57,7 +57,11 @@ def test_an_integer_is_exact(number):
 
 
 @pytest.mark.parametrize(
-    "text", ["1e400", "-1e400", "1E+400", "[1e400, 11111111111111111111]", "123456789012345678901e400"]
+    "text",
+    [
+        *("1e400", "-1e400", "1E+400", "[1e400, 11111111111111111111]", "123456789012345678901e400"),
+        *(f"[{'9' * 250}e60, 1]", f"{'9' * 400}.5", "[11111111111111111111, 1E0000000400]"),
+    ],
 )
 def test_a_number_that_no_float_holds_is_refused(text):
     """It would be infinity, which is another number."""
@@ -76,7 +80,7 @@ def test_what_is_no_json_number_is_refused(text):
 @pytest.mark.parametrize("digits", ["1" * 4_301, "-" + "1" * 100_000, "[" + "1" * 5_000 + "]"], ids=len)
 def test_an_integer_of_too_many_digits_is_refused(digits):
     """Python would need time that grows with the square of them."""
-    with pytest.raises(ValueError, match=r"digits: at most 4,300 are read"):
+    with pytest.raises(ValueError, match=r"more than 4,300 digits"):
         loads(digits.encode())
     with pytest.raises(ValueError, match=r"more than 4,300 digits"):
         dumps({"a": 10**4_300})

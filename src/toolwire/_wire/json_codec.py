@@ -15,7 +15,6 @@ SHAPES: Final = bytes.maketrans(b"123456789[,- \t\r\n", b"000000000:::::::")
 """Translates JSON so that every digit is 0, and whatever may stand before a number is a colon."""
 LONG_INTEGER: Final = b":" + b"0" * 19
 """What is found in JSON so translated if it has an integer over 64 bits. An id in quotes is not taken for one."""
-_MOST_DIGITS: Final = 4_300
 _DEEPEST: Final = 254
 
 NOT_FINITE: Final = "JSON has no NaN and no infinity"
@@ -69,14 +68,18 @@ def has_non_finite(value: Any) -> bool:
 
 
 def _load_exactly(data: bytes, *, lone_surrogates: bool) -> Any:
+    shape = data.translate(SHAPES)
+    decoder = _CAREFUL_DECODER if any(each in shape for each in _MAY_BE_INFINITE) else _DECODER
     try:
-        value = _DECODER.decode(data.decode())
+        value = decoder.decode(data.decode())
         if not lone_surrogates and _may_have_surrogates(data):
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise ValueError("a text has half of a surrogate pair, which is no character") from error
     except RecursionError as error:
         raise ValueError("the JSON is nested too deeply") from error
+    except ValueError as error:
+        raise _in_our_words(error) from error
     return value
 
 
@@ -103,24 +106,19 @@ def _dump_exactly(value: Any, *, sort_keys: bool) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         raise ValueError("a text has half of a surrogate pair, which is no character") from error
-    except ValueError as error:  # Python's words for its limit are about Python
-        if "digits" in str(error):
-            raise ValueError(f"an integer has more than {_MOST_DIGITS:,} digits") from error
-        if "float" in str(error):
-            raise ValueError(NOT_FINITE) from error
-        raise
+    except ValueError as error:
+        raise _in_our_words(error) from error
+
+
+def _in_our_words(error: ValueError) -> ValueError:
+    """What Python says of its limits is about Python."""
+    if "digits" in str(error):
+        return ValueError("an integer has more than 4,300 digits")
+    return ValueError(NOT_FINITE) if "Out of range float" in str(error) else error
 
 
 def _may_have_surrogates(data: bytes) -> bool:
     return b"\\ud" in data or b"\\uD" in data
-
-
-def _integer(text: str) -> int:
-    if len(text.lstrip("-")) > _MOST_DIGITS:
-        raise ValueError(
-            f"an integer has {len(text.lstrip('-')):,} digits: at most {_MOST_DIGITS:,} are read"
-        )
-    return int(text)
 
 
 def _float(text: str) -> float:
@@ -134,4 +132,7 @@ def _constant(name: str) -> float:
     raise ValueError(f"{name} is no JSON")
 
 
-_DECODER: Final = json.JSONDecoder(parse_int=_integer, parse_float=_float, parse_constant=_constant)
+# Exponents of three digits, and so many digits before one that two would do. Other floats need no further look.
+_MAY_BE_INFINITE: Final = (b"0e000", b"0E000", b"0e+000", b"0E+000", b"0" * 200)
+_DECODER: Final = json.JSONDecoder(parse_constant=_constant)
+_CAREFUL_DECODER: Final = json.JSONDecoder(parse_float=_float, parse_constant=_constant)

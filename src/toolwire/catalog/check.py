@@ -6,7 +6,7 @@ warning is something that looks wrong, and only a person can tell.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from toolwire.catalog.http.api import Api
@@ -21,7 +21,7 @@ from toolwire.catalog.http.requests import (
 from toolwire.catalog.money import PER_DOLLAR, dollars
 from toolwire.catalog.profile.model import Profile
 from toolwire.catalog.profile.outline import outline
-from toolwire.catalog.secrets import Credentials
+from toolwire.catalog.secrets import Credentials, Scrubber
 from toolwire.catalog.tools.definitions import Definition, Entry, define
 from toolwire.catalog.tools.names import readable
 from toolwire.catalog.values import at
@@ -80,8 +80,15 @@ class Checked:
         self.findings.append(Finding("warning", text))
 
 
-async def check_profile(profile: Profile, api: Api) -> Checked:
+async def check_profile(profile: Profile, api: Api, scrubber: Scrubber) -> Checked:
     """Read one page of the list and the balance, and look at them. Buys nothing; an API that fails is a finding."""
+    checked = await _check(profile, api)
+    checked.findings = [replace(each, text=scrubber.text(each.text)) for each in checked.findings]
+    checked.next_page = scrubber.text(checked.next_page)  # a link as it came may repeat our secrets
+    return checked
+
+
+async def _check(profile: Profile, api: Api) -> Checked:
     first = Reading(profile).position or Position()
     checked = Checked(profile.name, _shown(profile, page_request(profile, first)))
     try:
@@ -319,5 +326,5 @@ def found_counts(checked: Checked) -> dict[str, int]:
         "schemas": reading.found.get("schema", 0),
         "categories": reading.found.get("category", 0),
         "prices": sum(each.price is not None or bool(each.prices) for each in entries),
-        "unreadable prices": reading.unreadable_prices,
+        "unreadable_prices": reading.unreadable_prices,
     }

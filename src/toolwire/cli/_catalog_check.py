@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from toolwire.catalog.check import Checked
     from toolwire.catalog.http.requests import OutgoingRequest
     from toolwire.catalog.profile.model import Profile
+    from toolwire.catalog.secrets import Credentials
 
 _LONGEST: Final = 300
 
@@ -55,25 +56,34 @@ def check(
         raise typer.Exit(1)
 
 
-def schema() -> None:
+def schema(
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print tables for people instead.")] = False,
+) -> None:
     """Print the JSON schema of profiles, with which editors complete and check them.
 
-    Example:
+    Examples:
 
       toolwire catalog schema > profile.schema.json     (and in the profile: #:schema ./profile.schema.json)
+
+      toolwire catalog schema --markdown
     """
     from toolwire.catalog.profile.model import json_schema  # noqa: PLC0415 - heavy
+    from toolwire.catalog.profile.reference import reference  # noqa: PLC0415
     from toolwire.cli._show import show_json  # noqa: PLC0415
 
-    show_json(json_schema())
+    if markdown:
+        typer.echo(reference(), nl=False)
+    else:
+        show_json(json_schema())
 
 
-async def _checked(profile: "Profile", secrets: Any) -> "Checked":
+async def _checked(profile: "Profile", secrets: "Credentials") -> "Checked":
     from toolwire.catalog.check import check_profile  # noqa: PLC0415
     from toolwire.catalog.http.api import Api, Retry  # noqa: PLC0415
+    from toolwire.catalog.secrets import Scrubber  # noqa: PLC0415
 
     async with Api(profile, secrets, retry=Retry(attempts=1)) as api:
-        return await check_profile(profile, api)
+        return await check_profile(profile, api, Scrubber(secrets.values))
 
 
 def _show(profile: "Profile", checked: "Checked") -> None:
@@ -88,7 +98,11 @@ def _show(profile: "Profile", checked: "Checked") -> None:
         counts = found_counts(checked)
         prices = checked.prices
         span = f" ({' to '.join(dict.fromkeys(map(dollars, (prices[0], prices[-1]))))})" if prices else ""
-        _line("  found: " + ", ".join(f"{count} {name}" for name, count in counts.items() if count) + span)
+        _line(
+            "  found: "
+            + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count)
+            + span
+        )
         _line(f"  next page: {checked.next_page or 'none'}")
     if checked.entry is not None:
         entry, definition = checked.entry, checked.definition

@@ -160,10 +160,11 @@ def _secrets(found: "Target") -> list[str]:
     """The variables that a catalogue needs, and that belong into no file."""
     if not found.text.startswith(_CATALOG):
         return []
-    names: list[str] = []
-    for secret in _profile(found.text).secrets.values():
+    profile = _profile(found.text)
+    names = [profile.network.proxy_variable] if profile.network.proxy_variable else []
+    for secret in profile.secrets.values():
         parts = [each.variable for each in secret.parts]
-        in_parts = bool(parts) and all(os.environ.get(each) for each in parts)
+        in_parts = not secret.variable or (bool(parts) and all(os.environ.get(each) for each in parts))
         # The ones that are set here are meant, and a secret's own variable otherwise.
         names += (
             parts

@@ -147,9 +147,9 @@ def serve(  # noqa: PLR0917 - options
         beside.append(partial(tend, found.server, partial(_say, quiet)))
     if wire is not None:
         _say(quiet, f"{_what(serving)} over stdio")
-        from toolwire.mcp.stdio import serve_wire  # noqa: PLC0415
+        from toolwire.mcp.serve import serve_pipe  # noqa: PLC0415
 
-        _run(partial(serve_wire, wire, serving.core, drain, serving.hang_up), beside)
+        _run(partial(serve_pipe, serving, wire, drain), beside)
         return
     from toolwire.mcp.guard import guard_for  # noqa: PLC0415
     from toolwire.mcp.http import bound_socket  # noqa: PLC0415

@@ -4,6 +4,7 @@ Takes whatever `mcp_servers` takes in process: a `ToolServer`, a wrapped one, or
 Everything is wired here; the parts are in `serving`, `stdio` and `http`.
 """
 
+import secrets
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -63,8 +64,13 @@ async def serve_stdio(server: object, *, drain: float = DRAIN) -> None:
 
     What tools print goes to stderr meanwhile.
     """
-    serving = serving_of(server)
-    await serve_wire(Wire(), serving.core, drain, serving.hang_up)
+    await serve_pipe(serving_of(server), Wire(), drain)
+
+
+async def serve_pipe(serving: Serving, wire: Wire, drain: float) -> None:
+    """Serve the one client at the other end of a pipe."""
+    serving.request_scope = secrets.token_hex(8)
+    await serve_wire(wire, serving.core, drain, serving.hang_up)
 
 
 async def serve_http(

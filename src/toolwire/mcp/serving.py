@@ -68,6 +68,8 @@ class Serving:
         self.server = server
         self.running = 0
         """Requests that are being answered."""
+        self.request_scope: str | None = None
+        """Stands for the only client there is, over stdio: it must not use a request id twice, in any version."""
         self.observe: Callable[[str, str], Any] = lambda _method, _name: nullcontext()
         """Gives a context manager around each request, by method and name; for metrics."""
         self._hello: dict[str, Any] = {}
@@ -224,10 +226,11 @@ class Serving:
             raise MCPError(code=INTERNAL_ERROR, message="the server is ending")
         params = dict(ctx.params or {})
         modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-        client = session_of(client_of(ctx))  # over HTTP without sessions, that of this request alone
+        client = session_of(client_of(ctx))  # of the newest version, that of this request alone
         session = None if modern else client
         level = None if session is None else session.level
-        outlet = RequestOutlet(ctx, params, level, session, request_scope=client.key)
+        scope = self.request_scope or client.key
+        outlet = RequestOutlet(ctx, params, level, session, request_scope=scope)
         return await self.result(ctx.method, ctx.request_id or 0, params, outlet, modern=modern)
 
     async def result(

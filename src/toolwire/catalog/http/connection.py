@@ -162,7 +162,9 @@ class Connections:
             "timeout": {"connect": connect, "read": limit, "write": limit, "pool": self._connect_timeout},
             "sni_hostname": self._base.host,
         }
-        headers = {**self._headers, **outgoing.headers}
+        own = {name.lower() for name in outgoing.headers}
+        headers = {name: value for name, value in self._headers.items() if name.lower() not in own}
+        headers |= outgoing.headers
         if outgoing.method != "GET":
             headers["Content-Length"] = str(len(outgoing.content))
         if order is not None:

@@ -260,8 +260,9 @@ class Reading:
             yield Problem(text)
         if self.unreadable_prices:
             price = profile.entry.price
+            place = " or ".join(filter(None, (price.path, price.by_value)))
             text = (
-                f"{self.unreadable_prices} entries of the list have a price at {price.path or price.by_value} that "
+                f"{self.unreadable_prices} entries of the list have a price at {place} that "
                 f"cannot be read as {_unit_words(profile)}, so it counts as unknown"
             )
             yield Problem(text, essential=True)
@@ -276,6 +277,12 @@ class Reading:
         if path and self._pages and not self._pages_with_more and (name == "more" or ended_early):
             has = outline(self.first_page) if isinstance(self.first_page, dict) else "no fields"
             yield f"list.paging.{name} = {path!r} is in no page: the first page has {has}"
+        if paging.kind in ("page", "offset") and self._pages and not self._pages_with_more:
+            for total in ("total_pages", "total_items"):
+                path = getattr(paging, total)
+                if total in paging.model_fields_set and path and not leads(self.first_page, path):
+                    has = outline(self.first_page)
+                    yield f"list.paging.{total} = {path!r} is not in the first page: it has {has}"
         if ended_early:
             why = (
                 "set list.paging" if paging.kind == "none" else f"check list.paging (kind = {paging.kind!r})"

@@ -6,15 +6,12 @@ The arguments of a GET call go into the query: text as it is, numbers as JSON, t
 is left out, a list of such values repeats its name (`tag=a&tag=b`), and anything nested is JSON.
 """
 
-import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-import orjson
-
+from toolwire._wire.json_codec import dumps
 from toolwire.catalog.profile.model import Profile
 from toolwire.catalog.profile.rules import climbs
 from toolwire.catalog.profile.tables import Request
@@ -74,7 +71,6 @@ def order_request(
 ) -> OutgoingRequest:
     """The request that buys a call. CatalogError for arguments that cannot be written or clash with fixed ones."""
     call = profile.call
-    _check_arguments(arguments)
     path = call.path.replace("{id}", _in_path(entry_id)) if "{id}" in call.path else call.path
     query: list[tuple[str, str]] = list(call.stream_query.items()) if call.streams else []
     fields: dict[str, Any] = {}
@@ -84,6 +80,8 @@ def order_request(
         fields = _body_fields(profile, entry_id, arguments, key)
     accept = _ACCEPT[profile.reply.kind]
     extra = {"Accept": f"text/event-stream, {accept}" if call.streams else accept}
+    if call.method == "GET":
+        extra["Cache-Control"] = "no-store"  # what is bought is not to come from somebody's cache
     if call.idempotency_header:
         extra[call.idempotency_header] = key
     request = _request(profile, call, call.method, path, query=query, fields=fields, headers=extra)
@@ -152,22 +150,11 @@ def next_link(profile: Profile, link: str, asked: str) -> str:
 
 
 def write_json(value: Any) -> bytes:
-    """A value as JSON, with integers of any size. CatalogError for what JSON cannot say.
-
-    NaN and infinite numbers must have been refused before: see `_check_arguments`.
-    """
+    """Write a value as JSON, with integers of any size. CatalogError for what JSON cannot say."""
     try:
-        return orjson.dumps(value)
-    except TypeError:  # integers past 64 bits, half surrogate pairs, very deep values
-        pass
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:
-        raise CatalogError("the arguments have half of a surrogate pair, which is no text") from None
-    except RecursionError:
-        raise CatalogError("the arguments are nested too deeply to be written as JSON") from None
+        return dumps(value)
     except (TypeError, ValueError) as error:
-        raise CatalogError(f"the arguments cannot be written as JSON: {error}") from None
+        raise CatalogError(f"the arguments cannot be sent: {error}") from None
 
 
 def _request(
@@ -183,12 +170,20 @@ def _request(
     fixed = {**profile.request.query, **table.query}
     pairs = [*fixed.items(), *query]
     target = f"{path}?{_encoded(pairs)}" if pairs else path
-    made = {"Accept": _JSON, **(headers or {}), **profile.request.headers, **table.headers}
+    made = _merged({"Accept": _JSON}, headers or {}, profile.request.headers, table.headers)
     content = b""
     if method != "GET":
         content = write_json(fields or {})
         made["Content-Type"] = _JSON
     return OutgoingRequest(method, target, made, content)
+
+
+def _merged(*tables: Mapping[str, str]) -> dict[str, str]:
+    """Headers, a later one in the place of an earlier one, whatever their case."""
+    made: dict[str, tuple[str, str]] = {}
+    for table in tables:
+        made.update({name.lower(): (name, value) for name, value in table.items()})
+    return dict(made.values())
 
 
 def _query_fields(
@@ -247,19 +242,6 @@ def _refuse_clash(arguments: Mapping[str, Any], taken: Iterable[str]) -> None:
             f"the argument {clash[0]!r} has the name of a field that the profile sets itself: the entry cannot be "
             "called so. Set call.arguments in the profile, or leave the argument out"
         )
-
-
-def _check_arguments(arguments: Mapping[str, Any]) -> None:
-    """Refuse numbers that JSON has no words for: an order for `null` in their place is not what was meant."""
-    todo: list[Any] = [arguments]
-    while todo:
-        value = todo.pop()
-        if isinstance(value, float) and not math.isfinite(value):
-            raise CatalogError(f"the arguments have the number {value}, which cannot be sent")
-        if isinstance(value, Mapping):
-            todo.extend(value.values())
-        elif isinstance(value, (list, tuple)):
-            todo.extend(value)
 
 
 def _query_texts(value: Any) -> list[str]:

@@ -13,7 +13,7 @@ import base64
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 import httpcore2
@@ -164,8 +164,7 @@ class _AsyncioStream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - a connection of TCP has one
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one without saying so
 
     def data_received(self, data: bytes) -> None:
         self._received += data

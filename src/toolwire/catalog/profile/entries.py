@@ -4,12 +4,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 from toolwire.catalog.money import micros
 from toolwire.catalog.profile.tables import EntryPaths, Price, rate_of
 from toolwire.catalog.tools.definitions import Entry
-from toolwire.catalog.values import at, leads
+from toolwire.catalog.values import at
+
+_NOWHERE: Final = object()
+_NO_PRICES: Final[dict[str, int | None]] = {}
+_MOST_DIGITS: Final = 7
 
 
 @dataclass(frozen=True)
@@ -18,7 +23,7 @@ class Item:
 
     entry: Entry | None
     """None for an item without an id: it could not be bought."""
-    found: frozenset[str]
+    found: tuple[str, ...]
     """The settings of `[entry]` whose path leads to something in this item."""
     unreadable_prices: tuple[Any, ...] = field(default=(), repr=False)
     """Prices that are there and are no amount."""
@@ -26,75 +31,101 @@ class Item:
 
 def read_item(paths: EntryPaths, item: Any) -> Item:
     """Read an item of the list."""
-    identity, name, description = at(item, paths.id), at(item, paths.name), at(item, paths.description)
-    schema, category = at(item, paths.schema_), at(item, paths.category)
-    price = _Prices(paths.price, item)
-    values = {
-        "id": (identity, paths.id),
-        "name": (name, paths.name),
-        "description": (description, paths.description),
-        "schema": (schema, paths.schema_),
-        "category": (category, paths.category),
-        "price": (price.given, paths.price.path),
-        "price.by_value": (price.by_value, paths.price.by_value),
-    }
-    found = frozenset(
-        key for key, (value, path) in values.items() if value is not None or (path and leads(item, path))
-    )
+    prices = paths.price
+    found: list[str] = []
+    identity = _read(item, "id", paths.id, found)
+    name = _read(item, "name", paths.name, found)
+    description = _read(item, "description", paths.description, found)
+    schema = _read(item, "schema", paths.schema_, found)
+    category = _read(item, "category", paths.category, found)
+    flat = _read(item, "price", prices.path, found)
+    by_value = _read(item, "price.by_value", prices.by_value, found)
     if isinstance(identity, bool) or not isinstance(identity, (str, int)) or identity == "":
-        return Item(None, found - {"id"})
+        return Item(None, tuple(each for each in found if each != "id"))
+    unreadable: list[Any] = []
+    if flat is None and by_value is None:
+        highest, by = None, _NO_PRICES
+    else:
+        highest, by = _read_prices(prices, item, flat, by_value, unreadable)
     entry = Entry(
         id=str(identity),
         name=str(identity) if name is None else str(name),
         description=description if isinstance(description, str) else "",
         schema=schema,
-        price=price.highest,
+        price=highest,
         category=category if isinstance(category, str) and category else None,
         raw=item if isinstance(item, Mapping) else {},
-        prices=price.prices,
-        price_argument=paths.price.argument if price.prices else "",
+        prices=by,
+        price_argument=prices.argument if by else "",
     )
-    return Item(entry, found, tuple(price.unreadable))
+    return Item(entry, tuple(found), tuple(unreadable))
 
 
-class _Prices:
-    """The prices of one item."""
+def _read(item: Any, setting: str, path: str, found: list[str]) -> Any:
+    """What is at a path, None if nothing is. `found` gets the setting if the path leads anywhere, to null too."""
+    there = False
+    for steps in _steps(path):
+        value = item
+        for step in steps:
+            value = value.get(step, _NOWHERE) if isinstance(value, dict) else _element(value, step)
+            if value is _NOWHERE:
+                break
+        else:
+            if not there:
+                there = True
+                found.append(setting)
+            if value is not None:
+                return value
+    return None
 
-    def __init__(self, price: Price, item: Any) -> None:
-        self.unreadable: list[Any] = []
-        self.given, self.by_value = at(item, price.path), at(item, price.by_value)
-        if self.given is None and self.by_value is None:
-            self.highest, self.prices = None, dict[str, int | None]()
-            return
-        rate = self._rate(price, item)
-        flat = self._read(self.given, rate)
-        self.prices = {
-            value: self._read(amount, rate) for value, amount in _pairs(price, self.by_value) if value
-        }
-        if not self.prices:
-            self.highest = flat
-            return
-        # An amount that cannot be read may be the highest.
-        known = [each for each in (flat, *self.prices.values()) if each is not None]
-        certain = None not in self.prices.values() and (flat is not None or self.given is None)
-        self.highest = max(known) if certain else None
 
-    def _rate(self, price: Price, item: Any) -> Decimal | None:
-        """The dollars that one unit is worth; None for a unit that the profile does not know."""
-        name = at(item, price.unit_path)
-        if name is None:
-            return rate_of(price.unit)
-        unit = price.units.get(name) if isinstance(name, str) else None
-        return None if unit is None else rate_of(unit)
+@lru_cache(256)
+def _steps(path: str) -> tuple[tuple[str, ...], ...]:
+    """The steps of each alternative of a path, split once for all items."""
+    return tuple(tuple(each.split(".")) for each in path.split("|") if each)
 
-    def _read(self, amount: Any, rate: Decimal | None) -> int | None:
-        if amount is None:
-            return None
+
+def _read_prices(
+    price: Price, item: Any, flat: Any, by_value: Any, unreadable: list[Any]
+) -> tuple[int | None, dict[str, int | None]]:
+    """The highest price of an item, and its prices by the argument's value. `unreadable` gets what is no amount."""
+    rate = _rate(price, item)
+
+    def read(amount: Any) -> int | None:
         if rate is not None:
             with suppress(ValueError):
                 return micros(amount, rate)
-        self.unreadable.append(amount)
+        unreadable.append(amount)
         return None
+
+    single = None if flat is None else read(flat)
+    prices = {value: read(amount) for value, amount in _pairs(price, by_value) if value}
+    if not prices:
+        if by_value:  # there is something, and neither values nor prices are found in it
+            unreadable.append(by_value)
+            return None, prices
+        return single, prices
+    # An amount that cannot be read may be the highest.
+    certain = None not in prices.values() and (single is not None or flat is None)
+    known = [each for each in (single, *prices.values()) if each is not None]
+    return max(known) if certain else None, prices
+
+
+def _rate(price: Price, item: Any) -> Decimal | None:
+    """The dollars that one unit is worth; None for a unit that the profile does not know."""
+    name = at(item, price.unit_path) if price.unit_path else None
+    if name is None:
+        return rate_of(price.unit)
+    wanted = name.strip().casefold() if isinstance(name, str) else None
+    unit = next((unit for each, unit in price.units.items() if each.casefold() == wanted), None)
+    return None if unit is None else rate_of(unit)
+
+
+def _element(value: Any, step: str) -> Any:
+    """One step into something that is no object: an element of a list."""
+    if isinstance(value, list) and step.isdecimal() and len(step) < _MOST_DIGITS and int(step) < len(value):
+        return value[int(step)]
+    return _NOWHERE
 
 
 def _pairs(price: Price, by_value: Any) -> Iterator[tuple[str, Any]]:

@@ -4,6 +4,7 @@ Each table is a frozen pydantic model without room for unknown keys; the descrip
 (`docs/profiles.md`) and, through the JSON schema, what an editor shows. The rules of single values are in `rules`.
 """
 
+import json
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Self
@@ -129,6 +130,8 @@ class Secret(Table):
             except ValueError as error:
                 raise ValueError(f"key {error}") from None
         if self.place == "query":
+            if "key" not in self.model_fields_set:
+                raise ValueError("key must be set: the name of the query parameter")
             rules.check_key(self.key)
         return self
 
@@ -213,6 +216,10 @@ class Request(Table):
         method = getattr(self, "method", "POST")
         if method == "GET" and self.body:
             raise ValueError("body must be empty with method GET: use query")
+        try:
+            json.dumps(dict(self.body), allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"body must be what JSON can say: {error}") from None
         return self
 
 
@@ -228,8 +235,17 @@ class ListRequest(Request):
 
     @model_validator(mode="after")
     def _check_place(self) -> Self:
-        if self.paging.place == "body" and self.method == "GET":
+        paging = self.paging
+        if paging.place == "body" and self.method == "GET":
             raise ValueError("paging.place must be query with method GET")
+        fixed = self.query if paging.place == "query" else self.body
+        used = [paging.size_parameter] + [paging.parameter_name] * (
+            paging.kind in ("page", "offset", "cursor")
+        )
+        if paging.kind != "none" and (twice := [name for name in used if name in fixed]):
+            raise ValueError(
+                f"{twice[0]!r} must be set in one place, and both paging and {paging.place} set it"
+            )
         return self
 
 
@@ -495,14 +511,22 @@ class Settings(Table):
             rules.check_address(self.base_url, allow_http=self.network.allow_http)
         except ValueError as error:
             raise ValueError(f"base_url {error}") from None
-        headers = [each.key.lower() for each in self.secrets.values() if each.place == "header"]
-        headers += ["authorization" for each in self.secrets.values() if each.place == "basic"]
-        fixed = {
-            header.lower()
-            for table in (self.request, self.list, self.call, self.balance)
-            if table is not None
-            for header in table.headers
-        }
-        if twice := sorted({each for each in headers if headers.count(each) > 1 or each in fixed}):
-            raise ValueError(f"secrets: the header {twice[0]} must be set in one place, and is set twice")
+        secrets = list(self.secrets.values())
+        tables = [table for table in (self.request, self.list, self.call, self.balance) if table is not None]
+        headers = [
+            "authorization" if each.place == "basic" else each.key.lower()
+            for each in secrets
+            if each.place != "query"
+        ]
+        headers += [self.call.idempotency_header.lower()] if self.call.idempotency_header else []
+        fixed_headers = {header.lower() for table in tables for header in table.headers}
+        if twice := sorted({each for each in headers if headers.count(each) > 1 or each in fixed_headers}):
+            raise ValueError(f"the header {twice[0]} must be set in one place, and is set twice")
+        query = [each.key for each in secrets if each.place == "query"]
+        fixed_query = {name for table in tables for name in table.query} | {self.list.paging.parameter_name}
+        fixed_query |= (
+            {self.call.id_field, self.call.request_id_field} if self.call.method == "GET" else set()
+        )
+        if twice := sorted({each for each in query if query.count(each) > 1 or each in fixed_query}):
+            raise ValueError(f"the query parameter {twice[0]} must be set in one place, and is set twice")
         return self
