@@ -147,12 +147,12 @@ DEAR = [{**ITEM, "id": str(n), "price": price} for n, price in enumerate((5, 120
         (
             page_of(ITEM, meta={"next_cursor": "abc"}),
             {"list": {"paging": {"kind": "cursor", "cursor": "meta.nxt"}}},
-            "list.paging.cursor = 'meta.nxt' is in no page: the first page has items (list of 1), meta.next",
+            "list.paging.cursor = 'meta.nxt' is not in the first page: it has items (list of 1), meta.next",
         ),
         (
             page_of(ITEM, has_more=False),
             {"list": {"paging": {"kind": "page", "more": "hasmore"}}},
-            "warning: list.paging.more = 'hasmore' is in no page",
+            "warning: list.paging.more = 'hasmore' is not in the first page",
         ),
         (
             page_of(ITEM, ok=True),

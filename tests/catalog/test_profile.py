@@ -323,7 +323,46 @@ def test_addresses_that_may_not(address):
         ({"call": {"method": "DELETE"}}, "call.method must be one of GET, POST, PUT, PATCH, got 'DELETE'"),
         ({"call": {"method": "GET", "body": {"a": 1}}}, "call: body must be empty with method GET"),
         ({"call": {"arguments": "id"}}, "must be different fields"),
-        ({"call": {"body": {"id": 1}}}, "call: id_field must not be a fixed field too, got 'id'"),
+        ({"call": {"body": {"id": 1}}}, "call: id_field and body.id must be different fields"),
+        (
+            {"call": {"id_field": "a.b", "arguments": "a"}},
+            "id_field and arguments must be different fields, and none inside of the other, got 'a.b' and 'a'",
+        ),
+        (
+            {"call": {"id_field": "a.b", "body": {"a": {"b": 1}}}},
+            "id_field and body.a.b must be different fields",
+        ),
+        ({"call": {"id_field": "a.b", "body": {"a": 1}}}, "id_field and body.a must be different fields"),
+        ({"call": {"stream_query": {"s": "1"}}}, "call: stream_query has no use without streams = true"),
+        (
+            {"reply": {"cost_unit": "cents"}},
+            "reply: cost or cost_header must be set with cost_unit: a cost that is found by itself counts as dollars",
+        ),
+        ({"reply": {"balance_unit": 0.01}}, "reply: balance or balance_header must be set with balance_unit"),
+        (
+            {"secrets": {"k": {"variable": "K", "encoding": "base64"}}},
+            "encoding is that of parts: without them the variable is sent as it is",
+        ),
+        (
+            {"secrets": {"k": {"variable": "K", "place": "basic", "key": "X-Key"}}},
+            "key has no use with place = 'basic'",
+        ),
+        (
+            {"list": {"paging": {"size_parameter": "limit"}}},
+            "list.paging: size_parameter has no use with kind = 'none': set kind to one of page, offset, cursor, link",
+        ),
+        (
+            {"list": {"paging": {"kind": "page", "cursor": "next"}}},
+            "list.paging: cursor has no use with kind = 'page': set kind to one of cursor, link",
+        ),
+        (
+            {"list": {"paging": {"kind": "offset", "total_pages": "pages"}}},
+            "list.paging: total_pages has no use with kind = 'offset': set kind to one of page",
+        ),
+        (
+            {"list": {"path": "/list?sort=new"}},
+            "list.path must be a path alone: what follows the ? goes into query",
+        ),
         ({"list": {"path": "list"}}, "list.path must be a path"),
         ({"list": {"path": "//evil.example/x"}}, "list.path must be a path"),
         ({"call": {"path": "/a/../b"}}, "call.path must not have"),
@@ -365,7 +404,10 @@ def test_addresses_that_may_not(address):
             {"list": {"paging": {"kind": "pages"}}},
             "must be one of none, page, offset, cursor, link, got 'pages'",
         ),
-        ({"list": {"paging": {"place": "body"}}}, "list: paging.place must be query with method GET"),
+        (
+            {"list": {"paging": {"kind": "page", "place": "body"}}},
+            "list: paging.place must be query with method GET",
+        ),
         ({"entry": {"id": ""}}, "entry.id must not be empty"),
         ({"entry": {"price": {"unit": "euros"}}}, "entry.price.unit must be dollars, cents, micros"),
         ({"entry": {"price": {"unit": 0}}}, "entry.price.unit must be dollars, cents, micros"),

@@ -98,6 +98,8 @@ def check_network(text: str) -> str:
 
 def check_path(path: str) -> str:
     """The path of a URL, which does not climb."""
+    if "?" in path:
+        raise ValueError(f"must be a path alone: what follows the ? goes into query, got {path[:200]!r}")
     if not _PATH.fullmatch(path) or path.startswith("//"):
         raise ValueError(f"must be a path such as /products/fetch, got {path[:200]!r}")
     if climbs(path):
