@@ -15,6 +15,8 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio
+
 from toolwire._log import logger_for
 from toolwire._wire.json_codec import dumps
 from toolwire.catalog.http.answers import Answer, Attempt, RawBody
@@ -158,8 +160,7 @@ class Purchase:
 
     async def _settle(self, booking: Booking, answer: Answer) -> dict[str, Any]:
         """Book what a reply cost. Where that is at most what was reserved, the model need not wait for the disk."""
-        read = partial(self._read, answer, booking.price)
-        outcome, result = read() if answer.size <= LARGE else await self._buyer.workers.run(read)
+        outcome, result = await self._read_reply(booking, answer)
         ledger, seen = self._buyer.ledger.ledger, self.seen
         seen.outcome, seen.balance = "bought" if outcome.ok else "failed", outcome.balance
         if not outcome.ok and outcome.cost == 0:
@@ -178,6 +179,20 @@ class Purchase:
             self._buyer.ledger.post(ledger.settle, booking.id, cost)
         self._note_cost(booking, outcome, result)
         return result
+
+    async def _read_reply(self, booking: Booking, answer: Answer) -> tuple[Outcome, dict[str, Any]]:
+        """Read a reply, a long one in a thread. It was paid for: a caller that is cancelled waits for its cost."""
+        read = partial(self._read, answer, booking.price)
+        try:
+            if answer.size <= LARGE:
+                return read()
+            with anyio.CancelScope(shield=True):
+                return await self._buyer.workers.run(read)
+        except BaseException as error:  # a cancellation of asyncio itself gets through
+            self.seen.outcome = "unknown"
+            why = f"the call was given up while its reply was read ({type(error).__name__})"
+            await self._commit(self._buyer.ledger.ledger.unknown, booking.id, why)
+            raise
 
     def _read(self, answer: Answer, price: int | None) -> tuple[Outcome, dict[str, Any]]:
         outcome = read_reply(answer.body, self._buyer.profile.reply, answer.headers)
