@@ -187,7 +187,8 @@ class Purchase:
             if answer.size <= LARGE:
                 return read()
             with anyio.CancelScope(shield=True):
-                return await self._buyer.workers.run(read)
+                found = await self._buyer.workers.run(read)
+            return found
         except BaseException as error:  # a cancellation of asyncio itself gets through
             self.seen.outcome = "unknown"
             why = f"the call was given up while its reply was read ({type(error).__name__})"
