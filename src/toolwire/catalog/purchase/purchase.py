@@ -185,15 +185,16 @@ class Purchase:
         read = partial(self._read, answer, booking.price)
         try:
             if answer.size <= LARGE:
-                return read()
-            with anyio.CancelScope(shield=True):
-                found = await self._buyer.workers.run(read)
-            return found
+                found = read()
+            else:
+                with anyio.CancelScope(shield=True):
+                    found = await self._buyer.workers.run(read)
         except BaseException as error:  # a cancellation of asyncio itself gets through
             self.seen.outcome = "unknown"
             why = f"the call was given up while its reply was read ({type(error).__name__})"
             await self._commit(self._buyer.ledger.ledger.unknown, booking.id, why)
             raise
+        return found
 
     def _read(self, answer: Answer, price: int | None) -> tuple[Outcome, dict[str, Any]]:
         outcome = read_reply(answer.body, self._buyer.profile.reply, answer.headers)
