@@ -62,6 +62,7 @@ class Purchase:
         self._context = context
         self._digest = hashlib.sha256(_write(arguments)).hexdigest()
         self._key = _key(buyer.session, self.entry, self._digest, context)
+        self._attempt = Attempt()
         self._booking: Booking | None = None
         self._number, self._sent_at = 0, 0.0
         seen.entry, seen.digest = definition.id, self._digest
@@ -71,11 +72,16 @@ class Purchase:
         """What its price is agreed on for."""
         return self.entry, self._variant
 
+    @property
+    def tried(self) -> bool:
+        """Whether the API was asked at all, rather than that no request could be made of the arguments."""
+        return self._attempt.tries > 0
+
     # Before the answer.
 
     async def send(self) -> Answer:
         """Send the order. CatalogError if it may not be sent; the ledger knows how it ended, if this raises."""
-        attempt, numbers = Attempt(), count(1)
+        attempt, numbers = self._attempt, count(1)
         timeouts = self._buyer.profile.call.timeouts
         try:
             return await self._buyer.api.buy(
