@@ -204,7 +204,10 @@ class Shark:
         known = next((each for each in self.sold if self.idempotent and key and each.key == key), None)
         if known is None:
             known = Sold(
-                order["product_id"], order["parameters"], self.charge(order["product_id"], number), key
+                order["product_id"],
+                order.get("parameters", {}),
+                self.charge(order["product_id"], number),
+                key,
             )
             self.sold.append(known)
             self.balance -= known.micros

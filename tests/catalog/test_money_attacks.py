@@ -13,6 +13,7 @@ from toolwire.catalog.http import streams
 from toolwire.catalog.http.listing import Reading
 from toolwire.catalog.ledger.types import Limits
 from toolwire.catalog.purchase import purchase
+from toolwire.catalog.purchase.limits import RateLimit
 from toolwire.catalog.tools.build import build_offer
 from toolwire.errors import UsageError
 from toolwire.testing import connect
@@ -453,3 +454,32 @@ async def test_the_first_list_of_tools_waits_for_the_catalogue(tmp_path):
             assert listed == []
             go.set()
     assert set(listed) == {"weather", False}
+
+
+# --- the queue, the rate and the circuit breaker ---
+
+
+async def test_arguments_that_cannot_be_sent_do_not_open_the_circuit_breaker(tmp_path):
+    """They say nothing of the API: others go on buying."""
+    with Shark() as api:
+        async with opened(api, tmp_path, profile={"arguments": ""}) as (_, client):
+            for _ in range(6):
+                result = await client.call("weather", product_id="2")
+                assert "has the name of a field" in result.text
+            assert not (await client.call("weather")).is_error
+
+
+async def test_calls_that_queued_together_keep_to_the_rate(tmp_path):
+    """A first call of uncertain cost holds up the others; when it is over they still go out one by one."""
+    moments = []
+
+    class Clock(RateLimit):
+        async def wait(self, at_most=0.0):
+            moments.append(api.orders)
+            return await super().wait(at_most)
+
+    with Shark(delay=0.05) as api:
+        async with opened(api, tmp_path, budget=3) as (catalog, client):
+            catalog._buyer.rate = Clock(1000)
+            await call_all(client, 5)
+    assert moments[:2] == [0, 1], "a place was taken before the first call was over"

@@ -266,6 +266,50 @@ def certificate(tmp_path_factory):
     return context, str(folder / "ca.pem")
 
 
+async def test_the_tickets_of_a_tls_session_are_no_sign_that_the_server_hangs_up(certificate):
+    """TLS 1.3 sends them after the handshake, while the order is being booked."""
+    context, ca_file = certificate
+    seen = []
+
+    async def before_send(is_open):
+        await anyio.to_thread.run_sync(
+            greeted.wait, 5
+        )  # the handshake is over there, and the tickets are out
+        seen.append(is_open())
+
+    greeted = threading.Event()
+
+    def greet(peer, connection):
+        greeted.set()
+        answer(peer, connection)
+
+    with listening(greet, context) as (_, port):
+        transport = OneRequestTransport(Network(ca_file=ca_file).ssl_context)
+        assert await send(transport, request_to(port, "https", before_send)) == (200, b"{}")
+    assert seen == [True]
+
+
+async def test_a_tls_connection_that_was_cut_while_the_order_was_booked_is_known(certificate):
+    """Nothing was sent on it, so nothing is in doubt."""
+    _, ca_file = certificate
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(ca_file.replace("ca.pem", "both.pem"))
+    context.num_tickets = 0
+
+    def hang_up(peer, connection):
+        connection.close()  # without a word of TLS
+
+    async def before_send(is_open):
+        while is_open():
+            await anyio.sleep(0.001)
+        raise httpx2.ConnectError("it is gone")
+
+    with listening(hang_up, context) as (_, port):
+        transport = OneRequestTransport(Network(ca_file=ca_file).ssl_context)
+        with pytest.raises(httpx2.ConnectError, match="it is gone"):
+            await send(transport, request_to(port, "https", before_send))
+
+
 @pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
 async def test_a_request_goes_through_the_proxy(secure, certificate):
     """As a tunnel, with the proxy's own credentials, which the API does not see."""

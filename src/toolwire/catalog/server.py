@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeGuard
 
 import anyio
 
@@ -223,7 +223,7 @@ class Catalog(ToolServer[None]):
             anyio.create_task_group() as tasks,
         ):
             books = AsyncLedger(ledger)
-            self._buyer = Buyer(
+            buyer = self._buyer = Buyer(
                 api=api,
                 profile=self.profile,
                 ledger=books,
@@ -246,23 +246,28 @@ class Catalog(ToolServer[None]):
             try:
                 yield
             finally:
-                self._buyer = None
+                if self._buyer is buyer:  # else the next lifespan has begun already
+                    self._buyer = None
                 tasks.cancel_scope.cancel()
                 with anyio.CancelScope(shield=True):
                     await books.aclose()
-                    await self._io.run(self._close_ledger)
+                    await self._io.run(partial(self._close_ledger, ledger))
 
     def _open_ledger(self) -> Ledger:
-        self._ledger = self._ledger or open_ledger(self._ledger_at)
+        """Open the ledger. Each lifespan has a file's ledger of its own: one may begin while another ends."""
+        if self._ledger is None or self._closes(self._ledger):
+            self._ledger = open_ledger(self._ledger_at)
         return recover(self._ledger)
 
-    def _close_ledger(self) -> None:
-        ledger = self._ledger
-        if not isinstance(ledger, SqliteLedger) or ledger is self._ledger_at:
-            return
-        if ledger.path != MEMORY:  # what is in memory would be forgotten
+    def _close_ledger(self, ledger: Ledger) -> None:
+        if self._closes(ledger):
             ledger.close()
-            self._ledger = None
+            if self._ledger is ledger:
+                self._ledger = None
+
+    def _closes(self, ledger: Ledger) -> TypeGuard[SqliteLedger]:
+        """Whether a ledger is closed with its lifespan: what the caller opened, or is in memory, outlives it."""
+        return isinstance(ledger, SqliteLedger) and ledger is not self._ledger_at and ledger.path != MEMORY
 
     def _observe(self) -> Observer:
         if self._observer is None:
@@ -277,7 +282,7 @@ class Catalog(ToolServer[None]):
             await self._io.run(self._offer_kept)
             if self._definitions:
                 self._listable.set()
-        await self._refreshing.keep(partial(self._fetch, api))
+        await self._refreshing.keep(partial(self._fetch, api, self._listable))
 
     def _offer_kept(self) -> None:
         kept = None if self._cache_file is None else load_kept(self._cache_file, self.profile.base_url)
@@ -289,8 +294,8 @@ class Catalog(ToolServer[None]):
         except UsageError as error:  # the pins cannot be read: the fetch says so again, and goes on saying it
             logger.warning("%s: the definitions of last time are not used: %s", self.name, error)
 
-    async def _fetch(self, api: Api) -> bool:
-        """Fetch the list once. Returns whether it could be had."""
+    async def _fetch(self, api: Api, listable: anyio.Event) -> bool:
+        """Fetch the list once, and set `listable` then. Returns whether it could be had."""
         if not self._definitions:
             self.status = replace(self.status, state="loading")
         try:
@@ -304,7 +309,7 @@ class Catalog(ToolServer[None]):
             self._report_failure(f"{type(error).__name__}, see the log")
             return False
         finally:
-            self._listable.set()
+            listable.set()
         return True
 
     async def _take_list(self, entries: Sequence[Entry]) -> None:
