@@ -257,6 +257,7 @@ class Server(ThreadingHTTPServer):
     """A thread for each connection, and a list of the open ones."""
 
     daemon_threads = True
+    request_queue_size = 128  # with the default of 5, callers that come at once are reset
 
     def __init__(self, address: tuple[str, int], api: PaidApi) -> None:
         super().__init__(address, Handler)

@@ -10,6 +10,7 @@ import orjson
 import pytest
 from market import KEYS, Fault, PaidApi, api_for
 
+from toolwire.catalog.http import orders
 from toolwire.catalog.http.api import Attempt, Retry
 from toolwire.errors import CatalogError, UsageError
 
@@ -625,3 +626,17 @@ async def test_nothing_is_bought_after_the_end(shop):
     with pytest.raises(CatalogError, match="closed"):
         await api.entries()
     assert shop.requests == []
+
+
+async def test_a_reply_that_is_there_is_read_however_long_that_takes(shop, monkeypatch):
+    """The API's time ends with the last byte of its reply: what we do with it afterwards loses nothing."""
+    read = orders.read_body
+
+    async def slowly(*args):
+        await anyio.sleep(2 * SHORT)
+        return await read(*args)
+
+    monkeypatch.setattr(orders, "read_body", slowly)
+    async with api_for(shop.url) as api:
+        answer = await buy(api, shop, timeout=SHORT)
+    assert answer.ok

@@ -316,6 +316,8 @@ def test_waits_grow_and_are_bounded(tries, asked, pause):
         ("soon", None),
         ("Wed, 21 Oct 2015 07:28:00 GMT", 0),
         ("Wed, 21 Oct 2015 07:28:00 -0000", None),
+        ("Wed, 21 Oct 2015 07:28:00 +99999999999999999999", None),
+        ("Wed, 99999999999999999999 Oct 2015 07:28:00 GMT", None),
     ],
 )
 def test_retry_after_is_read(header, seconds):

@@ -625,15 +625,6 @@ async def test_an_endless_reply_is_cut_while_it_is_read():
         assert (answer.state, "max_reply_bytes" in answer.error) == ("unknown", True)
 
 
-async def test_an_oversized_reply_is_an_error_and_its_money_stays_reserved(api, tmp_path):
-    """50 MB for one answer; the connection to the model lives. [max_reply_bytes]"""
-    api.faults.append(Fault("oversized"))
-    async with opened(catalog_for(api, tmp_path)) as client:
-        result = await client.call("weather", ULM)
-        assert (result.is_error, "UNKNOWN" in result.text, len(result.text) < 1_000) == (True, True, True)
-        assert not (await client.call("weather", {"city": "Oslo"})).is_error
-
-
 async def test_a_packed_reply_is_not_unpacked():
     """A few bytes could become gigabytes. [Accept-Encoding: identity, and streams._check_head]"""
     packed = httpx2.Response(200, headers={"Content-Encoding": "gzip"}, stream=httpx2.ByteStream(b"\x1f\x8b"))
@@ -644,25 +635,6 @@ async def test_a_packed_reply_is_not_unpacked():
 
 
 # --- money ---
-
-
-async def test_forty_at_once_cannot_overspend(api, tmp_path):
-    """A budget for ten buys ten, through two servers with one ledger. [Ledger.reserve, one step]"""
-    environ = {**ENVIRON, "TOOLWIRE_SESSION": "one"}
-    results = []
-
-    async def buy(client, n):
-        results.append((await client.call("weather", {"city": f"{n}"})).is_error)
-
-    async with (
-        opened(catalog_for(api, tmp_path, environ, budget="0.10")) as first,
-        opened(catalog_for(api, tmp_path, environ, budget="0.10")) as second,
-        anyio.create_task_group() as group,
-    ):
-        for n in range(20):
-            group.start_soon(buy, first, n)
-            group.start_soon(buy, second, 100 + n)
-    assert (len(results), results.count(False), len(api.purchases)) == (40, 10, 10)
 
 
 async def test_the_environments_budget_cannot_be_raised_from_inside(api, tmp_path):
@@ -681,29 +653,6 @@ async def test_wrong_arguments_cost_nothing(api, tmp_path):
             with pytest.raises(McpError, match="Validation failed"):
                 await client.call("weather", wrong)
     assert [path for _, path, _ in api.requests if "purchase" in path] == []
-
-
-async def test_a_price_that_rose_in_mid_session_is_not_paid(api, tmp_path):
-    """The new list has the new price, and nobody agreed to it. [Ledger.pin_price]"""
-    catalog = catalog_for(api, tmp_path)
-    async with opened(catalog) as client:
-        assert not (await client.call("weather", ULM)).is_error
-        api.products[api.id_of("weather")].price = 5.0
-        await refreshed(catalog)
-        result = await client.call("weather", {"city": "Oslo"})
-    assert (result.is_error, "rose from $0.0100 to $5.0000" in result.text) == (True, True)
-    assert len(api.purchases) == 1
-
-
-async def test_a_charge_above_the_price_happens_once(api, tmp_path):
-    """The list says a cent and the bill five dollars: booked, and the tool stopped. [Ledger.settle: over]"""
-    catalog = catalog_for(api, tmp_path)
-    async with opened(catalog) as client:
-        api.products[api.id_of("weather")].price = 5.0
-        await client.call("weather", ULM)
-        for city in ("Oslo", "Lima"):
-            assert (await client.call("weather", {"city": city})).is_error
-    assert len(api.purchases) == 1
 
 
 async def test_a_result_is_not_shared_between_two_payers(api, tmp_path):
@@ -735,36 +684,3 @@ async def test_definitions_are_not_shared_between_two_payers(api, tmp_path):
     for payer, offered in ((home, ["private"]), (other, [])):
         async with opened(catalog := catalog_for(api, tmp_path, payer, cache=None)):
             assert list(catalog.definitions) == offered
-
-
-@pytest.mark.parametrize("together", [True, False], ids=["concurrent", "later"])
-async def test_one_use_of_a_tool_is_bought_once(api, tmp_path, together):
-    """A call that comes again with the model's own id is a replay. [Duplicate, by the key in the ledger]"""
-    given = {"name": "weather", "arguments": ULM, "_meta": {"claudecode/toolUseId": "toolu_1"}}
-    results = []
-
-    async def again(client):
-        results.append(await client.request("tools/call", given))
-
-    async with opened(catalog_for(api, tmp_path)) as client:
-        if together:
-            async with anyio.create_task_group() as group:
-                for _ in range(5):
-                    group.start_soon(again, client)
-        else:
-            for _ in range(5):
-                await again(client)
-    assert sorted(bool(each.get("isError")) for each in results) == [False, *[True] * 4]
-    assert len(api.purchases) == 1
-
-
-async def test_a_lost_answer_is_not_asked_for_again(api, tmp_path):
-    """It may have been bought: once, and the money stays put aside. [http._may_repeat]"""
-    api.faults.append(Fault("reset_after_buying", times=9))
-    async with opened(
-        catalog_for(api, tmp_path, retry=Retry(attempts=5, wait=0.01), budget="0.015")
-    ) as client:
-        result = await client.call("weather", ULM)
-        assert "UNKNOWN" in result.text
-        assert "nothing was spent" in (await client.call("weather", {"city": "Oslo"})).text
-    assert len(api.purchases) == 1

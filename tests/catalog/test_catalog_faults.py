@@ -1,12 +1,14 @@
-"""The API failing in every way it can, seen by the model and by both ledgers; and what holds calls back."""
+"""Replies that fail, and what holds calls back: time limits, the breaker, the rate, results given again.
+
+What can go wrong on the way is in test_fault_matrix.
+"""
 
 import time
-from dataclasses import replace
 
 import anyio
 import pytest
 from market import Fault, PaidApi
-from till import ULM, catalog_for, eventually, ledger_in, opened, states
+from till import ULM, catalog_for, opened, states
 
 from toolwire.catalog.purchase.limits import Breaker
 from toolwire.testing import connect
@@ -29,71 +31,6 @@ def shop():
 def posts(shop):
     """How many orders arrived."""
     return sum(method == "POST" for method, _, _ in shop.requests)
-
-
-PLAIN, ONCE = {}, {"idempotent": True, "idempotency_header": "Idempotency-Key"}
-LONG, SHORT = 5.0, 0.15
-MATRIX = [
-    # fault, time-out, how it ends in our ledger, bought, and the same for an API that charges once for a key
-    (Fault("reset_on_connect"), LONG, ("unknown", 0), ("settled", 1)),
-    (Fault("reset_before_buying"), LONG, ("unknown", 0), ("settled", 1)),
-    (Fault("reset_after_buying"), LONG, ("unknown", 1), ("settled", 1)),
-    (Fault("half_reply"), LONG, ("unknown", 1), ("settled", 1)),
-    (Fault("hang_before_buying"), SHORT, ("unknown", 0), ("unknown", 0)),
-    (Fault("hang_after_buying"), SHORT, ("unknown", 1), ("unknown", 1)),
-    (Fault("drip", seconds=0.02), SHORT, ("unknown", 1), ("unknown", 1)),
-    (Fault("garbage"), LONG, ("unknown", 1), ("unknown", 1)),
-    (Fault("wrong_type"), LONG, ("unknown", 1), ("unknown", 1)),
-    (Fault("oversized", size=200_000), LONG, ("unknown", 1), ("unknown", 1)),
-    (Fault("close_idle"), LONG, ("settled", 1), ("settled", 1)),
-    (Fault("redirect"), LONG, ("unknown", 0), ("unknown", 0)),
-    (Fault("status_before_buying", status=500), LONG, ("unknown", 0), ("settled", 1)),
-    (Fault("status_after_buying", status=500), LONG, ("unknown", 1), ("settled", 1)),
-    (Fault("status_before_buying", status=503), LONG, ("unknown", 0), ("settled", 1)),
-    (Fault("status_before_buying", status=429, retry_after="0"), LONG, ("released", 0), ("released", 0)),
-    (Fault("status_before_buying", status=409), LONG, ("unknown", 0), ("unknown", 0)),
-    (Fault("status_before_buying", status=400), LONG, ("released", 0), ("released", 0)),
-    (Fault("status_before_buying", status=402), LONG, ("released", 0), ("released", 0)),
-]
-NAMES = [f"{fault.kind}-{fault.status}" if "status" in fault.kind else fault.kind for fault, *_ in MATRIX]
-
-
-@pytest.mark.parametrize("idempotent", [False, True])
-@pytest.mark.parametrize("case", MATRIX, ids=NAMES)
-async def test_no_fault_costs_twice_or_lies(shop, tmp_path, case, idempotent):
-    """At most one purchase, a state that fits, and a text that tells the model the truth."""
-    fault, timeout, plain, once = case
-    state, bought = once if idempotent else plain
-    profile = {**(ONCE if idempotent else PLAIN), "timeout": timeout, "max_reply_bytes": 100_000}
-    async with opened(shop, tmp_path, profile=profile) as (_, client):
-        shop.faults.append(replace(fault))
-        result = await client.call("weather", ULM)
-        shop.faults.clear()
-        assert len(shop.purchases) == bought
-        await eventually(lambda: states(tmp_path) == [(state, 0 if state == "released" else 10_000)])
-        assert result.is_error is (state != "settled")
-        if result.is_error:
-            assert result.text.startswith("Tool execution failed: ")
-        assert ("Do not repeat it by yourself" in result.text) is (state == "unknown")
-        assert ("$0.0100 stays reserved" in result.text) is (state == "unknown")
-        assert ("Nothing was bought" in result.text) is (state == "released")
-        if state == "unknown":
-            with ledger_in(tmp_path) as ledger:
-                assert ledger.rows()[0].id in result.text
-        after = await client.call("weather", city="Oslo")
-        assert not after.is_error, after.text  # the connection and the catalogue live
-
-
-async def test_an_api_that_is_not_there_costs_nothing(shop, tmp_path):
-    """A connection that was never made is tried again, and then nothing was bought, nor booked."""
-    async with opened(shop, tmp_path) as (_, client):
-        await shop.stop()
-        result = await client.call("weather", ULM)
-        await shop.start()
-        assert not (await client.call("weather", city="Oslo")).is_error
-    assert result.is_error
-    assert result.text.endswith("Nothing was bought.")
-    assert states(tmp_path) == [("settled", 10_000)]
 
 
 @pytest.mark.parametrize("body", ['"text"', "null"])

@@ -1,6 +1,5 @@
 """Money: never more than allowed, never twice, never lost, whatever is cancelled, killed, raced or raised."""
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 from market import Fault, PaidApi
-from till import ULM, Watched, eventually, ledger_in, opened, states
+from till import ULM, eventually, ledger_in, opened, states
 
 from toolwire.catalog.ledger.types import Limits
 
@@ -241,88 +240,7 @@ async def test_a_use_that_bought_nothing_may_be_tried_again(shop, tmp_path):
     assert states(tmp_path) == [("released", 0), ("settled", 10_000)]
 
 
-# --- cancelled ---
-
-# Nobody waits for a call that costs what was reserved to be settled: `settle` is reached by one that costs more.
-POINTS = [
-    ("before begin", "released"),
-    ("after begin", "released"),
-    ("before settle", "settled"),
-    ("after settle", "settled"),
-]
-
-
-def hold(ledger, point):
-    """Make the ledger wait there: an event that tells when it does, and one that lets it go on."""
-    reached, go = threading.Event(), threading.Event()
-    when, _, act = point.partition(" ")
-    getattr(ledger, when)[act] = lambda *_: reached.set() or go.wait(10)
-    return reached, go
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize(("point", "state"), POINTS)
-async def test_a_cancelled_call_is_booked_right(shop, tmp_path, point, state):
-    """Cancelled at any act of the ledger, the call ends as it must, and the next one is bought."""
-    ledger = Watched(tmp_path / "ledger.db")
-    async with opened(shop, tmp_path, ledger=ledger) as (_, client):
-        shop.products[shop.id_of("weather")].price = 0.03  # and the list still says 0.01
-        reached, go = hold(ledger, point)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(client.call, "weather", ULM)
-            await eventually(reached.is_set)
-            tasks.cancel_scope.cancel()
-            go.set()
-        ledger.before.clear()
-        ledger.after.clear()
-        assert [each[0] for each in states(tmp_path)] == [state]
-        assert len(shop.purchases) == (state == "settled")
-        assert not (await client.call("stock", symbol="X")).is_error
-    ledger.close()
-
-
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
-@pytest.mark.parametrize(("point", "state"), POINTS)
-@pytest.mark.anyio
-async def test_a_cancellation_of_asyncio_itself_is_no_worse(anyio_backend, shop, tmp_path, point, state):
-    """It knows no shield, and comes twice; the ledger hears of the end all the same."""
-    ledger = Watched(tmp_path / "ledger.db")
-    async with opened(shop, tmp_path, ledger=ledger) as (_, client):
-        shop.products[shop.id_of("weather")].price = 0.03
-        reached, go = hold(ledger, point)
-        task = asyncio.create_task(client.call("weather", ULM))
-        await eventually(reached.is_set)
-        task.cancel()
-        await asyncio.sleep(0.01)
-        task.cancel()
-        await asyncio.wait([task], timeout=0.1)
-        go.set()
-        await asyncio.wait([task], timeout=5)
-        assert task.cancelled()
-        await eventually(lambda: [each[0] for each in states(tmp_path)] == [state])
-        ledger.before.clear()
-        ledger.after.clear()
-        assert not (await client.call("stock", symbol="X")).is_error
-        assert len(shop.purchases) == 1 + (state == "settled")
-    ledger.close()
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("kind", ["hang_before_buying", "hang_after_buying"])
-async def test_a_call_cancelled_in_flight_is_unknown(shop, tmp_path, kind):
-    """The order is out: its money stays reserved until a person has said what became of it."""
-    shop.faults.append(Fault(kind))
-    async with opened(shop, tmp_path) as (_, client):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(client.call, "weather", ULM)
-            await eventually(lambda: posts(shop))
-            tasks.cancel_scope.cancel()
-        with ledger_in(tmp_path) as ledger:
-            (row,) = ledger.rows()
-            assert (row.state, row.money) == ("unknown", 10_000)
-            assert "given up while the order was out" in row.why
-            ledger.resolve(row.id, charged=False)
-    assert states(tmp_path) == [("released", 0)]
+# --- cancelled (on its way: see test_fault_matrix) ---
 
 
 @pytest.mark.anyio
@@ -334,50 +252,3 @@ async def test_a_call_cancelled_while_it_waits_for_its_turn_books_nothing(shop, 
             await client.call("weather", city="Oslo")
         assert scope.cancelled_caught
     assert states(tmp_path) == [("settled", 10_000)]
-
-
-# --- killed ---
-
-
-@pytest.mark.parametrize(
-    ("scene", "left", "after"),
-    [
-        ("after begin", "sent", "unknown"),
-        ("waiting", "sent", "unknown"),
-        ("before settle", "sent", "unknown"),
-    ],
-)
-@pytest.mark.anyio
-async def test_a_process_that_is_killed_loses_no_money(shop, tmp_path, scene, left, after):
-    """After a restart what may be out is unknown and reserved, the rest is free; no call is bought twice."""
-    if scene == "waiting":
-        shop.faults.append(Fault("hang_after_buying"))
-    env = {**os.environ, "TOOLWIRE_SESSION": "s"}
-    command = [sys.executable, str(TILL), shop.url, str(tmp_path), scene]
-    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
-        if scene == "waiting":
-            await eventually(lambda: shop.purchases, 20.0)
-        else:
-            assert process.stdout.readline() == "here\n"
-        process.kill()
-    bought = len(shop.purchases)
-    assert [each[0] for each in states(tmp_path)] == [left]
-    assert bought == (scene in ("waiting", "before settle"))
-    assert await restarted(shop, tmp_path) == (after, 2 if after == "released" else 1)
-    with ledger_in(tmp_path) as ledger:
-        (row,) = [row for row in ledger.rows() if row.state != "settled"]
-        if after == "unknown":
-            assert "the process that made this call ended" in row.why
-            ledger.resolve(row.id, charged=bool(bought))
-        assert sum(row.money for row in ledger.rows()) == 10_000 * len(shop.purchases)
-
-
-async def restarted(shop, folder):
-    """The state of the call of a dead process, and how many more calls its session's budget has room for."""
-    bought = 0
-    settings = {"variables": {"TOOLWIRE_SESSION": "s"}, "budget": "0.02"}
-    async with opened(shop, folder, **settings) as (_, client):
-        state = states(folder)[0][0]
-        for city in ("Oslo", "Lima", "Rome"):
-            bought += not (await client.call("weather", city=city)).is_error
-    return state, bought

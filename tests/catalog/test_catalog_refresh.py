@@ -283,6 +283,7 @@ async def test_what_nobody_thought_of_does_not_end_the_refresh(shop, tmp_path, c
     """An unexpected failure is logged, and the next fetch is as good as any."""
     async with opened(shop, tmp_path) as (catalog, _):
         good, catalog._selection = catalog._selection, None
+        sell(shop, "news")
         status = await refreshed(catalog)
         assert (status.state, status.error) == ("cached", "AttributeError, see the log")
         assert "in an unexpected way" in caplog.text

@@ -6,10 +6,16 @@ import anyio
 import pytest
 from market import KEYS
 from shark import Shark
-from till import eventually, ledger_in, opened, states
+from till import catalog_for, eventually, ledger_in, opened, states
 
+from toolwire.catalog import server
+from toolwire.catalog.http import streams
+from toolwire.catalog.http.listing import Reading
 from toolwire.catalog.ledger.types import Limits
+from toolwire.catalog.purchase import purchase
+from toolwire.catalog.tools.build import build_offer
 from toolwire.errors import UsageError
+from toolwire.testing import connect
 
 pytestmark = pytest.mark.anyio
 
@@ -74,16 +80,16 @@ async def test_a_limit_that_is_overrun_meanwhile_stops_what_waits(tmp_path):
     names = [f"tool{number}" for number in range(8)]
     items = [(str(number), name, 0.01) for number, name in enumerate(names)]
     lied = {"0": 5 * DOLLAR}
-    with Shark(items=items, charge=lambda id, number: lied.get(id, 10_000) if number > 8 else 10_000) as api:
+    with Shark(
+        items=items, charge=lambda entry, number: lied.get(entry, 10_000) if number > 8 else 10_000
+    ) as api:
         async with opened(api, tmp_path, budget=1, max_in_flight=1) as (_, client):
             for name in names:
                 await client.call(name)  # each price is confirmed
             results = await call_all(client, 40, names)
     dear = [each for each in api.sold if each.micros > 10_000]
     assert len(dear) == 1
-    assert not [each for each in api.sold[api.sold.index(dear[0]) + 1 :]], (
-        "something was sold after the budget was gone"
-    )
+    assert api.sold[-1] is dear[0], "something was sold after the budget was gone"
     assert any("the budget of this session" in each.text for each in results)
 
 
@@ -108,7 +114,46 @@ async def test_a_retry_is_checked_like_a_first_order(tmp_path):
     assert states(tmp_path) == [("released", 0)]
 
 
+async def test_a_repeat_that_is_refused_leaves_the_first_order_unknown(tmp_path):
+    """The answer was lost, the tool is stopped before the repeat: the model hears that it may have been bought."""
+    with Shark(idempotent=True) as api:
+        profile = {"idempotent": True, "idempotency_header": "Idempotency-Key"}
+        async with opened(api, tmp_path, profile=profile) as (catalog, client):
+
+            def stop(number):
+                with ledger_in(tmp_path) as ledger:
+                    ledger.stop(catalog.entry_id("1"), "weather", "a person said so")
+                return "after"
+
+            api.spoil = stop
+            result = await client.call("weather")
+    assert (api.orders, len(api.sold)) == (1, 1)
+    assert states(tmp_path) == [("unknown", 10_000)]
+    assert "UNKNOWN whether weather was bought" in result.text
+    assert "it was not repeated: weather is stopped (a person said so)" in result.text
+
+
 # --- 2. paid and thrown away ---
+
+
+async def test_a_call_cancelled_while_its_long_reply_is_read_is_unknown(tmp_path, monkeypatch):
+    """The ledger hears of the end: its money does not stay "sent" for as long as the process lives."""
+    reading, go = threading.Event(), threading.Event()
+
+    def read(*args, real=purchase.read_reply):
+        reading.set()
+        assert go.wait(10)
+        return real(*args)
+
+    monkeypatch.setattr(purchase, "read_reply", read)
+    with Shark(reply={"result": "x" * 100_000}) as api:
+        async with opened(api, tmp_path) as (_, client):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(client.call, "weather")
+                await eventually(reading.is_set)
+                tasks.cancel_scope.cancel()
+            await eventually(lambda: states(tmp_path) == [("unknown", 10_000)])
+            go.set()
 
 
 async def test_the_wait_in_our_queue_is_not_the_api_s(tmp_path):
@@ -180,7 +225,7 @@ async def test_a_stopped_tool_stays_stopped_under_a_new_id(tmp_path):
 async def test_two_products_of_one_name_that_were_listed_together_are_two(tmp_path):
     """Each has its own price: nobody has to accept what was there from the start."""
     with Shark(
-        items=[("1", "weather", 0.01), ("2", "weather", 0.05)], charge=lambda id, _: int(id) * 10_000
+        items=[("1", "weather", 0.01), ("2", "weather", 0.05)], charge=lambda entry, _: int(entry) * 10_000
     ) as api:
         async with opened(api, tmp_path) as (catalog, client):
             for name in catalog.definitions:
@@ -337,9 +382,6 @@ async def test_one_empty_list_changes_nothing_and_two_do(tmp_path):
 
 async def test_long_replies_are_read_in_a_thread(tmp_path, monkeypatch):
     """Decoding, scrubbing and reading a reply of megabytes keeps nobody waiting."""
-    from toolwire.catalog.http import streams
-    from toolwire.catalog.purchase import purchase
-
     threads = set()
 
     def noting(function):
@@ -363,22 +405,24 @@ async def test_long_replies_are_read_in_a_thread(tmp_path, monkeypatch):
 
 async def test_a_list_that_has_not_changed_is_not_taken_apart(tmp_path, monkeypatch):
     """A refresh costs the requests and no more; clients hear of nothing."""
-    from toolwire.catalog.http.listing import Reading
-
     taken = []
     monkeypatch.setattr(
         Reading, "take", lambda self, *args, real=Reading.take: taken.append(1) or real(self, *args)
+    )
+    made = []
+    monkeypatch.setattr(
+        server, "build_offer", lambda *args, real=build_offer, **more: made.append(1) or real(*args, **more)
     )
     with Shark() as api:
         async with opened(api, tmp_path) as (catalog, client):
             before = catalog.status.at
             await read_again(catalog)
-            assert (len(taken), catalog.status.state) == (1, "live")
+            assert (len(taken), len(made), catalog.status.state) == (1, 1, "live")
             assert catalog.status.at > before
             changes = [each for each in client.notifications if each.method.endswith("list_changed")]
             api.items = [*api.items, ("2", "stock", 0.01)]
             await read_again(catalog)
-            assert (len(taken), len(catalog.definitions)) == (2, 2)
+            assert (len(taken), len(made), len(catalog.definitions)) == (2, 2, 2)
             await eventually(
                 lambda: (
                     len([x for x in client.notifications if x.method.endswith("list_changed")])
@@ -392,10 +436,6 @@ async def test_a_list_that_has_not_changed_is_not_taken_apart(tmp_path, monkeypa
 
 async def test_the_first_list_of_tools_waits_for_the_catalogue(tmp_path):
     """A client that asks at once gets the tools, and not an empty list."""
-    from till import catalog_for
-
-    from toolwire.testing import connect
-
     go = threading.Event()
     with Shark(on_list=lambda: go.wait(10)) as api:
         async with connect(catalog_for(api, tmp_path)) as client, anyio.create_task_group() as tasks:

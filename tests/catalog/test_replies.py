@@ -410,6 +410,8 @@ def test_text_and_files():
         ("json", "text/plain", b"hello", None),
         ("text", "text/plain; charset=latin-1", b"\xe9", RawBody("text/plain", "é")),
         ("text", "text/plain; charset=nonsense", b"e", RawBody("text/plain", "e")),
+        ("text", "text/plain; charset=undefined", b"e", RawBody("text/plain", "e")),
+        ("text", "text/plain; charset=idna", b"e", RawBody("text/plain", "e")),
         ("text", "", b"hello", RawBody("text/plain", "hello")),
         ("text", "application/json", b'{"error": "no"}', {"error": "no"}),
         ("binary", "image/png", b"\x89", RawBody("image/png", b"\x89")),

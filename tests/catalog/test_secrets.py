@@ -393,3 +393,24 @@ def test_an_endless_secret_is_refused():
     """It would make an endless pattern."""
     with pytest.raises(UsageError, match="may have"):
         Scrubber(["x" * 10_000])
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_a_secret_in_json_is_found_in_every_encoding_that_json_is_read_in(encoding):
+    """What the reader understands, the look for secrets in the raw bytes understands too."""
+    secret = KEYS["AGENT_PAYMENT_API_KEY"]
+    content = json.dumps({"output": f"you sent {secret}"}).encode(encoding)
+    assert Scrubber([secret]).may_be_in(content)
+    assert not Scrubber(["another-secret"]).may_be_in(content)
+
+
+def test_many_keys_that_are_the_secret_are_cleaned_in_linear_time():
+    """An API that spells the secret in thousands of ways, each as a key, gets a reply that is read at once."""
+    secret = "key-1234567890abcdef"  # noqa: S105 - 20 characters: 2 ** 20 spellings, percent-encoded or not
+    spellings = [
+        "".join(f"%{ord(each):02x}" if number >> at & 1 else each for at, each in enumerate(secret))
+        for number in range(30_000)
+    ]
+    clean = Scrubber([secret]).data(dict.fromkeys(spellings, 1))
+    assert len(clean) == len(spellings)
+    assert {"[redacted]", "[redacted] 2", "[redacted] 30000"} <= clean.keys()

@@ -61,13 +61,13 @@ async def opened(shop, folder, **settings):
 class Watched(SqliteLedger):
     """A ledger that calls `before[act](*args)` and `after[act](*args)`, where there is one."""
 
-    def __init__(self, path):
+    def __init__(self, path, **settings):
         self.before, self.after = {}, {}
-        super().__init__(path)
+        super().__init__(path, **settings)
 
     def __getattribute__(self, name):
         value = super().__getattribute__(name)
-        if name not in ("begin", "settle", "release", "unknown"):
+        if name not in ("begin", "check_again", "settle", "release", "unknown"):
             return value
 
         def act(*args, **settings):

@@ -46,7 +46,8 @@ class Scrubber:
         self._found = pattern(secrets)
         self._overlap = longest_match(secrets)
         self._numeric = any(each.isdecimal() for each in secrets)
-        self._mask = next((mask for mask in _MASKS if not self._has(mask)), "")
+        self.mask = next((mask for mask in _MASKS if not self._has(mask)), "")
+        """What stands in the place of a secret."""
 
     def text(self, text: str) -> str:
         """The text without secrets."""
@@ -55,13 +56,13 @@ class Scrubber:
         for _ in range(_PASSES):
             parts, kept = [], 0
             for start, end in self._matches(text):
-                parts += [text[kept:start], self._mask]
+                parts += [text[kept:start], self.mask]
                 kept = end
             text = "".join([*parts, text[kept:]])
             if not self._has(text):
                 return text
         return (
-            self._mask
+            self.mask
         )  # the mask and what is around it make a secret again and again: then nothing is shown
 
     def data(self, data: Any) -> Any:
@@ -70,6 +71,7 @@ class Scrubber:
             return data
         copies: dict[int, Any] = {}
         todo: list[tuple[Any, Any]] = []
+        names = _Names()
 
         def clean(value: Any) -> Any:
             if isinstance(value, str):
@@ -88,12 +90,14 @@ class Scrubber:
                 copy.extend(clean(each) for each in given)
                 continue
             for key, value in given.items():
-                copy[_free(copy, clean(key) if isinstance(key, str) else self._scalar(key))] = clean(value)
+                copy[names.free(copy, clean(key) if isinstance(key, str) else self._scalar(key))] = clean(
+                    value
+                )
         return result
 
     def _scalar(self, value: Any) -> Any:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return self._mask if self._has(_digits(value)) else value
+            return self.mask if self._has(_digits(value)) else value
         if isinstance(value, (bytes, bytearray)):
             text = value.decode("utf-8", "surrogateescape")
             return self.text(text).encode("utf-8", "surrogateescape") if self._has(text) else value
@@ -104,7 +108,8 @@ class Scrubber:
         if self._found is None:
             return False
         # A number can be written in ways that the text does not show (1.5e6).
-        return self._numeric or self._has(content.decode("utf-8", "replace"))
+        # JSON may be in UTF-16 or UTF-32 too, and is read so.
+        return self._numeric or self._has(content.decode(json.detect_encoding(content), "replace"))
 
     def _has(self, text: str) -> bool:
         return next(self._matches(text), None) is not None
@@ -131,14 +136,22 @@ def _digits(value: float) -> str:
         return ""
 
 
-def _free(taken: Mapping[Any, Any], key: Any) -> Any:
-    """A key that is not there yet: two secrets must not become one entry."""
-    if key not in taken:
-        return key
-    number = 2
-    while f"{key} {number}" in taken:
-        number += 1
-    return f"{key} {number}"
+class _Names:
+    """Finds keys that are not taken yet: two secrets must not become one entry."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[int, Any], int] = {}
+
+    def free(self, taken: Mapping[Any, Any], key: Any) -> Any:
+        """Return the key, or one with a number after it. Goes on from the last number: an API may send many."""
+        if key not in taken:
+            return key
+        place = (id(taken), key)
+        number = self._numbers.get(place, 1) + 1
+        while f"{key} {number}" in taken:
+            number += 1
+        self._numbers[place] = number
+        return f"{key} {number}"
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from toolwire.catalog.profile.model import Profile
 from toolwire.catalog.purchase.buyer import MAX_IN_FLIGHT, QUEUE_TIMEOUT, Buyer
 from toolwire.catalog.purchase.limits import Breaker, RateLimit, ResultCache
 from toolwire.catalog.secrets import Scrubber, credentials
-from toolwire.catalog.tools.build import Status, build_offer, build_tool, report, scrub_entries
+from toolwire.catalog.tools.build import Status, build_offer, build_tool, drop_masked, report
 from toolwire.catalog.tools.definitions import Definition, Entry, Repairs, Skipped
 from toolwire.catalog.tools.kept import cache_folder, load_kept, store_kept
 from toolwire.catalog.tools.names import identity, slug
@@ -315,17 +315,19 @@ class Catalog(ToolServer[None]):
         self._was_empty = not entries
         pins = None if self._pins_file is None else await self._io.run(self._pins_state)
         if entries is self._entries and pins == self._pins_then and self.status.state == "live":
-            self.status = replace(self.status, error=None, at=time.time())  # nothing has changed
+            # Nothing has changed; how the list differs from the pins still holds.
+            changes = self.status.changes if self._pins_file is not None else ()
+            self.status = replace(self.status, changes=changes, error=None, at=time.time())
             return
         await self._io.run(partial(self._offer_fetched, entries))
         self._entries, self._pins_then = entries, pins
 
     def _offer_fetched(self, entries: Sequence[Entry]) -> None:
-        clean = scrub_entries(entries, self._scrubber)
-        self._offer(clean, "live", time.time())
-        self._remember(clean)
-        if self._cache_file is not None and clean:  # an empty list is never kept in place of a full one
-            store_kept(self._cache_file, clean, self.profile.base_url, self._names)
+        whole = drop_masked(entries, self._scrubber.mask)
+        self._offer(whole, "live", time.time())
+        self._remember(whole)
+        if self._cache_file is not None and whole:  # an empty list is never kept in place of a full one
+            store_kept(self._cache_file, whole, self.profile.base_url, self._names)
 
     def _report_failure(self, error: str) -> None:
         """The list could not be had: say so once, and keep what there is."""

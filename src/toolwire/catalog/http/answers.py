@@ -118,7 +118,7 @@ def _as_text(headers: Mapping[str, str], content: bytes) -> str:
     charset = _CHARSET.search(headers.get("content-type", ""))
     try:
         return content.decode(charset[1] if charset else "utf-8", "replace")
-    except LookupError:  # no such charset
+    except (LookupError, UnicodeError):  # no such charset, or one that cannot replace what it does not know
         return content.decode("utf-8", "replace")
 
 
@@ -176,7 +176,7 @@ def seconds_of(retry_after: str | None) -> float | None:
     except ValueError:
         try:
             date = email.utils.parsedate_to_datetime(retry_after)
-        except ValueError:
+        except (ValueError, OverflowError):  # numbers of any length may stand in a date
             return None
         seconds = (date - email.utils.localtime()).total_seconds() if date.tzinfo else math.nan
     return max(0.0, seconds) if math.isfinite(seconds) else None

@@ -93,16 +93,20 @@ class ListReader:
         self._workers = workers
         self._problems: set[str] = set()
         self._last: _Read | None = None
+        self._entries: Sequence[Entry] = ()
 
     async def entries(self) -> Sequence[Entry]:
         """Everything on offer, from all pages: the same object as the last time if nothing has changed."""
+        before = self._last
         reading = await self.read()
-        self.numbers = reading.numbers
+        if before is not None and reading is before.reading:
+            return self._entries
+        self.numbers, self._entries = reading.numbers, reading.entries
         problems = {problem.text for problem in reading.problems()}
         for problem in sorted(problems - self._problems):  # a list is read again and again: each is told once
             _log.warning("%s: %s", self._profile.name, problem)
         self._problems = problems
-        return reading.entries
+        return self._entries
 
     async def read(self, most_pages: int | None = None) -> Reading:
         """Read the list to its end, or only some pages of it. CatalogError when it cannot be had."""

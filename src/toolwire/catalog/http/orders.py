@@ -59,6 +59,8 @@ class OrderSender:
     ) -> Answer:
         """Buy once. Failures are answers; only a cancellation, and what `on_send` raises, come out as exceptions.
 
+        An order that may be out stays so when `on_send` refuses to have it repeated: that is an answer too.
+
         `on_send` is awaited each time before the first byte goes out, on an open connection: the place to book the
         order. `timeout` are the seconds that the API has from then on, repeats included. `attempt` can be read
         at any time, above all after a cancellation.
@@ -72,42 +74,45 @@ class OrderSender:
         except CatalogError as error:
             return Answer("not_sent", error=str(error))
         with anyio.CancelScope() as scope:
+            time = _ApiTime(scope, limit)
 
             async def book() -> None:
                 if on_send is not None:
                     await on_send()
-                if scope.deadline == inf:
-                    scope.deadline = anyio.current_time() + limit
+                time.start()
 
             order = Order(request.content, attempt, book)
-            return await self._try_repeatedly(request, order, scope, limit, on_progress)
+            return await self._try_repeatedly(request, order, time, on_progress)
         if attempt.answer is not None and not attempt.sent:
             return attempt.answer  # it was refused, and this is the wait before the next try
         attempt.answer = Answer(_state(attempt), error=f"there was no answer within {limit:g} s")
         return attempt.answer
 
     async def _try_repeatedly(
-        self,
-        request: OutgoingRequest,
-        order: Order,
-        scope: anyio.CancelScope,
-        limit: float,
-        on_progress: Progress | None,
+        self, request: OutgoingRequest, order: Order, time: "_ApiTime", on_progress: Progress | None
     ) -> Answer:
         """Try until there is an answer, or until it would not be safe to try again."""
         attempt, doubt = order.attempt, False
         while True:
             attempt.tries += 1
             order.begin_try()
-            answer = await self._try(request, order, limit, on_progress)
+            try:
+                answer = await self._try(request, order, time, on_progress)
+            except Halted as halted:
+                if not doubt or attempt.answer is None or not isinstance(halted.error, CatalogError):
+                    raise halted.error from None
+                lost = attempt.answer  # refusing the repeat says nothing about the order that is out
+                attempt.answer = replace(lost, error=f"{lost.error}; it was not repeated: {halted.error}")
+                return attempt.answer
             if doubt and not answer.ok:
                 answer = replace(answer, state="unknown")  # for an earlier one may have been bought
             doubt = answer.state == "unknown"
             attempt.sent, attempt.answer = doubt or answer.ok, answer
             pause = self._retry.pause(attempt.tries, answer.retry_after)
-            late = anyio.current_time() + pause >= scope.deadline
+            late = anyio.current_time() + pause >= time.ends
             if late or attempt.tries >= self._retry.attempts or not self._may_repeat(answer):
                 return answer
+            time.resume()
             await anyio.sleep(pause)
 
     def _may_repeat(self, answer: Answer) -> bool:
@@ -120,16 +125,16 @@ class OrderSender:
         return answer.state == "not_sent" or answer.status in call.retry_statuses
 
     async def _try(
-        self, request: OutgoingRequest, order: Order, limit: float, on_progress: Progress | None
+        self, request: OutgoingRequest, order: Order, time: "_ApiTime", on_progress: Progress | None
     ) -> Answer:
-        opening = self._connections.open(request, limit, order)
+        opening = self._connections.open(request, time.limit, order)
         status = None
         try:
             async with opening as response:
                 status = response.status_code
-                return await self._read(response, on_progress)
-        except Halted as halted:
-            raise halted.error from None
+                return await self._read(response, time, on_progress)
+        except Halted:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever broke, what counts is whether the order may be out
             if not isinstance(error, (httpx2.HTTPError, OSError, CatalogError)):
                 _log.error("A purchase broke in an unexpected way: %s", said(error, self._scrubber.text))
@@ -140,7 +145,9 @@ class OrderSender:
                 error=said(error, self._scrubber.text),
             )
 
-    async def _read(self, response: httpx2.Response, on_progress: Progress | None) -> Answer:
+    async def _read(
+        self, response: httpx2.Response, time: "_ApiTime", on_progress: Progress | None
+    ) -> Answer:
         call, status = self._profile.call, response.status_code
         good = is_success(status)
         headers = {name.lower(): self._scrubber.text(value) for name, value in response.headers.items()}
@@ -149,10 +156,37 @@ class OrderSender:
             return Answer("answered", status, events, headers=headers)
         most = call.max_reply_bytes if good else _REFUSAL_BYTES
         content = await collect(response, most, lenient=not good)
+        time.stop()
         kind = self._profile.reply.kind if good else "json"
         body = await read_body(headers, content, self._scrubber, self._workers, kind)
         answer = judge(status, headers, content, body, call.uncharged_statuses)
         return replace(answer, size=len(content))
+
+
+class _ApiTime:
+    """The time that the API has for an order: from its first byte to the last one of the reply, repeats included.
+
+    What we do before and after is not its time: a reply that is there is not thrown away while it is read.
+    """
+
+    def __init__(self, scope: anyio.CancelScope, limit: float) -> None:
+        self.limit = limit
+        self.ends = inf
+        self._scope = scope
+
+    def start(self) -> None:
+        """The order goes out now, for the first time or again."""
+        if self.ends == inf:
+            self.ends = anyio.current_time() + self.limit
+        self.resume()
+
+    def resume(self) -> None:
+        """Whatever comes next has to be over in time."""
+        self._scope.deadline = self.ends
+
+    def stop(self) -> None:
+        """The reply is there."""
+        self._scope.deadline = inf
 
 
 def _state(attempt: Attempt) -> Any:

@@ -17,7 +17,7 @@ from toolwire._log import logger_for
 from toolwire._threads import Workers
 from toolwire.catalog.http.api import Api
 from toolwire.catalog.ledger.async_ledger import AsyncLedger
-from toolwire.catalog.ledger.types import Busy, Limits
+from toolwire.catalog.ledger.types import Busy, Limits, Stopped
 from toolwire.catalog.money import dollars
 from toolwire.catalog.observe import Observer
 from toolwire.catalog.profile.model import Profile
@@ -72,6 +72,8 @@ class Buyer:
         self._places = anyio.CapacityLimiter(self.max_in_flight)
         self._locks: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
         self._certain: set[tuple[str, str]] = set()  # what the ledger lets run beside others
+        self.unbooked: dict[str, str] = {}
+        """Entries that must stop, and why, where the ledger could not book it."""
         self._warned: set[str] = set()
 
     async def call(
@@ -198,6 +200,14 @@ class Buyer:
             if not reported:
                 self.breaker.abandoned(ticket)
         return await purchase.close(answer)
+
+    def check_unbooked(self, entry: str, name: str) -> None:
+        """Raise if an entry must stop, and the ledger could not book that."""
+        if entry in self.unbooked:
+            raise Stopped(
+                f"{name} is stopped ({self.unbooked[entry]}), and the ledger could not book that: nothing was sent."
+                " Check toolwire catalog spend, then start this process again"
+            )
 
     def warn_unpriced(self, definition: Definition) -> None:
         """Log once that nobody tells what a tool costs."""

@@ -97,6 +97,7 @@ class Purchase:
     async def _book(self) -> None:
         """Book the order just before it goes out; before it goes out again, check that it still may."""
         buyer, ledger = self._buyer, self._buyer.ledger
+        buyer.check_unbooked(self.entry, self.definition.name)
         if self._booking is not None:
             await ledger.query(ledger.ledger.check_again, self._booking.id, buyer.limits)
             return
@@ -158,22 +159,27 @@ class Purchase:
 
     async def _settle(self, booking: Booking, answer: Answer) -> dict[str, Any]:
         """Book what a reply cost. Where that is at most what was reserved, the model need not wait for the disk."""
-        read = partial(self._read, answer, booking.price)
-        outcome, result = read() if answer.size <= LARGE else await self._buyer.workers.run(read)
         ledger, seen = self._buyer.ledger.ledger, self.seen
+        read = partial(self._read, answer, booking.price)
+        try:
+            outcome, result = read() if answer.size <= LARGE else await self._buyer.workers.run(read)
+        except BaseException as error:  # cancelled, for one: a long reply takes its time
+            seen.outcome = "unknown"
+            why = f"the call was given up while its reply was read ({type(error).__name__})"
+            await self._commit(ledger.unknown, booking.id, why)
+            raise
         seen.outcome, seen.balance = "bought" if outcome.ok else "failed", outcome.balance
         if not outcome.ok and outcome.cost == 0:
             self._buyer.ledger.post(ledger.release, booking.id)
             return result
         cost = outcome.cost
         if outcome.unreadable_cost is not None:
-            await self._commit(partial(ledger.settle, booking.id, None, unreadable=outcome.unreadable_cost))
-            self._warn_stopped(
-                f"its reply says that it cost {getattr(outcome, 'unreadable_cost', None)}, which is no amount"
-            )
+            why = f"its reply says that it cost {outcome.unreadable_cost}, which is no amount"
+            settle = partial(ledger.settle, booking.id, None, unreadable=outcome.unreadable_cost)
+            await self._commit_stop(why, settle)
         elif cost is not None and booking.price is not None and cost > booking.reserved:
-            await self._commit(ledger.settle, booking.id, cost)
-            self._warn_stopped(f"a call cost {dollars(cost)}, and {dollars(booking.reserved)} was agreed")
+            why = f"a call cost {dollars(cost)}, and {dollars(booking.reserved)} was agreed"
+            await self._commit_stop(why, ledger.settle, booking.id, cost)
         else:
             self._buyer.ledger.post(ledger.settle, booking.id, cost)
         self._note_cost(booking, outcome, result)
@@ -202,9 +208,14 @@ class Purchase:
             text = f"The API does not say what that cost: {dollars(cost)} counts as spent."
             result["content"].append({"type": "text", "text": text})
 
-    def _warn_stopped(self, why: str) -> None:
+    async def _commit_stop(self, why: str, act: Callable[..., Any], *args: Any) -> None:
+        """Tell the ledger of a cost that stops the tool. If that fails, it is stopped in this process only."""
         name = self.definition.name
-        logger.warning("%s is stopped: %s. To go on: toolwire catalog accept %s", name, why, name)
+        if await self._commit(act, *args):
+            logger.warning("%s is stopped: %s. To go on: toolwire catalog accept %s", name, why, name)
+        else:
+            self._buyer.unbooked[self.entry] = why
+            logger.warning("%s is stopped until this process is started again: %s", name, why)
 
     def _tell_unknown(self, booking: Booking, why: str) -> str:
         money = f"{dollars(booking.reserved)} stays reserved" if booking.reserved else "its cost is not known"
@@ -213,8 +224,8 @@ class Purchase:
             "not repeat it by yourself. A person can settle it: toolwire catalog reconcile"
         )
 
-    async def _commit(self, act: Callable[..., Any], *args: Any) -> None:
-        """Tell the ledger. If that fails, the money stays reserved, and the model gets its answer all the same."""
+    async def _commit(self, act: Callable[..., Any], *args: Any) -> bool:
+        """Tell the ledger; False if that fails. The money stays reserved then, and the model gets its answer."""
         try:
             await self._buyer.ledger.commit(act, *args)
         except CatalogError as error:
@@ -225,6 +236,8 @@ class Purchase:
                 self.seen.outcome,
                 error,
             )
+            return False
+        return True
 
 
 def _write(arguments: dict[str, Any]) -> bytes:

@@ -9,7 +9,6 @@ from typing import Any, Final, Literal
 
 from toolwire._log import logger_for
 from toolwire.catalog.money import dollars
-from toolwire.catalog.secrets import Scrubber
 from toolwire.catalog.tools.definitions import Definition, Entry, Repairs, Skipped
 from toolwire.catalog.tools.pins import Change, Pins, compare
 from toolwire.catalog.tools.selection import Selection
@@ -86,27 +85,16 @@ def build_offer(
     return Offer(tuple(definitions), tuple(skipped), tuple(changes), len(entries))
 
 
-def scrub_entries(entries: Iterable[Entry], scrubber: Scrubber) -> list[Entry]:
-    """Entries without our secrets in their words: what an API echoes must not reach the model, a log or a file.
+def drop_masked(entries: Iterable[Entry], mask: str) -> list[Entry]:
+    """Leave out entries whose id had one of our secrets in it: it was masked when the list was read.
 
-    An id cannot be changed, and stands in all of these: an entry with a secret in its id is left out.
+    Nothing could be bought by such an id. What the entries came as is dropped too: it is as large as all the rest.
     """
     entries = list(entries)
-    clean = [each for each in entries if scrubber.text(each.id) == each.id]
-    if len(clean) < len(entries):
-        logger.warning("%d entries have one of our secrets in their id: left out", len(entries) - len(clean))
-    return [
-        replace(
-            each,
-            prices=scrubber.data(each.prices),
-            name=scrubber.text(each.name),
-            description=scrubber.text(each.description),
-            schema=scrubber.data(each.schema),
-            category=scrubber.data(each.category),
-            raw={},
-        )
-        for each in clean
-    ]
+    whole = [replace(each, raw={}) for each in entries if not mask or mask not in each.id]
+    if len(whole) < len(entries):
+        logger.warning("%d entries have one of our secrets in their id: left out", len(entries) - len(whole))
+    return whole
 
 
 def build_tool(definition: Definition, buy: Callable[..., Awaitable[dict[str, Any]]]) -> Tool[Any]:

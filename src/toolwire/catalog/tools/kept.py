@@ -47,19 +47,18 @@ def store_kept(path: Path, entries: Iterable[Entry], base_url: str, names: Mappi
 
     A disk that is full or may not be written costs the cache, not the tools.
     """
-    data = {
-        "form": _FORM,
-        "base_url": base_url,
-        "at": time.time(),
-        "entries": [{name: getattr(entry, name) for name in _FIELDS} for entry in entries],
-        "names": dict(names),
-    }
+    about = {"form": _FORM, "base_url": base_url, "at": time.time(), "names": dict(names)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # 0600 by itself
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(dumps(data))
+                # Entry by entry: all of them at once would keep other threads waiting.
+                file.write(dumps(about)[:-1] + b',"entries":[')
+                for number, entry in enumerate(entries):
+                    fields = {name: getattr(entry, name) for name in _FIELDS}
+                    file.write((b"," if number else b"") + dumps(fields))
+                file.write(b"]}")
             Path(name).replace(path)
         except BaseException:
             with contextlib.suppress(OSError):
