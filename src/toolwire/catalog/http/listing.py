@@ -47,6 +47,15 @@ _SIGN_TABLES: Final = (
     "data.",
     "page_info.",
 )
+_REASONS: Final = (
+    "message",
+    "msg",
+    "detail",
+    "reason",
+    "error_message",
+    "error_description",
+    "status_message",
+)
 _TOTALS: Final = ("total", "total_items", "total_count", "totalCount", "count", "total_qualified_tools")
 
 
@@ -74,6 +83,8 @@ class Reading:
         self.without_id = 0
         self.unreadable_prices = 0
         """How many entries have a price that is there and is no amount."""
+        self.unreadable_price: Any = None
+        """The first of these."""
         self.found: dict[str, int] = {}
         """Setting of `[entry]` -> how many items have something at its path."""
         self.numbers: dict[str, int] = {}
@@ -223,10 +234,19 @@ class Reading:
                 if isinstance(page, dict)
                 else f"the page is a {outline(page)}"
             )
+            words = self._reason_of(page)
+            told = f", and says {words[:_LONGEST_ERROR]!r}" if words else ""
             raise CatalogError(
-                f"page {number} has no list at {path!r}: {has}. Check list.items in the profile"
+                f"page {number} has no list at {path!r}: {has}{told}. Check list.items in the profile"
             )
         return items
+
+    def _reason_of(self, page: Any) -> str:
+        """The words with which a page that has no list says why; "" if it has none."""
+        for path in (self._profile.reply.error, *_REASONS):
+            if isinstance(words := at(page, path), str) and words:
+                return words
+        return ""
 
     def _add(self, items: list[Any]) -> list[str]:
         """The ids of the items that have one."""
@@ -239,6 +259,8 @@ class Reading:
             for setting in read.found:
                 self.found[setting] = self.found.get(setting, 0) + 1
             if read.unreadable_prices:
+                if not self.unreadable_prices:
+                    self.unreadable_price = read.unreadable_prices[0]
                 self.unreadable_prices += 1
             entry = read.entry
             if entry is None:
@@ -276,14 +298,15 @@ class Reading:
             price = profile.entry.price
             place = " or ".join(filter(None, (price.path, price.by_value)))
             text = (
-                f"{self.unreadable_prices} entries of the list have a price at {place} that "
-                f"cannot be read as {_unit_words(profile)}, so it counts as unknown"
+                f"{self.unreadable_prices} entries of the list have a price at {place} that cannot be read as "
+                f"{_unit_words(profile)}, so it counts as unknown: {quoted(self.unreadable_price)}"
             )
             yield Problem(text, essential=True)
-        for text in self._paging_problems():
+        for text in self.paging_problems():
             yield Problem(text)
 
-    def _paging_problems(self) -> Iterator[str]:
+    def paging_problems(self) -> Iterator[str]:
+        """What looks wrong in how the list goes on, one sentence each."""
         paging = self._profile.list.paging
         if not self._pages:
             return
@@ -327,6 +350,8 @@ class Reading:
             "category": paths.category,
             "price": paths.price.path,
             "price.by_value": paths.price.by_value,
+            # Who sets the unit beside it, means the items that do not name theirs.
+            "price.unit_path": "" if "unit" in paths.price.model_fields_set else paths.price.unit_path,
         }
         for setting, path in settings.items():
             if path and setting not in self.found and not self._is_optional(setting):

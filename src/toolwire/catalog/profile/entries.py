@@ -38,6 +38,7 @@ def read_item(paths: EntryPaths, item: Any) -> Item:
     category = _read(item, "category", paths.category, found)
     flat = _read(item, "price", prices.path, found)
     by_value = _read(item, "price.by_value", prices.by_value, found)
+    _read(item, "price.unit_path", prices.unit_path, found)
     if isinstance(identity, bool) or not isinstance(identity, (str, int)) or identity == "":
         return Item(None, tuple(each for each in found if each != "id"))
     unreadable: list[Any] = []
