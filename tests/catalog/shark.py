@@ -173,7 +173,7 @@ class Shark:
         self.orders += 1
         number, order = self.orders, json.loads(body)
         key = headers.get("idempotency-key", "")
-        self.arrived.append(Arrived(order["product_id"], order["parameters"], key, time.time()))
+        self.arrived.append(Arrived(order["product_id"], order.get("parameters", {}), key, time.time()))
         self.open += 1
         self.most_open = max(self.most_open, self.open)
         try:
