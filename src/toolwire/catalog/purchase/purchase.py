@@ -175,9 +175,7 @@ class Purchase:
         cost = outcome.cost
         if outcome.unreadable_cost is not None:
             await self._commit(partial(ledger.settle, booking.id, None, unreadable=outcome.unreadable_cost))
-            self._warn_stopped(
-                f"its reply says that it cost {getattr(outcome, 'unreadable_cost', None)}, which is no amount"
-            )
+            self._warn_stopped(f"its reply says that it cost {outcome.unreadable_cost}, which is no amount")
         elif cost is not None and booking.price is not None and cost > booking.reserved:
             await self._commit(ledger.settle, booking.id, cost)
             self._warn_stopped(f"a call cost {dollars(cost)}, and {dollars(booking.reserved)} was agreed")
