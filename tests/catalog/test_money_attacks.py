@@ -1,6 +1,7 @@
 """A budget under attack: the API's own books against the ledger against the limit."""
 
 import threading
+from types import SimpleNamespace
 
 import anyio
 import pytest
@@ -483,3 +484,10 @@ async def test_calls_that_queued_together_keep_to_the_rate(tmp_path):
             catalog._buyer.rate = Clock(1000)
             await call_all(client, 5)
     assert moments[:2] == [0, 1], "a place was taken before the first call was over"
+
+
+@pytest.mark.parametrize("count", [0, -1, 2.5, True, "3", float("inf")])
+def test_a_number_of_places_that_is_none_is_refused_at_once(tmp_path, count):
+    """And not when the first client connects."""
+    with pytest.raises(UsageError, match="max_in_flight must be a whole number, 1 or more"):
+        catalog_for(SimpleNamespace(url="http://127.0.0.1:1"), tmp_path, max_in_flight=count)

@@ -140,7 +140,7 @@ class Catalog(ToolServer[None]):
         self._rate = None if rate is None else RateLimit(rate, burst=max(1, int(rate)))
         self._retry = retry
         self._breaker = breaker or Breaker()
-        self._max_in_flight = settings.check_positive("max_in_flight", max_in_flight)
+        self._max_in_flight = settings.check_count("max_in_flight", max_in_flight)
         self._queue_timeout = settings.check_positive("queue_timeout", queue_timeout)
         self._cached_for = dict(cache_results or {})
         self._results = ResultCache(max(self._cached_for.values())) if self._cached_for else None

@@ -175,6 +175,7 @@ class _AsyncioStream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
     def __init__(self) -> None:
         self._received = bytearray()
         self._ended = False
+        self._rested = True  # whether the last read has waited
         self._error: Exception | None = None
         self._waiting: asyncio.Future[None] | None = None
 
@@ -205,7 +206,13 @@ class _AsyncioStream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
     # What the HTTP library calls.
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109, ARG002 - the interface
-        """Return what has come, waiting for some of it; nothing at the end."""
+        """Return what has come, waiting for some of it; nothing at the end.
+
+        Of two reads in a row one lets others run: a server may send faster than its bytes are taken apart.
+        """
+        if self._received and not self._rested:
+            await asyncio.sleep(0)
+        self._rested = not self._received
         while not self._received and not self._ended:
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting
