@@ -7,7 +7,7 @@ import anyio
 import pytest
 from market import KEYS
 from shark import Shark
-from till import catalog_for, eventually, ledger_in, opened, states
+from till import Watched, catalog_for, eventually, ledger_in, opened, states
 
 from toolwire.catalog import server
 from toolwire.catalog.http import streams
@@ -16,7 +16,7 @@ from toolwire.catalog.ledger.types import Limits
 from toolwire.catalog.purchase import purchase
 from toolwire.catalog.purchase.limits import RateLimit
 from toolwire.catalog.tools.build import build_offer
-from toolwire.errors import UsageError
+from toolwire.errors import CatalogError, UsageError
 from toolwire.testing import connect
 
 pytestmark = pytest.mark.anyio
@@ -233,6 +233,39 @@ async def test_two_products_of_one_name_that_were_listed_together_are_two(tmp_pa
             for name in catalog.definitions:
                 assert not (await client.call(name)).is_error
     assert api.orders == 2
+
+
+async def test_the_limit_of_a_tool_holds_for_all_its_ids(tmp_path):
+    """What was spent under an earlier id counts."""
+    with Shark() as api:
+        async with opened(api, tmp_path, budget=Limits(per_tool={"weather": 20_000})) as (catalog, client):
+            results = [await client.call("weather")]
+            for number in range(2, 5):
+                api.items = [(str(number), "weather", 0.01)]
+                await read_again(catalog)
+                results.append(await client.call("weather"))
+    assert (len(good(results)), api.taken) == (2, 20_000)
+    assert "the budget of this tool" in results[-1].text
+
+
+async def test_a_call_whose_end_could_not_be_booked_does_not_block_others(tmp_path):
+    """It is booked as soon as the ledger can: other calls of uncertain cost go on."""
+    ledger, failures = Watched(tmp_path / "ledger.db"), []
+
+    def fail(*_):
+        if not failures:
+            failures.append(1)
+            raise CatalogError("the disk is full")
+
+    items = [("1", "weather", 0.01), ("2", "stock", 0.01)]
+    with Shark(items=items) as api:
+        async with opened(api, tmp_path, ledger=ledger, budget=3) as (_, client):
+            ledger.before["settle"] = fail
+            assert not (await client.call("weather")).is_error
+            assert not (await client.call("stock")).is_error
+    ledger.close()
+    assert failures
+    assert states(tmp_path) == [("settled", 10_000)] * 2
 
 
 # --- 4. no price, no limit ---

@@ -130,6 +130,7 @@ class Catalog(ToolServer[None]):
             self.profile.base_url.rstrip("/")
         )  # no key in it: prices outlive a new one
         self._under: dict[str, int] = {}  # the limits of single tools, by entry
+        self._ids_of_tool: dict[str, set[str]] = {}  # the entries that a limited tool had so far
         self._names: dict[str, str] = {}  # of tools, by id; they outlive a restart
         self._ledger_at = default_path(environ) if ledger is None else ledger
         self._ledger: Ledger | None = None
@@ -212,14 +213,15 @@ class Catalog(ToolServer[None]):
     @asynccontextmanager
     async def _live(self, _server: ToolServer[None]) -> AsyncIterator[None]:
         try:
+            connected = Api(self.profile, self._credentials, retry=self._retry, workers=self._io)
             ledger, observer = await self._io.run(self._open_ledger), self._observe()
-        except CatalogError as error:
+        except (CatalogError, UsageError) as error:
             self.status = replace(self.status, state="down", error=str(error))
             self._refreshing.give_up()
             self._listable.set()
             raise
         async with (
-            Api(self.profile, self._credentials, retry=self._retry, workers=self._io) as api,
+            connected as api,
             anyio.create_task_group() as tasks,
         ):
             books = AsyncLedger(ledger)
@@ -419,11 +421,18 @@ class Catalog(ToolServer[None]):
             if (most := self._limits.per_tool.get(name)) is not None:
                 entry = self.entry_id(definition.id)
                 self._under[entry] = min(most, self._under.get(entry, most))
+                self._ids_of_tool.setdefault(name, set()).add(entry)  # a new id has no limit of its own
         if self._buyer is not None:
             self._buyer.limits = self._limits_by_entry()
 
     def _limits_by_entry(self) -> Limits:
-        return replace(self._limits, per_tool=dict(self._under))
+        same = {
+            entry: tuple(sorted(entries - {entry}))
+            for entries in self._ids_of_tool.values()
+            for entry in entries
+            if len(entries) > 1
+        }
+        return replace(self._limits, per_tool=dict(self._under), same_tool=same)
 
     async def _buy(
         self, definition: Definition, arguments: dict[str, Any], context: Context[Any]

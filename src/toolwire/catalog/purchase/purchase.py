@@ -11,6 +11,7 @@ import hashlib
 import secrets as random_bytes
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
@@ -178,6 +179,8 @@ class Purchase:
             why = f"its reply says that it cost {outcome.unreadable_cost}, which is no amount"
             settle = partial(ledger.settle, booking.id, None, unreadable=outcome.unreadable_cost)
             await self._commit_stop(why, settle)
+            text = f"{self.definition.name} is stopped until a person has looked at it: {why}."
+            result["content"].append({"type": "text", "text": text})
         elif cost is not None and booking.price is not None and cost > booking.reserved:
             why = f"a call cost {dollars(cost)}, and {dollars(booking.reserved)} was agreed"
             await self._commit_stop(why, ledger.settle, booking.id, cost)
@@ -242,7 +245,10 @@ class Purchase:
         )
 
     async def _commit(self, act: Callable[..., Any], *args: Any) -> bool:
-        """Tell the ledger; False if that fails. The money stays reserved then, and the model gets its answer."""
+        """Tell the ledger; False if that fails: then it is tried again later, and the model gets its answer now.
+
+        Until it is booked the money stays reserved.
+        """
         try:
             await self._buyer.ledger.commit(act, *args)
         except CatalogError as error:
@@ -253,6 +259,8 @@ class Purchase:
                 self.seen.outcome,
                 error,
             )
+            with suppress(CatalogError):  # it is closed: the next start books the call as unknown
+                self._buyer.ledger.post(act, *args)
             return False
         return True
 
