@@ -1,5 +1,6 @@
 """Profiles: what they hold, and what is refused with which words."""
 
+import datetime
 import json
 import sys
 import tomllib
@@ -333,10 +334,18 @@ def test_addresses_that_may_not(address):
             "id_field and body.a.b must be different fields",
         ),
         ({"call": {"id_field": "a.b", "body": {"a": 1}}}, "id_field and body.a must be different fields"),
+        ({"entry": {"id": "a|" * 1_000}}, "entry.id is too long for a path"),
+        ({"name": 10**5_000}, "name must be text, got a int that is too large to be shown"),
+        ({"call": {"timeout": 10**400}}, "call.timeout must be seconds, over 0 and at most a day, got 1000"),
+        (
+            {"reply": {"failure": [{"path": "on", "equals": datetime.date(2026, 1, 1)}]}},
+            "reply.failure[0]: equals, one_of and not_in must be what JSON can say",
+        ),
+        ({"call": {"body": {"a": [{1: 2}]}}}, "call.body.a must have names as keys, got 1"),
         ({"call": {"stream_query": {"s": "1"}}}, "call: stream_query has no use without streams = true"),
         (
             {"reply": {"cost_unit": "cents"}},
-            "reply: cost or cost_header must be set with cost_unit: a cost that is found by itself counts as",
+            "reply: cost or cost_header must be set with cost_unit: a cost that is found by itself",
         ),
         ({"reply": {"balance_unit": 0.01}}, "reply: balance or balance_header must be set with balance_unit"),
         (
@@ -349,7 +358,7 @@ def test_addresses_that_may_not(address):
         ),
         (
             {"list": {"paging": {"size_parameter": "limit"}}},
-            "list.paging: size_parameter has no use with kind = 'none': set kind to one of page, offset, cursor",
+            "list.paging: size_parameter has no use with kind = 'none': set kind to one of page, offset",
         ),
         (
             {"list": {"paging": {"kind": "page", "cursor": "next"}}},
@@ -553,3 +562,37 @@ def test_any_item_is_an_entry_or_none(item):
     """Whatever the API sent, nothing is raised."""
     entry = AGENTPMT.read_entry(item)
     assert entry is None or (entry.id and isinstance(entry.name, str))
+
+
+YAML = "name: x\nbase_url: https://x.example\nlist: {path: /l}\n"
+
+
+@pytest.mark.parametrize("kind", ["tables", "lists"])
+def test_a_few_aliases_are_not_millions_of_values(tmp_path, kind):
+    """Thirty lines of YAML that double with each: refused before anything walks through them."""
+    pytest.importorskip("yaml")
+    first, more = ("{k: v}", "{{p: *a{0}, q: *a{0}}}") if kind == "tables" else ("[v]", "[*a{0}, *a{0}]")
+    lines = [f"    a0: &a0 {first}", *(f"    a{n}: &a{n} {more.format(n - 1)}" for n in range(1, 40))]
+    path = tmp_path / "bomb.yaml"
+    path.write_text(YAML + "call:\n  path: /c\n  id_field: i\n  body:\n" + "\n".join(lines))
+    with pytest.raises(ProfileError, match="a profile may have 20,000 values"):
+        Profile.load(path)
+    path.write_text(YAML + "call: &c\n  path: /c\n  id_field: i\n  body: *c\n")
+    with pytest.raises(ProfileError, match="at most 50 tables or lists deep"):
+        Profile.load(path)
+
+
+def test_what_is_set_twice_in_yaml_is_told(tmp_path):
+    """As TOML does: one of the two would be lost."""
+    pytest.importorskip("yaml")
+    path = tmp_path / "twice.yaml"
+    path.write_text(YAML + "call: {path: /c, id_field: i}\nname: y\n")
+    with pytest.raises(ProfileError, match="'name' is set twice in the table at line 1"):
+        Profile.load(path)
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path):
+    """Some editors write one."""
+    path = tmp_path / "marked.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + SHOP.read_bytes())
+    assert Profile.load(path) == Profile.load(SHOP)

@@ -28,7 +28,7 @@ from toolwire.catalog.money import RATES
 from toolwire.catalog.profile import rules
 
 Text = StrictStr
-PathInto = Annotated[StrictStr, Field(examples=["data.items", "price|function.price"])]
+PathInto = Annotated[StrictStr, Field(max_length=1_000, examples=["data.items", "price|function.price"])]
 UrlPath = Annotated[StrictStr, AfterValidator(rules.check_path)]
 CallPath = Annotated[StrictStr, AfterValidator(rules.check_call_path)]
 Key = Annotated[StrictStr, AfterValidator(rules.check_key)]
@@ -64,6 +64,14 @@ Unit = Annotated[
 def rate_of(unit: str | float) -> Decimal:
     """The dollars that one unit is worth, exactly."""
     return RATES[unit] if isinstance(unit, str) else Decimal(repr(unit))
+
+
+def _check_json(name: str, value: Any) -> None:
+    """Refuse what no JSON can say, such as a date: it could neither be sent nor equal what was received."""
+    try:
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be what JSON can say: {error}") from None
 
 
 class Table(BaseModel):
@@ -243,10 +251,7 @@ class Request(Table):
         method = getattr(self, "method", "POST")
         if method == "GET" and self.body:
             raise ValueError("body must be empty with method GET: use query")
-        try:
-            json.dumps(dict(self.body), allow_nan=False)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ValueError(f"body must be what JSON can say: {error}") from None
+        _check_json("body", dict(self.body))
         return self
 
 
@@ -453,6 +458,7 @@ class Condition(Table):
     def _check(self) -> Self:
         if not self.model_fields_set & {"equals", "one_of", "not_in", "present"}:
             raise ValueError("one of equals, one_of, not_in, present must be set")
+        _check_json("equals, one_of and not_in", [self.equals, self.one_of, self.not_in])
         return self
 
 
