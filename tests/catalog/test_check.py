@@ -18,21 +18,24 @@ ITEM = {"id": "a1", "name": "Weather", "description": "Tell it", "schema": {"typ
 SMALL = {
     "name": "x",
     "base_url": "https://93.184.216.34",
+    "secrets": {"key": {"variable": "KEY"}},
     "list": {"path": "/list", "items": "items"},
     "entry": {"price": {"path": "price"}},
     "call": {"path": "/call", "id_field": "id", "arguments": "input"},
 }
 
 
-async def checked(page, headers=None, **tables):
-    """What a check finds in a page."""
+async def checked(page, headers=None, profile=SMALL, **tables):
+    """What a check finds in a page, or in the pages that a function gives."""
     asked = []
 
     async def answer(request):
         asked.append(request)
+        if callable(page):
+            return page(request)
         return page if isinstance(page, httpx2.Response) else httpx2.Response(200, json=page, headers=headers)
 
-    profile = Profile(**SMALL).changed(**tables)
+    profile = Profile(**profile).changed(**tables)
     transport = httpx2.MockTransport(answer)
     async with Api(profile, Credentials(), transport=transport, retry=Retry(attempts=1)) as api:
         found = await check_profile(profile, api, Scrubber(["s3cret-of-ours"]))
@@ -90,6 +93,31 @@ async def test_a_profile_that_fits_has_no_findings():
             "error: page 1 of the list: HTTP 401 (Unauthorized): no",
         ),
         (httpx2.Response(200, text="<html>"), {}, "error: page 1 of the list is not JSON"),
+        (
+            httpx2.Response(401, json={"error": "no"}),
+            {"secrets": {"key": {"variable": "KEY", "key": "X-Key"}}},
+            "(Unauthorized): no. Sent: the header X-Key: *** (check [secrets])",
+        ),
+        (
+            {"ok": False, "why": "bad token"},
+            {"reply": {"error": "why"}},
+            "page 1 has no list at 'items': the page has ok, why, and says 'bad token'",
+        ),
+        (
+            page_of({**ITEM, "schema": {"type": "string"}}),
+            {},
+            "error: 1 of 1 entries cannot be tools: Weather: the schema is of type string",
+        ),
+        (
+            page_of({**ITEM, "schema": {"type": "object", "properties": {"id": {"type": "string"}}}}),
+            {"call": {"arguments": ""}},
+            "error: 1 of 1 entries cannot be called: the argument 'id' has the name of a field",
+        ),
+        (
+            page_of({**ITEM, "id": "../x"}),
+            {"call": {"path": "/{id}", "id_field": ""}},
+            "error: 1 of 1 entries cannot be called: the id '../x' cannot be a part of a path",
+        ),
     ],
 )
 async def test_what_makes_a_profile_useless_is_an_error(page, tables, words):
@@ -147,12 +175,12 @@ DEAR = [{**ITEM, "id": str(n), "price": price} for n, price in enumerate((5, 120
         (
             page_of(ITEM, meta={"next_cursor": "abc"}),
             {"list": {"paging": {"kind": "cursor", "cursor": "meta.nxt"}}},
-            "list.paging.cursor = 'meta.nxt' is in no page: the first page has items (list of 1), meta.next",
+            "list.paging.cursor = 'meta.nxt' is not in the first page: it has items (list of 1), meta.next",
         ),
         (
             page_of(ITEM, has_more=False),
             {"list": {"paging": {"kind": "page", "more": "hasmore"}}},
-            "warning: list.paging.more = 'hasmore' is in no page",
+            "warning: list.paging.more = 'hasmore' is not in the first page",
         ),
         (
             page_of(ITEM, ok=True),
@@ -168,19 +196,61 @@ DEAR = [{**ITEM, "id": str(n), "price": price} for n, price in enumerate((5, 120
         ),
         (page_of({**ITEM, "description": ""}), {}, "warning: no entry has a description"),
         (
-            page_of({**ITEM, "schema": {"type": "string"}}),
+            page_of(ITEM, {**ITEM, "id": "b", "schema": {"type": "string"}}),
             {},
-            "warning: 1 of 1 entries cannot be tools: Weather: the schema is of type string",
+            "warning: 1 of 2 entries cannot be tools: Weather: the schema is of type string",
         ),
         (
-            page_of({**ITEM, "schema": {"type": "object", "properties": {"id": {"type": "string"}}}}),
-            {"call": {"arguments": ""}},
-            "warning: 1 of 1 entries cannot be called: the argument 'id' has the name of a field",
+            page_of({**ITEM, "price": 0.0000025}),
+            {},
+            "warning: prices of $0.000003: are these prices of one call, and not of a token or another part of it?",
         ),
         (
-            page_of({**ITEM, "id": "../x"}),
-            {"call": {"path": "/{id}", "id_field": ""}},
-            "warning: 1 of 1 entries cannot be called: the id '../x' cannot be a part of a path",
+            page_of({**ITEM, "price": 10_000}),
+            {"entry": {"price": {"unit": "cents"}}},
+            "warning: prices of $100.00: is a call that dear? entry.price.unit is cents",
+        ),
+        (
+            page_of({**ITEM, "price": None}),
+            {},
+            "warning: 1 of 1 entries have no price: nobody knows what a call of them costs",
+        ),
+        (
+            page_of({**ITEM, "currency": "credits"}),
+            {"entry": {"price": {"unit_path": "curency", "units": {"credits": 0.01}}}},
+            "warning: entry.price.unit_path = 'curency' is in no item: the first item has id",
+        ),
+        (
+            page_of(
+                {
+                    **ITEM,
+                    "schema": {"type": "object", "properties": {"action": {"enum": ["read", "write"]}}},
+                    "by": {"get": 1, "put": 2},
+                }
+            ),
+            {"entry": {"price": {"argument": "action", "by_value": "by"}}},
+            "warning: Weather has prices for get, put, and its 'action' can only be read, write",
+        ),
+        (
+            page_of(ITEM),
+            {"entry": {"price": {"unit": 0.01}}, "reply": {"cost": "used"}},
+            "warning: prices are not in dollars, and reply.cost_unit is not set: the cost is read as dollars",
+        ),
+        (
+            page_of(ITEM),
+            {"entry": {"name_separator": " -- "}},
+            "warning: entry.name_separator = ' -- ' is in no description",
+        ),
+        (page_of(ITEM, errno=0), {}, '[reply] failure = [{ path = "errno", not_in = [0] }]'),
+        (
+            page_of(ITEM, status="success"),
+            {},
+            'the list says status = "success": if replies to calls say failures so, toolwire must know it',
+        ),
+        (
+            page_of(ITEM),
+            {"list": {"paging": {"kind": "page", "parameter": "p"}}},
+            "warning: page 2 of the list is the same as page 1: if there are more than these 1 items, check",
         ),
         (
             page_of({**ITEM, "by": {"a": 1}}),
@@ -203,7 +273,27 @@ async def test_a_link_that_is_not_followed_is_seen():
     (finding,) = await findings(page_of(ITEM), link)
     assert 'the list seems to go on (a Link header with rel="next")' in finding
     found = await checked(page_of(ITEM), link, list={"paging": {"kind": "link"}})
-    assert (found.findings, found.next_page) == ([], "GET https://93.184.216.34/list?page=2")
+    assert found.next_page == "GET https://93.184.216.34/list?page=2"
+
+
+@pytest.mark.anyio
+async def test_a_profile_without_secrets_is_a_warning():
+    """Somebody has to pay."""
+    found = await checked(page_of(ITEM), profile={**SMALL, "secrets": {}})
+    assert [each.text for each in found.findings] == ["there is no [secrets]: nothing tells the API who pays"]
+
+
+@pytest.mark.anyio
+async def test_a_second_page_that_cannot_be_had_is_an_error():
+    """The list would not be read to its end."""
+
+    def pages(request):
+        if "cursor" in request.url.params:
+            return httpx2.Response(400, json={"error": "what is a cursor?"})
+        return httpx2.Response(200, json=page_of(ITEM, next="x"))
+
+    (finding,) = await findings(pages, list={"paging": {"kind": "cursor", "cursor": "next"}})
+    assert finding == "error: page 2 of the list: HTTP 400 (Bad Request): what is a cursor?"
 
 
 @pytest.mark.anyio

@@ -39,6 +39,10 @@ ENGLAND = f"\U0001f3f4{tags('gbeng')}\U000e007f"
         "क्‍ष क्‌ष",  # Hindi, with ZWJ and with ZWNJ
         "ශ්‍රී ලංකා",  # Sinhala
         "নির্‌ধারণ",  # Bengali
+        "\u0d28\u0d4d\u200d \u0930\u094d\u200d",  # Malayalam and Marathi, with ZWJ at the end of a word
+        "\u182e\u1823\u1829\u180b\u182d\u180e\u1820",  # Mongolian, with a selector and its vowel separator
+        "\u0e20\u0e32\u0e29\u0e32\u200b\u0e44\u0e17\u0e22",  # Thai, with a place to break the line
+        "\u2813\u2811\u2800\u2807",  # Braille, with its space
         "Donau\u00addampf\u00adschiff",
         "a — b … “c” naïve 日本語 \u00a0",
         '{\n\t"a": 1\n}',
@@ -79,6 +83,13 @@ def test_what_people_write_stays(text):
         ("a\u17b4\u200dក", "aក"),
         ("a\x00\x1b[2Jb\x7f", "a[2Jb"),
         ("a\r\nb\rc", "a\nb\nc"),
+        ("a\x0bb\x0cc\x85d\u2028e\u2029f", "a\nb\nc\nd\ne\nf"),
+        ("a\u180b\u180c\u180db\u180f", "ab"),
+        ("\u182e\u180b\u180c\u180d", "\u182e\u180b"),
+        ("\u0d4d\u200d\u200c\u200d", "\u0d4d"),
+        ("\u2800\u2813\u2800\u2800\u2811", "\u2813\u2811"),
+        ("\u0e20\u200b\u200b\u0e32", "\u0e20\u0e32"),
+        ("a\U0001d159b", "ab"),
         ("\ue000\U000f0000\ud800", ""),
     ],
     ids=ascii,

@@ -177,7 +177,7 @@ def test_counts_of_what_was_found():
     assert [entry.price for entry in reading.entries] == [50_000, None]
     assert problems(reading) == [
         "2 entries of the list have no id and were left out",
-        "1 entries of the list have a price at p that cannot be read as cents, so it counts as unknown",
+        '1 entries of the list have a price at p that cannot be read as cents, so it counts as unknown: "5 EUR"',
     ]
 
 
@@ -243,10 +243,52 @@ JSON = st.recursive(
 @given(st.lists(JSON, max_size=8), st.sampled_from(["none", "page", "offset", "cursor", "link"]))
 def test_any_pages_come_to_an_end(pages, kind):
     """An error in words, or a list."""
-    reading = reading_with(kind=kind, cursor="next", more="more", total_items="total")
+    settings = {
+        "page": {"more": "more", "total_items": "total"},
+        "offset": {"more": "more", "total_items": "total"},
+        "cursor": {"more": "more", "cursor": "next"},
+        "link": {"cursor": "next"},
+    }
+    reading = reading_with(kind=kind, **settings.get(kind, {}))
     try:
         asked, _ = read(reading, *pages)
     except CatalogError:
         return
     assert len(asked) <= len(pages) + 4
     assert all(isinstance(problem.text, str) for problem in reading.problems())
+
+
+def test_the_last_id_of_a_page_can_be_its_cursor():
+    """A step -1 is the last of a list; the flag ends the list without another request."""
+    pages = [page_of("a", "b", has_more=True), page_of("c", has_more=False)]
+    reading = reading_with(kind="cursor", parameter="starting_after", cursor="items.-1.id", more="has_more")
+    assert read(reading, *pages) == (["", "?starting_after=b"], "abc")
+    assert problems(reading) == []
+
+
+@pytest.mark.parametrize("kind", ["page", "offset"])
+def test_an_api_that_does_not_know_the_parameter_is_told(kind):
+    """It gives the first page again and again: 2 of 120 items are no list."""
+    reading = reading_with(kind=kind, parameter="p")
+    read(reading, *[page_of("a", "b", total=120)] * 4)
+    (problem,) = problems(reading)
+    assert problem == (
+        "the list seems to go on (total is 120), and only its first 2 items are read: "
+        f"check list.paging (kind = '{kind}')"
+    )
+    reading = reading_with(kind=kind, parameter="p")
+    read(reading, *[page_of("a", "b")] * 4)
+    (problem,) = problems(reading)
+    assert problem == (
+        "page 2 of the list is the same as page 1: if there are more than these 2 items, "
+        f"check list.paging (kind = '{kind}', parameter = 'p')"
+    )
+
+
+def test_a_total_that_is_no_number_is_told():
+    """The list is read by guessing then."""
+    reading = reading_with(kind="offset", total_items="items")
+    read(reading, page_of("a"), page_of("b"))
+    (problem,) = problems(reading)
+    assert problem.startswith("list.paging.total_items = 'items' is [{")
+    assert "which is no number" in problem

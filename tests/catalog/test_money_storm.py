@@ -187,6 +187,7 @@ async def limit(anyio_backend):
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_after_a_storm_the_books_agree(tmp_path, anyio_backend_name, seed):
     """Whatever came together: nothing twice, nothing over the limits, nothing lost, nobody told a lie."""
+    before = ledger_threads()
     weather = Weather(f"{seed} {anyio_backend_name}", anyio_backend_name)
     outcomes, killed = [], set()
     ledger_in(tmp_path).close()
@@ -215,7 +216,12 @@ async def test_after_a_storm_the_books_agree(tmp_path, anyio_backend_name, seed)
         recover(ledger)
         rows = ledger.rows()[::-1]
     compare(weather, api, rows, outcomes, killed)
-    await eventually(lambda: not [each for each in threading.enumerate() if each.name == "toolwire ledger"])
+    await eventually(lambda: not ledger_threads() - before)
+
+
+def ledger_threads():
+    """The threads of ledgers; other tests may have left some."""
+    return {each for each in threading.enumerate() if each.name == "toolwire ledger"}
 
 
 def read_lines(process, outcomes):

@@ -1,5 +1,6 @@
 """Profiles: what they hold, and what is refused with which words."""
 
+import datetime
 import json
 import sys
 import tomllib
@@ -323,7 +324,54 @@ def test_addresses_that_may_not(address):
         ({"call": {"method": "DELETE"}}, "call.method must be one of GET, POST, PUT, PATCH, got 'DELETE'"),
         ({"call": {"method": "GET", "body": {"a": 1}}}, "call: body must be empty with method GET"),
         ({"call": {"arguments": "id"}}, "must be different fields"),
-        ({"call": {"body": {"id": 1}}}, "call: id_field must not be a fixed field too, got 'id'"),
+        ({"call": {"body": {"id": 1}}}, "call: id_field and body.id must be different fields"),
+        (
+            {"call": {"id_field": "a.b", "arguments": "a"}},
+            "id_field and arguments must be different fields, and none inside of the other, got 'a.b' and 'a'",
+        ),
+        (
+            {"call": {"id_field": "a.b", "body": {"a": {"b": 1}}}},
+            "id_field and body.a.b must be different fields",
+        ),
+        ({"call": {"id_field": "a.b", "body": {"a": 1}}}, "id_field and body.a must be different fields"),
+        ({"entry": {"id": "a|" * 1_000}}, "entry.id is too long for a path"),
+        ({"name": 10**5_000}, "name must be text, got a int that is too large to be shown"),
+        ({"call": {"timeout": 10**400}}, "call.timeout must be seconds, over 0 and at most a day, got 1000"),
+        (
+            {"reply": {"failure": [{"path": "on", "equals": datetime.date(2026, 1, 1)}]}},
+            "reply.failure[0]: equals, one_of and not_in must be what JSON can say",
+        ),
+        ({"call": {"body": {"a": [{1: 2}]}}}, "call.body.a must have names as keys, got 1"),
+        ({"call": {"stream_query": {"s": "1"}}}, "call: stream_query has no use without streams = true"),
+        (
+            {"reply": {"cost_unit": "cents"}},
+            "reply: cost or cost_header must be set with cost_unit: a cost that is found by itself",
+        ),
+        ({"reply": {"balance_unit": 0.01}}, "reply: balance or balance_header must be set with balance_unit"),
+        (
+            {"secrets": {"k": {"variable": "K", "encoding": "base64"}}},
+            "encoding is that of parts: without them the variable is sent as it is",
+        ),
+        (
+            {"secrets": {"k": {"variable": "K", "place": "basic", "key": "X-Key"}}},
+            "key has no use with place = 'basic'",
+        ),
+        (
+            {"list": {"paging": {"size_parameter": "limit"}}},
+            "list.paging: size_parameter has no use with kind = 'none': set kind to one of page, offset",
+        ),
+        (
+            {"list": {"paging": {"kind": "page", "cursor": "next"}}},
+            "list.paging: cursor has no use with kind = 'page': set kind to one of cursor, link",
+        ),
+        (
+            {"list": {"paging": {"kind": "offset", "total_pages": "pages"}}},
+            "list.paging: total_pages has no use with kind = 'offset': set kind to one of page",
+        ),
+        (
+            {"list": {"path": "/list?sort=new"}},
+            "list.path must be a path alone: what follows the ? goes into query",
+        ),
         ({"list": {"path": "list"}}, "list.path must be a path"),
         ({"list": {"path": "//evil.example/x"}}, "list.path must be a path"),
         ({"call": {"path": "/a/../b"}}, "call.path must not have"),
@@ -365,7 +413,10 @@ def test_addresses_that_may_not(address):
             {"list": {"paging": {"kind": "pages"}}},
             "must be one of none, page, offset, cursor, link, got 'pages'",
         ),
-        ({"list": {"paging": {"place": "body"}}}, "list: paging.place must be query with method GET"),
+        (
+            {"list": {"paging": {"kind": "page", "place": "body"}}},
+            "list: paging.place must be query with method GET",
+        ),
         ({"entry": {"id": ""}}, "entry.id must not be empty"),
         ({"entry": {"price": {"unit": "euros"}}}, "entry.price.unit must be dollars, cents, micros"),
         ({"entry": {"price": {"unit": 0}}}, "entry.price.unit must be dollars, cents, micros"),
@@ -511,3 +562,37 @@ def test_any_item_is_an_entry_or_none(item):
     """Whatever the API sent, nothing is raised."""
     entry = AGENTPMT.read_entry(item)
     assert entry is None or (entry.id and isinstance(entry.name, str))
+
+
+YAML = "name: x\nbase_url: https://x.example\nlist: {path: /l}\n"
+
+
+@pytest.mark.parametrize("kind", ["tables", "lists"])
+def test_a_few_aliases_are_not_millions_of_values(tmp_path, kind):
+    """Thirty lines of YAML that double with each: refused before anything walks through them."""
+    pytest.importorskip("yaml")
+    first, more = ("{k: v}", "{{p: *a{0}, q: *a{0}}}") if kind == "tables" else ("[v]", "[*a{0}, *a{0}]")
+    lines = [f"    a0: &a0 {first}", *(f"    a{n}: &a{n} {more.format(n - 1)}" for n in range(1, 40))]
+    path = tmp_path / "bomb.yaml"
+    path.write_text(YAML + "call:\n  path: /c\n  id_field: i\n  body:\n" + "\n".join(lines))
+    with pytest.raises(ProfileError, match="a profile may have 20,000 values"):
+        Profile.load(path)
+    path.write_text(YAML + "call: &c\n  path: /c\n  id_field: i\n  body: *c\n")
+    with pytest.raises(ProfileError, match="at most 50 tables or lists deep"):
+        Profile.load(path)
+
+
+def test_what_is_set_twice_in_yaml_is_told(tmp_path):
+    """As TOML does: one of the two would be lost."""
+    pytest.importorskip("yaml")
+    path = tmp_path / "twice.yaml"
+    path.write_text(YAML + "call: {path: /c, id_field: i}\nname: y\n")
+    with pytest.raises(ProfileError, match="'name' is set twice in the table at line 1"):
+        Profile.load(path)
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path):
+    """Some editors write one."""
+    path = tmp_path / "marked.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + SHOP.read_bytes())
+    assert Profile.load(path) == Profile.load(SHOP)

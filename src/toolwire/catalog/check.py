@@ -19,7 +19,8 @@ from toolwire.catalog.http.requests import (
     with_credentials,
 )
 from toolwire.catalog.money import PER_DOLLAR, dollars
-from toolwire.catalog.profile.model import Profile
+from toolwire.catalog.profile.amounts import quoted
+from toolwire.catalog.profile.model import Price, Profile
 from toolwire.catalog.profile.outline import outline
 from toolwire.catalog.secrets import Credentials, Scrubber
 from toolwire.catalog.tools.definitions import Definition, Entry, define
@@ -35,7 +36,23 @@ _EXAMPLES: Final = 3
 _CENT: Final = PER_DOLLAR // 100
 _UNIT_NAMES: Final = ("currency", "unit", "price_unit", "currency_code")
 _DOLLAR_NAMES: Final = {"", "usd", "us$", "$", "dollar", "dollars", "usdc", "usdt"}
-_TINY: Final = 1_000  # micro-dollars: who sells for less than a tenth of a cent
+_TINY: Final = 100  # micro-dollars: who sells a call for less than a hundredth of a cent
+_DEAR: Final = 10 * PER_DOLLAR  # and who for so much
+# Where replies say whether a call went well, with what they say then; `success` is known without a condition.
+_FLAGS: Final = ("ok", "isSuccess", "is_success", "succeeded")
+_CODES: Final = (
+    "code",
+    "errno",
+    "errcode",
+    "err_code",
+    "error_code",
+    "errorCode",
+    "retcode",
+    "ret",
+    "returnCode",
+)
+_WORDS: Final = ("status", "state", "result")
+_UNAUTHORIZED: Final = re.compile(r"HTTP 40[13]\b")
 
 
 @dataclass(frozen=True)
@@ -94,15 +111,33 @@ async def _check(profile: Profile, api: Api) -> Checked:
     try:
         reading = await api.read_list(1)
     except CatalogError as error:
-        checked.error(str(error))
+        hint = f". Sent: {_secret_words(profile)}" if _UNAUTHORIZED.search(str(error)) else ""
+        checked.error(f"{error}{hint}")
     else:
         _look_at(profile, reading, checked)
+        if reading.position is not None:
+            await _check_second_page(reading, api, checked)
+    for warning in _setting_warnings(profile):
+        checked.warn(warning)
     if profile.balance is not None:
         try:
             checked.balance = await api.balance()
         except CatalogError as error:
             checked.warn(f"the balance cannot be told: {error}")
     return checked
+
+
+async def _check_second_page(first: Reading, api: Api, checked: Checked) -> None:
+    """Read on, to see that the next page is another one: an API that does not know the parameter begins anew."""
+    try:
+        both = await api.read_list(2)
+    except CatalogError as error:
+        checked.error(str(error))
+        return
+    known = set(first.paging_problems())
+    for problem in both.paging_problems():
+        if problem not in known:
+            checked.warn(problem)
 
 
 def _look_at(profile: Profile, reading: Reading, checked: Checked) -> None:
@@ -136,7 +171,8 @@ def _make_tools(profile: Profile, entries: list[Entry], checked: Checked) -> Non
     definitions, skipped = define(entries, separator=profile.entry.name_separator)
     if skipped:
         shown = "; ".join(f"{each.name or each.id}: {each.reason}" for each in skipped[:_EXAMPLES])
-        checked.warn(f"{len(skipped)} of {len(entries)} entries cannot be tools: {shown}")
+        note = checked.warn if definitions else checked.error
+        note(f"{len(skipped)} of {len(entries)} entries cannot be tools: {shown}")
     by_id = {each.id: each for each in definitions}
     checked.definition = by_id.get(entries[0].id)
     refused: dict[str, int] = {}
@@ -152,7 +188,8 @@ def _make_tools(profile: Profile, entries: list[Entry], checked: Checked) -> Non
         if entry is entries[0]:
             checked.call_request = _shown(profile, request)
     for reason, count in list(refused.items())[:_EXAMPLES]:
-        checked.warn(f"{count} of {len(entries)} entries cannot be called: {reason}")
+        note = checked.warn if sum(refused.values()) < len(definitions) else checked.error
+        note(f"{count} of {len(entries)} entries cannot be called: {reason}")
 
 
 def _entry_warnings(profile: Profile, reading: Reading) -> Iterator[str]:
@@ -163,6 +200,9 @@ def _entry_warnings(profile: Profile, reading: Reading) -> Iterator[str]:
     if all(_ID.fullmatch(name) for name in names):
         hint = ", or entry.name_separator if the description begins with the name"
         yield f"the names are ids ({names[0][:40]}): set entry.name{hint}"
+    separator = paths.name_separator
+    if separator and not any(separator in each.description for each in entries):
+        yield f"entry.name_separator = {separator!r} is in no description, so it gives no name"
     if "description" not in paths.model_fields_set and not any(each.description for each in entries):
         has = outline(reading.first_item)
         yield f"no entry has a description, by which a model chooses: set entry.description (the item has {has})"
@@ -175,28 +215,83 @@ def _price_warnings(profile: Profile, reading: Reading, prices: tuple[int, ...])
         hint = f" (is it {found[0]}?)" if found else ""
         yield f"entry.price is not set{hint}: nobody knows what a call costs before it is bought"
         return
-    if not prices:
-        return
-    span = _span(prices)
-    raw = at(reading.first_item, price.path)
+    unpriced = sum(each.price is None and not each.prices for each in reading.entries)
+    if unpriced and not reading.unreadable_prices and {"price", "price.by_value"} & reading.found.keys():
+        yield f"{unpriced} of {len(reading.entries)} entries have no price: nobody knows what a call of them costs"
+    if prices and (doubt := _unit_doubt(price, reading.first_item, prices)):
+        yield f"prices {_span(prices)}{doubt}"
+    if price.argument:
+        yield from _argument_warnings(price.argument, reading.entries)
+
+
+def _unit_doubt(price: Price, item: Any, prices: tuple[int, ...]) -> str:
+    """Why the unit of the prices may be another, in words; "" if nothing speaks for it."""
+    highest = prices[-1]
     if price.unit == "dollars" and not price.units:
         word = next((word for word in ("cents", "credits", "micros") if word[:-1] in price.path.lower()), "")
-        whole = all(each % PER_DOLLAR == 0 for each in prices) and prices[-1] > 0
-        if beside := _unit_beside(price.path, reading.first_item):
-            yield f"prices {span}, and {beside}: entry.price.unit is dollars. Set it, or unit_path and units"
-        elif word or whole:
-            yield f"prices {span}: is the unit {word or 'cents'}? entry.price.unit is dollars"
-    elif price.unit in ("cents", "micros") and "." in str(raw) and prices[-1] < _TINY:
-        yield f"prices {span}: is the unit dollars? entry.price.unit is {price.unit}"
-    if price.argument:
-        names = [
-            each for each in reading.entries if each.prices and price.argument not in _parameters(each.schema)
-        ]
-        if names:
+        whole = all(each % PER_DOLLAR == 0 for each in prices) and highest > 0
+        if beside := _unit_beside(price.path, item):
+            return f", and {beside}: entry.price.unit is dollars. Set it, or unit_path and units"
+        if word or whole:
+            return f": is the unit {word or 'cents'}? entry.price.unit is dollars"
+    elif price.unit in ("cents", "micros") and "." in str(at(item, price.path)) and highest < 10 * _TINY:
+        return f": is the unit dollars? entry.price.unit is {price.unit}"
+    if highest >= _DEAR:
+        return f": is a call that dear? entry.price.unit is {price.unit}"
+    if 0 < highest < _TINY:
+        return (
+            f": are these prices of one call, and not of a token or another part of it? entry.price.unit is "
+            f"{price.unit}"
+        )
+    return ""
+
+
+def _argument_warnings(argument: str, entries: list[Entry]) -> Iterator[str]:
+    for entry in entries:
+        if not entry.prices:
+            continue
+        parameters = _parameters(entry.schema)
+        if argument not in parameters:
             yield (
-                f"entry.price.argument = {price.argument!r} is no parameter of {names[0].name}: it will always "
+                f"entry.price.argument = {argument!r} is no parameter of {entry.name}: it will always cost the "
+                "highest price"
+            )
+            return
+        choices = at(parameters[argument], "enum")
+        if isinstance(choices, list) and not entry.prices.keys() & {str(each) for each in choices}:
+            priced = ", ".join(list(entry.prices)[:_EXAMPLES])
+            allowed = ", ".join(map(str, choices[:_EXAMPLES]))
+            yield (
+                f"{entry.name} has prices for {priced}, and its {argument!r} can only be {allowed}: it will always "
                 "cost the highest price"
             )
+            return
+
+
+def _setting_warnings(profile: Profile) -> Iterator[str]:
+    """What looks wrong in the profile alone."""
+    price, reply = profile.entry.price, profile.reply
+    tables = (profile.request, profile.call)
+    if not profile.secrets and not any(table.headers or table.query for table in tables):
+        yield "there is no [secrets]: nothing tells the API who pays"
+    for name in ("cost", "balance"):
+        told = getattr(reply, name) or getattr(reply, f"{name}_header")
+        counted = price.unit != "dollars" or bool(price.units)
+        if told and counted and f"{name}_unit" not in reply.model_fields_set:
+            yield f"prices are not in dollars, and reply.{name}_unit is not set: the {name} is read as dollars"
+
+
+def _secret_words(profile: Profile) -> str:
+    """Where the secrets go, for somebody whose request was not authorized."""
+    places = [
+        f"the query parameter {each.key}"
+        if each.place == "query"
+        else "basic authentication"
+        if each.place == "basic"
+        else f"the header {each.key}: {each.template.replace('{value}', _MASK)}"
+        for each in profile.secrets.values()
+    ]
+    return f"{' and '.join(places)} (check [secrets])" if places else "no secret, for there is no [secrets]"
 
 
 def _unit_beside(path: str, item: Any) -> str:
@@ -216,21 +311,18 @@ def _reply_warnings(profile: Profile, reading: Reading) -> Iterator[str]:
     page, reply = reading.first_page, profile.reply
     if not isinstance(page, Mapping) or reply.failure:
         return
-    if isinstance(page.get("ok"), bool):
-        yield _condition_hint("ok", page["ok"], '{ path = "ok", equals = false }')
-    elif type(page.get("code")) is int:
-        yield _condition_hint("code", page["code"], f'{{ path = "code", not_in = [{page["code"]}] }}')
-    elif isinstance(page.get("status"), str):
-        yield _condition_hint(
-            "status", page["status"], f'{{ path = "status", not_in = ["{page["status"][:40]}"] }}'
+    for name, value in page.items():
+        if (name in _FLAGS and isinstance(value, bool)) or (name in _CODES and type(value) is int):
+            condition = f"equals = {quoted(not value)}" if isinstance(value, bool) else f"not_in = [{value}]"
+        elif name in _WORDS and isinstance(value, str):
+            condition = f"not_in = [{quoted(value)}]"
+        else:
+            continue
+        yield (
+            f"the list says {name} = {quoted(value)}: if replies to calls say failures so, toolwire must know it: "
+            f'[reply] failure = [{{ path = "{name}", {condition} }}]'
         )
-
-
-def _condition_hint(name: str, value: Any, condition: str) -> str:
-    return (
-        f"the list says {name} = {str(value)[:40]!r}: if replies to calls say failures so, toolwire must know it: "
-        f"[reply] failure = [{condition}]"
-    )
+        return
 
 
 def _placeholders(definition: Definition) -> dict[str, Any]:

@@ -14,7 +14,8 @@ _UNSEEN: Final = {"Cf", "Cc", "Cs", "Co", "Cn"}
 _BLANK: Final = {
     "\u034f",  # combining grapheme joiner
     *("\u115f", "\u1160", "\u17b4", "\u17b5", "\u2800", "\u3164", "\uffa0"),  # fillers
-    *("\u2028", "\u2029"),  # line and paragraph separators
+    *("\u180b", "\u180c", "\u180d", "\u180f"),  # variation selectors of Mongolian
+    "\U0001d159",  # a note without a head
     *map(chr, range(0xFE00, 0xFE10)),  # variation selectors, which can carry hidden bytes: the first 16
     *map(chr, range(0xE0100, 0xE01F0)),  # and the other 240
 }
@@ -41,6 +42,12 @@ _JOINING: Final = (
     "[\u0620-\u06ff\u0700-\u08ff\u0900-\u0dff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u1820-\u18af"
     "\u1900-\u1aaf\u1b00-\u1c7f\ua800-\ua8ff\ua980-\ua9ff\uaa00-\uabff\U00011000-\U00011fff\U0001e900-\U0001e95f]"
 )
+_VIRAMA: Final = "[\u094d\u09cd\u0a4d\u0acd\u0b4d\u0bcd\u0c4d\u0ccd\u0d4d\u0dca]"
+_MONGOLIAN: Final = "[\u1820-\u18aa]"
+_BRAILLE: Final = "[\u2801-\u28ff]"
+# Scripts without spaces between words, which may be marked for the breaking of lines: Thai, Lao, Myanmar, Khmer.
+_SPACELESS: Final = "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17b3\u17b6-\u17ff]"
+_LINE_BREAKS: Final = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
 _LETTER: Final = r"[^\W\d_]"
 _LEGITIMATE: Final = re.compile(
     "|".join(
@@ -49,6 +56,10 @@ _LEGITIMATE: Final = re.compile(
             f"{_EMOJI}(?:\u200d{_EMOJI})*",
             "[0-9#*]\ufe0f\u20e3",  # a keycap
             f"(?<={_JOINING})[\u200c\u200d](?={_JOINING})",
+            f"(?<={_VIRAMA})[\u200c\u200d](?![\u200c\u200d])",  # at the end of a word it spells another letter
+            f"(?<={_MONGOLIAN})[\u180b-\u180f]",
+            f"(?<={_BRAILLE})\u2800(?={_BRAILLE})",  # the space of Braille
+            f"(?<={_SPACELESS})\u200b(?={_SPACELESS})",
             f"(?<={_LETTER})\u00ad(?={_LETTER})",
         )
     )
@@ -58,11 +69,12 @@ _LEGITIMATE: Final = re.compile(
 def visible(text: str) -> str:
     """The text without characters that nobody can see: zero-width, bidi, control, tag and filler characters.
 
-    They stay where they belong: in emoji, between letters of scripts that need joiners, soft hyphens in words.
+    They stay where they belong: in emoji, beside letters of scripts that need them, soft hyphens in words. Whatever
+    breaks a line becomes a line break.
     """
     if text.isascii() and text.isprintable():
         return text
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = _LINE_BREAKS.sub("\n", text)
     # Again when something was taken out: what stood beside it may have lost its place. Three times at most.
     while (cleaned := _without_stray(text)) != text:
         text = cleaned

@@ -14,7 +14,10 @@ LONGEST_TEXT: Final = 2_000
 TYPES: Final = ("string", "integer", "number", "boolean", "object", "array", "null")
 _TRUE: Final = {"true", "yes", "1", "on"}
 _FALSE: Final = {"false", "no", "0", "off"}
-_NOWHERE: Final = object()
+_MOST_DIGITS: Final = 7
+
+NOWHERE: Final = object()
+"""What a path leads to that leads nowhere."""
 
 
 def tidy(text: Any, longest: int = LONGEST_TEXT) -> str:
@@ -55,17 +58,18 @@ def converted(value: Any, kinds: Iterable[str]) -> tuple[bool, Any]:
 def at(data: Any, path: str) -> Any:
     """What a dotted path leads to in JSON data (`details.tools.0`); None when it leads nowhere or is empty.
 
-    Of several paths (`price|function.price`) it is the first that leads anywhere.
+    A step `-1` is the last element of a list. Of several paths (`price|function.price`) it is the first that leads
+    anywhere.
     """
     if "|" in path:
         return next((found for each in path.split("|") if (found := at(data, each)) is not None), None)
     found = _reached(data, path)
-    return None if found is _NOWHERE else found
+    return None if found is NOWHERE else found
 
 
 def leads(data: Any, path: str) -> bool:
     """Whether a path, or one of several, leads to anything: to null, too."""
-    return any(_reached(data, each) is not _NOWHERE for each in path.split("|"))
+    return any(_reached(data, each) is not NOWHERE for each in path.split("|"))
 
 
 def truth(value: Any) -> bool:
@@ -82,15 +86,23 @@ def denied(value: Any) -> bool:
 
 def _reached(data: Any, path: str) -> Any:
     if not path:
-        return _NOWHERE
+        return NOWHERE
     for step in path.split("."):
-        if isinstance(data, Mapping):
-            data = data.get(step, _NOWHERE)
-        elif isinstance(data, list) and step.isdecimal() and len(step) < 7 and int(step) < len(data):  # noqa: PLR2004
-            data = data[int(step)]
-        else:
-            return _NOWHERE
+        data = data.get(step, NOWHERE) if isinstance(data, Mapping) else element(data, step)
+        if data is NOWHERE:
+            break
     return data
+
+
+def element(data: Any, step: str) -> Any:
+    """Take one step of a path into a list: `0` is its first element, `-1` its last. NOWHERE if there is none."""
+    if not isinstance(data, list) or not data:
+        return NOWHERE
+    if step == "-1":
+        return data[-1]
+    if step.isascii() and step.isdecimal() and len(step) < _MOST_DIGITS and int(step) < len(data):
+        return data[int(step)]
+    return NOWHERE
 
 
 def _made(value: Any, kind: str) -> Any:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from toolwire._log import logger_for
 from toolwire.catalog.http.requests import Position, next_link
+from toolwire.catalog.profile.amounts import quoted
 from toolwire.catalog.profile.entries import read_item
 from toolwire.catalog.profile.model import Profile
 from toolwire.catalog.profile.outline import outline
@@ -46,6 +47,15 @@ _SIGN_TABLES: Final = (
     "data.",
     "page_info.",
 )
+_REASONS: Final = (
+    "message",
+    "msg",
+    "detail",
+    "reason",
+    "error_message",
+    "error_description",
+    "status_message",
+)
 _TOTALS: Final = ("total", "total_items", "total_count", "totalCount", "count", "total_qualified_tools")
 
 
@@ -73,6 +83,8 @@ class Reading:
         self.without_id = 0
         self.unreadable_prices = 0
         """How many entries have a price that is there and is no amount."""
+        self.unreadable_price: Any = None
+        """The first of these."""
         self.found: dict[str, int] = {}
         """Setting of `[entry]` -> how many items have something at its path."""
         self.numbers: dict[str, int] = {}
@@ -83,8 +95,11 @@ class Reading:
         self._entries: dict[str, list[Entry]] = {}
         self._last_ids: list[str] = []
         self._cursors: set[str] = set()
-        self._barren = self._pages = self._pages_with_more = 0
+        self._barren = self._pages = self._pages_with_more = self._pages_with_cursor = 0
         self._more_signs = ""
+        self._first_page_items = 0
+        self._ended_early = True  # until a page after the first has something new
+        self._page_2_repeats = False
 
     @property
     def entries(self) -> list[Entry]:
@@ -103,12 +118,16 @@ class Reading:
         items = self._items_of(page, position.number)
         if self._pages == 1:
             self.first_page = page
+            self._first_page_items = len(items)
             self._more_signs = signs_of_more(page, len(items), headers or {})
         before = len(self._entries)
         ids = self._add(items)
         fresh = len(self._entries) > before
         self._barren = 0 if fresh else self._barren + 1
+        if self._pages > 1 and fresh:
+            self._ended_early = False
         repeated = bool(ids) and ids == self._last_ids
+        self._page_2_repeats |= repeated and self._pages == 2  # noqa: PLR2004 - the second page
         self._last_ids = ids
         self.position = self._next(page, items, headers or {}, target, position)
         if self.position is None:
@@ -131,11 +150,10 @@ class Reading:
         paging = self._profile.list.paging
         number = position.number + 1
         if paging.kind == "cursor":
-            return self._next_cursor(at(page, paging.cursor), number)
+            return self._next_cursor(page, number)
         if paging.kind == "link":
             found = at(page, paging.cursor) if paging.cursor else link_to_next(headers)
-            if paging.cursor and leads(page, paging.cursor):
-                self._pages_with_more += 1
+            self._pages_with_cursor += bool(paging.cursor) and leads(page, paging.cursor)
             if not isinstance(found, str) or not found.strip():
                 return None
             link = next_link(self._profile, found, target)
@@ -152,9 +170,8 @@ class Reading:
     def _says_more(self, page: Any, count: int, value: int) -> bool | None:
         """Whether the API says that another page follows; None when it does not say."""
         paging = self._profile.list.paging
-        if leads(page, paging.more):
-            self._pages_with_more += 1
-            return truth(at(page, paging.more))
+        if (flag := self._flag(page)) is not None:
+            return flag
         if paging.kind == "page":
             known, total = converted(at(page, paging.total_pages), ("integer",))
             if known:
@@ -164,10 +181,18 @@ class Reading:
             return None
         return bool((self.items if paging.kind == "page" else value + count) < total)
 
-    def _next_cursor(self, cursor: Any, number: int) -> Position | None:
-        if cursor is not None:
-            self._pages_with_more += 1
-        if cursor is None or cursor is False or cursor == "":
+    def _flag(self, page: Any) -> bool | None:
+        """What the profile's flag says of another page; None if there is no such flag."""
+        path = self._profile.list.paging.more
+        if not leads(page, path):
+            return None
+        self._pages_with_more += 1
+        return truth(at(page, path))
+
+    def _next_cursor(self, page: Any, number: int) -> Position | None:
+        cursor = at(page, self._profile.list.paging.cursor)
+        self._pages_with_cursor += cursor is not None
+        if self._flag(page) is False or cursor is None or cursor is False or cursor == "":
             return None
         if (
             isinstance(cursor, bool)
@@ -209,10 +234,19 @@ class Reading:
                 if isinstance(page, dict)
                 else f"the page is a {outline(page)}"
             )
+            words = self._reason_of(page)
+            told = f", and says {words[:_LONGEST_ERROR]!r}" if words else ""
             raise CatalogError(
-                f"page {number} has no list at {path!r}: {has}. Check list.items in the profile"
+                f"page {number} has no list at {path!r}: {has}{told}. Check list.items in the profile"
             )
         return items
+
+    def _reason_of(self, page: Any) -> str:
+        """The words with which a page that has no list says why; "" if it has none."""
+        for path in (self._profile.reply.error, *_REASONS):
+            if isinstance(words := at(page, path), str) and words:
+                return words
+        return ""
 
     def _add(self, items: list[Any]) -> list[str]:
         """The ids of the items that have one."""
@@ -225,6 +259,8 @@ class Reading:
             for setting in read.found:
                 self.found[setting] = self.found.get(setting, 0) + 1
             if read.unreadable_prices:
+                if not self.unreadable_prices:
+                    self.unreadable_price = read.unreadable_prices[0]
                 self.unreadable_prices += 1
             entry = read.entry
             if entry is None:
@@ -262,33 +298,45 @@ class Reading:
             price = profile.entry.price
             place = " or ".join(filter(None, (price.path, price.by_value)))
             text = (
-                f"{self.unreadable_prices} entries of the list have a price at {place} that "
-                f"cannot be read as {_unit_words(profile)}, so it counts as unknown"
+                f"{self.unreadable_prices} entries of the list have a price at {place} that cannot be read as "
+                f"{_unit_words(profile)}, so it counts as unknown: {quoted(self.unreadable_price)}"
             )
             yield Problem(text, essential=True)
-        for text in self._paging_problems():
+        for text in self.paging_problems():
             yield Problem(text)
 
-    def _paging_problems(self) -> Iterator[str]:
+    def paging_problems(self) -> Iterator[str]:
+        """What looks wrong in how the list goes on, one sentence each."""
         paging = self._profile.list.paging
-        name = "more" if paging.kind in ("page", "offset") else "cursor"
-        path = getattr(paging, name)
-        ended_early = self._pages == 1 and self.position is None and bool(self._more_signs)
-        if path and self._pages and not self._pages_with_more and (name == "more" or ended_early):
-            has = outline(self.first_page) if isinstance(self.first_page, dict) else "no fields"
-            yield f"list.paging.{name} = {path!r} is in no page: the first page has {has}"
-        if paging.kind in ("page", "offset") and self._pages and not self._pages_with_more:
-            for total in ("total_pages", "total_items"):
-                path = getattr(paging, total)
-                if total in paging.model_fields_set and path and not leads(self.first_page, path):
-                    has = outline(self.first_page)
-                    yield f"list.paging.{total} = {path!r} is not in the first page: it has {has}"
+        if not self._pages:
+            return
+        page = self.first_page
+        has = f"it has {outline(page)}" if isinstance(page, dict) else "it has no fields"
+        ended_early = self.position is None and self._ended_early and bool(self._more_signs)
+        if paging.more and not self._pages_with_more:
+            yield f"list.paging.more = {paging.more!r} is not in the first page: {has}"
+        if paging.cursor and not self._pages_with_cursor and ended_early:
+            yield f"list.paging.cursor = {paging.cursor!r} is not in the first page: {has}"
+        for name in ("total_pages", "total_items"):
+            path = getattr(paging, name)
+            if name not in paging.model_fields_set or not path or self._pages_with_more:
+                continue
+            if not leads(page, path):
+                yield f"list.paging.{name} = {path!r} is not in the first page: {has}"
+            elif not converted(at(page, path), ("integer",))[0]:
+                yield f"list.paging.{name} = {path!r} is {quoted(at(page, path))}, which is no number: {has}"
         if ended_early:
             why = (
                 "set list.paging" if paging.kind == "none" else f"check list.paging (kind = {paging.kind!r})"
             )
             signs = f"the list seems to go on ({self._more_signs})"
-            yield f"{signs}, and only its first {self.items} items are read: {why}"
+            yield f"{signs}, and only its first {self._first_page_items} items are read: {why}"
+        elif self._page_2_repeats:
+            how = "" if paging.kind == "link" else f", parameter = {paging.parameter_name!r}"
+            yield (
+                f"page 2 of the list is the same as page 1: if there are more than these {self._first_page_items} "
+                f"items, check list.paging (kind = {paging.kind!r}{how})"
+            )
 
     def _missing_settings(self) -> Iterator[str]:
         """The paths of `[entry]` that lead nowhere in any item. Defaults are only guesses, but for the schema."""
@@ -302,6 +350,8 @@ class Reading:
             "category": paths.category,
             "price": paths.price.path,
             "price.by_value": paths.price.by_value,
+            # Who sets the unit beside it, means the items that do not name theirs.
+            "price.unit_path": "" if "unit" in paths.price.model_fields_set else paths.price.unit_path,
         }
         for setting, path in settings.items():
             if path and setting not in self.found and not self._is_optional(setting):

@@ -10,11 +10,9 @@ from typing import Any, Final
 from toolwire.catalog.money import micros
 from toolwire.catalog.profile.tables import EntryPaths, Price, rate_of
 from toolwire.catalog.tools.definitions import Entry
-from toolwire.catalog.values import at
+from toolwire.catalog.values import NOWHERE, at, element
 
-_NOWHERE: Final = object()
 _NO_PRICES: Final[dict[str, int | None]] = {}
-_MOST_DIGITS: Final = 7
 
 
 @dataclass(frozen=True)
@@ -40,6 +38,7 @@ def read_item(paths: EntryPaths, item: Any) -> Item:
     category = _read(item, "category", paths.category, found)
     flat = _read(item, "price", prices.path, found)
     by_value = _read(item, "price.by_value", prices.by_value, found)
+    _read(item, "price.unit_path", prices.unit_path, found)
     if isinstance(identity, bool) or not isinstance(identity, (str, int)) or identity == "":
         return Item(None, tuple(each for each in found if each != "id"))
     unreadable: list[Any] = []
@@ -67,8 +66,8 @@ def _read(item: Any, setting: str, path: str, found: list[str]) -> Any:
     for steps in _steps(path):
         value = item
         for step in steps:
-            value = value.get(step, _NOWHERE) if isinstance(value, dict) else _element(value, step)
-            if value is _NOWHERE:
+            value = value.get(step, NOWHERE) if isinstance(value, dict) else element(value, step)
+            if value is NOWHERE:
                 break
         else:
             if not there:
@@ -119,13 +118,6 @@ def _rate(price: Price, item: Any) -> Decimal | None:
     wanted = name.strip().casefold() if isinstance(name, str) else None
     unit = next((unit for each, unit in price.units.items() if each.casefold() == wanted), None)
     return None if unit is None else rate_of(unit)
-
-
-def _element(value: Any, step: str) -> Any:
-    """One step into something that is no object: an element of a list."""
-    if isinstance(value, list) and step.isdecimal() and len(step) < _MOST_DIGITS and int(step) < len(value):
-        return value[int(step)]
-    return _NOWHERE
 
 
 def _pairs(price: Price, by_value: Any) -> Iterator[tuple[str, Any]]:

@@ -23,7 +23,7 @@ def read(path: Path) -> Any:
     if len(content) > _LARGEST:
         raise ProfileError(f"{path}: a profile may have {_LARGEST // 1024} KiB, this is larger")
     try:
-        return parse(content.decode(), kind)
+        return parse(content.decode("utf-8-sig"), kind)
     except ProfileError as error:
         raise ProfileError(f"{path}: {error}") from error
     except (ValueError, RecursionError) as error:
@@ -42,7 +42,20 @@ def _yaml(text: str) -> Any:
         raise ProfileError(
             "PyYAML is needed to read YAML: pip install pyyaml, or write the profile as TOML"
         ) from error
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]  # it is imported when it is needed
+        """YAML without what is set twice: one of the two would be lost."""
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            seen: set[str] = set()
+            for name in (key.value for key, _ in node.value if isinstance(key.value, str)):
+                if name in seen:
+                    line = node.start_mark.line + 1
+                    raise ProfileError(f"{name[:80]!r} is set twice in the table at line {line}")
+                seen.add(name)
+            return super().construct_mapping(node, deep)
+
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, Loader)
     except yaml.YAMLError as error:
         raise ProfileError(f"not valid YAML: {error}") from error

@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 
 from toolwire.catalog.profile.entries import read_item
 from toolwire.catalog.profile.file import parse, read
-from toolwire.catalog.profile.rules import ProfileError
+from toolwire.catalog.profile.rules import ProfileError, shown
 from toolwire.catalog.profile.tables import (
     Balance,
     Call,
@@ -58,6 +58,8 @@ __all__ = [
 ]
 
 _SHOWN: Final = 80
+_MOST_VALUES: Final = 20_000
+_DEEPEST: Final = 50
 
 
 class Profile(Settings):
@@ -97,7 +99,7 @@ class Profile(Settings):
         if not isinstance(data, Mapping):
             raise ProfileError(f"{where}: a profile must be a table of settings, got {type(data).__name__}")
         try:
-            _check_names(data, "")
+            _check_shape(data)
             return cls(**{key: value for key, value in data.items() if key != "$schema"})
         except ProfileError as error:
             raise ProfileError(f"{where}: {error}") from None
@@ -145,13 +147,28 @@ def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _check_names(data: Any, where: str) -> None:
-    """Refuse keys that are no text (YAML has such), which no table can hold."""
-    if isinstance(data, Mapping):
-        for key, value in data.items():
-            if not isinstance(key, str):
-                raise ProfileError(f"{where or 'the profile'} must have names as keys, got {key!r}")
-            _check_names(value, f"{where}.{key}" if where else key)
+def _check_shape(data: Any) -> None:
+    """Refuse keys that are no text, which no table can hold, and what is too much.
+
+    YAML has both: an alias costs nothing to write, and a few of them inside of each other are millions of values.
+    """
+    todo: list[tuple[Any, str, int]] = [(data, "", 0)]
+    count = 0
+    while todo:
+        value, where, depth = todo.pop()
+        count += 1
+        if count > _MOST_VALUES or depth > _DEEPEST:
+            raise ProfileError(
+                f"a profile may have {_MOST_VALUES:,} values, at most {_DEEPEST} tables or lists deep: this has "
+                "more"
+            )
+        if isinstance(value, Mapping):
+            for key, inner in value.items():
+                if not isinstance(key, str):
+                    raise ProfileError(f"{where or 'the profile'} must have names as keys, got {shown(key)}")
+                todo.append((inner, f"{where}.{key}" if where else key, depth + 1))
+        elif isinstance(value, (list, tuple)):
+            todo.extend((inner, where, depth + 1) for inner in value)
 
 
 # The words for what pydantic finds.
@@ -169,6 +186,7 @@ _WORDS: Final = {
     "frozen_set_type": "must be a list",
     "set_type": "must be a list",
     "string_too_short": "must not be empty",
+    "string_too_long": "is too long for a path",
 }
 _COMPARED: Final = {
     "greater_than": ("over", "gt"),
@@ -197,7 +215,7 @@ def _first_error(error: ValidationError) -> str:
 
 def _described(error: ErrorDetails) -> str:
     where = _dotted(tuple(each for each in error["loc"] if each != "[key]"))
-    got = f", got {repr(error['input'])[:_SHOWN]}"
+    got = f", got {shown(error['input'])}"
     kind, context = error["type"], error.get("ctx", {})
     if kind == "value_error":
         words = str(context["error"])

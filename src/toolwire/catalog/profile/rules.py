@@ -5,7 +5,6 @@ It knows neither the tables of a profile nor pydantic.
 """
 
 import ipaddress
-import math
 import re
 from collections.abc import Iterable
 from typing import Any, Final
@@ -36,6 +35,7 @@ _CONNECTION_HEADERS: Final = frozenset(
 _MOST_TIMEOUT: Final = 24 * 3600
 _MOST_KEY: Final = 200
 _MOST_VALUE: Final = 4_000
+_MOST_SHOWN: Final = 80
 
 
 class ProfileError(UsageError):
@@ -98,6 +98,8 @@ def check_network(text: str) -> str:
 
 def check_path(path: str) -> str:
     """The path of a URL, which does not climb."""
+    if "?" in path:
+        raise ValueError(f"must be a path alone: what follows the ? goes into query, got {path[:200]!r}")
     if not _PATH.fullmatch(path) or path.startswith("//"):
         raise ValueError(f"must be a path such as /products/fetch, got {path[:200]!r}")
     if climbs(path):
@@ -153,27 +155,35 @@ def check_template(template: str) -> str:
 def check_seconds(value: Any) -> float:
     """A time that something may take."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or not 0 < value <= _MOST_TIMEOUT:
-        raise ValueError(f"must be seconds, over 0 and at most a day, got {repr(value)[:80]}")
+    if not number or not 0 < value <= _MOST_TIMEOUT:
+        raise ValueError(f"must be seconds, over 0 and at most a day, got {shown(value)}")
     return float(value)
 
 
 def check_status(value: Any) -> int:
     """An HTTP status."""
     if type(value) is not int or not 100 <= value <= 599:  # noqa: PLR2004 - as HTTP has them
-        raise ValueError(f"must be an HTTP status such as 404, got {repr(value)[:80]}")
+        raise ValueError(f"must be an HTTP status such as 404, got {shown(value)}")
     return value
 
 
 def check_rate(value: Any) -> float:
     """What one unit of money is in dollars."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or not 0 < value <= 1_000_000:  # noqa: PLR2004
+    if not number or not 0 < value <= 1_000_000:  # noqa: PLR2004
         raise ValueError(
             "must be dollars, cents, micros, or the dollars that one unit is worth such as 0.01, "
-            f"got {repr(value)[:80]}"
+            f"got {shown(value)}"
         )
     return float(value)
+
+
+def shown(value: Any) -> str:
+    """A value of a profile for a message, cut."""
+    try:
+        return repr(value)[:_MOST_SHOWN]
+    except (ValueError, RecursionError):  # a number with too many digits, tables inside of tables without end
+        return f"a {type(value).__name__} that is too large to be shown"
 
 
 def is_loopback(host: str) -> bool:

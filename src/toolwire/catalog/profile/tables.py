@@ -5,9 +5,10 @@ Each table is a frozen pydantic model without room for unknown keys; the descrip
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from typing import Annotated, Any, Literal, Self
+from itertools import chain, combinations, product
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -27,7 +28,7 @@ from toolwire.catalog.money import RATES
 from toolwire.catalog.profile import rules
 
 Text = StrictStr
-PathInto = Annotated[StrictStr, Field(examples=["data.items", "price|function.price"])]
+PathInto = Annotated[StrictStr, Field(max_length=1_000, examples=["data.items", "price|function.price"])]
 UrlPath = Annotated[StrictStr, AfterValidator(rules.check_path)]
 CallPath = Annotated[StrictStr, AfterValidator(rules.check_call_path)]
 Key = Annotated[StrictStr, AfterValidator(rules.check_key)]
@@ -63,6 +64,14 @@ Unit = Annotated[
 def rate_of(unit: str | float) -> Decimal:
     """The dollars that one unit is worth, exactly."""
     return RATES[unit] if isinstance(unit, str) else Decimal(repr(unit))
+
+
+def _check_json(name: str, value: Any) -> None:
+    """Refuse what no JSON can say, such as a date: it could neither be sent nor equal what was received."""
+    try:
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be what JSON can say: {error}") from None
 
 
 class Table(BaseModel):
@@ -124,6 +133,10 @@ class Secret(Table):
             raise ValueError(
                 "variable must be set: the environment variable that holds the secret (or parts)"
             )
+        if self.encoding != "plain" and not self.parts:
+            raise ValueError(
+                "encoding is that of parts: without them the variable is sent as it is. Set parts, or leave it out"
+            )
         if self.place == "header":
             try:
                 rules.check_header(self.key)
@@ -133,6 +146,8 @@ class Secret(Table):
             if "key" not in self.model_fields_set:
                 raise ValueError("key must be set: the name of the query parameter")
             rules.check_key(self.key)
+        if self.place == "basic" and "key" in self.model_fields_set:
+            raise ValueError("key has no use with place = 'basic', whose header is always Authorization")
         return self
 
 
@@ -141,6 +156,17 @@ class Shared(Table):
 
     headers: Mapping[Header, HeaderValue] = Field(default={}, description="Fixed headers of every request.")
     query: Mapping[Key, Text] = Field(default={}, description="Fixed query parameters of every request.")
+
+
+_SIZED: Final = {"kind", "size_parameter", "size", "place"}
+_PAGING_SETTINGS: Final[Mapping[str, set[str]]] = {
+    "none": {"kind"},
+    "page": {*_SIZED, "parameter", "first", "more", "total_pages", "total_items"},
+    "offset": {*_SIZED, "parameter", "first", "more", "total_items"},
+    "cursor": {*_SIZED, "parameter", "more", "cursor"},
+    "link": {*_SIZED, "cursor"},
+}
+"""Kind -> the settings that it uses."""
 
 
 class Paging(Table):
@@ -168,7 +194,7 @@ class Paging(Table):
     )
     more: PathInto = Field(
         default="",
-        description="Path in a page to a flag that says whether another follows (`page`, `offset`).",
+        description="Path in a page to a flag that says whether another follows (`page`, `offset`, `cursor`).",
     )
     total_pages: PathInto = Field(
         default="details.total_pages|total_pages",
@@ -197,6 +223,15 @@ class Paging(Table):
     def _check(self) -> Self:
         if self.kind == "cursor" and not self.cursor:
             raise ValueError("cursor must be set: the path in a page to the next cursor, such as meta.next")
+        if "kind" in self.model_fields_set and self.kind == "none":  # somebody has switched pages off
+            return self
+        used = _PAGING_SETTINGS[self.kind]
+        if idle := [name for name in type(self).model_fields if name in self.model_fields_set - used]:
+            kinds = [kind for kind, settings in _PAGING_SETTINGS.items() if idle[0] in settings]
+            raise ValueError(
+                f"{idle[0]} has no use with kind = {self.kind!r}: set kind to one of {', '.join(kinds)}, "
+                "or leave it out"
+            )
         return self
 
 
@@ -216,10 +251,7 @@ class Request(Table):
         method = getattr(self, "method", "POST")
         if method == "GET" and self.body:
             raise ValueError("body must be empty with method GET: use query")
-        try:
-            json.dumps(dict(self.body), allow_nan=False)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ValueError(f"body must be what JSON can say: {error}") from None
+        _check_json("body", dict(self.body))
         return self
 
 
@@ -377,12 +409,32 @@ class Call(Request):
             "request_id_field": self.request_id_field,
         }
         fields = {name: field for name, field in used.items() if field}
-        if len(set(fields.values())) < len(fields):
-            raise ValueError(f"{', '.join(fields)} must be different fields")
-        for name, field in fields.items():
-            fixed = self.query if self.method == "GET" else self.body
-            if field in fixed:
-                raise ValueError(f"{name} must not be a fixed field too, got {field!r}")
+        place, keys = ("query", self.query) if self.method == "GET" else ("body", _paths(self.body))
+        fixed = [(f"{place}.{key}", key) for key in keys]
+        for (one, field), (other, second) in chain(
+            combinations(fields.items(), 2), product(fields.items(), fixed)
+        ):
+            if field == second or (self.method != "GET" and _is_inside(field, second)):
+                raise ValueError(
+                    f"{one} and {other} must be different fields, and none inside of the other, "
+                    f"got {field!r} and {second!r}"
+                )
+        if self.stream_query and not self.streams and "stream_query" in self.model_fields_set:
+            raise ValueError("stream_query has no use without streams = true")
+
+
+def _paths(body: Mapping[str, Any]) -> Iterator[str]:
+    """The dotted paths to the values in a body."""
+    for key, value in body.items():
+        if isinstance(value, Mapping) and value:
+            yield from (f"{key}.{inner}" for inner in _paths(value))
+        else:
+            yield key
+
+
+def _is_inside(field: str, other: str) -> bool:
+    """True if one of two dotted fields is a part of the other."""
+    return f"{field}.".startswith(f"{other}.") or f"{other}.".startswith(f"{field}.")
 
 
 class Condition(Table):
@@ -406,6 +458,7 @@ class Condition(Table):
     def _check(self) -> Self:
         if not self.model_fields_set & {"equals", "one_of", "not_in", "present"}:
             raise ValueError("one of equals, one_of, not_in, present must be set")
+        _check_json("equals, one_of and not_in", [self.equals, self.one_of, self.not_in])
         return self
 
 
@@ -429,6 +482,17 @@ class Reply(Table):
         default=(),
         description="What makes a reply a failure; one that holds is enough. Empty: found by itself.",
     )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for name in ("cost", "balance"):
+            told = getattr(self, name) or getattr(self, f"{name}_header")
+            if f"{name}_unit" in self.model_fields_set and not told:
+                raise ValueError(
+                    f"{name} or {name}_header must be set with {name}_unit: a {name} that is found by itself "
+                    "counts as dollars"
+                )
+        return self
 
 
 class Balance(Request):
