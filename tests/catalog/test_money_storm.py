@@ -168,12 +168,12 @@ class Weather:
         for old, name, price in self.shark.items:
             new = f"{old}-new" if chance.random() < 0.5 else old
             self.names[new] = name
-            factor = chance.choice([0.5, 1, 1, 100])
+            factor = chance.choice([0.5, 1, 3, 3])
             if price is not None:
                 price *= factor  # noqa: PLW2901
                 self.base[name] = min(self.base[name], round(price * 1e6))
             elif chance.random() < 0.5:
-                price = 10.0  # noqa: PLW2901
+                price = 0.2  # noqa: PLW2901
             items.append((new, name, price))
         self.shark.items = items
 
