@@ -1,6 +1,6 @@
 """Profiles: what they hold, and what is refused with which words."""
 
-import datetime
+import datetime as dt
 import json
 import sys
 import tomllib
@@ -338,7 +338,7 @@ def test_addresses_that_may_not(address):
         ({"name": 10**5_000}, "name must be text, got a int that is too large to be shown"),
         ({"call": {"timeout": 10**400}}, "call.timeout must be seconds, over 0 and at most a day, got 1000"),
         (
-            {"reply": {"failure": [{"path": "on", "equals": datetime.date(2026, 1, 1)}]}},
+            {"reply": {"failure": [{"path": "on", "equals": dt.date(2026, 1, 1)}]}},
             "reply.failure[0]: equals, one_of and not_in must be what JSON can say",
         ),
         ({"call": {"body": {"a": [{1: 2}]}}}, "call.body.a must have names as keys, got 1"),
