@@ -87,7 +87,8 @@ def order_request(
     request = _request(profile, call, call.method, path, query=query, fields=fields, headers=extra)
     if len(request.target) > _LONGEST_TARGET:
         raise CatalogError(
-            f"the arguments are too long for a query: {len(request.target):,} characters, {_LONGEST_TARGET:,} fit"
+            f"the request is too long: its path and query have {len(request.target):,} characters, "
+            f"{_LONGEST_TARGET:,} fit"
         )
     return request
 
@@ -142,6 +143,8 @@ def next_link(profile: Profile, link: str, asked: str) -> str:
         raise CatalogError(
             f"the link to the next page leads to {path[:100]!r}, outside of base_url: it is not followed"
         )
+    if len(link) > _LONGEST_TARGET:
+        raise CatalogError(f"the link to the next page has {len(link):,} characters: it is not followed")
     if not _is_plain(found.query):
         raise CatalogError(
             "the link to the next page has characters that a URL cannot have: it is not followed"

@@ -32,6 +32,7 @@ _CONNECTION_HEADERS: Final = frozenset(
         "expect",
     }
 )
+_SLASH: Final = re.compile(r"/|\\|%2f|%5c", re.IGNORECASE)
 _MOST_TIMEOUT: Final = 24 * 3600
 _MOST_KEY: Final = 200
 _MOST_VALUE: Final = 4_000
@@ -197,8 +198,8 @@ def is_loopback(host: str) -> bool:
 
 
 def climbs(path: str) -> bool:
-    """True if a path has a step `.` or `..`, in whatever spelling."""
-    return _climbs(path.replace("\\", "/").split("/"))
+    """True if a path has a step `.` or `..`, in whatever spelling: for some servers an encoded slash is a slash."""
+    return _climbs(_SLASH.split(path))
 
 
 def _climbs(steps: Iterable[str]) -> bool:
