@@ -92,7 +92,11 @@ async def test_a_profile_that_fits_has_no_findings():
             {},
             "error: page 1 of the list: HTTP 401 (Unauthorized): no",
         ),
-        (httpx2.Response(200, text="<html>"), {}, "error: page 1 of the list is not JSON"),
+        (
+            httpx2.Response(200, text="<html>"),
+            {},
+            "error: page 1 of the list is not JSON (6 bytes of text/plain)",
+        ),
         (
             httpx2.Response(401, json={"error": "no"}),
             {"secrets": {"key": {"variable": "KEY", "key": "X-Key"}}},
