@@ -85,7 +85,7 @@ async def test_a_profile_that_fits_has_no_findings():
         (
             page_of({**ITEM, "price": "5 EUR"}),
             {},
-            "error: 1 entries of the list have a price at price that cannot be read as dollars",
+            'at price that cannot be read as dollars, so it counts as unknown: "5 EUR"',
         ),
         (
             httpx2.Response(401, json={"error": "no"}),
