@@ -85,14 +85,18 @@ async def test_a_profile_that_fits_has_no_findings():
         (
             page_of({**ITEM, "price": "5 EUR"}),
             {},
-            "error: 1 entries of the list have a price at price that cannot be read as dollars",
+            'at price that cannot be read as dollars, so it counts as unknown: "5 EUR"',
         ),
         (
             httpx2.Response(401, json={"error": "no"}),
             {},
             "error: page 1 of the list: HTTP 401 (Unauthorized): no",
         ),
-        (httpx2.Response(200, text="<html>"), {}, "error: page 1 of the list is not JSON"),
+        (
+            httpx2.Response(200, text="<html>"),
+            {},
+            "error: page 1 of the list is not JSON (6 bytes of text/plain)",
+        ),
         (
             httpx2.Response(401, json={"error": "no"}),
             {"secrets": {"key": {"variable": "KEY", "key": "X-Key"}}},

@@ -153,7 +153,8 @@ def _look_at(profile: Profile, reading: Reading, checked: Checked) -> None:
         checked.error(f"the list has no items at list.items = {profile.list.items!r}: {_page_words(reading)}")
         return
     for problem in reading.problems():
-        (checked.error if problem.essential else checked.warn)(problem.text)
+        text = f"{problem.text}: {problem.example}" if problem.example else problem.text
+        (checked.error if problem.essential else checked.warn)(text)
     if not entries:
         return
     checked.entry = entries[0]

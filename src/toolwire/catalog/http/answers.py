@@ -68,7 +68,9 @@ def judge(
     if is_success(status):
         if body is None:
             return Answer(
-                "unknown", status, error=f"the API answered {_described(headers, content)}, which is no JSON"
+                "unknown",
+                status,
+                error=f"the API answered with {describe_body(headers, content)}, which is no JSON",
             )
         return Answer("answered", status, body, headers=headers)
     retry_after = seconds_of(headers.get("retry-after"))
@@ -214,7 +216,8 @@ def _host_of(location: str) -> str:
         return "an address that is none"
 
 
-def _described(headers: Mapping[str, str], content: bytes) -> str:
+def describe_body(headers: Mapping[str, str], content: bytes) -> str:
+    """How long a body is and what it says it is, in words."""
     kind = media_type(headers)
     named = kind if kind and kind.isprintable() else "something"
-    return f"{len(content):,} bytes of {named[:80]}" if content else "with an empty body"
+    return f"{len(content):,} bytes of {named[:80]}" if content else "an empty body"

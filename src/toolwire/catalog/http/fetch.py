@@ -13,7 +13,7 @@ import stamina
 
 from toolwire._log import logger_for
 from toolwire._threads import Workers
-from toolwire.catalog.http.answers import is_success, refusal, said, seconds_of
+from toolwire.catalog.http.answers import describe_body, is_success, refusal, said, seconds_of
 from toolwire.catalog.http.connection import Connections
 from toolwire.catalog.http.listing import Reading
 from toolwire.catalog.http.requests import OutgoingRequest, Position, balance_request, page_request
@@ -216,7 +216,8 @@ class ListReader:
         body = await read_body(headers, content, self._scrubber, self._workers)
         if is_success(status):
             if body is None:
-                raise _Passing(f"{what} is not JSON ({len(content):,} bytes). Check base_url")
+                came = describe_body(headers, content)
+                raise _Passing(f"{what} is not JSON ({came}). Check base_url and the path")
             return replace(page, body=body)
         told = f"{what}: {refusal(status, headers, body)}"
         if status in _PASSING:

@@ -66,6 +66,8 @@ class Problem:
     text: str
     essential: bool = False
     """Whether entries are lost by it, or their prices."""
+    example: str = ""
+    """What was read, for whoever checks a profile. It may be anything, so it is not logged."""
 
 
 class Reading:
@@ -299,9 +301,9 @@ class Reading:
             place = " or ".join(filter(None, (price.path, price.by_value)))
             text = (
                 f"{self.unreadable_prices} entries of the list have a price at {place} that cannot be read as "
-                f"{_unit_words(profile)}, so it counts as unknown: {quoted(self.unreadable_price)}"
+                f"{_unit_words(profile)}, so it counts as unknown"
             )
-            yield Problem(text, essential=True)
+            yield Problem(text, essential=True, example=quoted(self.unreadable_price))
         for text in self.paging_problems():
             yield Problem(text)
 
