@@ -9,6 +9,8 @@ With R a row of the ledger and A the order at the API with its key, this holds a
 - When R was booked, all that counted then and R's own reserve fitted every limit.
 - After the first row of an entry that cost more than was reserved, no row of it was booked; rows that cost more are
   `max_in_flight` a process at most.
+- R costs no more than its entry did at first, nor than one that had the tool's name and was bought when R's entry
+  was first seen; nor is R there at all if that one was stopped by then.
 - Rows of entries whose price no reply had confirmed by then were never out at the same time.
 - A was answered in full: R is settled, and its client has the result, unless it was cancelled or its process was
   killed (nobody waits for the disk when a cost is within the reserve: it may have the result, and R be unknown).
@@ -213,9 +215,7 @@ async def test_after_a_storm_the_books_agree(tmp_path, anyio_backend_name, seed)
     with ledger_in(tmp_path) as ledger:
         if not killed:
             assert not ledger.rows(states=["sent"])
-        recover(ledger)
-        rows = ledger.rows()[::-1]
-    compare(weather, api, rows, outcomes, killed)
+        compare(weather, api, recover(ledger), outcomes, killed)
     await eventually(lambda: not ledger_threads() - before)
 
 
@@ -229,8 +229,11 @@ def read_lines(process, outcomes):
         outcomes += map(json.loads, lines)
 
 
-def compare(weather, api, rows, outcomes, killed):
+def compare(weather, api, ledger, outcomes, killed):
     """Compare the three books."""
+    rows = ledger.rows()[::-1]
+    with ledger._database.reading() as db:
+        first_seen = dict(db.execute("SELECT entry_id, min(first_seen) FROM entries GROUP BY entry_id"))
     heard = defaultdict(list)
     for each in outcomes:
         heard[each["number"]].append(each)
@@ -247,6 +250,7 @@ def compare(weather, api, rows, outcomes, killed):
     check_money(api, live)
     check_limits(weather, api, rows, live)
     check_stops(weather, api, rows, live)
+    check_inheritance(rows, first_seen)
     check_alone(weather, rows, killed)
     check_answers(api, rows, live, heard, excused)
     if weather.nobody_leaves:
@@ -314,7 +318,7 @@ def money_at(row, at):
 
 
 def check_stops(weather, api, rows, live):
-    """Once a call has cost more than was reserved, its entry is done; no price is paid that was not agreed."""
+    """Once a call has cost more than was reserved, its entry is done."""
     most = weather.max_in_flight * weather.processes
     for entry in {row.entry_id for row in rows}:
         own = [row for row in rows if row.entry_id == entry]
@@ -325,10 +329,23 @@ def check_stops(weather, api, rows, live):
             keys = {row.key for row in own}
             assert sum(each.key in keys and each.at > stopped for each in api.arrived) <= most
             assert len(over) <= (1 if over[0].exclusive else most)
-    for row in rows:
-        asked = weather.prices[row.tool]
-        agreed = UNPRICED * 10 if asked is None else round(asked * 1e6)
-        assert row.reserved <= agreed, f"dearer than agreed: {row}"
+
+
+def check_inheritance(rows, first_seen):
+    """An entry costs no more than at first, and one that is seen later no more than its tool did before."""
+    for tool in {row.tool for row in rows}:
+        of_tool = [row for row in rows if row.tool == tool]
+        firsts = {row.entry_id: row for row in reversed(of_tool)}
+        for row in of_tool:
+            seen = first_seen[row.entry_id]
+            for entry, first in firsts.items():
+                if first.price is not None and (entry == row.entry_id or first.at < seen):
+                    agreed = max(
+                        first.price, first.reserved
+                    )  # what was agreed is reserved, if a limit has room
+                    assert (row.price or 0) <= agreed, f"dearer than agreed: {row}, before: {first}"
+            stops = [other for other in of_tool if other.over and other.changed < seen]
+            assert not stops, f"stopped under another id: {row}, {stops[0]}"
 
 
 def check_alone(weather, rows, killed):
