@@ -173,7 +173,7 @@ class Shark:
         self.orders += 1
         number, order = self.orders, json.loads(body)
         key = headers.get("idempotency-key", "")
-        self.arrived.append(Arrived(order["product_id"], order["parameters"], key, time.time()))
+        self.arrived.append(Arrived(order["product_id"], order.get("parameters", {}), key, time.time()))
         self.open += 1
         self.most_open = max(self.most_open, self.open)
         try:
@@ -204,7 +204,10 @@ class Shark:
         known = next((each for each in self.sold if self.idempotent and key and each.key == key), None)
         if known is None:
             known = Sold(
-                order["product_id"], order["parameters"], self.charge(order["product_id"], number), key
+                order["product_id"],
+                order.get("parameters", {}),
+                self.charge(order["product_id"], number),
+                key,
             )
             self.sold.append(known)
             self.balance -= known.micros

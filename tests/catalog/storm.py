@@ -39,6 +39,8 @@ class Plan:
     profile: dict = field(default_factory=dict)
     session: str = "storm"
     backend: str = "asyncio"
+    spread: float = 0.0
+    """Seconds in which the calls begin; 0 is all at once."""
     cancelled: float = 0.0
     """The share of calls that are cancelled, at any time."""
     twice: float = 0.0
@@ -79,11 +81,17 @@ async def run(api, folder, plan, say):
             tasks.start_soon(_disturb, catalog, folder, plan)
             for number in range(plan.first, plan.first + plan.calls):
                 name = chance.choice(plan.names)
+                after = chance.uniform(0, plan.spread)
                 within = chance.uniform(0, 0.4) if chance.random() < plan.cancelled else None
                 for _ in range(2 if chance.random() < plan.twice else 1):
-                    tasks.start_soon(_call, client, name, number, within, say)
+                    tasks.start_soon(_call_later, after, client, name, number, within, say)
     finally:
         ledger.close()
+
+
+async def _call_later(after, *call):
+    await anyio.sleep(after)
+    await _call(*call)
 
 
 async def _call(client, name, number, within, say):
@@ -132,7 +140,7 @@ async def _disturb(catalog, folder, plan):
         if number < plan.refreshes:
             catalog.refresh()
             await catalog.loaded(10)
-        await anyio.sleep(0.05)
+        await anyio.sleep(plan.spread / 10)
 
 
 def _lock(folder):

@@ -107,8 +107,10 @@ async def test_prices_by_action_outlive_a_restart(shop, tmp_path):
     product.actions, product.parameters = {"read": 0.01, "write": 0.2}, ACTION
     async with agentpmt(shop, tmp_path) as (catalog, _):
         before = catalog.definitions["weather"]
-    kept = Catalog(environ=environ(tmp_path, AGENT_PAYMENT_BASE_URL=shop.url), refresh=None)
-    assert kept.definitions["weather"] == before
+    await shop.stop()
+    async with agentpmt(shop, tmp_path) as (kept, _):
+        assert kept.status.state == "cached"
+        assert kept.definitions["weather"] == before
 
 
 @pytest.mark.parametrize("shape", ["flat", "output", "nested"])

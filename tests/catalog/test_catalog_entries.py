@@ -206,8 +206,8 @@ async def test_what_tells_no_price_is_bought_once_under_a_limit(tmp_path, reply)
             assert "weather has no known price" in (await client.call("weather")).text
             await listed(catalog, api, (ID, "weather2", None))
             assert f"accept {catalog.entry_id(ID)} --price" in (await client.call("weather2")).text
-        assert "Nobody tells what weather costs" in command(tmp_path, "spend")
-        assert "say what a call is to count as" in command(tmp_path, "accept", "weather")
+        assert "weather has no known price" in command(tmp_path, "spend")
+        assert "weather has no known price: set one with --price" in command(tmp_path, "accept", "weather")
         said = command(tmp_path, "accept", "weather", "--price", "0.01")
         assert said == "weather may cost $0.0100 a call now; it was not known.\n"
         async with opened(api, tmp_path, budget="0.02") as (_, client):

@@ -284,18 +284,18 @@ async def test_a_cost_that_was_not_agreed_is_booked_and_stops_the_tool(api, tmp_
 # --- booking the end ---
 
 ENDS = [
-    # how the call ends, the act of the ledger that books it, how often charged
-    ("", "settle", 1),
-    ("dearer", "settle", 1),
-    ("429", "release", 0),
-    ("after", "unknown", 1),
+    # how the call ends, the act of the ledger that books it, how often charged, how it is booked in the end
+    ("", "settle", 1, ("settled", PRICE)),
+    ("dearer", "settle", 1, ("settled", 3 * PRICE)),
+    ("429", "release", 0, ("released", 0)),
+    ("after", "unknown", 1, ("unknown", PRICE)),
 ]
 
 
 @pytest.mark.parametrize("case", ENDS, ids=lambda case: f"{case[0]} {case[1]}".strip())
 async def test_an_end_that_cannot_be_booked_keeps_its_money(ledger, tmp_path, caplog, case):
-    """The model has its answer all the same, the money stays reserved, and what must stop stops in this process."""
-    fault, act, charged = case
+    """The model has its answer, the money stays reserved, what must stop stops; it is booked once that can be."""
+    fault, act, charged, booked = case
     with Shark() as api:
         if fault == "dearer":
             api.charge = lambda *_: 3 * PRICE
@@ -305,9 +305,10 @@ async def test_an_end_that_cannot_be_booked_keeps_its_money(ledger, tmp_path, ca
             with failing(ledger, act):
                 result = await client.call("weather")
                 await eventually(lambda: "could not book" in caplog.text)
+                assert states(tmp_path) == [("sent", PRICE)]
             if fault == "dearer":
                 assert "could not book that: nothing was sent" in (await client.call("weather")).text
-    assert states(tmp_path) == [("sent", PRICE)]
+    assert states(tmp_path) == [booked]
     assert (api.orders, len(api.sold)) == (1, charged)
     assert result.is_error is (fault not in ("", "dearer"))
     assert ("UNKNOWN" in result.text) is (fault == "after")

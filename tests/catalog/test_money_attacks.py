@@ -1,20 +1,22 @@
 """A budget under attack: the API's own books against the ledger against the limit."""
 
 import threading
+from types import SimpleNamespace
 
 import anyio
 import pytest
 from market import KEYS
 from shark import Shark
-from till import catalog_for, eventually, ledger_in, opened, states
+from till import Watched, catalog_for, eventually, ledger_in, opened, states
 
 from toolwire.catalog import server
 from toolwire.catalog.http import streams
 from toolwire.catalog.http.listing import Reading
 from toolwire.catalog.ledger.types import Limits
 from toolwire.catalog.purchase import purchase
+from toolwire.catalog.purchase.limits import RateLimit
 from toolwire.catalog.tools.build import build_offer
-from toolwire.errors import UsageError
+from toolwire.errors import CatalogError, UsageError
 from toolwire.testing import connect
 
 pytestmark = pytest.mark.anyio
@@ -231,6 +233,39 @@ async def test_two_products_of_one_name_that_were_listed_together_are_two(tmp_pa
             for name in catalog.definitions:
                 assert not (await client.call(name)).is_error
     assert api.orders == 2
+
+
+async def test_the_limit_of_a_tool_holds_for_all_its_ids(tmp_path):
+    """What was spent under an earlier id counts."""
+    with Shark() as api:
+        async with opened(api, tmp_path, budget=Limits(per_tool={"weather": 20_000})) as (catalog, client):
+            results = [await client.call("weather")]
+            for number in range(2, 5):
+                api.items = [(str(number), "weather", 0.01)]
+                await read_again(catalog)
+                results.append(await client.call("weather"))
+    assert (len(good(results)), api.taken) == (2, 20_000)
+    assert "the budget of this tool" in results[-1].text
+
+
+async def test_a_call_whose_end_could_not_be_booked_does_not_block_others(tmp_path):
+    """It is booked as soon as the ledger can: other calls of uncertain cost go on."""
+    ledger, failures = Watched(tmp_path / "ledger.db"), []
+
+    def fail(*_):
+        if not failures:
+            failures.append(1)
+            raise CatalogError("the disk is full")
+
+    items = [("1", "weather", 0.01), ("2", "stock", 0.01)]
+    with Shark(items=items) as api:
+        async with opened(api, tmp_path, ledger=ledger, budget=3) as (_, client):
+            ledger.before["settle"] = fail
+            assert not (await client.call("weather")).is_error
+            assert not (await client.call("stock")).is_error
+    ledger.close()
+    assert failures
+    assert states(tmp_path) == [("settled", 10_000)] * 2
 
 
 # --- 4. no price, no limit ---
@@ -453,3 +488,39 @@ async def test_the_first_list_of_tools_waits_for_the_catalogue(tmp_path):
             assert listed == []
             go.set()
     assert set(listed) == {"weather", False}
+
+
+# --- the queue, the rate and the circuit breaker ---
+
+
+async def test_arguments_that_cannot_be_sent_do_not_open_the_circuit_breaker(tmp_path):
+    """They say nothing of the API: others go on buying."""
+    with Shark() as api:
+        async with opened(api, tmp_path, profile={"arguments": ""}) as (_, client):
+            for _ in range(6):
+                result = await client.call("weather", product_id="2")
+                assert "has the name of a field" in result.text
+            assert not (await client.call("weather")).is_error
+
+
+async def test_calls_that_queued_together_keep_to_the_rate(tmp_path):
+    """A first call of uncertain cost holds up the others; when it is over they still go out one by one."""
+    moments = []
+
+    class Clock(RateLimit):
+        async def wait(self, at_most=0.0):
+            moments.append(api.orders)
+            return await super().wait(at_most)
+
+    with Shark(delay=0.05) as api:
+        async with opened(api, tmp_path, budget=3) as (catalog, client):
+            catalog._buyer.rate = Clock(1000)
+            await call_all(client, 5)
+    assert moments[:2] == [0, 1], "a place was taken before the first call was over"
+
+
+@pytest.mark.parametrize("count", [0, -1, 2.5, True, "3", float("inf")])
+def test_a_number_of_places_that_is_none_is_refused_at_once(tmp_path, count):
+    """And not when the first client connects."""
+    with pytest.raises(UsageError, match="max_in_flight must be a whole number, 1 or more"):
+        catalog_for(SimpleNamespace(url="http://127.0.0.1:1"), tmp_path, max_in_flight=count)

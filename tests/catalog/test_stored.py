@@ -55,6 +55,7 @@ def damaged(**changes):
         "null",
         "{}",
         json.dumps({"form": 3, "base_url": URL, "at": "then", "names": {}, "entries": []}),
+        json.dumps({"form": 3, "base_url": URL, "at": 10**400, "names": {}, "entries": []}),
         json.dumps({"form": 3, "base_url": URL, "at": 1.0, "names": {}, "entries": 5}),
         json.dumps({"form": 3, "base_url": URL, "at": 1.0, "names": {}, "entries": [{}]}),
         json.dumps({"form": 3, "base_url": URL, "at": 1.0, "names": {}, "entries": ["text"]}),

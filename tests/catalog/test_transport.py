@@ -2,6 +2,7 @@
 
 import base64
 import ipaddress
+import itertools
 import socket
 import ssl
 import threading
@@ -9,6 +10,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 
 import anyio
+import anyio.lowlevel
 import httpx2
 import pytest
 from cryptography import x509
@@ -18,7 +20,7 @@ from cryptography.x509.oid import NameOID
 
 from toolwire.catalog.http.addresses import Base, Network
 from toolwire.catalog.http.answers import said
-from toolwire.catalog.http.transport import OneRequestTransport
+from toolwire.catalog.http.transport import OneRequestTransport, connect
 from toolwire.errors import CatalogError
 
 pytestmark = pytest.mark.anyio
@@ -266,6 +268,50 @@ def certificate(tmp_path_factory):
     return context, str(folder / "ca.pem")
 
 
+async def test_the_tickets_of_a_tls_session_are_no_sign_that_the_server_hangs_up(certificate):
+    """TLS 1.3 sends them after the handshake, while the order is being booked."""
+    context, ca_file = certificate
+    seen = []
+
+    async def before_send(is_open):
+        await anyio.to_thread.run_sync(
+            greeted.wait, 5
+        )  # the handshake is over there, and the tickets are out
+        seen.append(is_open())
+
+    greeted = threading.Event()
+
+    def greet(peer, connection):
+        greeted.set()
+        answer(peer, connection)
+
+    with listening(greet, context) as (_, port):
+        transport = OneRequestTransport(Network(ca_file=ca_file).ssl_context)
+        assert await send(transport, request_to(port, "https", before_send)) == (200, b"{}")
+    assert seen == [True]
+
+
+async def test_a_tls_connection_that_was_cut_while_the_order_was_booked_is_known(certificate):
+    """Nothing was sent on it, so nothing is in doubt."""
+    _, ca_file = certificate
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(ca_file.replace("ca.pem", "both.pem"))
+    context.num_tickets = 0
+
+    def hang_up(peer, connection):
+        connection.close()  # without a word of TLS
+
+    async def before_send(is_open):
+        while is_open():
+            await anyio.sleep(0.001)
+        raise httpx2.ConnectError("it is gone")
+
+    with listening(hang_up, context) as (_, port):
+        transport = OneRequestTransport(Network(ca_file=ca_file).ssl_context)
+        with pytest.raises(httpx2.ConnectError, match="it is gone"):
+            await send(transport, request_to(port, "https", before_send))
+
+
 @pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
 async def test_a_request_goes_through_the_proxy(secure, certificate):
     """As a tunnel, with the proxy's own credentials, which the API does not see."""
@@ -339,3 +385,33 @@ async def test_an_internal_address_is_refused_with_the_way_out():
     assert await base.addresses(internal, allowed) == ["10.1.2.3"]
     with pytest.raises(CatalogError, match="is not on the public internet"):
         await base.addresses(internal, [ipaddress.ip_network("10.2.0.0/16")])
+
+
+async def test_a_flood_of_interim_responses_lets_others_run():
+    """A server that says "continue" without end keeps no other task waiting for more than one read."""
+    flood = b"HTTP/1.1 100 Continue\r\n\r\n" * 40_000  # 1 MB: many reads
+    turns, reads = 0, []
+
+    def pour(peer, connection):
+        peer.read_request(connection)
+        with suppress(OSError):  # the other side has had enough
+            connection.sendall(flood + REPLY)
+
+    async def count():
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    with listening(pour) as (_, port):
+        stream = await connect("127.0.0.1", port, None, "localhost")
+        await stream.write(b"POST / HTTP/1.1\r\n\r\norder")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(count)
+            while sum(map(len, (each for each, _ in reads))) < len(flood):
+                before = turns
+                reads.append((await stream.read(8 * 1024), turns - before))
+            tasks.cancel_scope.cancel()
+        await stream.aclose()
+    idle = [passed == 0 for _, passed in reads]
+    assert not any(first and second for first, second in itertools.pairwise(idle))

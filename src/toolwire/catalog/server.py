@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeGuard
 
 import anyio
 
@@ -130,6 +130,7 @@ class Catalog(ToolServer[None]):
             self.profile.base_url.rstrip("/")
         )  # no key in it: prices outlive a new one
         self._under: dict[str, int] = {}  # the limits of single tools, by entry
+        self._ids_of_tool: dict[str, set[str]] = {}  # the entries that a limited tool had so far
         self._names: dict[str, str] = {}  # of tools, by id; they outlive a restart
         self._ledger_at = default_path(environ) if ledger is None else ledger
         self._ledger: Ledger | None = None
@@ -140,7 +141,7 @@ class Catalog(ToolServer[None]):
         self._rate = None if rate is None else RateLimit(rate, burst=max(1, int(rate)))
         self._retry = retry
         self._breaker = breaker or Breaker()
-        self._max_in_flight = settings.check_positive("max_in_flight", max_in_flight)
+        self._max_in_flight = settings.check_count("max_in_flight", max_in_flight)
         self._queue_timeout = settings.check_positive("queue_timeout", queue_timeout)
         self._cached_for = dict(cache_results or {})
         self._results = ResultCache(max(self._cached_for.values())) if self._cached_for else None
@@ -212,18 +213,19 @@ class Catalog(ToolServer[None]):
     @asynccontextmanager
     async def _live(self, _server: ToolServer[None]) -> AsyncIterator[None]:
         try:
+            connected = Api(self.profile, self._credentials, retry=self._retry, workers=self._io)
             ledger, observer = await self._io.run(self._open_ledger), self._observe()
-        except CatalogError as error:
+        except (CatalogError, UsageError) as error:
             self.status = replace(self.status, state="down", error=str(error))
             self._refreshing.give_up()
             self._listable.set()
             raise
         async with (
-            Api(self.profile, self._credentials, retry=self._retry, workers=self._io) as api,
+            connected as api,
             anyio.create_task_group() as tasks,
         ):
             books = AsyncLedger(ledger)
-            self._buyer = Buyer(
+            buyer = self._buyer = Buyer(
                 api=api,
                 profile=self.profile,
                 ledger=books,
@@ -246,23 +248,28 @@ class Catalog(ToolServer[None]):
             try:
                 yield
             finally:
-                self._buyer = None
+                if self._buyer is buyer:  # else the next lifespan has begun already
+                    self._buyer = None
                 tasks.cancel_scope.cancel()
                 with anyio.CancelScope(shield=True):
                     await books.aclose()
-                    await self._io.run(self._close_ledger)
+                    await self._io.run(partial(self._close_ledger, ledger))
 
     def _open_ledger(self) -> Ledger:
-        self._ledger = self._ledger or open_ledger(self._ledger_at)
+        """Open the ledger. Each lifespan has a file's ledger of its own: one may begin while another ends."""
+        if self._ledger is None or self._closes(self._ledger):
+            self._ledger = open_ledger(self._ledger_at)
         return recover(self._ledger)
 
-    def _close_ledger(self) -> None:
-        ledger = self._ledger
-        if not isinstance(ledger, SqliteLedger) or ledger is self._ledger_at:
-            return
-        if ledger.path != MEMORY:  # what is in memory would be forgotten
+    def _close_ledger(self, ledger: Ledger) -> None:
+        if self._closes(ledger):
             ledger.close()
-            self._ledger = None
+            if self._ledger is ledger:
+                self._ledger = None
+
+    def _closes(self, ledger: Ledger) -> TypeGuard[SqliteLedger]:
+        """Whether a ledger is closed with its lifespan: what the caller opened, or is in memory, outlives it."""
+        return isinstance(ledger, SqliteLedger) and ledger is not self._ledger_at and ledger.path != MEMORY
 
     def _observe(self) -> Observer:
         if self._observer is None:
@@ -277,7 +284,7 @@ class Catalog(ToolServer[None]):
             await self._io.run(self._offer_kept)
             if self._definitions:
                 self._listable.set()
-        await self._refreshing.keep(partial(self._fetch, api))
+        await self._refreshing.keep(partial(self._fetch, api, self._listable))
 
     def _offer_kept(self) -> None:
         kept = None if self._cache_file is None else load_kept(self._cache_file, self.profile.base_url)
@@ -289,8 +296,8 @@ class Catalog(ToolServer[None]):
         except UsageError as error:  # the pins cannot be read: the fetch says so again, and goes on saying it
             logger.warning("%s: the definitions of last time are not used: %s", self.name, error)
 
-    async def _fetch(self, api: Api) -> bool:
-        """Fetch the list once. Returns whether it could be had."""
+    async def _fetch(self, api: Api, listable: anyio.Event) -> bool:
+        """Fetch the list once, and set `listable` then. Returns whether it could be had."""
         if not self._definitions:
             self.status = replace(self.status, state="loading")
         try:
@@ -304,7 +311,7 @@ class Catalog(ToolServer[None]):
             self._report_failure(f"{type(error).__name__}, see the log")
             return False
         finally:
-            self._listable.set()
+            listable.set()
         return True
 
     async def _take_list(self, entries: Sequence[Entry]) -> None:
@@ -414,11 +421,18 @@ class Catalog(ToolServer[None]):
             if (most := self._limits.per_tool.get(name)) is not None:
                 entry = self.entry_id(definition.id)
                 self._under[entry] = min(most, self._under.get(entry, most))
+                self._ids_of_tool.setdefault(name, set()).add(entry)  # a new id has no limit of its own
         if self._buyer is not None:
             self._buyer.limits = self._limits_by_entry()
 
     def _limits_by_entry(self) -> Limits:
-        return replace(self._limits, per_tool=dict(self._under))
+        same = {
+            entry: tuple(sorted(entries - {entry}))
+            for entries in self._ids_of_tool.values()
+            for entry in entries
+            if len(entries) > 1
+        }
+        return replace(self._limits, per_tool=dict(self._under), same_tool=same)
 
     async def _buy(
         self, definition: Definition, arguments: dict[str, Any], context: Context[Any]

@@ -62,6 +62,13 @@ def check_positive(name: str, value: float) -> Any:
     return value
 
 
+def check_count(name: str, value: int) -> int:
+    """Refuse what is no whole number of 1 or more."""
+    if type(value) is not int or value < 1:
+        raise UsageError(f"{name} must be a whole number, 1 or more, got {value!r}")
+    return value
+
+
 def default_price_of(given: float | str | None, environ: Mapping[str, str]) -> int | None:
     """What a call counts as if nobody tells its price: the caller's word, or that of the environment."""
     said = environ.get(DEFAULT_PRICE, "").strip() or None if given is None else given

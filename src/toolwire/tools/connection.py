@@ -200,28 +200,36 @@ class DirectConnection:
         name, arguments = request.params.get("name"), request.params.get("arguments")
         if not isinstance(name, str):
             raise RpcError(INVALID_PARAMS, "Invalid params: no tool name")
-        tool = self.server.tools.get(name)
-        if tool is None and (ready := self.server.before_list()) is not None:
-            return partial(self._call_when_ready, request, ready)
-        if tool is None:
-            data = {"tool": name, "server": self.server.name}
-            raise RpcError(INVALID_PARAMS, self.server.unknown(name), data)
         if arguments is None:
             arguments = {}
         if not isinstance(arguments, dict):
             kind = type(arguments).__name__
             raise RpcError(INVALID_PARAMS, f"Invalid params: arguments must be an object, got {kind}")
+        tool = self.server.tools.get(name)
+        if tool is None and (ready := self.server.before_list()) is not None:
+            return self.started(request, self._result_when_ready, (name, ready), arguments)
+        if tool is None:
+            raise self._unknown_tool(name)
         return self.started(request, self._result, tool, arguments)
 
-    async def _call_when_ready(
-        self, request: Request, ready: Callable[[], Awaitable[None]]
+    async def _result_when_ready(
+        self,
+        awaited: tuple[str, Callable[[], Awaitable[None]]],
+        arguments: dict[str, Any],
+        meta: dict[str, Any],
+        call: Call,
     ) -> dict[str, Any]:
-        """Call a tool that may be there once the server has loaded its tools."""
+        """Call a tool that may be there once the server has loaded its tools. It can be cancelled before that."""
+        name, ready = awaited
         await ready()
-        if request.params["name"] in self.server.tools:
-            return await self._call(request)()
-        data = {"tool": request.params["name"], "server": self.server.name}
-        return refused(request.id, RpcError(INVALID_PARAMS, self.server.unknown(data["tool"]), data))
+        tool = self.server.tools.get(name)
+        if tool is None:
+            raise self._unknown_tool(name)
+        return await self._result(tool, arguments, meta, call)
+
+    def _unknown_tool(self, name: str) -> RpcError:
+        data = {"tool": name, "server": self.server.name}
+        return RpcError(INVALID_PARAMS, self.server.unknown(name), data)
 
     def started(
         self, request: Request, result: Result, subject: Any, arguments: dict[str, Any]

@@ -10,6 +10,7 @@ The native transports of asyncio are used rather than anyio's streams: to connec
 
 import asyncio
 import base64
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -43,8 +44,7 @@ class OneRequestTransport(httpx2.AsyncBaseTransport):
             try:
                 before_send: BeforeSend | None = request.extensions.get("before_send")
                 if before_send is not None:
-                    # A server that says something before it was asked is hanging up.
-                    await before_send(lambda: not stream.get_extra_info("is_readable"))
+                    await before_send(lambda: _is_open(stream))
                 return await _send(stream, request)
             except BaseException:
                 with anyio.CancelScope(shield=True):
@@ -113,6 +113,23 @@ async def connect(
     return stream
 
 
+def _is_open(stream: httpcore2.AsyncNetworkStream) -> bool:
+    """Whether a request can be sent. A server that says something before it was asked is hanging up."""
+    if not stream.get_extra_info("is_readable"):
+        return True
+    if not on_trio() or stream.get_extra_info("ssl_object") is None:
+        return False
+    # On trio this is the socket below TLS, and what has come there may be no words of the server's: TLS 1.3 sends
+    # session tickets after the handshake. Only the end of the connection is certain.
+    below = stream.get_extra_info("socket")
+    try:
+        with socket.fromfd(below.fileno(), below.family, below.type) as copy:
+            copy.setblocking(False)
+            return copy.recv(1, socket.MSG_PEEK) != b""
+    except OSError:
+        return False
+
+
 async def _send(stream: httpcore2.AsyncNetworkStream, request: httpx2.Request) -> httpx2.Response:
     url = httpcore2.URL(
         scheme=request.url.raw_scheme,
@@ -158,6 +175,7 @@ class _AsyncioStream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
     def __init__(self) -> None:
         self._received = bytearray()
         self._ended = False
+        self._rested = True  # whether the last read has waited
         self._error: Exception | None = None
         self._waiting: asyncio.Future[None] | None = None
 
@@ -188,7 +206,13 @@ class _AsyncioStream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
     # What the HTTP library calls.
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109, ARG002 - the interface
-        """Return what has come, waiting for some of it; nothing at the end."""
+        """Return what has come, waiting for some of it; nothing at the end.
+
+        Of two reads in a row one lets others run: a server may send faster than its bytes are taken apart.
+        """
+        if self._received and not self._rested:
+            await asyncio.sleep(0)
+        self._rested = not self._received
         while not self._received and not self._ended:
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting

@@ -27,6 +27,7 @@ logger = logger_for("catalog")
 PATIENCE: Final = 25.0
 """Seconds that the ledger may take: more than it waits by itself for a locked file."""
 _MOST_TOGETHER: Final = 64
+_MOST_TRIES: Final = 20  # of something that was posted, each before the next act
 
 
 class _Act:
@@ -39,6 +40,7 @@ class _Act:
         self.done: anyio.Event | None = None  # for whoever waits
         self.call: Callable[[Callable[[], None]], None] | None = None
         self.abandoned = False
+        self.tries = 0
         self._act = act
         self._undo = undo
         self._skippable = skippable
@@ -47,10 +49,18 @@ class _Act:
         """Do it, in the ledger's thread."""
         if self.abandoned and self._skippable:
             return
+        self.tries += 1
+        self.error = None
         try:
             self.result = self._act()
         except BaseException as error:  # noqa: BLE001 - raised again to whoever waits, or logged
             self.error = error
+
+    @property
+    def may_be_tried_again(self) -> bool:
+        """Whether it was posted, failed, and may do better the next time."""
+        posted = self.done is None and not self._skippable and self._undo is None
+        return posted and isinstance(self.error, CatalogError) and self.tries < _MOST_TRIES
 
     def finish(self) -> None:
         """Hand the result over, or undo what only the caller could have used."""
@@ -58,6 +68,8 @@ class _Act:
         if self.call is not None and self.done is not None:
             self.call(self.done.set)
         if self.done is None or self.abandoned:
+            if self.tries > 1 and self.may_be_tried_again:
+                return  # it was logged the first time
             self.wind_up()
 
     def wind_up(self) -> None:
@@ -97,7 +109,10 @@ class AsyncLedger:
         raise CatalogError(f"the ledger has not answered within {self._patience:g} s")
 
     def post(self, act: Callable[..., Any], *args: Any) -> None:
-        """Do it without being waited for. A failure is logged. `aclose` waits for it."""
+        """Do it without being waited for; `aclose` waits for it. What fails is logged, and tried again for a while.
+
+        A call whose end is not booked would stand in the way of others.
+        """
         self._give(_Act(partial(act, *args), None, skippable=False))
 
     async def aclose(self) -> None:
@@ -139,8 +154,9 @@ class AsyncLedger:
             self._thread.start()
 
     def _work(self) -> None:
+        failed: list[_Act] = []  # posted, and to be tried again
         while (first := self._acts.get()) is not None:
-            acts = [first, *self._waiting()]
+            acts = [*failed, first, *self._waiting()]
             try:
                 with self.ledger.together() if len(acts) > 1 else nullcontext():
                     for act in acts:
@@ -148,6 +164,7 @@ class AsyncLedger:
             except BaseException as error:  # noqa: BLE001 - the commit failed: nothing of it was booked
                 for act in acts:
                     act.error = act.error or error
+            failed = [each for each in acts if each.may_be_tried_again]
             for act in acts:
                 act.finish()
 

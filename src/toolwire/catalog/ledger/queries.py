@@ -193,12 +193,17 @@ def _reach(order: Order, limits: Limits, unpriced: bool) -> tuple[str, list[str]
         clauses.append("session = ?")
         values.append(order.session)
     if order.entry_id in limits.per_tool:
-        clauses.append("(session = ? AND entry_id = ?)")
-        values += [order.session, order.entry_id]
+        entries = _entries_of_tool(order, limits)
+        clauses.append(f"(session = ? AND entry_id IN ({', '.join('?' * len(entries))}))")
+        values += [order.session, *entries]
     if limits.per_call is not None or unpriced:
         clauses.append("entry_id = ?")
         values.append(order.entry_id)
     return " OR ".join(clauses) or "0", values
+
+
+def _entries_of_tool(order: Order | Row, limits: Limits) -> tuple[str, ...]:
+    return order.entry_id, *limits.same_tool.get(order.entry_id, ())
 
 
 def latest_day(db: Connection) -> str:
@@ -211,14 +216,15 @@ def limits_of(db: Connection, order: Order | Row, limits: Limits, day: str, toda
     """Yield each limit that is set, with how much of it is used."""
     most = MOST if limits.per_call is None else min(limits.per_call, MOST)
     yield Limit("call", most, 0, "the limit for one call")
+    entries = _entries_of_tool(order, limits)
     ahead = "" if day == today else f": {day}, because calls were booked on it, though the clock says {today}"
     for name, allowed, text, where, values in (
         (
             "tool",
             limits.per_tool.get(order.entry_id),
             "the budget of this tool",
-            "sessions WHERE session = ? AND entry_id = ?",
-            (order.session, order.entry_id),
+            f"sessions WHERE session = ? AND entry_id IN ({', '.join('?' * len(entries))})",
+            (order.session, *entries),
         ),
         (
             "session",

@@ -127,6 +127,8 @@ class Limits:
     per_day: int | None = None
     total: int | None = None
     per_tool: Mapping[str, int] = field(default_factory=dict)
+    same_tool: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """For a ledger: entry -> others that share its limit of `per_tool`, such as ids that the tool had before."""
 
     def __post_init__(self) -> None:
         for name in ("per_call", "per_session", "per_day", "total"):

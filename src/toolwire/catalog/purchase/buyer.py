@@ -104,14 +104,13 @@ class Buyer:
 
     async def _buy(self, purchase: Purchase) -> dict[str, Any]:
         """Wait for a turn and a place, then buy; once more if another call of uncertain cost was in the way."""
-        ends, pause = anyio.current_time() + self.queue_timeout, _FIRST_PAUSE
-        if self.rate is not None and not await self.rate.wait(at_most=self.queue_timeout):
-            raise CatalogError(
-                f"the rate limit has no place within {self.queue_timeout:g} s: nothing was sent or bought"
-            )
+        ends, pause, paced = anyio.current_time() + self.queue_timeout, _FIRST_PAUSE, False
         while True:
             try:
                 async with self._turn(purchase, ends), self._place(ends):
+                    if not paced:
+                        await self._wait_for_rate(ends)
+                        paced = True
                     return await self._admit(purchase)
             except Busy as busy:
                 self._certain.discard(purchase.price_key)
@@ -183,6 +182,13 @@ class Buyer:
                 f"{why} {self.queue_timeout:g} s (queue_timeout): nothing was sent or bought"
             ) from None
 
+    async def _wait_for_rate(self, ends: float) -> None:
+        """Keep to the rate limit. The last wait of all: calls that queued together must not go out together."""
+        if self.rate is not None and not await self.rate.wait(at_most=ends - anyio.current_time()):
+            raise CatalogError(
+                f"the rate limit has no place within {self.queue_timeout:g} s: nothing was sent or bought"
+            )
+
     async def _admit(self, purchase: Purchase) -> dict[str, Any]:
         """Pass the circuit breaker, and tell it whether the API is there."""
         ticket = self.breaker.admit()
@@ -193,9 +199,10 @@ class Buyer:
         reported = False
         try:
             answer = await purchase.send()
-            there = answer.status is not None and answer.status < 500  # noqa: PLR2004 - it answered for itself
-            (self.breaker.succeeded if there else self.breaker.failed)(ticket)
-            reported = True
+            if purchase.tried:
+                there = answer.status is not None and answer.status < 500  # noqa: PLR2004 - it answered for itself
+                (self.breaker.succeeded if there else self.breaker.failed)(ticket)
+                reported = True
         finally:
             if not reported:
                 self.breaker.abandoned(ticket)

@@ -11,9 +11,12 @@ import hashlib
 import secrets as random_bytes
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
+
+import anyio
 
 from toolwire._log import logger_for
 from toolwire._wire.json_codec import dumps
@@ -60,6 +63,7 @@ class Purchase:
         self._context = context
         self._digest = hashlib.sha256(_write(arguments)).hexdigest()
         self._key = _key(buyer.session, self.entry, self._digest, context)
+        self._attempt = Attempt()
         self._booking: Booking | None = None
         self._number, self._sent_at = 0, 0.0
         seen.entry, seen.digest = definition.id, self._digest
@@ -69,11 +73,16 @@ class Purchase:
         """What its price is agreed on for."""
         return self.entry, self._variant
 
+    @property
+    def tried(self) -> bool:
+        """Whether the API was asked at all, rather than that no request could be made of the arguments."""
+        return self._attempt.tries > 0
+
     # Before the answer.
 
     async def send(self) -> Answer:
         """Send the order. CatalogError if it may not be sent; the ledger knows how it ended, if this raises."""
-        attempt, numbers = Attempt(), count(1)
+        attempt, numbers = self._attempt, count(1)
         timeouts = self._buyer.profile.call.timeouts
         try:
             return await self._buyer.api.buy(
@@ -159,15 +168,8 @@ class Purchase:
 
     async def _settle(self, booking: Booking, answer: Answer) -> dict[str, Any]:
         """Book what a reply cost. Where that is at most what was reserved, the model need not wait for the disk."""
+        outcome, result = await self._read_reply(booking, answer)
         ledger, seen = self._buyer.ledger.ledger, self.seen
-        read = partial(self._read, answer, booking.price)
-        try:
-            outcome, result = read() if answer.size <= LARGE else await self._buyer.workers.run(read)
-        except BaseException as error:  # cancelled, for one: a long reply takes its time
-            seen.outcome = "unknown"
-            why = f"the call was given up while its reply was read ({type(error).__name__})"
-            await self._commit(ledger.unknown, booking.id, why)
-            raise
         seen.outcome, seen.balance = "bought" if outcome.ok else "failed", outcome.balance
         if not outcome.ok and outcome.cost == 0:
             self._buyer.ledger.post(ledger.release, booking.id)
@@ -177,6 +179,8 @@ class Purchase:
             why = f"its reply says that it cost {outcome.unreadable_cost}, which is no amount"
             settle = partial(ledger.settle, booking.id, None, unreadable=outcome.unreadable_cost)
             await self._commit_stop(why, settle)
+            text = f"{self.definition.name} is stopped until a person has looked at it: {why}."
+            result["content"].append({"type": "text", "text": text})
         elif cost is not None and booking.price is not None and cost > booking.reserved:
             why = f"a call cost {dollars(cost)}, and {dollars(booking.reserved)} was agreed"
             await self._commit_stop(why, ledger.settle, booking.id, cost)
@@ -184,6 +188,22 @@ class Purchase:
             self._buyer.ledger.post(ledger.settle, booking.id, cost)
         self._note_cost(booking, outcome, result)
         return result
+
+    async def _read_reply(self, booking: Booking, answer: Answer) -> tuple[Outcome, dict[str, Any]]:
+        """Read a reply, a long one in a thread. It was paid for: a caller that is cancelled waits for its cost."""
+        read = partial(self._read, answer, booking.price)
+        try:
+            if answer.size <= LARGE:
+                found = read()
+            else:
+                with anyio.CancelScope(shield=True):
+                    found = await self._buyer.workers.run(read)
+        except BaseException as error:  # a cancellation of asyncio itself gets through
+            self.seen.outcome = "unknown"
+            why = f"the call was given up while its reply was read ({type(error).__name__})"
+            await self._commit(self._buyer.ledger.ledger.unknown, booking.id, why)
+            raise
+        return found
 
     def _read(self, answer: Answer, price: int | None) -> tuple[Outcome, dict[str, Any]]:
         outcome = read_reply(answer.body, self._buyer.profile.reply, answer.headers)
@@ -225,7 +245,10 @@ class Purchase:
         )
 
     async def _commit(self, act: Callable[..., Any], *args: Any) -> bool:
-        """Tell the ledger; False if that fails. The money stays reserved then, and the model gets its answer."""
+        """Tell the ledger; False if that fails: then it is tried again later, and the model gets its answer now.
+
+        Until it is booked the money stays reserved.
+        """
         try:
             await self._buyer.ledger.commit(act, *args)
         except CatalogError as error:
@@ -236,6 +259,8 @@ class Purchase:
                 self.seen.outcome,
                 error,
             )
+            with suppress(CatalogError):  # it is closed: the next start books the call as unknown
+                self._buyer.ledger.post(act, *args)
             return False
         return True
 

@@ -217,7 +217,7 @@ def _read_unaided(body: Any) -> Outcome:
     # In a reply that is all result, `cost` is part of that.
     told = body if _ENVELOPE_KEYS & body.keys() or _says_failed(body) else {}
     (cost, unreadable), (balance, _) = _amount(told, payments, _COSTS), _amount(told, payments, _BALANCES)
-    result = _result(levels, key, _read_asread_amount(told))
+    result = _result(levels, key, _names_of_amounts(told))
     text, structured = _text(result), _structured(result)
     failures = [level for level in (*levels, *payments) if _says_failed(level)]
     inner = levels[-1][key] if key else None
@@ -375,7 +375,7 @@ def _amount(
     return None, first_unreadable
 
 
-def _read_asread_amount(body: Mapping[str, Any]) -> set[str]:
+def _names_of_amounts(body: Mapping[str, Any]) -> set[str]:
     """The names on the outermost level that `_amount` can read, or that are empty."""
     names = set()
     for name in (_COSTS[0], *_BALANCES[:2]):

@@ -81,7 +81,7 @@ def load_kept(path: Path, base_url: str) -> Stored | None:
         return Stored(float(data["at"]), tuple(_entry(each) for each in data["entries"]), names)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         logger.warning("the kept definitions in %s cannot be read (%s): they are fetched anew", path, error)
         return None
 
