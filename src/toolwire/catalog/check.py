@@ -1,5 +1,7 @@
 """Checking a profile against its API without buying anything: one page is read, and the rest is said in words.
 
+A second page is asked for only to see that it is another one.
+
 Owns what is looked for and the words for it. An error is something without which no tool can be bought rightly; a
 warning is something that looks wrong, and only a person can tell.
 """
