@@ -14,7 +14,7 @@ from toolwire.catalog.http import streams
 from toolwire.catalog.http.listing import Reading
 from toolwire.catalog.ledger.types import Limits
 from toolwire.catalog.purchase import purchase
-from toolwire.catalog.purchase.limits import RateLimit
+from toolwire.catalog.purchase.limits import Breaker, RateLimit
 from toolwire.catalog.tools.build import build_offer
 from toolwire.errors import CatalogError, UsageError
 from toolwire.testing import connect
@@ -133,6 +133,33 @@ async def test_a_repeat_that_is_refused_leaves_the_first_order_unknown(tmp_path)
     assert states(tmp_path) == [("unknown", 10_000)]
     assert "UNKNOWN whether weather was bought" in result.text
     assert "it was not repeated: weather is stopped (a person said so)" in result.text
+
+
+@pytest.mark.parametrize("count", [1, 40], ids=["one tool", "40 tools"])
+async def test_replies_that_nobody_can_read_end_the_purchases(tmp_path, count):
+    """An API that takes a dollar and answers with garbage does so a few times, and not 300."""
+    names = [f"tool{number}" for number in range(count)]
+    items = [(str(number), name, 0.01) for number, name in enumerate(names)]
+    with Shark(items=items, charge=lambda *_: DOLLAR, spoil=lambda _: "garbage") as api:
+        async with opened(api, tmp_path, budget=3) as (_, client):
+            results = await call_all(client, 300, names)
+    assert api.orders <= 6
+    assert not good(results)
+
+
+async def test_lost_replies_stop_a_tool_until_a_person_has_looked(tmp_path):
+    """Five in a row; one that comes through begins the count anew."""
+    spoilt = [*["garbage"] * 4, "", *["garbage"] * 5]
+    with Shark(spoil=lambda number: spoilt[number - 1] if number <= len(spoilt) else "") as api:
+        async with opened(api, tmp_path, breaker=Breaker(100)) as (catalog, client):
+            for number in range(10):
+                await client.call("weather", number=number)
+            refused = await client.call("weather")
+            assert "weather is stopped (the replies to 5 calls in a row were lost)" in refused.text
+            with ledger_in(tmp_path) as ledger:
+                ledger.accept(catalog.entry_id("1"))
+            assert not (await client.call("weather")).is_error
+    assert api.orders == 11
 
 
 # --- 2. paid and thrown away ---

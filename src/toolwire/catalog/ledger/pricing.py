@@ -56,7 +56,7 @@ def put(
 ) -> None:
     """Agree to a price instead of any other. An empty name of the tool leaves the one that is known."""
     db.execute(
-        "INSERT INTO prices VALUES (?1, ?2, ?3, ?4, ?4, 0, ?5) ON CONFLICT DO UPDATE SET"
+        "INSERT INTO prices VALUES (?1, ?2, ?3, ?4, ?4, 0, ?5, 0) ON CONFLICT DO UPDATE SET"
         " tool = CASE ?3 WHEN '' THEN tool ELSE ?3 END, confirmed = ?5 OR (confirmed AND price = ?4),"
         " price = ?4, offered = ?4, charged = 0",
         (entry_id, variant, tool, price, confirmed),
@@ -67,9 +67,24 @@ def put(
 def confirm(db: Connection, row: Row, cost: int) -> None:
     """Take a reply that was charged no more than reserved as proof of the price that was agreed to."""
     db.execute(
-        "UPDATE prices SET confirmed = 1 WHERE entry_id = ? AND variant = ? AND confirmed = 0 AND price >= ?",
+        "UPDATE prices SET confirmed = 1, lost = 0 WHERE entry_id = ? AND variant = ? AND price >= ?"
+        " AND (confirmed = 0 OR lost > 0)",
         (row.entry_id, row.variant, cost),
     )
+
+
+def doubt(db: Connection, row: Row) -> int:
+    """Take a lost reply as a doubt about the price. Returns how many replies of the entry were lost in a row."""
+    db.execute(
+        "UPDATE prices SET confirmed = 0, lost = lost + 1 WHERE entry_id = ? AND variant = ?",
+        (row.entry_id, row.variant),
+    )
+    return int(query.one(db, "SELECT coalesce(sum(lost), 0) FROM prices WHERE entry_id = ?", row.entry_id))
+
+
+def trust(db: Connection, entry_id: str) -> None:
+    """Forget the lost replies of an entry: a person has looked at it."""
+    db.execute("UPDATE prices SET lost = 0 WHERE entry_id = ?", (entry_id,))
 
 
 def learn(db: Connection, row: Row, cost: int) -> None:
@@ -84,7 +99,7 @@ def learn(db: Connection, row: Row, cost: int) -> None:
 def overcharged(db: Connection, row: Row, cost: int) -> None:
     """Remember a charge above what was reserved: it waits to be accepted, and the price is no longer confirmed."""
     db.execute(
-        "INSERT INTO prices VALUES (?1, ?2, ?3, ?4, ?4, ?5, 0)"
+        "INSERT INTO prices VALUES (?1, ?2, ?3, ?4, ?4, ?5, 0, 0)"
         " ON CONFLICT DO UPDATE SET charged = max(charged, ?5), confirmed = 0",
         (row.entry_id, row.variant, row.tool, row.reserved, cost),
     )

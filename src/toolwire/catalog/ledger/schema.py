@@ -93,6 +93,7 @@ CREATE TABLE prices (
     offered INTEGER NOT NULL CHECK (offered BETWEEN 0 AND {MOST}),
     charged INTEGER NOT NULL DEFAULT 0 CHECK (charged BETWEEN 0 AND {MOST}),
     confirmed INTEGER NOT NULL DEFAULT 0 CHECK (confirmed IN (0, 1)),
+    lost INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (entry_id, variant)
 ) STRICT;
 """  # noqa: S608 - a constant

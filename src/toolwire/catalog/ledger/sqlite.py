@@ -62,6 +62,8 @@ __all__ = [  # noqa: RUF022 - by kind
 ]  # fmt: skip
 
 _ABANDONED: Final = 86_400.0  # no call lives for a day: its owner has forgotten it, alive or not
+MOST_LOST: Final = 5
+"""Replies of an entry that may be lost in a row before it is stopped."""
 _LONGEST_WHY: Final = 500
 _LONGEST_COST: Final = 80
 
@@ -229,9 +231,17 @@ class SqliteLedger:
             self._move(db, query.movable(db, id, "released"), "released")
 
     def unknown(self, id: str, why: str) -> None:
-        """Book that the reply was lost: the money stays reserved."""
+        """Book that the reply was lost: the money stays reserved.
+
+        What it cost nobody knows, so the price counts as unconfirmed again, and after several in a row the entry is
+        stopped: an API that spoils its replies could charge what it likes.
+        """
         with self._database.writing() as db:
-            self._move(db, query.movable(db, id, "unknown"), "unknown", why=why)
+            row = query.movable(db, id, "unknown")
+            self._move(db, row, "unknown", why=why)
+            lost = pricing.doubt(db, row)
+            if lost >= MOST_LOST and not query.stops(db, row.entry_id):
+                self._stop(db, row.entry_id, row.tool, f"the replies to {lost} calls in a row were lost")
 
     def resolve(self, id: str, charged: bool, amount: int | None = None) -> None:
         """Book what became of an unknown call; no amount is as reserved."""
@@ -294,6 +304,7 @@ class SqliteLedger:
         """Allow calls of a stopped entry again."""
         with self._database.writing() as db:
             db.execute("DELETE FROM stops WHERE entry_id = ?", (entry_id,))
+            pricing.trust(db, entry_id)
 
     def stops(self) -> list[Stop]:
         """Return the tools that are stopped."""

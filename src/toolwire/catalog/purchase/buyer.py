@@ -9,12 +9,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Final
 
 import anyio
 
 from toolwire._log import logger_for
 from toolwire._threads import Workers
+from toolwire.catalog.http.answers import Answer, is_success
 from toolwire.catalog.http.api import Api
 from toolwire.catalog.ledger.async_ledger import AsyncLedger
 from toolwire.catalog.ledger.types import Busy, Limits, Stopped
@@ -200,8 +202,7 @@ class Buyer:
         try:
             answer = await purchase.send()
             if purchase.tried:
-                there = answer.status is not None and answer.status < 500  # noqa: PLR2004 - it answered for itself
-                (self.breaker.succeeded if there else self.breaker.failed)(ticket)
+                (self.breaker.succeeded if _is_well(answer) else self.breaker.failed)(ticket)
                 reported = True
         finally:
             if not reported:
@@ -228,6 +229,13 @@ class Buyer:
                 ", and under a limit it is not bought again" if limited else "",
                 definition.name,
             )
+
+
+def _is_well(answer: Answer) -> bool:
+    """Whether the API answered for itself, with something that can be read."""
+    if answer.status is None or answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return False
+    return not (answer.state == "unknown" and is_success(answer.status))
 
 
 class Balances:
