@@ -400,10 +400,10 @@ class Catalog(ToolServer[None]):
                 refused.append(Skipped(definition.id, name, str(error)))
                 del wanted[name]
         self._note_entries(wanted.values())
+        self._bind_limits(wanted)  # before any of them can be called
         if changed or wanted.keys() != self._definitions.keys():
             self.swap([name for name in self._definitions if name not in wanted], changed)
         self._definitions = wanted
-        self._bind_limits()
         return refused
 
     def _note_entries(self, definitions: Iterable[Definition]) -> None:
@@ -415,9 +415,9 @@ class Catalog(ToolServer[None]):
         except CatalogError as error:  # it is noted again when one is bought, which cannot be done without
             logger.warning("the ledger could not note the entries of the list: %s", error)
 
-    def _bind_limits(self) -> None:
+    def _bind_limits(self, definitions: Mapping[str, Definition]) -> None:
         """Put the limits of single tools on their entries, which stay under them whatever they are called later."""
-        for name, definition in self._definitions.items():
+        for name, definition in definitions.items():
             if (most := self._limits.per_tool.get(name)) is not None:
                 entry = self.entry_id(definition.id)
                 self._under[entry] = min(most, self._under.get(entry, most))

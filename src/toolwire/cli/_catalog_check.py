@@ -32,7 +32,7 @@ def check(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Hold a profile against its API: Read the first pages, show what was understood, say what is wrong. Buys nothing.
+    """Hold a profile against its API: read its list, show what was understood, say what is wrong. Buys nothing.
 
     Examples:
 
