@@ -17,9 +17,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from market import api_for
 
 from toolwire.catalog.http.addresses import Base, Network
 from toolwire.catalog.http.answers import said
+from toolwire.catalog.http.retry import Retry
 from toolwire.catalog.http.transport import OneRequestTransport, connect
 from toolwire.errors import CatalogError
 
@@ -415,3 +417,51 @@ async def test_a_flood_of_interim_responses_lets_others_run():
         await stream.aclose()
     idle = [passed == 0 for _, passed in reads]
     assert not any(first and second for first, second in itertools.pairwise(idle))
+
+
+# --- as the profile says ---
+
+
+def sell(peer, connection):
+    """Take an order of any length, and answer it."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += connection.recv(65536)
+    head, _, body = data.partition(b"\r\n\r\n")
+    length = int(next(line for line in head.lower().split(b"\r\n") if b"content-length" in line).split()[1])
+    while len(body) < length:
+        body += connection.recv(65536)
+    peer.heard.append(head + b"\r\n\r\n" + body)
+    reply = b'{"success": true, "result": "sold"}'
+    start = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(reply)
+    connection.sendall(start + reply)
+
+
+async def here(host, port):
+    return ["127.0.0.1"]
+
+
+async def test_orders_go_through_the_profile_s_proxy_with_its_certificates(certificate):
+    """The name is the proxy's to resolve; the certificate is checked against the file that is named."""
+    context, ca_file = certificate
+    with listening(sell, context) as (api, port), listening(tunnel()) as (proxy, via):
+        network = {"proxy": f"http://127.0.0.1:{via}", "ca_file": ca_file}
+        async with api_for(f"https://localhost:{port}", network=network) as client:
+            answer = await client.buy("id", {}, key="k")
+    assert answer.ok, answer.error
+    assert proxy.heard[0].startswith(b"CONNECT localhost:%d HTTP/1.1\r\n" % port)
+    assert api.heard[0].startswith(b"POST /products/purchase HTTP/1.1\r\n")
+
+
+async def test_orders_go_to_the_internal_addresses_that_the_profile_allows():
+    """And to no other."""
+    with listening(sell) as (api, port):
+        url, network = f"http://api.internal:{port}", {"allow_http": True}
+        async with api_for(url, network=network, resolver=here, retry=Retry(attempts=1)) as client:
+            refused = await client.buy("id", {}, key="k")
+        async with api_for(url, network={**network, "allow": ["127.0.0.0/8"]}, resolver=here) as client:
+            answer = await client.buy("id", {}, key="k")
+    assert refused.state == "not_sent"
+    assert "network.allow" in refused.error
+    assert answer.ok, answer.error
+    assert len(api.heard) == 1
