@@ -275,6 +275,16 @@ async def test_the_limit_of_a_tool_holds_for_all_its_ids(tmp_path):
     assert "the budget of this tool" in results[-1].text
 
 
+async def test_a_limit_for_a_tool_that_is_not_there_is_told_once(tmp_path, caplog):
+    """A misspelt name would be no limit at all."""
+    with Shark() as api:
+        async with opened(api, tmp_path, budget=Limits(per_tool={"wether": 1, "weather": 1})) as (catalog, _):
+            api.items = [*api.items, ("2", "stock", 0.01)]
+            await read_again(catalog)
+    assert caplog.text.count("per_tool has a limit for wether") == 1
+    assert "per_tool has a limit for weather" not in caplog.text
+
+
 async def test_a_call_whose_end_could_not_be_booked_does_not_block_others(tmp_path):
     """It is booked as soon as the ledger can: other calls of uncertain cost go on."""
     ledger, failures = Watched(tmp_path / "ledger.db"), []

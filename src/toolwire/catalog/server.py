@@ -131,6 +131,7 @@ class Catalog(ToolServer[None]):
         )  # no key in it: prices outlive a new one
         self._under: dict[str, int] = {}  # the limits of single tools, by entry
         self._ids_of_tool: dict[str, set[str]] = {}  # the entries that a limited tool had so far
+        self._warned_limits: set[str] = set()
         self._names: dict[str, str] = {}  # of tools, by id; they outlive a restart
         self._ledger_at = default_path(environ) if ledger is None else ledger
         self._ledger: Ledger | None = None
@@ -333,6 +334,7 @@ class Catalog(ToolServer[None]):
         whole = drop_masked(entries, self._scrubber.mask)
         self._offer(whole, "live", time.time())
         self._remember(whole)
+        self._warn_of_limits()
         if self._cache_file is not None and whole:  # an empty list is never kept in place of a full one
             store_kept(self._cache_file, whole, self.profile.base_url, self._names)
 
@@ -424,6 +426,12 @@ class Catalog(ToolServer[None]):
                 self._ids_of_tool.setdefault(name, set()).add(entry)  # a new id has no limit of its own
         if self._buyer is not None:
             self._buyer.limits = self._limits_by_entry()
+
+    def _warn_of_limits(self) -> None:
+        """Log once that a limit is set for a tool that there is not: a misspelt name would be no limit at all."""
+        for name in self._limits.per_tool.keys() - self._ids_of_tool.keys() - self._warned_limits:
+            self._warned_limits.add(name)
+            logger.warning("per_tool has a limit for %s, and %s has no tool of that name", name, self.name)
 
     def _limits_by_entry(self) -> Limits:
         same = {
