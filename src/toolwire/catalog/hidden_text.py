@@ -83,6 +83,11 @@ def visible(text: str) -> str:
 
 def has_hidden(value: Any) -> bool:
     """Whether a JSON value holds characters that nobody can see, in a text or a name at any depth."""
+    return find_hidden(value) is not None
+
+
+def find_hidden(value: Any) -> str | None:
+    """Return a text or name in a JSON value, at any depth, that holds characters that nobody can see."""
     stack = [value]
     while stack:
         each = stack.pop()
@@ -93,8 +98,8 @@ def has_hidden(value: Any) -> bool:
         elif isinstance(each, str):
             text = each.replace("\r", "")  # a choice of line breaks is a usual one
             if visible(text) != text:
-                return True
-    return False
+                return each
+    return None
 
 
 def _without_stray(text: str) -> str:

@@ -7,7 +7,7 @@ and refers to nothing outside itself, or says why there is none. It never change
 from typing import Any, Final
 
 from toolwire._wire.json_codec import loads
-from toolwire.catalog.hidden_text import has_hidden
+from toolwire.catalog.hidden_text import find_hidden
 from toolwire.catalog.schema_repair.bare_properties import wrap_bare_properties
 from toolwire.catalog.schema_repair.bounds import Unrepairable, check_work, measure
 from toolwire.catalog.schema_repair.structure import LISTS, ONE, REFERENCES, TABLES
@@ -50,15 +50,8 @@ def repaired(schema: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 def _refuse_hidden(schema: Any) -> None:
     """Refuse characters that nobody can see in what is left: names, constants, all values of an enum."""
-    stack = [schema]
-    while stack:
-        each = stack.pop()
-        if isinstance(each, dict):
-            stack += [*each.keys(), *each.values()]
-        elif isinstance(each, list):
-            stack += each
-        elif has_hidden(each):
-            raise Unrepairable(f"the schema has characters that nobody can see, in {clipped(each, 60)!a}")
+    if (found := find_hidden(schema)) is not None:
+        raise Unrepairable(f"the schema has characters that nobody can see, in {clipped(found, 60)!a}")
 
 
 class _Notes:
