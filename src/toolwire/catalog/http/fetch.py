@@ -18,7 +18,7 @@ from toolwire.catalog.http.connection import Connections
 from toolwire.catalog.http.listing import Reading
 from toolwire.catalog.http.requests import OutgoingRequest, Position, balance_request, page_request
 from toolwire.catalog.http.retry import Retry
-from toolwire.catalog.http.streams import LARGE, collect, read_body
+from toolwire.catalog.http.streams import collect, read_body, run_off_loop
 from toolwire.catalog.profile.amounts import read_balance
 from toolwire.catalog.profile.model import Profile
 from toolwire.catalog.profile.tables import Request
@@ -164,10 +164,7 @@ class ListReader:
                 body = await read_body(page.headers, page.content, self._scrubber, self._workers)
             take = partial(reading.take, body, page.headers, page.request.target)
             try:
-                if len(page.content) > LARGE:
-                    await self._workers.run(take)
-                else:
-                    take()
+                await run_off_loop(take, len(page.content), self._workers)
             except CatalogError as error:  # it may quote a link as it came
                 raise CatalogError(self._scrubber.text(str(error))) from None
         pages.clear()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import httpx2
 
@@ -17,6 +17,7 @@ from toolwire.errors import CatalogError
 _log = logger_for("catalog.streams")
 
 Progress = Callable[[str], None]
+T = TypeVar("T")
 
 LARGE: Final = 64 * 1024
 """A body of more bytes is read in a thread."""
@@ -57,7 +58,12 @@ async def read_body(
 ) -> Any:
     """Read a body without our secrets; None if it is not of that kind. Long ones are read in a thread."""
     read = partial(_read_body, headers, content, scrubber, kind)
-    return read() if len(content) <= LARGE else await workers.run(read)
+    return await run_off_loop(read, len(content), workers)
+
+
+async def run_off_loop(work: Callable[[], T], size: int, workers: Workers) -> T:
+    """Run what is done with so many bytes: here if they are few, else in a thread, so that other calls go on."""
+    return work() if size <= LARGE else await workers.run(work)
 
 
 def _read_body(

@@ -21,7 +21,7 @@ import anyio
 from toolwire._log import logger_for
 from toolwire._wire.json_codec import dumps
 from toolwire.catalog.http.answers import Answer, Attempt, RawBody
-from toolwire.catalog.http.streams import LARGE
+from toolwire.catalog.http.streams import run_off_loop
 from toolwire.catalog.ledger.types import Booking, Order
 from toolwire.catalog.money import dollars
 from toolwire.catalog.observe import Seen
@@ -193,11 +193,8 @@ class Purchase:
         """Read a reply, a long one in a thread. It was paid for: a caller that is cancelled waits for its cost."""
         read = partial(self._read, answer, booking.price)
         try:
-            if answer.size <= LARGE:
-                found = read()
-            else:
-                with anyio.CancelScope(shield=True):
-                    found = await self._buyer.workers.run(read)
+            with anyio.CancelScope(shield=True):
+                found = await run_off_loop(read, answer.size, self._buyer.workers)
         except BaseException as error:  # a cancellation of asyncio itself gets through
             self.seen.outcome = "unknown"
             why = f"the call was given up while its reply was read ({type(error).__name__})"
