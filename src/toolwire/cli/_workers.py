@@ -152,7 +152,7 @@ class _Group:
             process = member.process
             mark_process_dead(process.pid, str(self._folder))  # type: ignore[no-untyped-call]
             if not self.hopeless:
-                print(f"worker {process.pid} ended ({process.returncode}); another starts", file=sys.stderr)  # noqa: T201
+                sys.stderr.write(f"worker {process.pid} ended ({process.returncode}); another starts\n")
                 self._members[place] = _Member(self._start)
 
     def end(self, seconds: float, hurry: threading.Event) -> None:

@@ -254,7 +254,9 @@ def _what(serving: "Serving") -> str:
 
 def _say(quiet: bool, text: str) -> None:
     if not quiet:
-        print(text, file=sys.stderr, flush=True)  # noqa: T201 - stderr is this command's own
+        # One write: print() makes two, between which another worker's line can fall.
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
 
 
 def _log_to_stderr(quiet: bool) -> None:
