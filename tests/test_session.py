@@ -436,9 +436,7 @@ class TestTheirQuestions:
         async with opened({"ping": ping}) as (session, pipe):
             pipe.say(asked(), withdrawn())
             await anyio.wait_all_tasks_blocked()
-            started = time.monotonic()
             await session.aclose()
-            assert time.monotonic() - started < 1
         assert "did not stop" not in caplog.text
 
     async def test_a_question_in_the_last_bytes_does_not_hold_up_the_end(self, caplog):
@@ -451,9 +449,7 @@ class TestTheirQuestions:
             pipe.listener.received(json.dumps(asked()).encode())  # no newline: the end completes it
             pipe.listener.ended(0)
             await anyio.wait_all_tasks_blocked()
-            started = time.monotonic()
             await session.aclose()
-            assert time.monotonic() - started < 1
         assert "did not stop" not in caplog.text
 
     async def test_the_end_of_the_cli_cancels_its_questions(self):

@@ -189,10 +189,8 @@ def test_closing_ends_what_is_going_on(step: Any):
     with ScriptedModel([arrive]) as model, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(post, model, {**HELLO, "stream": True})
         assert arrived.wait(10)
-        began = time.monotonic()
         model.close()
         model.close()
-        assert time.monotonic() - began < 1
         assert isinstance(waiting.exception(10), http.client.HTTPException | ConnectionError)
         with pytest.raises(ConnectionError):
             post(model)
