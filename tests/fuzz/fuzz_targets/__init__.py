@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-NAMES: Final = ("lines", "parse", "rpc", "schema", "shell")
+NAMES: Final = ("http", "lines", "parse", "rpc", "schema", "shell")
 
 
 @dataclass(frozen=True)

@@ -169,9 +169,13 @@ def _check_call(message: dict[str, Any], answer: dict[str, Any], runs: list[Any]
 
 def run(data: bytes) -> None:
     """Answer only."""
+    _loop.run_until_complete(_run_only(data))
+
+
+async def _run_only(data: bytes) -> None:
     connection: Any = _served.connect(_Outlet())
-    _loop.run_until_complete(connection.answer_bytes(data))
-    _loop.run_until_complete(connection.aclose())
+    await connection.answer_bytes(data)
+    await connection.aclose()
 
 
 def grow(data: bytes, size: int) -> bytes:
