@@ -4,8 +4,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
+FUZZ_STAMP := $(VENV)/.installed-fuzz
 
-.PHONY: help demo test slow real work conformance clients bench bench-quick check format clean
+.PHONY: help demo test slow real work conformance clients bench bench-quick check format clean fuzz mutants
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -62,3 +63,13 @@ format: $(STAMP)  ## write the format that check wants
 
 clean:  ## remove what was built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(FUZZ_STAMP): requirements-fuzz.txt $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-fuzz.txt
+	touch $(FUZZ_STAMP)
+
+fuzz: $(FUZZ_STAMP)  ## fuzz parsers, tables and policies, FUZZ_SECONDS=60 each; ARGS="shell schema" for some
+	$(BIN)/python tests/fuzz $(ARGS)
+
+mutants: $(STAMP)  ## deliberate bugs, one at a time: named tests must catch each. ARGS="crossed-id" for some
+	$(BIN)/python tests/mutants $(ARGS)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import tracemalloc
 from itertools import pairwise
 
 import pytest
@@ -149,3 +150,16 @@ def test_a_line_of_exactly_the_limit_passes():
     """The ceiling itself is allowed."""
     line = encode({"k": "v"})
     assert Lines(limit=len(line) - 1).feed(line) == [{"k": "v"}]
+
+
+def test_a_line_over_the_limit_takes_no_memory():
+    """A line that never ends is not collected: 64 MB of it leave next to nothing."""
+    lines = Lines(limit=1_000_000)
+    tracemalloc.start()
+    try:
+        for _ in range(64):
+            assert lines.feed(bytes(1_000_000)) == []
+        assert tracemalloc.get_traced_memory()[0] < 8_000_000
+    finally:
+        tracemalloc.stop()
+    assert lines.feed(b"\n")[0]["bytes"] == 64_000_000

@@ -23,6 +23,7 @@ _EMPTY: Final = {"type": "object", "properties": {}}
 # What holds other schemas. A pattern as a key may be no pattern: those go with all that is under them.
 _STRUCTURE: Final = {*TABLES, *LISTS, *ONE} - {"patternProperties"}
 _MOST_DROPPED: Final = 20
+_MOST_PASSES: Final = 5  # a repair may make another one necessary: a property is dropped that was required
 _MOST_NOTES: Final = 40
 
 
@@ -40,11 +41,16 @@ def repaired(schema: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
         return dict(_EMPTY, properties={}), notes.shown()
     if not isinstance(schema, dict):
         raise Unrepairable(f"the schema must be an object, got {type(schema).__name__}")
-    whole = as_object(mended(wrap_bare_properties(schema, notes.add), notes.add), notes.add)
-    _refuse_hidden(whole)
-    check_work(whole)
-    whole = _compiling(whole, notes)
-    measure(whole)  # what was added may have made it larger
+    whole = wrap_bare_properties(schema, notes.add)
+    for _ in range(_MOST_PASSES):
+        before = notes.count
+        whole = as_object(mended(whole, notes.add), notes.add)
+        _refuse_hidden(whole)
+        check_work(whole)
+        whole = _compiling(whole, notes)
+        measure(whole)  # what was added may have made it larger
+        if notes.count == before:
+            break
     return whole, notes.shown()
 
 
@@ -59,6 +65,10 @@ class _Notes:
 
     def __init__(self) -> None:
         self._lines: list[str] = []
+
+    @property
+    def count(self) -> int:
+        return len(self._lines)
 
     def add(self, where: str, what: str) -> None:
         self._lines.append(f"{clipped(tidy(where), 100) or 'the schema'}: {what}")

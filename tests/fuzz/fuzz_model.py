@@ -1,0 +1,35 @@
+"""Try the model of the control protocol with ever new sequences: `fuzz_model.py SECONDS`."""
+
+import itertools
+import logging
+import sys
+import time
+
+from control_model import ControlModel, ControlModelOnTrio
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+_SETTINGS = settings(
+    max_examples=25,
+    stateful_step_count=80,
+    deadline=None,
+    database=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def main(seconds: float) -> None:
+    """Both event loops in turn. What breaks the model is raised, as the shortest sequence that does."""
+    logging.disable()
+    end = time.monotonic() + seconds
+    models = (ControlModel, ControlModelOnTrio)
+    for model in itertools.cycle(models):
+        if time.monotonic() >= end:
+            break
+        run_state_machine_as_test(model, settings=_SETTINGS)
+    print(f"{sum(model.sequences for model in models)} sequences")
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]))

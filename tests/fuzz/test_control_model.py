@@ -1,0 +1,21 @@
+"""The control protocol against its model: a few sequences, the same each time. `make fuzz` tries many more."""
+
+import pytest
+from control_model import ControlModel, ControlModelOnTrio
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+SETTINGS = settings(
+    max_examples=60,
+    stateful_step_count=40,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.mark.parametrize("model", [ControlModel, ControlModelOnTrio], ids=["asyncio", "trio"])
+def test_whatever_the_two_sides_do_every_request_has_one_outcome(model):
+    """No answer is lost, doubled or crossed, and nothing is pending after the end."""
+    run_state_machine_as_test(model, settings=SETTINGS)

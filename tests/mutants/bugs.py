@@ -1,0 +1,208 @@
+"""The deliberate bugs. Each breaks a promise in one line, and names the fast tests that must notice."""
+
+from typing import Final
+
+from applying import Mutant
+
+MUTANTS: Final = (
+    # Requests and replies.
+    Mutant(
+        "lost-reply",
+        "Session._answer",
+        "self._write(line)",
+        "pass",
+        ("test_an_exception_in_a_handler_is_a_refusal",),
+    ),
+    Mutant(
+        "crossed-id",
+        "Session._on_answered",
+        "self._questions.get(event.request_id)",
+        "next(iter(self._questions.values()), None)",
+        ("test_answers_out_of_order_find_their_askers",),
+    ),
+    Mutant(
+        "late-answer-delivered",
+        "Control._answered",
+        " or request_id not in self._pending",
+        "",
+        ("test_stray_answers_are_told_apart",),
+    ),
+    Mutant(
+        "request-run-twice",
+        "Session._on_asked",
+        "event.request_id in self._answering",
+        "False",
+        ("test_the_same_id_twice_is_one_question",),
+    ),
+    Mutant(
+        "notification-answered",
+        "DirectConnection.begin",
+        "\n        return None",
+        "\n        return reply(0, {})",
+        ("test_ping_and_notifications",),
+    ),
+    Mutant(
+        "arguments-unchecked",
+        "DirectConnection._checked",
+        "return tool.parameters.validate(arguments)",
+        "return arguments",
+        ("test_violations_as_results",),
+    ),
+    # Cancellation and the end.
+    Mutant(
+        "swallowed-cancel",
+        "Session._on_withdrawn",
+        "self._working[asked].cancel()",
+        "pass",
+        ("test_a_withdrawn_question_is_cancelled_and_not_answered",),
+    ),
+    Mutant(
+        "cancel-of-another-call",
+        "DirectConnection._cancel",
+        "calls[-1].cancel()",
+        "calls[0].cancel()",
+        ("test_of_two_calls_with_one_id_the_newest_is_cancelled",),
+    ),
+    Mutant(
+        "unbounded-wait",
+        "Session.ask",
+        "anyio.move_on_after(timeout)",
+        "anyio.move_on_after(None)",
+        ("test_a_question_that_timed_out_may_be_answered_late",),
+    ),
+    Mutant(
+        "asker-left-waiting-at-the-end",
+        "Session._gone",
+        "self.ended(None)",
+        "pass",
+        ("test_closing_wakes_every_asker",),
+    ),
+    Mutant(
+        "leaked-process",
+        "_ProcessPipe.stop",
+        "self.kill()",
+        "pass",
+        ("test_a_cancelled_stop_kills_at_once",),
+    ),
+    Mutant(
+        "stderr-not-drained",
+        "_TrioPipe._read_until_exit",
+        "readers.start_soon(self._read, self._process.stderr, self._listener.complained)",
+        "pass",
+        ("test_much_on_stderr_does_not_hold_up_stdout",),
+    ),
+    Mutant(
+        "line-limit-ignored",
+        "Lines._hold",
+        "self._held > self.limit",
+        "False",
+        ("test_a_line_over_the_limit_takes_no_memory",),
+    ),
+    Mutant(
+        "bytes-lost-between-chunks",
+        "Lines.feed",
+        "self._hold(tail)",
+        "pass",
+        ("test_any_chunking_gives_the_same_frames", "test_byte_by_byte"),
+    ),
+    # Permission and secrecy.
+    Mutant(
+        "permission-check-skipped",
+        "Policy.__call__",
+        "return PermissionResultDeny(",
+        "return PermissionResultAllow() or PermissionResultDeny(",
+        ("test_the_first_opinion_counts",),
+    ),
+    Mutant(
+        "failed-policy-allows",
+        "Policy._no",
+        "PermissionResultDeny(message=message)",
+        "PermissionResultAllow()",
+        ("test_what_fails_or_answers_nonsense_denies",),
+    ),
+    Mutant(
+        "hook-answer-lost",
+        "_decision",
+        "return error.outcome",
+        "return None",
+        ("test_a_denial_without_a_reason_is_not_lost",),
+    ),
+    Mutant(
+        "path-check-skipped",
+        "inside",
+        "_check(path, start, folders)",
+        "pass",
+        ("test_outside",),
+    ),
+    Mutant(
+        "shell-word-not-checked",
+        "_begins",
+        " == rule",
+        " != []",
+        ("test_others_are_left_to_the_next", "test_harmless_lines_pass"),
+    ),
+    Mutant(
+        "token-compare-skipped",
+        "Guard._carries_token",
+        "hmac.compare_digest(given.strip().encode(), expected)",
+        "bool(given)",
+        ("test_a_token_must_match",),
+    ),
+    Mutant(
+        "secret-in-the-log",
+        "redacted",
+        "_TOKENS.sub(REDACTED, text)",
+        "text",
+        ("test_secrets_are_taken_out_of_messages_arguments_and_traces",),
+    ),
+    Mutant(
+        "session-mixed-up",
+        "Memory.place",
+        "mark != self.mark or ",
+        "",
+        ("test_ids_that_are_none_find_nothing", "test_another_session_gets_nothing_of_it"),
+    ),
+    # Money and schemas.
+    Mutant(
+        "price-check-skipped",
+        "agree",
+        "order.price > pin.price",
+        "False",
+        ("test_a_price_is_agreed_to_when_first_asked",),
+    ),
+    Mutant(
+        "reserve-skipped",
+        "SqliteLedger._book",
+        "Booking(id, reserved, ",
+        "Booking(id, 0, ",
+        ("test_a_limit_counts_settled_reserved_and_unknown_money",),
+    ),
+    Mutant(
+        "overcharge-does-not-stop",
+        "SqliteLedger._settle",
+        "            if over:",
+        "            if False:",
+        ("test_a_reply_over_what_was_reserved_stops_the_tool",),
+    ),
+    Mutant(
+        "ledger-not-settled",
+        "Purchase._settle",
+        "self._buyer.ledger.post(ledger.settle, booking.id, cost)",
+        "pass",
+        ("test_a_ledger_object_is_taken_as_it_is",),
+    ),
+    Mutant(
+        "purchase-repeated",
+        "OrderSender._may_repeat",
+        "call.idempotent and ",
+        "",
+        ("test_a_fault_leaves_the_truth_and_one_order",),
+    ),
+    Mutant(
+        "schema-default-dropped",
+        "default",
+        'node["default"] = value = made',
+        'del node["default"]; value = made',
+        ("test_a_default_is_one_that_the_schema_takes",),
+    ),
+)
