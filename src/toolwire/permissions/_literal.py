@@ -15,7 +15,7 @@ _TOKEN: Final = re.compile(
     r"|(?P<continued>(?<![^ \t\n])\\\n)"
     r"|(?P<comment>\#[^\n]*)"
     rf"|(?P<redirect>(?:[12]?>>?|&>>?|<)[ \t]*/dev/null{_END}|[12]?>&[12]{_END})"
-    r"|(?P<operator>&&|\|\||[;&|\n])"
+    r"|(?P<operator>\n|(?:&&|\|\||[;&|])(?![;&|]))"
 )
 _PIECE: Final = re.compile(
     r"(?P<plain>(?:[A-Za-z0-9_./:,@%+=-]|(?<=[A-Za-z0-9])~)++)"

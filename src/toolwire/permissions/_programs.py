@@ -114,7 +114,7 @@ ANYTHING: Final = Rest(_options(r"(?s:.*)"), any_option=True)
 _NUMBER: Final = r"-\d+"
 _GIT: Final = _options(
     _NUMBER,
-    r"-[abipqrsvwz]|-vv|--|-[nSGLU]|-n\d+|-U\d+|-[SGL][^-].*|-u(no|normal|all)?|-[MC]\d*%?",
+    r"-[abipqrsvwz]+|--|-[nSGLU]|-n\d+|-U\d+|-[SGL][^-].*|-u(no|normal|all)?|-[MC]\d*%?",
     r"--(oneline|stat|shortstat|numstat|summary|graph|all|patch|no-patch|name-only|name-status|decorate|reverse)",
     r"--(merges|no-merges|first-parent|follow|abbrev-commit|cached|staged|check|short|branch|ignored|list)",
     r"--(show-current|remotes|verbose|quiet|no-color|color=never|word-diff|ignore-case|minimal|no-renames|raw)",
