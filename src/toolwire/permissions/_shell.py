@@ -36,8 +36,13 @@ _KEYWORDS: Final = frozenset(
         *("case", "esac", "select", "function", "coproc", "in", "[["),
     )
 )
-_LONGEST: Final = 100_000
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_./:,%-]+", re.ASCII)
+_PLAIN_QUOTED: Final = re.compile(r'[^"\\$`]+')
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+LONGEST_LINE: Final = 65_536
+"""Characters of a line that is judged at all."""
 _DEEPEST: Final = 12
+_MOST_COMMANDS: Final = 5_000
 
 
 class Unclear(Exception):  # noqa: N818 - it says what a command is
@@ -70,9 +75,9 @@ class Simple:
 
 def read(text: str, depth: int = 0) -> list[Simple]:
     """All simple commands, those of substitutions and subshells too."""
-    if depth > _DEEPEST or len(text) > _LONGEST:
+    if depth > _DEEPEST or len(text) > LONGEST_LINE:
         raise Unclear("it is too long or too deeply nested")
-    if any((char < " " and char not in "\t\n") or char == "\x7f" for char in text):
+    if _CONTROL.search(text):
         raise Unclear("it has control characters")
     reader = _Reader(text, depth)
     reader.commands(None)
@@ -103,8 +108,8 @@ class _Reader:
             elif char == "\\" and self.peek(1) == "\n":
                 self.continuation()
             elif char == "#":
-                while self.peek() not in ("", "\n"):
-                    self.at += 1
+                newline = self.text.find("\n", self.at)
+                self.at = newline if newline >= 0 else len(self.text)
             elif char == ")" and end is not None:
                 break
             elif char in "<>" or (char == "&" and self.peek(1) == ">"):
@@ -136,6 +141,8 @@ class _Reader:
     def finish(self, command: Simple) -> Simple:
         if command.started:
             self.found.append(command)
+            if len(self.found) > _MOST_COMMANDS:
+                raise Unclear("it has too many commands")
         return Simple()
 
     def next_word(self, command: Simple) -> None:
@@ -163,7 +170,10 @@ class _Reader:
     def word(self) -> Word:  # noqa: C901, PLR0912 - as above
         word = Word()
         while (char := self.peek()) and char not in _META:
-            if char == "\\":
+            if run := _PLAIN.match(self.text, self.at):
+                word.text += run[0]
+                self.at = run.end()
+            elif char == "\\":
                 if not self.peek(1):
                     raise Unclear("it ends in a backslash")
                 if self.peek(1) == "\n":
@@ -211,8 +221,11 @@ class _Reader:
                 self.at += 2
             elif char in "$`":
                 self.expansion(word, quoted=True)
+            elif run := _PLAIN_QUOTED.match(self.text, self.at):
+                word.text += run[0]
+                self.at = run.end()
             else:
-                word.text += char
+                word.text += char  # a backslash that stands for itself
                 self.at += 1
         self.at += 1
 

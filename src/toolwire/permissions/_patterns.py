@@ -1,0 +1,316 @@
+"""Patterns for allowed commands: `ls`, `git status`, `cp [-r] * build/`, `find src ...`.
+
+A pattern is checked when it is built: one that would let its program start any other is refused there. Pure.
+"""
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from toolwire.permissions._literal import LiteralCommand, LiteralWord
+from toolwire.permissions._programs import (
+    ANYTHING,
+    BUILTINS,
+    CHECKED,
+    KEYWORDS,
+    KNOWN,
+    READ_DATA,
+    SAFE_BUILTINS,
+    STARTERS,
+    WRITERS,
+    Rest,
+)
+
+ONE: Final = "*"
+MANY: Final = "..."
+_LISTED: Final = STARTERS | WRITERS | CHECKED
+_VERSION: Final = re.compile(r"[-.]?\d+(\.\d+)*\Z")
+_FLAVOUR: Final = re.compile(r"\.(exe|cmd|bat|basic|tiny|nox|gtk3?|athena|distrib|real|orig)\Z")
+_XARGS_OPTIONS: Final = re.compile(r"-[0rtx]+|-[nLP]\d+")
+_HOW: Final = (
+    "Write out the arguments: '*' stands for one word that does not begin with '-', a last '...' for any number of "
+    "them, '[-a --b]' for options that may be there, '[]' for no more words"
+)
+
+
+@dataclass(frozen=True)
+class _Options:
+    """Options that may be there, from where they stand in a pattern."""
+
+    words: tuple[str, ...]
+
+    def __contains__(self, word: str) -> bool:
+        return any(
+            word == each or (each.endswith("=*") and word.startswith(each[:-1])) for each in self.words
+        )
+
+
+_Shape: TypeAlias = tuple[str | _Options, ...] | None
+
+
+@dataclass(frozen=True)
+class AllowPattern:
+    """Says which commands are allowed: a program, and the words behind it."""
+
+    words: tuple[str, ...]
+    """The literal words that a command begins with."""
+    shape: _Shape
+    """All that comes behind them. None: any words, or the `rest`."""
+    rest: Rest | None
+    """For a program on the lists: more words that start nothing."""
+    takes_input: bool
+    """It may stand behind a pipe."""
+    shown: str
+
+    @property
+    def program(self) -> str:
+        return self.words[0]
+
+    @property
+    def fixed(self) -> bool:
+        """It stands for one command only."""
+        return self.shape is not None and not any(
+            item.words if isinstance(item, _Options) else item in (ONE, MANY) for item in self.shape
+        )
+
+    def fits(self, command: LiteralCommand) -> bool:
+        """Tell whether a command is one of those allowed."""
+        start = len(self.words)
+        begins = [word.text for word in command.words[:start]] == list(self.words)
+        if not begins or any(word.wildcard for word in command.words[:start]):
+            return False
+        if command.piped and not self.takes_input:
+            return False
+        behind = command.words[start:]
+        if self.shape is not None:
+            return self._fits_shape(behind)
+        return self.rest is None or _fits_rest(self.rest, behind)
+
+    def _fits_shape(self, behind: list[LiteralWord]) -> bool:
+        groups: list[_Options] = []
+        items = list(reversed(self.shape or ()))
+        first = True
+        for word in behind:
+            while items and isinstance(group := items[-1], _Options):
+                groups.append(group)
+                items.pop()
+            item = items[-1] if items else None
+            operand = _is_operand(word, self.rest, first=first)
+            if item == word.text and item not in (ONE, MANY) and not word.wildcard:
+                items.pop()
+            elif not word.wildcard and any(word.text in group for group in groups):
+                continue
+            elif item == MANY and (operand or _is_option(word, self.rest)):
+                first &= not operand
+            elif item == ONE and operand and not word.wildcard:
+                first = False
+                items.pop()
+            else:
+                return False
+        return all(isinstance(item, _Options) or item == MANY for item in items)
+
+
+def build_allow_pattern(entry: str | Sequence[str]) -> AllowPattern:
+    """Return the pattern that a user has written; `ValueError` if it cannot keep what it promises."""
+    tokens = split_rule(entry)
+    shape: _Shape = None
+    if isinstance(entry, str):
+        shown = entry
+        words, shape = _parse(tokens, shown)
+    else:
+        shown, words = shlex.join(tokens), tuple(tokens)
+    program = words[0]
+    if program in KEYWORDS or program.startswith(("%", "-")) or "=" in program:
+        raise ValueError(
+            f"commands: allow={shown!r}: {program!r} is a word of the shell itself and no command"
+        )
+    if program in SAFE_BUILTINS:
+        return AllowPattern(words, shape, None, takes_input=True, shown=shown)
+    if program in BUILTINS:
+        return _builtin(words, shape, shown)
+    names = _names(program)
+    if names & _LISTED:
+        return _build_listed(names, words, shape, shown)
+    return AllowPattern(words, shape, None, takes_input=True, shown=shown)
+
+
+def _build_listed(names: set[str], words: tuple[str, ...], shape: _Shape, shown: str) -> AllowPattern:
+    """The pattern for a program on the lists."""
+    rest = _known_rest(names, words)
+    if shape is None and len(words) == 1 and not names & CHECKED:
+        does = "start other programs" if names & STARTERS else "write any file"
+        raise ValueError(
+            f"commands: allow={shown!r}: {words[0]!r} can {does} if its arguments say so, so it is not allowed "
+            f"with any arguments. {_HOW}; for example {_example(words[0], names)!r}"
+        )
+    if "xargs" in names:
+        return _xargs(words, shape, shown)
+    if shape is not None:
+        _check_holes(words, shape, rest, shown)
+    if shape is None and (rest is None or not rest.implied):
+        shape, rest = (), None
+    if rest is ANYTHING:
+        return AllowPattern(words, shape, None, takes_input=True, shown=shown)
+    takes_input = rest is not None or bool(names & (READ_DATA | WRITERS | CHECKED))
+    return AllowPattern(words, shape, rest, takes_input=takes_input, shown=shown)
+
+
+def split_rule(rule: str | Sequence[str]) -> list[str]:
+    """Return the words of a rule."""
+    tokens = shlex.split(rule) if isinstance(rule, str) else list(rule)
+    if not tokens or not all(tokens):
+        raise ValueError("commands: a rule must have at least one word, and no empty ones")
+    return tokens
+
+
+def check_together(patterns: Sequence[AllowPattern]) -> None:
+    """Raise `ValueError` for patterns that undo each other's promise."""
+    moving = [
+        each for each in patterns if each.program in ("cd", "chdir", "pushd", "popd") and not each.fixed
+    ]
+    for each in patterns:
+        if moving and "/" in each.program and not each.program.startswith("/"):
+            raise ValueError(
+                f"commands: {each.program!r} is looked for in the working directory, which {moving[0].shown!r} "
+                "changes, so it could be any file of that name: write its absolute path, or allow fixed folders "
+                "only ('cd app []')"
+            )
+
+
+def _parse(tokens: list[str], shown: str) -> tuple[tuple[str, ...], _Shape]:
+    """The literal words in front, and the shape of what follows if it is given."""
+    first = next((at for at, token in enumerate(tokens) if at and _is_symbol(token)), len(tokens))
+    shape: list[str | _Options] = []
+    left = tokens[first:]
+    while left:
+        token = left.pop(0)
+        if token.startswith("["):
+            shape.append(_parse_options([token], left, shown))
+        elif token == MANY and left:
+            raise ValueError(f"commands: allow={shown!r}: '...' must be the last word")
+        else:
+            shape.append(token)
+    for word in (*tokens[:first], *shape):
+        if isinstance(word, str) and word != ONE and "*" in word:
+            raise ValueError(
+                f"commands: allow={shown!r}: '*' stands for a whole word and cannot be a part of one ({word!r}). "
+                "For any further words write ' ...' at the end; for a '*' itself give the rule as a list of words"
+            )
+    return tuple(tokens[:first]), tuple(shape) if first < len(tokens) else None
+
+
+def _parse_options(group: list[str], left: list[str], shown: str) -> _Options:
+    """The options from a `[` to its `]`."""
+    while not group[-1].endswith("]"):
+        if not left:
+            raise ValueError(f"commands: allow={shown!r}: a '[' is not closed")
+        group.append(left.pop(0))
+    options = " ".join(group)[1:-1].split()
+    if not all(option.startswith("-") for option in options):
+        raise ValueError(f"commands: allow={shown!r}: only options, which begin with '-', go into '[...]'")
+    return _Options(tuple(options))
+
+
+def _is_symbol(token: str) -> bool:
+    return token in (ONE, MANY) or token.startswith("[")
+
+
+def _check_holes(
+    words: tuple[str, ...], shape: tuple[str | _Options, ...], rest: Rest | None, shown: str
+) -> None:
+    """Refuse open words behind words that are not known to be harmless."""
+    if not _has_holes(shape):
+        return
+    if rest is None:
+        raise ValueError(
+            f"commands: allow={shown!r}: a word that is left open behind {shlex.join(words)!r} could make it start "
+            "another program. Write out all the words, or allow a script of your own that does the rest"
+        )
+    options = [word for item in shape for word in (item.words if isinstance(item, _Options) else (item,))]
+    for word in (*words[1:], *options):
+        if word.startswith("-") and not rest.any_option and not rest.options.fullmatch(word):
+            raise ValueError(
+                f"commands: allow={shown!r}: {word!r} is not known to be harmless together with words that are "
+                "left open. Leave it out, or write out all the words"
+            )
+
+
+def _has_holes(shape: _Shape) -> bool:
+    return shape is not None and any(item in (ONE, MANY) for item in shape)
+
+
+def _builtin(words: tuple[str, ...], shape: _Shape, shown: str) -> AllowPattern:
+    if _has_holes(shape) or (shape is None and len(words) == 1):
+        raise ValueError(
+            f"commands: allow={shown!r}: {words[0]!r} is a builtin of the shell that may run what its arguments "
+            f"say, so all of them must be written out ('{words[0]} []' for none)"
+        )
+    return AllowPattern(words, shape or (), None, takes_input=False, shown=shown)
+
+
+def _xargs(words: tuple[str, ...], shape: _Shape, shown: str) -> AllowPattern:
+    """`xargs` adds any words to its command, so that must be one which may have any."""
+    inner = list(words[1:])
+    while inner and _XARGS_OPTIONS.fullmatch(inner[0]):
+        inner.pop(0)
+    if shape is not None or not inner or inner[0].startswith("-") or _names(inner[0]) & _LISTED:
+        raise ValueError(
+            f"commands: allow={shown!r}: xargs adds words of its input to a command, so it can only be allowed "
+            "with a command that starts nothing itself: 'xargs grep TODO', 'xargs -0 wc -l'"
+        )
+    return AllowPattern(words, None, None, takes_input=True, shown=shown)
+
+
+def _names(program: str) -> set[str]:
+    """The names under which a program may be on the lists: without folder, version, and the `g` of GNU tools."""
+    base = program.replace("\\", "/").rpartition("/")[2].casefold()
+    base = _FLAVOUR.sub("", base)
+    names = {base, _VERSION.sub("", base)}
+    names |= {each[1:] for each in names if each.startswith("g") and each[1:] in _LISTED}
+    return names
+
+
+def _known_rest(names: set[str], words: tuple[str, ...]) -> Rest | None:
+    for row, rest in KNOWN.items():
+        given = words[1 : len(row)]
+        same = row[0] in names and len(given) == len(row) - 1
+        if same and all(_same(wanted, word) for wanted, word in zip(row[1:], given, strict=True)):
+            special = rest is not None and rest.first is not None and len(words) > len(row)
+            return None if special else rest
+    return None
+
+
+def _same(wanted: str, word: str) -> bool:
+    return wanted == word or (wanted == ONE and bool(word) and not word.startswith("-"))
+
+
+def _example(program: str, names: set[str]) -> str:
+    rows = [row for row, rest in KNOWN.items() if row[0] in names and rest is not None and "*" not in row]
+    if not rows:
+        return f"{program} --version"
+    return shlex.join((program, *rows[0][1:])) + (" * target" if names & WRITERS else " ...")
+
+
+def _fits_rest(rest: Rest, behind: list[LiteralWord]) -> bool:
+    first = True
+    for word in behind:
+        if _is_operand(word, rest, first=first):
+            first = False
+        elif not _is_option(word, rest):
+            return False
+    return True
+
+
+def _is_operand(word: LiteralWord, rest: Rest | None, *, first: bool) -> bool:
+    if not word.starts_plain or word.text.startswith("-"):
+        return False
+    if rest is None:
+        return True
+    looks_like = rest.first if first and rest.first else rest.operands
+    return bool(looks_like.fullmatch(word.text)) and not (word.wildcard and looks_like is rest.first)
+
+
+def _is_option(word: LiteralWord, rest: Rest | None) -> bool:
+    return rest is not None and not word.wildcard and bool(rest.options.fullmatch(word.text))

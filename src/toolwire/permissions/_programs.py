@@ -1,0 +1,218 @@
+"""Lists the programs and shell builtins that cannot be allowed with any arguments, and why.
+
+Data only; `_patterns` decides what follows from it. A program that is not listed is taken at its name.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+
+def _ordered(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+SAFE_BUILTINS: Final = frozenset((":", "true", "false", "echo", "pwd", "cd", "type", "which", "kill"))
+"""Builtins that evaluate none of their arguments, in bash, dash and zsh."""
+
+BUILTINS: Final = _words(
+    ". [ alias autoload bg bind break builtin bye caller chdir command compadd compctl compdef compgen complete"
+    " compopt continue declare dirs disable disown echotc echoti emulate enable eval exec exit export fc fg"
+    " float functions getln getopts hash help history integer jobs let limit local log logout mapfile"
+    " noglob popd print printf pushd pushln r read readarray readonly rehash return sched set setopt shift"
+    " shopt source suspend test times trap ttyctl typeset ulimit umask unalias unfunction unhash unlimit"
+    " unset unsetopt vared wait whence where zcompile zformat zle zmodload zparseopts zpty zselect zsocket"
+    " zstyle ztcp"
+)
+"""Builtins that evaluate arguments, or change what later words mean, in one shell or another."""
+
+KEYWORDS: Final = _words(
+    "! { } [[ ]] (( case coproc do done elif else end esac fi for foreach function if in nocorrect repeat"
+    " select then until while"
+)
+
+SHELLS: Final = _words(
+    "sh bash zsh dash ksh ash mksh lksh oksh pdksh ksh93 rksh rbash rzsh yash fish csh tcsh nu nushell xonsh"
+    " elvish ion osh ysh rc es pwsh powershell cmd busybox toybox"
+)
+INTERPRETERS: Final = _words(
+    "python pypy ipython jython micropython node nodejs deno bun ruby jruby irb perl php lua luajit tclsh wish"
+    " expect r rscript julia octave matlab ghci runghc runhaskell scala groovy clojure clj kotlin kotlinc"
+    " jshell swift racket guile scheme sbcl clisp erl elixir iex ocaml osascript tsx ts-node gjs qjs d8"
+)
+_WRAPPERS: Final = _words(
+    "- env sudo doas su runuser gosu pkexec sg newgrp nohup time timeout nice ionice chrt taskset numactl"
+    " stdbuf unbuffer setsid setpriv setarch linux32 linux64 capsh runcon prlimit choom chroot unshare nsenter"
+    " bwrap firejail proot fakeroot eatmydata flock watch entr parallel xargs strace ltrace perf valgrind gdb"
+    " lldb rr script scriptreplay rlwrap tmux screen at batch crontab systemd-run systemctl machinectl"
+    " start-stop-daemon run-parts dbus-run-session dbus-launch xvfb-run ssh-agent gpg-agent caffeinate open"
+    " xdg-open start xterm proxychains proxychains4 torsocks catchsegv ldd ld.so mise asdf direnv dotenv"
+    " foreman nodemon concurrently npx pnpx bunx uvx pipx poetry pipenv hatch rye pdm conda mamba pixi nix"
+    " nix-shell guix"
+)
+_REMOTE: Final = _words(
+    "ssh sshpass mosh rsh rlogin telnet ftp sftp scp rsync nc ncat netcat socat docker podman nerdctl buildah"
+    " docker-compose kubectl helm oc lxc vagrant virsh ansible ansible-playbook salt fab"
+)
+_BUILDERS: Final = _words(
+    "make nmake ninja cmake ctest meson scons bazel bazelisk buck ant mvn gradle gradlew sbt rake bundle gem"
+    " tox nox invoke just task npm pnpm yarn corepack lerna nx turbo jest vitest mocha webpack vite pip pip3"
+    " uv easy_install cargo rustup rustc go dotnet msbuild composer cpan cabal stack mix rebar3 apt apt-get"
+    " aptitude dpkg rpm yum dnf pacman brew port snap flatpak terraform packer pulumi gcc cc g++ c++ clang"
+    " clang++ cpp ld tcc javac java protoc bison yacc latex pdflatex xelatex lualatex tex pre-commit"
+    " husky ccache distcc coverage sphinx-build gunicorn uvicorn flask celery rspec rubocop phpunit flake8"
+)
+_TOOLS: Final = _words(
+    "find fd fdfind bfs git gh glab hub hg svn cvs bzr jj tig awk nawk mawk sed tar bsdtar star zip cpio pax"
+    " split csplit install diff3 sdiff vi vim view vimdiff nvim ex rvim rview ed red emacs emacsclient nano"
+    " pico joe micro hx helix kak mc code subl less more most pager man info bat batcat ag ack ugrep ug fzf sk"
+    " zgrep zless zmore zdiff sqlite psql mysql mariadb mongo mongosh redis-cli dc m4 gnuplot tcpdump tshark"
+    " nmap openssl gpg gpg2 ssh-keygen ssh-add wget aria2c yt-dlp youtube-dl rclone restic borg pandoc convert"
+    " magick mogrify identify gs mail mailx mutt lynx w3m ctags iptables ip mount sshfs"
+    " logrotate update-alternatives journalctl service rename prename file-rename chronic ifne pee zrun vipe vidir"
+)
+STARTERS: Final = SHELLS | INTERPRETERS | _WRAPPERS | _REMOTE | _BUILDERS | _TOOLS
+"""Programs that some argument makes start another program, or run code."""
+
+WRITERS: Final = _words("cp mv ln tee dd truncate sponge patch curl shred")
+"""Programs that write where an argument says, whatever they are given to write."""
+
+READ_DATA: Final = _words("awk nawk mawk sed git xargs tar bsdtar less more split csplit openssl gpg")
+"""Of `STARTERS`, those whose input is never code. The others are not allowed behind a pipe."""
+
+
+_OPERAND: Final = re.compile(r"(?s:[^-].*)?")
+
+
+@dataclass(frozen=True)
+class Rest:
+    """The words that start nothing when they come behind some first words of a program on the lists."""
+
+    options: re.Pattern[str]
+    """The options, each a whole word."""
+    operands: re.Pattern[str] = _OPERAND
+    """The words that are no options."""
+    first: re.Pattern[str] | None = None
+    """How the first of them must look, if it is more special than the others."""
+    any_option: bool = False
+    """Further options of the user's choice are harmless too."""
+    implied: bool = True
+    """Whether the first words without `...` stand for all of this, as they did before there was `...`."""
+
+
+def _options(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(patterns))
+
+
+_NONE: Final = _options(r"(?!)")
+ANYTHING: Final = Rest(_options(r"(?s:.*)"), any_option=True)
+"""Words that go to a script, which has been named."""
+_NUMBER: Final = r"-\d+"
+_GIT: Final = _options(
+    _NUMBER,
+    r"-[abipqrsvwz]+|--|-[nSGLU]|-n\d+|-U\d+|-[SGL][^-].*|-u(no|normal|all)?|-[MC]\d*%?",
+    r"--(oneline|stat|shortstat|numstat|summary|graph|all|patch|no-patch|name-only|name-status|decorate|reverse)",
+    r"--(merges|no-merges|first-parent|follow|abbrev-commit|cached|staged|check|short|branch|ignored|list)",
+    r"--(show-current|remotes|verbose|quiet|no-color|color=never|word-diff|ignore-case|minimal|no-renames|raw)",
+    r"--(modified|others|deleted|exclude-standard|abbrev-ref|verify|show-toplevel|is-inside-work-tree|tags)",
+    r"--(porcelain|long|always|dirty|no-ext-diff|no-textconv|relative|merged|no-merged|contains)(=[\w-]+)?",
+    r"--(max-count|skip|unified|abbrev|inter-hunk-context)=\d+",
+    r"--(since|until|after|before|author|committer|grep|date|diff-filter|untracked-files|sort|points-at)=.*",
+    r"--(pretty|format)(=(?!.*%G).*)?",
+)
+_GIT_WRITE: Final = _options(
+    r"-[ambBcqufpA]|-am|-rf?|--|--(message|all|amend|no-edit|staged|worktree|cached|create|hard|soft|mixed|abort)",
+    r"--(continue|skip|no-ff|ff-only|squash|delete|include-untracked|quiet|force|update|patch|dry-run|source)",
+    r"--message=.*",
+)
+_PYTEST: Final = _options(
+    _NUMBER,
+    r"-[qvxslk]+|-m|-n|-r[A-Za-z]+|--",
+    r"--(lf|last-failed|ff|failed-first|nf|sw|stepwise|co|collect-only|exitfirst|quiet|verbose|no-header)",
+    r"--(no-summary|no-cov|showlocals|strict-markers|cov|markers|fixtures|version|help)",
+    r"--(tb|color|capture|log-cli-level|verbosity|maxfail|durations|timeout)=\w+|--cov=[\w./-]*",
+    r"--cov-report=term(-missing)?|--deselect=.*|--ignore=.*",
+)
+_SORT_FLAGS: Final = "[bdfghiMnRrVcCmsuz]*"
+_FIND: Final = _options(
+    r"-\d+[A-Za-z]?",
+    r"-i?(name|path|wholename|regex)|-type|-maxdepth|-mindepth|-depth|-size|-[amc]time|-[amc]min|-newer|-perm",
+    r"-user|-group|-empty|-print0?|-prune|-not|-o|-a|-or|-and|-readable|-writable|-executable|-regextype|-links",
+    r"-true|-false|-mount|-xdev|-L|-P|-H|-quit|-samefile",
+)
+_CARGO: Final = _options(
+    r"-[qvr]+|-p|-j|-j\d+|--",
+    r"--(release|workspace|all|lib|bins|bin|tests|test|examples|example|benches|doc|all-targets|all-features)",
+    r"--(no-default-features|features|package|exclude|no-run|no-fail-fast|quiet|verbose|locked|offline|frozen)",
+    r"--(features|package|exclude|message-format|jobs|test|test-threads)=[\w,-]+",
+    r"--(nocapture|ignored|include-ignored|exact|check|list)",
+)
+_GO: Final = _options(
+    r"--?(v|race|short|cover|json|failfast|x|n|a|benchmem)",
+    r"--?(run|bench|count|timeout|parallel|skip|tags|list|cpu)(=.*)?",
+)
+_RG: Final = _options(
+    r"-[aiIlLncovwxsSFPNHhUu.]+|--",
+    r"-[gtTABCmedMj]|-[ABCmdMj]\d+|-[gtT][^-].*|-e.*",
+    r"--(files|files-with-matches|files-without-match|hidden|no-ignore|no-heading|heading|count|json|stats|trim)",
+    r"--(line-number|no-line-number|ignore-case|case-sensitive|smart-case|word-regexp|fixed-strings|multiline)",
+    r"--(multiline-dotall|only-matching|invert-match|with-filename|no-filename|vimgrep|pcre2|column|text|passthru)",
+    r"--(type|type-not|glob|iglob|max-count|max-depth|context|after-context|before-context|sort|sortr)(=.*)?",
+    r"--(color|colors|replace|regexp|max-filesize|max-columns|threads)(=.*)?",
+)
+
+_GIT_READERS: Final = _ordered(
+    "status log diff show branch blame describe ls-files ls-tree cat-file rev-parse rev-list shortlog reflog"
+    " merge-base"
+)
+_GIT_WRITERS: Final = _ordered(
+    "add commit mv rm restore switch checkout stash tag merge reset cherry-pick revert"
+)
+_SCRIPTED: Final = _ordered(
+    "python pypy node nodejs ruby perl php lua luajit julia rscript tclsh sh bash zsh dash ksh"
+)
+_CODE_MODULES: Final = _ordered(
+    "pdb timeit profile cProfile trace runpy code codeop asyncio pip ensurepip IPython ipython idlelib bdb doctest"
+    " zipapp pydoc antigravity ipykernel jupyter coverage debugpy"
+)
+
+_PYTESTS: Final = (
+    ("pytest",),
+    ("py.test",),
+    ("python", "-m", "pytest"),
+    *((each, "run", "pytest") for each in ("uv", "poetry", "pipenv", "pdm", "hatch", "rye")),
+)
+
+KNOWN: Final[dict[tuple[str, ...], Rest | None]] = {
+    **{("git", each): Rest(_GIT) for each in _GIT_READERS},
+    **{("git", each): Rest(_GIT_WRITE, implied=False) for each in _GIT_WRITERS},
+    ("find",): Rest(_FIND),
+    ("sort",): Rest(
+        _options(
+            rf"-{_SORT_FLAGS}(k[\d.,{_SORT_FLAGS[1:-2]}]*|t[^-]?)?",
+            r"--(reverse|unique|numeric-sort|human-numeric-sort|version-sort|ignore-case|stable)",
+        )
+    ),
+    ("rg",): Rest(_RG),
+    **{each: Rest(_PYTEST, re.compile(r"(?s:[^-@].*)?")) for each in _PYTESTS},
+    ("mypy",): Rest(_options(r"--strict|--pretty|--no-error-summary|--ignore-missing-imports|-[pmv]")),
+    ("eslint",): Rest(_options(r"--(fix|quiet|ext|cache)|--max-warnings=\d+|--format=(stylish|json|unix)")),
+    ("prettier",): Rest(_options(r"--(check|write|list-different)|-[cwl]")),
+    ("pylint",): Rest(_options(r"--(disable|enable)=[\w,-]+|-E|--errors-only")),
+    **{("python", "-m", each): None for each in _CODE_MODULES},
+    ("python", "-m", "*"): ANYTHING,
+    **{(each, "*"): ANYTHING for each in _SCRIPTED},
+    **{("cargo", each): Rest(_CARGO) for each in ("build", "test", "check", "clippy", "fmt", "doc")},
+    **{("go", each): Rest(_GO) for each in ("build", "test", "vet", "fmt", "list")},
+    ("sed", "-n"): Rest(_options("-n"), first=re.compile(r"(\d+|\$)(,(\d+|\$))?p")),
+    **{(each,): Rest(_NONE, any_option=True, implied=False) for each in WRITERS},
+}
+"""First words -> the rest that starts nothing, or None if any may. The first row that fits counts; `*` in it stands
+for a word that does not begin with `-`."""
+
+CHECKED: Final = frozenset(("sort", "rg", "pytest", "py.test", "mypy", "eslint", "prettier", "pylint"))
+"""Programs that may be allowed by their name alone, since `KNOWN` says which of their options start nothing."""

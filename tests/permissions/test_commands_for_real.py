@@ -1,0 +1,251 @@
+"""`commands`: allowed lines, run by a real bash, start the programs that were read in them, and nothing else."""
+
+import asyncio
+import os
+import random
+from collections import Counter
+
+import pytest
+from shell_attacks import ATTACKS, BROAD
+from shell_sandbox import lines_that_leave_a_mark, programs_started
+
+from toolwire.permissions import ToolPermissionContext
+from toolwire.permissions._literal import read_literal
+from toolwire.permissions.policies import commands
+
+pytestmark = pytest.mark.timeout(300)  # a thousand shells take their time on a busy machine
+
+ACCEPTED = int(os.environ.get("SHELL_LINES", "1000"))
+ALLOW = [
+    *("ls", "cat", "grep -n", "echo", "true", "cd", "git status", "git log --oneline ...", "find .", "sort"),
+    *("cp [-r] * build/", "xargs grep", "python -m pytest", "tee []"),
+]
+BUILTINS = {"echo", "true", "cd"}
+STUBS = [
+    "ls",
+    "cat",
+    "grep",
+    "git",
+    "find",
+    "sort",
+    "cp",
+    "xargs",
+    "python",
+    "tee",
+    "evil",
+    "rm",
+    "touch",
+    "sh",
+]
+STUBS += ["bash", "env", "wc", "x", "a"]
+NOISE = [
+    *"$`(){}<>!~#\\;&|*?[]^=%+@,:'\"-\n\t",
+    *(
+        "$(evil)",
+        "`evil`",
+        "<(evil)",
+        "$x",
+        "${x}",
+        "$'a'",
+        '$"a"',
+        "$((1))",
+        "{evil,x}",
+        "{a..b}",
+        "~",
+        "~/x",
+    ),
+    *(
+        "A=1",
+        "A=1 ",
+        "evil",
+        "; evil",
+        "& evil",
+        "| evil",
+        "|& evil",
+        "&& evil",
+        "\nevil",
+        "\\\nevil",
+        "#",
+        "# x\nevil",
+    ),
+    *(
+        "\\\n",
+        " \\\n",
+        "''",
+        '""',
+        "2>&1",
+        ">/dev/null",
+        " >/dev/null",
+        "2>x",
+        ">x",
+        "<<x",
+        "<<<x",
+        "&>x",
+        ">&x",
+    ),
+    *(
+        "-exec",
+        "-o",
+        "--output=x",
+        "\u00a0",
+        "é",
+        "\u2028",
+        "'\n'",
+        '"\n"',
+        "\\\\",
+        "\\'",
+        '\\"',
+        "*.py",
+        "[a]",
+        "!!",
+    ),
+]
+QUOTES = [
+    lambda text: text,
+    lambda text: f"'{text}'",
+    lambda text: f'"{text}"',
+    lambda text: f"\\{text}",
+    lambda text: f"{text[:1]}''{text[1:]}",
+    lambda text: f'{text[:1]}"{text[1:]}"',
+]
+WORDS = [
+    "-l",
+    "-n",
+    "a",
+    "src",
+    "a b",
+    "x;y",
+    "$(evil)",
+    "`evil`",
+    "a'b",
+    "*.py",
+    "a=b",
+    "--",
+    "-r",
+    "build/",
+    "$x",
+    "\\",
+]
+WORDS += [
+    "a\\",
+    '\\"',
+    "&& evil",
+    "| evil",
+    "> x",
+    "#x",
+    "a#b",
+    "é",
+    "a\nevil",
+    "",
+    "-q",
+    "x*",
+    "?",
+    "HEAD~1",
+    "2",
+    "1",
+]
+JOINTS = [" ; ", ";", " && ", "&&", " || ", " | ", "|", "\n", " &\n", " & ", "\n\n", " \\\n && ", " # evil\n"]
+STARTS = [
+    *ALLOW,
+    "git status --short",
+    "grep -n a",
+    "cp -r a build/",
+    "cp a build/",
+    "find . -name",
+    "sort -rn",
+]
+
+
+def allowed(policy, line):
+    decision = asyncio.run(policy.decide("Bash", {"command": line}, ToolPermissionContext()))
+    return decision is not None and decision.result.behavior == "allow"
+
+
+def make_line(chance):
+    """A line of commands, more or less well formed."""
+    parts = []
+    for _ in range(chance.choice((1, 1, 1, 2, 2, 3))):
+        start = chance.choice(STARTS).replace(" ...", "").replace("[-r] * ", "").replace(" []", "")
+        name, _, more = start.partition(" ")
+        words = [chance.choice(QUOTES)(name) if chance.random() < 0.3 else name, more]
+        words += [chance.choice(QUOTES)(chance.choice(WORDS)) for _ in range(chance.randint(0, 3))]
+        if chance.random() < 0.3:
+            words.insert(
+                chance.randint(0, len(words)),
+                chance.choice(("2>&1", ">/dev/null", "2> /dev/null", "&>/dev/null")),
+            )
+        parts += [
+            chance.choice((" ", " ", " ", "  ", "\t", " \\\n ")).join(filter(None, words)),
+            chance.choice(JOINTS),
+        ]
+    line = "".join(parts[:-1])
+    for _ in range(chance.choice((0, 0, 1, 1, 2))):
+        at = chance.randint(0, len(line))
+        line = line[:at] + chance.choice(NOISE) + line[at + chance.choice((0, 0, 1)) :]
+    return line
+
+
+def accepted_lines(seed, count):
+    policy, chance = commands(allow=ALLOW), random.Random(seed)  # noqa: S311 - test data
+    found, tried = {}, 0
+    loop = asyncio.new_event_loop()
+    while len(found) < count:
+        tried += 1
+        line = make_line(chance)
+        decision = loop.run_until_complete(policy.decide("Bash", {"command": line}, ToolPermissionContext()))
+        if decision is not None and decision.result.behavior == "allow":
+            found[line] = None
+    loop.close()
+    assert tried > count * 2  # the noise is refused, not smoothed over
+    return list(found)
+
+
+@pytest.mark.parametrize("seed", [14, 48])
+def test_allowed_lines_start_what_was_read_in_them(seed):
+    """Each program that bash starts is a command of the line, with exactly the words that the policy saw."""
+    lines = accepted_lines(seed, ACCEPTED)
+    for line, started in zip(lines, programs_started(lines, STUBS), strict=True):
+        read = [[word.text for word in command.words] for command in read_literal(line)]
+        expected = Counter(tuple(argv) for argv in read if argv[0] not in BUILTINS)
+        really = Counter(map(tuple, started))
+        assert not really - expected, f"{line!r} started {really - expected}"
+        if "||" not in line and "cd" not in line:  # behind them a command may be skipped
+            assert really == expected, f"{line!r} did not start {expected - really}"
+
+
+def can_be_built(rule):
+    try:
+        commands(allow=[rule])
+    except ValueError:
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def marked():
+    """The attack lines that really make a mark, each run once."""
+    lines = list(dict.fromkeys(line for lines in ATTACKS.values() for line in lines))
+    return lines_that_leave_a_mark(lines)
+
+
+def test_the_attacks_are_attacks(marked):
+    """Most lines of the table do make their mark where nobody judges them."""
+    lines = [line for lines in ATTACKS.values() for line in lines]
+    assert len(set(lines)) == len(lines) >= 300
+    assert len(marked) >= 200, sorted(set(lines) - marked)
+
+
+@pytest.mark.parametrize("allow", ATTACKS, ids=" + ".join)
+def test_no_attack_breaks_an_allow_list(marked, allow):
+    """The rule cannot be built, or the line is not allowed, or it does no harm; with a broad list beside it too."""
+    kept = [each for each in allow if can_be_built(each)]
+    policies = [commands(allow=kept), commands(allow=[*BROAD, *kept])]
+    for line in ATTACKS[allow]:
+        for policy in policies:
+            assert not (allowed(policy, line) and line in marked), line
+
+
+def test_no_attack_breaks_the_broad_list(marked):
+    """All lines against a list as a coding agent would have it."""
+    policy = commands(allow=BROAD)
+    assert not [line for line in marked if allowed(policy, line)]
