@@ -43,6 +43,11 @@ def draw(curve: dict[str, Any], path: Path) -> None:
     if max(every) < 3 * min(every):  # a flat line must look flat
         axes.set_ylim(min(every) / 3, max(every) * 3)
     axes.legend(frameon=False, fontsize=9)
+    saved(figure, path)
+
+
+def saved(figure: Figure, path: Path) -> None:
+    """Write a figure, without anything that differs from run to run."""
     figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
 
 

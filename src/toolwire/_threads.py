@@ -4,7 +4,8 @@
 - They are daemon threads: one that hangs never keeps Python from exiting.
 - A call that is cancelled is given up at once: its thread finishes by itself (Python cannot stop it), its result is
   thrown away, and its place is free again only then, so that hung calls cannot pile up threads without end.
-- Idle threads are kept for the next call.
+- Idle threads are kept for the next call, and end when none has come for a while: a pool that nobody uses any more,
+  such as that of a server made for one conversation, leaves no thread behind.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ import contextvars
 import threading
 from collections import deque
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 import anyio
@@ -25,13 +26,16 @@ logger = logger_for("threads")
 T = TypeVar("T")
 
 DEFAULT_LIMIT = 40
+REST = 10.0
+"""Seconds after which an idle thread ends."""
 
 
 class Workers:
     """A small pool. One may serve any number of event loops."""
 
-    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
+    def __init__(self, limit: int = DEFAULT_LIMIT, *, rest: float = REST) -> None:
         self.limit = limit
+        self.rest = rest
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
         self._busy = 0
@@ -74,6 +78,14 @@ class Workers:
                 self._idle.append(worker)
                 return
         worker.give(job)
+
+    def retire(self, worker: "_Worker") -> bool:
+        """Called by a worker that has rested for long enough: True if it may end, False if a job is on its way."""
+        with self._lock:
+            if worker not in self._idle:
+                return False
+            self._idle.remove(worker)
+            return True
 
 
 def from_threads() -> Callable[[Callable[[], None]], None]:
@@ -132,5 +144,12 @@ class _Worker:
 
     def _loop(self) -> None:
         while True:
-            self._jobs.get().perform()
+            try:
+                job = self._jobs.get(timeout=self._pool.rest)
+            except Empty:
+                if self._pool.retire(self):
+                    return
+                continue
+            job.perform()
+            del job  # or its result would live as long as this thread rests
             self._pool.finished(self)

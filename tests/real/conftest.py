@@ -1,11 +1,11 @@
-"""The real CLI, always from the dev dependency, always aimed at a scripted model on loopback."""
+"""The real CLI, always aimed at a scripted model on loopback."""
 
 from contextlib import asynccontextmanager
 
 import pytest
+from cli_under_test import cli_under_test
 
 from toolwire import ClaudeAgentOptions
-from toolwire._find import bundled_cli
 from toolwire.testing import ClaudeEnvironment, ScriptedModel
 
 
@@ -16,7 +16,12 @@ def scripted():
     @asynccontextmanager
     async def start(script, *, extra=None, finished=True, **options):
         async with ScriptedModel(script) as model, ClaudeEnvironment(model, extra=extra) as env:
-            given = {"setting_sources": [], "strict_mcp_config": True, "cli_path": bundled_cli(), **options}
+            given = {
+                "setting_sources": [],
+                "strict_mcp_config": True,
+                "cli_path": cli_under_test(),
+                **options,
+            }
             yield model, ClaudeAgentOptions(**env.options_kwargs(), **given)
             if finished:
                 model.assert_finished()

@@ -1,6 +1,5 @@
 """The real CLI, started by hand in the launcher's environment, follows the script."""
 
-import importlib.util
 import json
 import queue
 import subprocess
@@ -8,10 +7,10 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_under_test import cli_under_test
 
 from toolwire.testing import ClaudeEnvironment, ScriptedModel, answer, call, fail, say, think, turn
 
@@ -23,17 +22,9 @@ ARGUMENTS = [
 ]
 
 
-def bundled_cli() -> Path | None:
-    """Where the official package keeps the binary, without importing that package."""
-    spec = importlib.util.find_spec("claude_agent_sdk")
-    places = (spec.submodule_search_locations if spec else None) or []
-    found = (Path(place) / "_bundled" / "claude" for place in places)
-    return next((path for path in found if path.is_file()), None)
-
-
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(bundled_cli() is None, reason="the package that carries the CLI is not installed"),
+    pytest.mark.skipif(cli_under_test() is None, reason="the package that carries the CLI is not installed"),
 ]
 
 
@@ -74,7 +65,7 @@ class Session:
 @contextmanager
 def session(environment: ClaudeEnvironment, *arguments: str) -> Iterator[Session]:
     process = subprocess.Popen(
-        [str(bundled_cli()), *ARGUMENTS, *arguments],
+        [str(cli_under_test()), *ARGUMENTS, *arguments],
         env=environment.env,
         cwd=environment.cwd,
         stdin=subprocess.PIPE,

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from cli_under_test import cli_under_test
 
 from toolwire import ClaudeAgentOptions, run
-from toolwire._find import bundled_cli
 from toolwire._target import resolve
 from toolwire.testing import ClaudeEnvironment, Replay, ScriptedModel, call, fail, say
 
@@ -59,7 +59,7 @@ def in_pipe(folder, env, *arguments):
     return subprocess.run(
         command(*arguments),
         cwd=folder,
-        env={**env, "TOOLWIRE_CLI": bundled_cli(), "COLUMNS": "200"},
+        env={**env, "TOOLWIRE_CLI": cli_under_test(), "COLUMNS": "200"},
         input="",
         capture_output=True,
         text=True,
@@ -70,7 +70,7 @@ def in_pipe(folder, env, *arguments):
 
 def scripted_env(folder):
     """For --scripted, which makes the CLI's own environment itself."""
-    return {"PATH": "/usr/bin:/bin", "HOME": str(folder), "TOOLWIRE_CLI": bundled_cli()}
+    return {"PATH": "/usr/bin:/bin", "HOME": str(folder), "TOOLWIRE_CLI": cli_under_test()}
 
 
 def test_a_conversation_with_questions_and_an_interrupt(folder):

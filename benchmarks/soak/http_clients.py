@@ -1,0 +1,462 @@
+"""The load over HTTP: a `toolwire serve` process, and clients of both eras, good ones and bad ones.
+
+Good clients call and compare. Among the others are slow readers, clients that leave in the middle of a request or
+of its answer, clients whose stream breaks and that come back for the rest, clients that cancel, and strangers
+without the token. Whatever they do, the good ones are answered.
+
+python -m benchmarks.soak.http_clients '{"name": "clients", "seconds": 60}'
+"""
+
+import asyncio
+import itertools
+import json
+import os
+import random
+import re
+import secrets
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.processes import HERE, environment
+from benchmarks.soak.load import PATIENCE, Book, Expected, begin, check, main, tell
+
+SESSION, MODERN = "2025-11-25", "2026-07-28"
+INFO = {"name": "soak", "version": "1"}
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientInfo": INFO,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+HELLO = {"protocolVersion": SESSION, "capabilities": {}, "clientInfo": INFO}
+OK, ACCEPTED, UNAUTHORIZED = 200, 202, 401
+LONG = 400_000
+SIP, SIP_PAUSE = 32_768, 0.02
+CALLS = 40
+"""Calls after which a good client connects anew."""
+PAUSE = 0.1
+SPARE = 8
+"""Descriptors that the server may have more at the end than at first: some are opened when first needed."""
+DEPARTURES = {"starlette.requests.ClientDisconnect"}
+"""What the server may write a traceback about: clients that leave in mid-request."""
+
+
+class Reply:
+    """A response of HTTP: its status, headers, and messages of JSON-RPC."""
+
+    def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        self.status, self.headers, self.body = status, headers, body
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """The last message in it."""
+        check(self.status == OK, f"HTTP {self.status}: {self.body[:200]!r}")
+        return dict(json.loads(events(self.body)[-1] if "event-stream" in self.type else self.body))
+
+    @property
+    def type(self) -> str:
+        return self.headers.get("content-type", "")
+
+    @property
+    def text(self) -> str:
+        """The text of a tool's result."""
+        message = self.message
+        check("result" in message, f"an error came: {message}")
+        check(not message["result"].get("isError"), f"the tool failed: {message}")
+        return str(message["result"]["content"][0]["text"])
+
+
+def events(body: bytes) -> list[bytes]:
+    """The data of all events in a stream that have some."""
+    lines = (line[5:].strip() for line in body.splitlines() if line.startswith(b"data:"))
+    return [line for line in lines if line]
+
+
+class Client:
+    """One client of one era, with a connection that is kept until it is broken."""
+
+    def __init__(self, name: str, server: "Server", era: str, numbers: Iterator[int]) -> None:
+        self.name, self.port, self.token, self.era = name, server.port, server.token, era
+        self.session = ""
+        self.numbers = numbers
+        self.number = 0
+        self.reader: asyncio.StreamReader | None = None
+        self.writer: asyncio.StreamWriter | None = None
+
+    async def connect(self) -> None:
+        """Connect, and begin a session where the era has them."""
+        await self.close()
+        await self.reconnect()
+        if self.era == SESSION:
+            self.session = ""
+            reply = await self.ask("initialize", HELLO)
+            self.session = reply.headers["mcp-session-id"]
+            check(reply.message["result"]["serverInfo"]["name"] == "soak", "another server answered")
+            await self.send(self.encoded({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+            check((await self.read()).status == ACCEPTED, "initialized was not accepted")
+
+    async def reconnect(self) -> None:
+        """Open a new connection; the session stays."""
+        self.hang_up()
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
+
+    async def close(self) -> None:
+        """End the session in an orderly way."""
+        if self.session and self.writer is not None:
+            await self.send(self.head("DELETE") + b"\r\n\r\n")
+            await self.read()
+            self.session = ""
+        self.hang_up()
+
+    def hang_up(self, *, rudely: bool = False) -> None:
+        """Drop the connection; rudely, the other side sees a reset."""
+        writer, self.writer, self.reader = self.writer, None, None
+        if writer is None:
+            return
+        if rudely:
+            wire = writer.get_extra_info("socket")
+            with suppress(OSError):
+                wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort() if rudely else writer.close()
+
+    def head(self, verb: str = "POST", **more: str) -> bytes:
+        named = {
+            "Host": f"127.0.0.1:{self.port}",
+            "Accept": "application/json, text/event-stream",
+            **({"Authorization": f"Bearer {self.token}"} if self.token else {}),
+            **({"Mcp-Session-Id": self.session} if self.session else {}),
+            **({"Mcp-Protocol-Version": self.era} if self.session or self.era == MODERN else {}),
+            **{name.replace("_", "-"): value for name, value in more.items()},
+        }
+        return "\r\n".join([f"{verb} /mcp HTTP/1.1", *(f"{n}: {v}" for n, v in named.items())]).encode()
+
+    def encoded(self, message: dict[str, Any]) -> bytes:
+        """A message as a request of HTTP."""
+        more = {}
+        params = message.get("params", {})
+        if self.era == MODERN and "id" in message:
+            message = {**message, "params": {**params, "_meta": ENVELOPE}}
+            more = {"Mcp_Method": message["method"]}
+            more |= {"Mcp_Name": params["name"]} if "name" in params else {}
+        body = json.dumps(message).encode()
+        length = str(len(body))
+        return self.head(Content_Type="application/json", Content_Length=length, **more) + b"\r\n\r\n" + body
+
+    def call(self, tool: str, **arguments: Any) -> bytes:
+        """A call of a tool with the next number, as a request of HTTP."""
+        self.number = next(self.numbers)
+        given = {"client": self.name, "number": self.number, **arguments} if tool != "tally" else {}
+        params = {"name": tool, "arguments": given}
+        return self.encoded({"jsonrpc": "2.0", "id": self.number, "method": "tools/call", "params": params})
+
+    async def ask(self, method: str, params: dict[str, Any]) -> Reply:
+        await self.send(self.encoded({"jsonrpc": "2.0", "id": 0, "method": method, "params": params}))
+        return await self.read()
+
+    async def send(self, request: bytes) -> None:
+        assert self.writer is not None  # noqa: S101
+        self.writer.write(request)
+        await self.writer.drain()
+
+    async def read_head(self) -> tuple[int, dict[str, str]]:
+        assert self.reader is not None  # noqa: S101
+        first, *lines = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        headers = dict(line.split(": ", 1) for line in lines if line)
+        return int(first.split(" ")[1]), {name.lower(): value for name, value in headers.items()}
+
+    async def read(self, *, slowly: bool = False) -> Reply:
+        """A whole response."""
+        assert self.reader is not None  # noqa: S101
+        status, headers = await self.read_head()
+        if headers.get("transfer-encoding") == "chunked":
+            body = b""
+            while chunk := await self.read_chunk():
+                body += chunk
+        elif slowly:
+            body, length = b"", int(headers["content-length"])
+            while len(body) < length:
+                body += await self.reader.readexactly(min(SIP, length - len(body)))
+                await asyncio.sleep(SIP_PAUSE)
+        else:
+            body = await self.reader.readexactly(int(headers.get("content-length", "0")))
+        return Reply(status, headers, body)
+
+    async def rest_of_stream(self, after: str) -> dict[str, Any]:
+        """Come back on a new connection for what was missed after an event; empty if the stream ends before it."""
+        await self.reconnect()
+        await self.send(self.head("GET", Last_Event_ID=after) + b"\r\n\r\n")
+        status, _ = await self.read_head()
+        check(status == OK, f"coming back: HTTP {status}")
+        told = b""
+        while not events(told):
+            chunk = await self.read_chunk()
+            if not chunk:
+                return {}
+            told += chunk
+        return dict(json.loads(events(told)[-1]))
+
+    async def read_chunk(self) -> bytes:
+        """The next chunk of a body; empty at its end."""
+        assert self.reader is not None  # noqa: S101
+        size = int(await self.reader.readuntil(b"\r\n"), 16)
+        return (await self.reader.readexactly(size + 2))[:-2]
+
+
+Act = Callable[[Client, Book, random.Random], Awaitable[None]]
+
+
+async def be_good(client: Client, book: Book, chance: random.Random) -> None:
+    """Connect, call a number of times, leave. Every answer is compared."""
+    kind = "session client" if client.era == SESSION else "stateless client"
+    with book.request(f"{kind}: connect"):
+        async with asyncio.timeout(PATIENCE):
+            await client.connect()
+    if client.writer is None:
+        return
+    for _ in range(CALLS):
+        tool = chance.choice(["add", "add", "add_in_thread"])
+        with book.request(f"{kind}: call"):
+            async with asyncio.timeout(PATIENCE):
+                await client.send(client.call(tool))
+                said = (await client.read()).text
+            check(said == str(client.number + 1), f"{client.number} + 1 is {said}")
+        await asyncio.sleep(PAUSE * chance.random())
+        if client.writer is None or client.writer.is_closing():
+            return
+    async with asyncio.timeout(PATIENCE):
+        await client.close()
+
+
+async def read_slowly(client: Client, book: Book, chance: random.Random) -> None:
+    """Ask for a long text, and take it in sips."""
+    with book.request("slow reader: long text"):
+        async with asyncio.timeout(PATIENCE):
+            await client.connect()
+            await client.send(client.call("text", size=LONG))
+            said = (await client.read(slowly=True)).text
+            check(said == "x" * LONG + f" {client.number}", f"the text is {said[-40:]!r}")
+            await client.close()
+    client.hang_up()
+    await asyncio.sleep(PAUSE * chance.random())
+
+
+async def die(client: Client, book: Book, chance: random.Random) -> None:
+    """Leave in the middle: of the head, of the body, before the answer, or in it; politely or not."""
+    with book.request("dying client"):
+        async with asyncio.timeout(PATIENCE):
+            await client.connect()
+            request = client.call(chance.choice(["add", "add_later", "text"]), size=LONG, seconds=0.5)
+            where = chance.choice(["head", "body", "sent", "answer"])
+            body_at = request.index(b"\r\n\r\n") + 4
+            cut = {"head": chance.randrange(1, body_at), "body": chance.randrange(body_at, len(request))}
+            await client.send(request[: cut.get(where, len(request))])
+            if where == "answer":
+                assert client.reader is not None  # noqa: S101
+                await client.reader.readexactly(30)
+            client.hang_up(rudely=chance.random() < 0.5)  # noqa: PLR2004 - every other one
+            raise Expected(f"left in the {where} of a request" if where in cut else f"left, {where} before")
+    client.hang_up()
+    await asyncio.sleep(PAUSE * chance.random())
+
+
+async def come_back(client: Client, book: Book, chance: random.Random) -> None:
+    """Lose the stream of a long call, and come back for the answer with Last-Event-ID."""
+    with book.request("client that comes back: long call"):
+        async with asyncio.timeout(PATIENCE):
+            await client.connect()
+            await client.send(client.call("add_later", seconds=0.6))
+            status, headers = await client.read_head()
+            check(status == OK and "event-stream" in headers["content-type"], f"HTTP {status} {headers}")
+            begun = await client.read_chunk()
+            found = re.search(rb"^id: ?(.+?)\r?$", begun, re.MULTILINE)
+            check(found, f"the stream does not begin with an id: {begun!r}")
+            assert found is not None  # noqa: S101
+            number = client.number
+            client.hang_up(rudely=chance.random() < 0.5)  # noqa: PLR2004
+            message: dict[str, Any] = {}
+            while (
+                not message
+            ):  # as long as the server has not seen that the old stream is lost, the new one ends early
+                message = await client.rest_of_stream(found[1].decode())
+            check(message["id"] == number, f"the answer to {number} is {message}")
+            check(message["result"]["content"][0]["text"] == str(number + 1), f"{number} + 1 is {message}")
+            await client.reconnect()  # the stream may go on
+            await client.close()
+    client.hang_up()
+    await asyncio.sleep(PAUSE * chance.random())
+
+
+async def cancel(client: Client, book: Book, chance: random.Random) -> None:
+    """Cancel a call that would wait for ever: by a notification, or by leaving where that means the same."""
+    with book.request("cancelling client"):
+        async with asyncio.timeout(PATIENCE):
+            await client.connect()
+            await client.send(client.call("wait"))
+            await client.read_head()  # it runs, and its stream has begun
+            number = client.number
+            await client.reconnect()
+            if client.era == SESSION:
+                cancelled = {"requestId": number, "reason": "enough"}
+                notice = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}
+                await client.send(client.encoded(notice))
+                check((await client.read()).status == ACCEPTED, "the cancellation was not accepted")
+            await client.close()
+            raise Expected("cancelled a call")
+    client.hang_up()
+    await asyncio.sleep(PAUSE * chance.random())
+
+
+async def intrude(client: Client, book: Book, chance: random.Random) -> None:
+    """Come without the token, or with another one."""
+    client.token = chance.choice(["", "another"])
+    with book.request("stranger"):
+        async with asyncio.timeout(PATIENCE):
+            await client.reconnect()
+            await client.send(client.call("add"))
+            status, _ = await client.read_head()
+            check(status == UNAUTHORIZED, f"a stranger got HTTP {status}")
+            raise Expected("refused a stranger")
+    client.hang_up()
+    await asyncio.sleep(PAUSE)
+
+
+ACTS: list[tuple[Act, str, int]] = [
+    (be_good, SESSION, 6),
+    (be_good, MODERN, 6),
+    (read_slowly, SESSION, 1),
+    (read_slowly, MODERN, 2),
+    (die, SESSION, 2),
+    (die, MODERN, 2),
+    (come_back, SESSION, 2),
+    (cancel, SESSION, 1),
+    (cancel, MODERN, 1),
+    (intrude, MODERN, 1),
+]
+"""What clients do, in which era, and how many of them."""
+
+
+class Server:
+    """`toolwire serve` as a process. It ends with its input, so it cannot outlive this one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.token = secrets.token_hex(16)
+        (folder / "token").write_text(self.token)
+        (folder / "token").chmod(0o600)
+        self.log = (folder / "server.log").open("w+")
+        where = str(HERE / "soak" / "served.py")
+        arguments = ["serve", where, "--http", "--port", "0", "--token-file", str(folder / "token")]
+        self.process = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-m", "toolwire", *arguments],
+            env=environment(folder),
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self.log,
+        )
+        self.port = 0
+
+    async def listening(self) -> None:
+        """Wait until it says where it listens."""
+        until = time.monotonic() + PATIENCE
+        while not (found := re.search(r"at http://[^:]+:(\d+)/", self.said())):
+            if self.process.poll() is not None or time.monotonic() > until:
+                raise RuntimeError(f"the server did not come up: {self.said()}")
+            await asyncio.sleep(0.05)
+        self.port = int(found[1])
+
+    def said(self) -> str:
+        self.log.seek(0)
+        return self.log.read()
+
+    def descriptors(self) -> int:
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))  # noqa: PTH208 - only their number
+
+    def end(self) -> int:
+        """End it in an orderly way; its exit code."""
+        assert self.process.stdin is not None  # noqa: S101
+        self.process.stdin.close()
+        try:
+            return self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+
+
+async def keep_on(act: Act, make: Callable[[], Client], book: Book, until: float) -> None:
+    """Have one client after the other do the same."""
+    chance = random.Random(make().name)  # noqa: S311 - the same each time
+    while True:
+        client = make()
+        try:
+            await act(client, book, chance)
+        finally:
+            client.hang_up()
+        if time.monotonic() > until:
+            return
+
+
+async def work(book: Book, case: dict[str, Any]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="soak-") as name:
+        server = Server(Path(name))
+        try:
+            await server.listening()
+            tell(pids={"server": server.process.pid})
+            return await _load(book, case, server)
+        finally:
+            code = server.end()
+            said = server.said()
+            server.log.close()
+            if code:
+                book.blame(f"the server ended with {code}: {said[-500:]}")
+
+
+async def _load(book: Book, case: dict[str, Any], server: Server) -> dict[str, Any]:
+    at_first = (await _tally_when_quiet(server))["descriptors"]
+    until = begin(case)
+    async with asyncio.TaskGroup() as group:
+        for act, era, count in ACTS:
+            for number in range(count):
+                # They share a name, so their calls are numbered throughout.
+                make = partial(Client, f"{act.__name__} {era} {number}", server, era, itertools.count(1))
+                group.create_task(keep_on(act, make, book, until))
+    tally = await _tally_when_quiet(server, at_first + SPARE)
+    if tally["twice"]:
+        book.blame(f"{tally['twice']} calls ran twice")
+    if tally["waiting"]:
+        book.blame(f"{tally['waiting']} cancelled calls still run")
+    if (more := tally["descriptors"] - at_first) > SPARE:
+        book.blame(f"{more} descriptors of the server are still open after all clients have left")
+    # A line that is not indented ends a traceback.
+    ends = Counter(re.findall(r"^Traceback .*\n(?:[ |+].*\n)*([\w.]+)", server.said(), re.MULTILINE))
+    if unknown := {name: count for name, count in ends.items() if name not in DEPARTURES}:
+        book.blame(f"the server wrote tracebacks: {unknown}")
+    return {"server": {**tally, "tracebacks": ends.total(), "log_bytes": len(server.said())}}
+
+
+async def _tally_when_quiet(server: Server, descriptors: int = sys.maxsize) -> dict[str, Any]:
+    """What the tools have seen, once nothing waits and so many descriptors are open at most; or after a while."""
+    client = Client("tally", server, MODERN, itertools.count(1))
+    until = time.monotonic() + PATIENCE
+    while True:
+        await client.reconnect()
+        await client.send(client.call("tally"))
+        tally = dict((await client.read()).message["result"]["structuredContent"])
+        tally["descriptors"] = server.descriptors()
+        client.hang_up()
+        quiet = not tally["waiting"] and tally["descriptors"] <= descriptors
+        if quiet or time.monotonic() > until:
+            return tally
+        await asyncio.sleep(0.2)
+
+
+if __name__ == "__main__":
+    main(work, json.loads(sys.argv[1]))
