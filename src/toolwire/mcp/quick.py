@@ -23,7 +23,6 @@ from mcp.shared.inbound import (
     classify_inbound_request,
     validate_mcp_param_headers,
 )
-from mcp_types.methods import validate_client_request
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from opentelemetry import trace
 from pydantic import ValidationError
@@ -115,7 +114,9 @@ class Quick:
             client = None
         elif client is not None and message.get("method") == _CANCEL:
             self._cancel(client, message.get("params"))
-        if not _fits(message, version):
+        if not _fits(message) or not self._serving.core.accepts(
+            message["method"], version, message.get("params")
+        ):
             return None
         if client is None:
             fine = self._routed(message, headers)
@@ -212,9 +213,12 @@ class _Asked:
         """What its client can be asked."""
         if self.client is not None:
             return self.client.client_capabilities
-        return types.ClientCapabilities.model_validate(
-            self.params["_meta"][types.CLIENT_CAPABILITIES_META_KEY]
-        )
+        try:
+            return types.ClientCapabilities.model_validate(
+                self.params["_meta"][types.CLIENT_CAPABILITIES_META_KEY]
+            )
+        except ValidationError:  # `mcp` too takes these for none at all
+            return None
 
 
 class _Reply:
@@ -241,25 +245,19 @@ class _Reply:
         await self._send({"type": "http.response.body", "body": body})
 
 
-def _fits(message: dict[str, Any], version: str) -> bool:
-    """Whether it is a call or a list that `mcp` would let through."""
+def _fits(message: dict[str, Any]) -> bool:
+    """Whether it is a JSON-RPC request for a call or a list, in the first round. Its params are not checked yet."""
     method, params = message.get("method"), message.get("params")
-    if (
-        not message.keys() <= _PARTS
-        or message.get("jsonrpc") != "2.0"
-        or not _is_id(message.get("id"))
-        or method not in {"tools/call", METHOD}
-        or not isinstance(params, dict | None)
-        or (params is not None and not _LATER_ROUNDS.isdisjoint(params))
+    return (
+        message.keys() <= _PARTS
+        and message.get("jsonrpc") == "2.0"
+        and _is_id(message.get("id"))
+        and method in {"tools/call", METHOD}
+        and isinstance(params, dict | None)
+        and (params is None or _LATER_ROUNDS.isdisjoint(params))
         # With somebody who wants to see them, requests have spans, which `mcp` makes.
-        or not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
-    ):
-        return False
-    try:
-        validate_client_request(str(method), version, params)
-    except (KeyError, ValueError):
-        return False
-    return True
+        and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    )
 
 
 def _is_id(given: Any) -> bool:
