@@ -4,7 +4,6 @@ Clients of the versions with a handshake have a session, a log level and subscri
 those of 2026-07-28 listen on a stream of their own. What a request gets is not known here.
 """
 
-import math
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -46,8 +45,6 @@ class Session:
 
     level: str = LEVELS[0]
     resources: set[str] = field(default_factory=set)
-    seen: float = -math.inf
-    """When `mcp` last had a request of it, which is what keeps a session alive."""
     key: str = field(default_factory=lambda: secrets.token_hex(8))
     """Stands for the session in the keys of its requests."""
 
@@ -74,7 +71,6 @@ class Audience:
             # Where an application around ours knows its users, `mcp` sees to it that a session stays its user's.
             if client.session_id is not None and "user" not in getattr(ctx.request, "scope", ()):
                 self.named[client.session_id] = client
-                session_of(client).seen = anyio.current_time()
                 client.exit_stack.callback(self._forget, client)
 
     def _forget(self, client: Client) -> None:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from pydantic_core import from_json
+
 
 async def read(receive: Any, most: int) -> tuple[list[Any], bytes | None]:
     """The messages that came, and the body in them; None if it is over `most` bytes or the client left before."""
@@ -26,3 +28,13 @@ def replayed(came: list[Any], receive: Any) -> Any:
         return first.pop() if first else await receive()
 
     return again
+
+
+def request_id(body: bytes) -> int | str | None:
+    """The id of the JSON-RPC request in a body; None for anything else, such as a notification."""
+    try:
+        message = from_json(body)
+    except ValueError:
+        return None
+    given = message.get("id") if isinstance(message, dict) and "method" in message else None
+    return given if type(given) in (int, str) else None

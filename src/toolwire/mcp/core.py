@@ -44,8 +44,8 @@ class Core(McpServer[None]):
     def accepts(self, method: str, version: str, params: Mapping[str, Any] | None) -> bool:
         """Whether `mcp` would give these parameters to the handler of a request, and not refuse them.
 
-        It asks the models that `mcp` itself asks before it calls a handler: the one of the protocol version, and the
-        one that the handler is registered with.
+        It asks the models that `mcp` itself asks before it calls a handler: that of the protocol version, and that
+        which the handler is registered with.
         """
         handler = self.get_request_handler(method)
         if handler is None:

@@ -31,14 +31,14 @@ from pydantic_core import from_json
 from toolwire._jsonrpc import CANCELLED, RpcError, refusal
 from toolwire.mcp import bodies
 from toolwire.mcp.asking import RequestOutlet
-from toolwire.mcp.audience import Session, session_of
+from toolwire.mcp.audience import session_of
 from toolwire.mcp.begun import Begun
+from toolwire.mcp.http_sessions import Exchange
 from toolwire.mcp.lists import METHOD, Lists, shaped
 from toolwire.mcp.serving import Serving
 from toolwire.tools.server import ToolServer
 
 _MOMENT: Final = 0.25  # seconds that an answer may take to be one at once
-_ALIVE: Final = 60.0  # seconds after which `mcp` gets a request, so that it knows that the session is in use
 _BODY: Final = 1 << 20
 _SESSIONS: Final = ("2025-06-18", "2025-11-25")  # older ones have other shapes of results
 _IDS: Final = 1 << 53  # larger ones are nobody's
@@ -61,8 +61,13 @@ class Quick:
         self._lists = Lists(serving)
         serving.audience.left = self._left
 
-    async def answered(self, scope: Any, receive: Any, send: Any) -> "tuple[Any, Begun | None] | None":
-        """None if the request has its answer. Else a `receive` for `mcp`, and what has begun of the request."""
+    async def answered(
+        self, scope: Any, receive: Any, send: Any, exchange: Exchange | None
+    ) -> "tuple[Any, Begun | None] | None":
+        """None if the request has its answer. Else a `receive` for `mcp`, and what has begun of the request.
+
+        What begins here has claimed its id, in a session (`exchange`).
+        """
         headers = dict(scope["headers"])
         name = headers.get(_SESSION, b"").decode("latin-1")
         if scope["method"] == "DELETE":
@@ -71,7 +76,8 @@ class Quick:
             return receive, None
         came, body = await bodies.read(receive, _BODY)
         asked = None if body is None else self._asked(body, headers, self._serving.audience.named.get(name))
-        if asked is not None:
+        # An id that is in use is not judged here either.
+        if asked is not None and (asked.client is None or exchange is None or exchange.take(asked.id)):
             reply = _Reply(send, asked.id, headers.get(_SESSION) if asked.client is not None else None)
             if asked.method == METHOD:
                 page = self._lists.page(asked.version, asked.params.get("cursor"))
@@ -79,7 +85,7 @@ class Quick:
                     await reply.result(orjson.dumps(page))
                     return None
             else:
-                begun = await self._called(asked, reply)
+                begun = await self._called(asked, reply, exchange)
                 return None if begun is None else (bodies.replayed(came, receive), begun)
         return bodies.replayed(came, receive), None
 
@@ -91,7 +97,6 @@ class Quick:
         return (
             scope["method"] == "POST"
             and self._serving.up
-            and not self._serving.ending
             and "user" not in scope  # whose session it is, `mcp` knows
             and isinstance(self._serving.server, ToolServer)
             and len(headers) == len(scope["headers"])
@@ -118,11 +123,7 @@ class Quick:
             message["method"], version, message.get("params")
         ):
             return None
-        if client is None:
-            fine = self._routed(message, headers)
-        else:
-            fine = version in _SESSIONS and not _due(session_of(client))
-        if not fine:
+        if not (self._routed(message, headers) if client is None else version in _SESSIONS):
             return None
         return _Asked(message["id"], message["method"], message.get("params") or {}, version, client)
 
@@ -153,7 +154,7 @@ class Quick:
 
     # Calls.
 
-    async def _called(self, asked: "_Asked", reply: "_Reply") -> Begun | None:
+    async def _called(self, asked: "_Asked", reply: "_Reply", exchange: Exchange | None) -> Begun | None:
         """None if it has its answer, else what has begun."""
         begun, client = Begun(asked.id), asked.client
         session = None if client is None else session_of(client)
@@ -181,13 +182,15 @@ class Quick:
         except BaseException:
             begun.cancel()
             raise
-        if begun.cancelled:
-            await reply.error(_CANCELLED)
-            return None
-        if begun.result is not None and (result := self._shaped(asked, begun.result)) is not None:
-            await reply.result(result)
-            return None
-        return begun
+        result = None
+        if not begun.cancelled:
+            result = None if begun.result is None else self._shaped(asked, begun.result)
+            if result is None:
+                return begun
+        if exchange is not None:
+            exchange.answered()
+        await (reply.error(_CANCELLED) if result is None else reply.result(result))
+        return None
 
     def _shaped(self, asked: "_Asked", result: dict[str, Any]) -> bytes | None:
         """A result as `mcp` would send it. None if it would not, or has more to do with it."""
@@ -276,12 +279,3 @@ def _message(body: bytes) -> dict[str, Any] | None:
         if isinstance(message, dict):
             return message
     return None
-
-
-def _due(session: Session) -> bool:
-    """Whether `mcp` should see that the session is in use."""
-    now = anyio.current_time()
-    if now - session.seen < _ALIVE:
-        return False
-    session.seen = now
-    return True
