@@ -8,7 +8,7 @@ as it is; lists are kept as bytes. In every other case the request goes `mcp`'s 
 Its rule: what is odd about a request is not judged here, nor is an error ever sent. Both go `mcp`'s way too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -31,7 +31,7 @@ from pydantic_core import from_json
 from toolwire._jsonrpc import CANCELLED, RpcError, refusal
 from toolwire.mcp import bodies
 from toolwire.mcp.asking import RequestOutlet
-from toolwire.mcp.audience import session_of
+from toolwire.mcp.audience import client_key, session_of
 from toolwire.mcp.begun import Begun
 from toolwire.mcp.http_sessions import Exchange
 from toolwire.mcp.lists import METHOD, Lists, shaped
@@ -75,7 +75,11 @@ class Quick:
         if not self._usual(scope, headers):
             return receive, None
         came, body = await bodies.read(receive, _BODY)
-        asked = None if body is None else self._asked(body, headers, self._serving.audience.named.get(name))
+        asked = (
+            None
+            if body is None
+            else self._asked(scope, body, headers, self._serving.audience.named.get(name))
+        )
         # An id that is in use is not judged here either.
         if asked is not None and (asked.client is None or exchange is None or exchange.take(asked.id)):
             reply = _Reply(send, asked.id, headers.get(_SESSION) if asked.client is not None else None)
@@ -106,7 +110,7 @@ class Quick:
             and headers.get(b"content-type", b"").partition(b";")[0].strip() == b"application/json"
         )
 
-    def _asked(self, body: bytes, headers: Headers, client: Client | None) -> "_Asked | None":
+    def _asked(self, scope: Any, body: bytes, headers: Headers, client: Client | None) -> "_Asked | None":
         """The request in a body, if it is a whole and usual one that we have the answer to."""
         version = headers.get(_VERSION, b"").decode("latin-1")
         modern = version in MODERN_PROTOCOL_VERSIONS
@@ -125,7 +129,7 @@ class Quick:
             return None
         if not (self._routed(message, headers) if client is None else version in _SESSIONS):
             return None
-        return _Asked(message["id"], message["method"], message.get("params") or {}, version, client)
+        return _Asked(message["id"], message["method"], message.get("params") or {}, version, client, scope)
 
     def _routed(self, message: dict[str, Any], headers: Headers) -> bool:
         """Whether the headers of a request without a session say what its body does."""
@@ -166,6 +170,7 @@ class Quick:
             request_scope=None if session is None else session.key,
             declared=asked.declared,
             wanted=begun.turned.set,
+            client_key=asked.client_key,
         )
         work = partial(self._serving.result, asked.method, asked.id, asked.params, modern=client is None)
         place = (client, str(asked.id))
@@ -211,6 +216,11 @@ class _Asked:
     params: dict[str, Any]
     version: str
     client: Client | None
+    scope: Any
+
+    def client_key(self) -> Hashable:
+        """Who its client is, if it has no session."""
+        return None if self.client is not None else client_key(self.scope, self.params.get("_meta"))
 
     def declared(self) -> types.ClientCapabilities | None:
         """What its client can be asked."""

@@ -8,8 +8,9 @@ the older ones it costs next to nothing.
 
 import base64
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -30,7 +31,7 @@ from toolwire._log import logger_for
 from toolwire._tasks import spawn
 from toolwire.errors import ClaudeSDKError
 from toolwire.mcp.asking import RequestOutlet
-from toolwire.mcp.audience import EVENTS, Announcer, Audience, client_of, session_of
+from toolwire.mcp.audience import EVENTS, Announcer, Audience, client_key, client_of, session_of
 from toolwire.mcp.begun import taken_over
 from toolwire.mcp.core import Core
 from toolwire.mcp.exchange import enveloped, greeted, result_of, without_envelope
@@ -227,8 +228,15 @@ class Serving:
         session = None if modern else client
         level = None if session is None else session.level
         scope = self.request_scope or client.key
-        outlet = RequestOutlet(ctx, params, level, session, request_scope=scope)
+        outlet = RequestOutlet(
+            ctx, params, level, session, request_scope=scope, client_key=partial(self._client_key, ctx)
+        )
         return await self.result(ctx.method, ctx.request_id or 0, params, outlet, modern=modern)
+
+    def _client_key(self, ctx: ServerRequestContext[Any, Any]) -> Hashable:
+        if client_of(ctx).session_id is not None:
+            return None
+        return self.request_scope or client_key(getattr(ctx.request, "scope", None), ctx.meta)
 
     async def result(
         self,
