@@ -4,6 +4,8 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from toolwire._jsonrpc import INVALID_REQUEST, RpcError
+
 
 async def read(receive: Any, most: int) -> tuple[list[Any], bytes | None]:
     """The messages that came, and the body in them; None if it is over `most` bytes or the client left before."""
@@ -31,10 +33,17 @@ def replayed(came: list[Any], receive: Any) -> Any:
 
 
 def request_id(body: bytes) -> int | str | None:
-    """The id of the JSON-RPC request in a body; None for anything else, such as a notification."""
+    """The id of the JSON-RPC request in a body; None for anything else, such as a notification.
+
+    `RpcError` for a request with an id that is none: `mcp` would take it for a notification, and never answer.
+    """
     try:
         message = from_json(body)
     except ValueError:
         return None
-    given = message.get("id") if isinstance(message, dict) and "method" in message else None
-    return given if type(given) in (int, str) else None
+    if not isinstance(message, dict) or not {"id", "method"} <= message.keys():
+        return None
+    given = message["id"]
+    if type(given) is int or type(given) is str:
+        return given
+    raise RpcError(INVALID_REQUEST, "Invalid Request: the id must be a string or an integer")

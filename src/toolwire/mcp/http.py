@@ -206,7 +206,11 @@ class HttpApp:
         if scope["method"] == "POST":
             came, body = await bodies.read(receive, _BODY)
             receive = bodies.replayed(came, receive)
-            given = reply.request_id = None if body is None else bodies.request_id(body)
+            try:
+                given = reply.request_id = None if body is None else bodies.request_id(body)
+            except RpcError as error:
+                await _refused(error, 400)(scope, receive, reply.send)
+                return
             if exchange is not None and given is not None and not await exchange.claim(given):
                 await _refused(id_in_use(given), 400, given)(scope, receive, reply.send)
                 return
