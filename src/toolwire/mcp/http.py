@@ -94,10 +94,11 @@ class HttpApp:
             session_idle_timeout=None,  # ours counts what never gets to `mcp` too
             max_sessions=None,
         )
-        self._sessions: HttpSessions | None = None
+        self.sessions: HttpSessions | None = None
+        """The sessions that are open; None if none are kept."""
         if sessions:
-            self._sessions = HttpSessions(max_sessions, session_timeout, self._end_session)
-            core.middleware.insert(0, self._sessions.middleware)
+            self.sessions = HttpSessions(max_sessions, session_timeout, self._end_session)
+            core.middleware.insert(0, self.sessions.middleware)
         self._tasks: anyio.abc.TaskGroup | None = None  # while it is open
         self._metrics = metrics
         self._health = health
@@ -129,8 +130,8 @@ class HttpApp:
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
         async with self._manager.run(), anyio.create_task_group() as self._tasks:
-            if self._sessions is not None:
-                self._tasks.start_soon(self._sessions.end_idle)
+            if self.sessions is not None:
+                self._tasks.start_soon(self.sessions.end_idle)
             yield
             self._tasks.cancel_scope.cancel()
 
@@ -176,17 +177,17 @@ class HttpApp:
                 await _unavailable(_ENDING)(scope, receive, reply.send)
                 return
             receive = bodies.replayed(came, receive)
-        if self._sessions is None:
+        if self.sessions is None:
             await self._answer(scope, receive, reply, None)
             return
         name = next((value.decode("latin-1") for key, value in scope["headers"] if key == HEADER), None)
-        session = None if name is None else self._sessions.find(name)
+        session = None if name is None else self.sessions.find(name)
         if session is not None:
             with session.exchange() as exchange:
                 await self._answer(scope, receive, reply, exchange)
-        elif name is not None and self._sessions.is_ending(name):
+        elif name is not None and self.sessions.is_ending(name):
             await _refused(_NO_SESSION, 404)(scope, receive, reply.send)
-        elif name is None and _is_handshake(scope) and self._sessions.full:
+        elif name is None and _is_handshake(scope) and self.sessions.full:
             await _unavailable(_FULL)(scope, receive, reply.send)
         else:
             await self._answer(scope, receive, reply, None)

@@ -78,11 +78,14 @@ class HttpSessions:
         """End sessions that have not been used for too long, until cancelled."""
         while True:
             await anyio.sleep(min(self._timeout / _LOOKS, 60.0))
-            before = time.monotonic() - self._timeout
-            for session in list(self._idle()):
-                if session.used > before:
-                    break
-                self._close(session)
+            self.end_idle_at(time.monotonic())
+
+    def end_idle_at(self, now: float) -> None:
+        """End those that have not been used for too long at that time."""
+        for session in list(self._idle()):
+            if now - session.used < self._timeout:
+                break
+            self._close(session)
 
     def _make_room(self) -> None:
         idle = self._idle()
