@@ -53,7 +53,7 @@ _LOOPBACK_PAGES: Final = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 _RETRY: Final = 1_000  # milliseconds after which a client whose stream was closed comes back
 _BODY: Final = 64 << 20
 _FLUSH: Final = 2.0  # seconds for answers that are ready to get out at the end
-STOP: Final = 2.0
+STOP: Final = 4.0
 """Seconds in which calls that are cancelled at the end have to stop."""
 _VERSION: Final = b"mcp-protocol-version"
 _ENDING: Final = RpcError(types.CONNECTION_CLOSED, "the server is ending and takes no new requests")

@@ -68,7 +68,7 @@ class HttpSessions:
             user = getattr(ctx.request, "scope", {}).get("user")
             session = self._open[session_id] = HttpSession(session_id, user, self._open.move_to_end)
             client.exit_stack.callback(self._forget, session_id)
-            self._make_room()
+            self._make_room(session)
         if ctx.request_id is None:
             return await call_next(ctx)
         with session.working(ctx.request_id):
@@ -87,12 +87,13 @@ class HttpSessions:
                 break
             self._close(session)
 
-    def _make_room(self) -> None:
-        idle = self._idle()
-        while len(self._open) > self._limit and (session := next(idle, None)) is not None:
+    def _make_room(self, new: "HttpSession") -> None:
+        while len(self._open) > self._limit:
+            longest = next(self._idle(), new)
+            if longest is new:  # all others are in use
+                return
             logger.info("ending the session that was idle longest: there are more than %d", self._limit)
-            self._close(session)
-            idle = self._idle()
+            self._close(longest)
 
     def _idle(self) -> Iterator["HttpSession"]:
         return (session for session in self._open.values() if not session.busy)

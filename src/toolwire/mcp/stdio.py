@@ -53,7 +53,7 @@ _TOO_LONG: Final = orjson.dumps(
     refusal(None, RpcError(INVALID_REQUEST, f"Invalid Request: a line is longer than {_LINE} bytes"))
 )
 _ENDING: Final = RpcError(types.CONNECTION_CLOSED, "the server is ending and takes no new requests")
-_STOP: Final = 2.0  # seconds in which requests that are cancelled at the end have to stop
+_STOP: Final = 4.0  # seconds in which requests that are cancelled at the end have to stop
 _FLUSH: Final = 2.0  # seconds for their answers to get out
 _UNWRITABLE: Final = RpcError(INTERNAL_ERROR, "the answer cannot be written as JSON")
 
