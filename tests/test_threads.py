@@ -1,17 +1,178 @@
-"""The pool of worker threads: threads that rest too long end, and no call is lost when they do."""
+"""Worker threads: calls that were given up, the places of others, and the end of idle threads."""
 
+import gc
 import threading
 import time
+import weakref
+from contextlib import contextmanager
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from toolwire import ToolServer
-from toolwire._threads import Workers
+from toolwire._threads import TooManyLeftBehind, Workers
 from toolwire.testing import connect
 
 pytestmark = pytest.mark.anyio
-LIMIT = 60
+
+LIMIT = 30
+
+
+class Blocked:
+    """Sync calls that stand still until they are let go."""
+
+    def __init__(self):
+        self.let_go = threading.Event()
+        self.lock = threading.Lock()
+        self.running = self.most = self.begun = 0
+
+    def __call__(self):
+        with self.lock:
+            self.begun += 1
+            self.running += 1
+            self.most = max(self.most, self.running)
+        self.let_go.wait(LIMIT)
+        with self.lock:
+            self.running -= 1
+
+
+@contextmanager
+def blocked():
+    calls = Blocked()
+    try:
+        with anyio.fail_after(LIMIT):
+            yield calls
+    finally:
+        calls.let_go.set()
+
+
+async def eventually(holds):
+    while not holds():
+        await anyio.sleep(0.005)
+
+
+async def leave_behind(pool, calls, count, client):
+    """Begin so many calls of a client, and give them up while they run."""
+    begun = calls.begun + count
+    async with anyio.create_task_group() as tasks:
+        for _ in range(count):
+            tasks.start_soon(pool.run, calls, client)
+        await eventually(lambda: calls.begun == begun)
+        tasks.cancel_scope.cancel()
+
+
+async def test_calls_that_were_given_up_take_nobodys_place():
+    """All threads hang in calls of one client; those of another are run."""
+    pool = Workers(4, beside=32)
+    with blocked() as calls:
+        await leave_behind(pool, calls, 4, "hung")
+        assert [await pool.run(lambda: "done", "other") for _ in range(10)] == ["done"] * 10
+        await leave_behind(pool, calls, 4, "other")
+        assert await pool.run(lambda: "done", "third") == "done"
+
+
+async def test_whoever_waits_gets_a_thread_when_a_call_is_given_up():
+    """At once, and in order."""
+    pool, done = Workers(2, beside=16), []
+    with blocked() as calls:
+        async with anyio.create_task_group() as hung, anyio.create_task_group() as tasks:
+            for _ in range(2):
+                hung.start_soon(pool.run, calls, "hung")
+            await eventually(lambda: calls.begun == 2)
+            for number in range(5):
+                tasks.start_soon(pool.run, lambda number=number: done.append(number), "other")
+                await anyio.lowlevel.checkpoint()
+            await anyio.wait_all_tasks_blocked()
+            assert done == []
+            hung.cancel_scope.cancel()
+            await eventually(lambda: len(done) == 5)
+
+
+async def test_a_client_that_leaves_too_many_behind_is_refused():
+    """As many as the pool has threads; until one of them ends. Others are not."""
+    pool = Workers(3, beside=24)
+    with blocked() as calls:
+        await leave_behind(pool, calls, 2, "hung")
+        assert await pool.run(lambda: "done", "hung") == "done"
+        await leave_behind(pool, calls, 1, "hung")
+        with pytest.raises(TooManyLeftBehind) as refused:
+            await pool.run(lambda: "done", "hung")
+        assert refused.value.count == 3
+        assert await pool.run(lambda: "done", "other") == "done"
+        assert await pool.run(lambda: "done") == "done", "nobody in particular"
+        calls.let_go.set()
+        await eventually(lambda: calls.running == 0)
+        while True:
+            try:
+                assert await pool.run(lambda: "done", "hung") == "done"
+                break
+            except TooManyLeftBehind:  # the thread has yet to say that it is free
+                await anyio.sleep(0.005)
+
+
+async def test_threads_do_not_pile_up_without_end():
+    """What runs beside has a limit too: beyond it a call keeps its place until it ends."""
+    pool = Workers(2, beside=4)
+    with blocked() as calls:
+        for client in "abc":
+            await leave_behind(pool, calls, 2, client)
+        assert calls.running == 6
+        with anyio.move_on_after(0.05) as waited:
+            await pool.run(lambda: None, "other")
+        assert waited.cancelled_caught
+        assert calls.most == 6
+        calls.let_go.set()
+        assert await pool.run(lambda: "done", "other") == "done"
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+async def test_a_pool_with_nothing_beside_keeps_to_its_limit(limit):
+    """Whatever is given up: a place is free when its thread is."""
+    pool = Workers(limit)
+    with blocked() as calls:
+        await leave_behind(pool, calls, limit, "hung")
+        with anyio.move_on_after(0.05) as waited:
+            await pool.run(calls, "other")
+        assert waited.cancelled_caught
+        calls.let_go.set()
+        assert await pool.run(lambda: "done", "other") == "done"
+    assert calls.most == limit
+    assert calls.begun == limit, "what was given up in the queue has not run"
+
+
+async def test_threads_beside_end_and_the_others_are_kept():
+    """After a storm there are no more threads than the limit."""
+    pool, before = Workers(3, beside=24), set(threading.enumerate())
+    with blocked() as calls:
+        for client in range(4):
+            await leave_behind(pool, calls, 3, client)
+        assert await pool.run(lambda: "done", "other") == "done"
+        calls.let_go.set()
+        await eventually(lambda: len(set(threading.enumerate()) - before) <= 3)
+        async with anyio.create_task_group() as tasks:
+            for number in range(20):
+                tasks.start_soon(pool.run, lambda: None, number)
+        assert len(set(threading.enumerate()) - before) <= 3
+
+
+async def test_calls_that_are_given_up_at_any_moment_lose_no_thread():
+    """Before they run, while they do, as they end: afterwards the whole pool is there."""
+    pool = Workers(3, beside=24)
+    with anyio.fail_after(LIMIT):
+        for turns in range(60):
+            async with anyio.create_task_group() as tasks:
+                for number in range(6):
+                    tasks.start_soon(pool.run, lambda: None, number % 2)
+                for _ in range(turns % 7):
+                    await anyio.lowlevel.checkpoint()
+                tasks.cancel_scope.cancel()
+    with blocked() as calls:
+        async with anyio.create_task_group() as tasks:
+            for number in range(3):
+                tasks.start_soon(pool.run, calls, number)
+            await eventually(lambda: calls.begun == 3)
+            calls.let_go.set()
 
 
 def own_threads():
@@ -73,9 +234,6 @@ async def test_a_result_is_let_go_of_while_the_thread_rests():
 
     class Large:
         pass
-
-    import gc  # noqa: PLC0415
-    import weakref  # noqa: PLC0415
 
     workers = Workers(1, rest=10 * LIMIT)
     seen = weakref.ref(await workers.run(Large))

@@ -103,6 +103,15 @@ def refusal(request_id: Id | None, error: RpcError) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": request_id, "error": body}
 
 
+def id_in_use(request_id: Id) -> RpcError:
+    """The error for a request with the id of another one that is still in flight."""
+    return RpcError(
+        INVALID_REQUEST,
+        f"Invalid Request: the id {str(request_id)[:64]!r} is in use by a request that is not answered yet; give "
+        "each request an id of its own",
+    )
+
+
 def notification(method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
     """A message that wants no reply."""
     message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}

@@ -1,9 +1,13 @@
 """Worker threads for sync functions, with a policy of our own.
 
-- At most `limit` run at once; further calls wait for a free one.
+- At most `limit` calls run at once; further ones wait for a free thread.
 - They are daemon threads: one that hangs never keeps Python from exiting.
-- A call that is cancelled is given up at once: its thread finishes by itself (Python cannot stop it), its result is
-  thrown away, and its place is free again only then, so that hung calls cannot pile up threads without end.
+- A call that is cancelled is given up at once: its thread finishes by itself (Python cannot stop it), and its
+  result is thrown away. Such a thread is *left behind*.
+- A pool may let some threads that were left behind run beside its limit, so that those of one client do not take
+  the places of others. A client that has left as many behind as the pool's limit gets no further thread until one
+  of them ends. Beyond that, and in other pools, a place is free again only when its thread is: threads cannot pile
+  up without end.
 - Idle threads are kept for the next call, and end when none has come for a while: a pool that nobody uses any more,
   such as that of a server made for one conversation, leaves no thread behind.
 """
@@ -11,8 +15,8 @@
 import asyncio
 import contextvars
 import threading
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
@@ -30,25 +34,44 @@ REST = 10.0
 """Seconds after which an idle thread ends."""
 
 
-class Workers:
-    """A small pool. One may serve any number of event loops."""
+class TooManyLeftBehind(Exception):  # noqa: N818 - it says what is wrong
+    """A client's calls were given up while they ran, and too many of them still run. `count` says how many."""
 
-    def __init__(self, limit: int = DEFAULT_LIMIT, *, rest: float = REST) -> None:
+    def __init__(self, count: int) -> None:
+        super().__init__(f"{count} calls that were given up still run")
+        self.count = count
+
+
+class Workers:
+    """A small pool. One may serve any number of event loops.
+
+    `beside`: how many threads that were left behind may run beside the limit. `rest`: seconds after which an idle
+    thread ends.
+    """
+
+    def __init__(self, limit: int = DEFAULT_LIMIT, *, beside: int = 0, rest: float = REST) -> None:
         self.limit = limit
         self.rest = rest
+        self._most_beside = beside
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
-        self._busy = 0
-        self._queue: deque[_Job] = deque()
+        self._busy = 0  # without those beside
+        self._beside = 0
+        self._left_behind: Counter[Hashable] = Counter()
+        self._queue: OrderedDict[_Job, None] = OrderedDict()
 
-    async def run(self, work: Callable[[], T]) -> T:
-        """Run `work` in a thread, with the caller's context variables; raises what it raises."""
-        job = _Job(contextvars.copy_context(), work, from_threads())
+    async def run(self, work: Callable[[], T], client: Hashable = None) -> T:
+        """Run `work` in a thread, with the caller's context variables; raises what it raises.
+
+        `TooManyLeftBehind` if that is so for `client`: whoever the call is made for.
+        """
+        job = _Job(contextvars.copy_context(), work, from_threads(), client)
         self._submit(job)
         try:
             await job.done.wait()
         finally:
-            job.abandoned = not job.done.is_set()
+            if not job.done.is_set():
+                self._give_up(job)
         if job.error is not None:
             raise job.error
         result: T = job.result
@@ -56,28 +79,61 @@ class Workers:
 
     def _submit(self, job: "_Job") -> None:
         with self._lock:
+            if self._most_beside and self._left_behind.get(job.client, 0) >= self.limit:
+                raise TooManyLeftBehind(self._left_behind[job.client])
             if self._idle:
                 worker = self._idle.pop()
             elif self._busy < self.limit:
                 worker = _Worker(self)
             else:
-                self._queue.append(job)
+                self._queue[job] = None
                 return
             self._busy += 1
         worker.give(job)
 
-    def finished(self, worker: "_Worker") -> None:
-        """Called by a worker that has done its job: it gets the next one or rests."""
+    def _give_up(self, job: "_Job") -> None:
+        """The caller does not wait any more."""
         with self._lock:
-            while self._queue:
-                job = self._queue.popleft()
-                if not job.abandoned:  # its caller left while it waited
-                    break
-            else:
+            job.abandoned = True
+            if self._queue.pop(job, job) is None or job.over:  # no thread has it
+                return
+            job.left_behind = True
+            if job.client is not None:
+                self._left_behind[job.client] += 1
+            if self._beside >= self._most_beside:
+                return
+            job.beside = True
+            self._beside += 1
+            self._busy -= 1
+            if not self._queue:
+                return
+            try:
+                worker = self._idle.pop() if self._idle else _Worker(self)
+            except RuntimeError as error:
+                logger.warning("a waiting call stays in the queue: %s", error)  # no thread can be had
+                return
+            following = self._queue.popitem(last=False)[0]
+            self._busy += 1
+        worker.give(following)
+
+    def finished(self, worker: "_Worker", job: "_Job") -> bool:
+        """Called by a worker that has done its job: it gets the next one or rests. False: it is not needed."""
+        with self._lock:
+            job.over = True
+            if job.left_behind and job.client is not None:
+                self._left_behind[job.client] -= 1
+                if not self._left_behind[job.client]:
+                    del self._left_behind[job.client]
+            if job.beside:
+                self._beside -= 1
+                return False
+            if not self._queue:
                 self._busy -= 1
                 self._idle.append(worker)
-                return
-        worker.give(job)
+                return True
+            following = self._queue.popitem(last=False)[0]
+        worker.give(following)
+        return True
 
     def retire(self, worker: "_Worker") -> bool:
         """Called by a worker that has rested for long enough: True if it may end, False if a job is on its way."""
@@ -114,12 +170,17 @@ class _Job:
         context: contextvars.Context,
         work: Callable[[], Any],
         call: Callable[[Callable[[], None]], None],
+        client: Hashable,
     ) -> None:
         self.context = context
         self.work = work
         self.call = call
+        self.client = client
         self.done = anyio.Event()
         self.abandoned = False
+        self.left_behind = False
+        self.beside = False
+        self.over = False
         self.result: Any = None
         self.error: BaseException | None = None
 
@@ -143,13 +204,13 @@ class _Worker:
         self._jobs.put(job)
 
     def _loop(self) -> None:
-        while True:
+        needed = True
+        while needed:
             try:
                 job = self._jobs.get(timeout=self._pool.rest)
             except Empty:
-                if self._pool.retire(self):
-                    return
+                needed = not self._pool.retire(self)
                 continue
             job.perform()
+            needed = self._pool.finished(self, job)
             del job  # or its result would live as long as this thread rests
-            self._pool.finished(self)

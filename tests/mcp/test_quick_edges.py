@@ -59,8 +59,8 @@ class Held:
         self.quick = quick
         self.handing_over, self.let_go = anyio.Event(), anyio.Event()
 
-    async def answered(self, scope, receive, send):
-        left = await self.quick.answered(scope, receive, send)
+    async def answered(self, scope, receive, send, exchange):
+        left = await self.quick.answered(scope, receive, send, exchange)
         if left is not None and left[1] is not None:
             self.handing_over.set()
             await self.let_go.wait()

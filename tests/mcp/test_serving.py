@@ -361,26 +361,31 @@ async def test_a_server_replaced_before_it_was_opened_is_never_started():
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_no_new_work_is_taken_at_the_end(mode):
-    """From `closing()` on calls are refused; one that runs goes on, and its client may look at the list."""
-    server, begun, release = ToolServer("s"), anyio.Event(), anyio.Event()
+async def test_stop_cancels_what_runs_and_refuses_what_comes(mode):
+    """Each call gets an error that says why, and none runs on after that."""
+    server, begun, told = ToolServer("s"), anyio.Event(), []
 
     @server.tool
     async def slow() -> str:
         begun.set()
-        await release.wait()
-        return "done"
+        try:
+            await anyio.sleep_forever()
+        finally:
+            told.append("stopped")
 
-    serving, results = serving_of(server), []
+    serving = serving_of(server)
 
     async def call():
-        results.append(await text_of(client, "slow"))
+        with pytest.raises(MCPError, match="the server is ending: the request was cancelled"):
+            await client.call_tool("slow", {})
+        told.append("answered")
 
-    async with client_of(serving, mode) as client, anyio.create_task_group() as tasks:
-        tasks.start_soon(call)
-        await begun.wait()
-        serving.closing()
+    async with client_of(serving, mode) as client:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await begun.wait()
+            assert await serving.stop(30)
+        assert told == ["stopped", "answered"]
         with pytest.raises(MCPError, match="the server is ending"):
             await client.call_tool("slow", {})
-        release.set()
-    assert results == ["done"]
+    assert told == ["stopped", "answered"]

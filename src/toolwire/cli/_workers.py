@@ -21,6 +21,7 @@ from toolwire.cli._failing import FAILURE
 _YOUNG: Final = 5.0  # a process that dies sooner never really served
 _CHANCES: Final = 3  # young deaths in a row before it is given up
 _LOOK: Final = 0.2  # seconds between two looks at them
+_ENDING: Final = 8.0  # seconds that a process has to end after its drain
 _METRICS: Final = "toolwire-metrics-"
 
 
@@ -59,7 +60,7 @@ def supervise(listening: socket.socket, count: int, drain: float, secret_variabl
                     group.tend()
                     told.wait(_LOOK)
             finally:
-                group.end(drain + 3, hurry)
+                group.end(drain + _ENDING, hurry)
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)

@@ -30,6 +30,8 @@ _HTTP_ONLY = (
     "allow_origin",
     "workers",
     "stateless",
+    "max_sessions",
+    "session_timeout",
 )
 
 
@@ -62,6 +64,15 @@ def serve(  # noqa: PLR0917 - options
     stateless: Annotated[
         bool, typer.Option("--stateless", help="Keep no sessions: any process can answer any request.")
     ] = False,
+    max_sessions: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Sessions that are kept; when there are more, the one idle longest is ended."
+        ),
+    ] = 1000,
+    session_timeout: Annotated[
+        float, typer.Option(min=1, help="Seconds after which a session that nobody uses is ended.")
+    ] = 1800.0,
     reload: Annotated[
         bool, typer.Option("--reload", help="Load the file again when it changes; clients stay connected.")
     ] = False,
@@ -173,11 +184,18 @@ def serve(  # noqa: PLR0917 - options
     from toolwire.mcp.serve import serve_over  # noqa: PLC0415
 
     with listening:
-        sessions = not stateless
-        _run(
-            partial(serve_over, serving, listening, guard, path=path, sessions=sessions, drain=drain),
-            beside,
+        work = partial(
+            serve_over,
+            serving,
+            listening,
+            guard,
+            path=path,
+            sessions=not stateless,
+            max_sessions=max_sessions,
+            session_timeout=session_timeout,
+            drain=drain,
         )
+        _run(work, beside)
 
 
 def _run(work: Work, beside: list[Work]) -> None:

@@ -9,7 +9,7 @@ number among those with the same content, so that an answer never lands on anoth
 
 import hashlib
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import nullcontext
 from functools import cached_property
 from typing import Any, Final
@@ -60,6 +60,7 @@ class RequestOutlet:
 
     A call may begin before `mcp` has made anything of its request (`ctx` None). Then `declared` gives what the
     client can do, and `wanted` is called once the tool has something to tell or to ask: both wait for `bind`.
+    `client_key` tells who the client is where it has no session; None where nobody knows.
     """
 
     def __init__(
@@ -72,8 +73,10 @@ class RequestOutlet:
         request_scope: str | None = None,
         declared: Callable[[], types.ClientCapabilities | None] = lambda: None,
         wanted: Callable[[], None] = lambda: None,
+        client_key: Callable[[], Hashable] = lambda: None,
     ) -> None:
         self.session = session
+        self.client_key = client_key
         self.request_scope = request_scope
         self.questions: dict[str, Any] | None = None
         """The "input required" result that the call has come to, if it has."""

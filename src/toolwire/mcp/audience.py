@@ -4,13 +4,13 @@ Clients of the versions with a handshake have a session, a log level and subscri
 those of 2026-07-28 listen on a stream of their own. What a request gets is not known here.
 """
 
-import math
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import anyio
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
 from mcp.server.connection import Connection as Client
 from mcp.server.context import ServerRequestContext
 from mcp.server.subscriptions import (
@@ -22,6 +22,7 @@ from mcp.server.subscriptions import (
     ServerEvent,
     ToolsListChanged,
 )
+from mcp_types import CLIENT_INFO_META_KEY
 
 from toolwire._jsonrpc import INVALID_PARAMS, RpcError
 from toolwire._log import logger_for
@@ -46,8 +47,6 @@ class Session:
 
     level: str = LEVELS[0]
     resources: set[str] = field(default_factory=set)
-    seen: float = -math.inf
-    """When `mcp` last had a request of it, which is what keeps a session alive."""
     key: str = field(default_factory=lambda: secrets.token_hex(8))
     """Stands for the session in the keys of its requests."""
 
@@ -74,7 +73,6 @@ class Audience:
             # Where an application around ours knows its users, `mcp` sees to it that a session stays its user's.
             if client.session_id is not None and "user" not in getattr(ctx.request, "scope", ()):
                 self.named[client.session_id] = client
-                session_of(client).seen = anyio.current_time()
                 client.exit_stack.callback(self._forget, client)
 
     def _forget(self, client: Client) -> None:
@@ -127,6 +125,22 @@ def session_of(client: Client) -> Session:
     if session is None:
         session = client.state["toolwire"] = Session()
     return session
+
+
+def client_key(scope: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> Hashable:
+    """Who sent a request that belongs to no session, as far as can be told; None if not at all.
+
+    The user, where an application around ours knows its users, else the address; and the name and version that the
+    client gives itself, since all clients behind a proxy, and all on this machine, have one address.
+    """
+    if scope is None:
+        return None
+    user, address = scope.get("user"), scope.get("client")
+    info = (meta or {}).get(CLIENT_INFO_META_KEY)
+    name, version = (info.get("name"), info.get("version")) if isinstance(info, Mapping) else (None, None)
+    if isinstance(user, AuthenticatedUser):
+        return (*authorization_context(user).values(), str(name)[:64], str(version)[:64])
+    return (None if address is None else address[0], str(name)[:64], str(version)[:64])
 
 
 def _wants(client: Client, level: str) -> bool:

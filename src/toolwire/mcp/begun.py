@@ -77,15 +77,18 @@ class Begun:
         return self.result
 
     @contextmanager
-    def handed_over(self) -> Iterator[None]:
-        """Inside, `taken_over` finds it. If nobody takes it, it ends."""
+    def handed_over(self, answered: Callable[[], bool]) -> Iterator[None]:
+        """Inside, `taken_over` finds it. If nobody takes it, it ends: at once if the client was `answered`."""
         token = _current.set(self)
         try:
             yield
         finally:
             _current.reset(token)
             if not self._taken.is_set() and not self._over.is_set():
-                spawn(self._give_up)
+                if answered():
+                    self.cancel()
+                else:
+                    spawn(self._give_up)
 
     async def _give_up(self) -> None:
         with anyio.move_on_after(_HANDOVER):

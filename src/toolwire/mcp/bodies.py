@@ -2,6 +2,10 @@
 
 from typing import Any
 
+from pydantic_core import from_json
+
+from toolwire._jsonrpc import INVALID_REQUEST, RpcError
+
 
 async def read(receive: Any, most: int) -> tuple[list[Any], bytes | None]:
     """The messages that came, and the body in them; None if it is over `most` bytes or the client left before."""
@@ -26,3 +30,20 @@ def replayed(came: list[Any], receive: Any) -> Any:
         return first.pop() if first else await receive()
 
     return again
+
+
+def request_id(body: bytes) -> int | str | None:
+    """The id of the JSON-RPC request in a body; None for anything else, such as a notification.
+
+    `RpcError` for a request with an id that is none: `mcp` would take it for a notification, and never answer.
+    """
+    try:
+        message = from_json(body)
+    except ValueError:
+        return None
+    if not isinstance(message, dict) or not {"id", "method"} <= message.keys():
+        return None
+    given = message["id"]
+    if type(given) is int or type(given) is str:
+        return given
+    raise RpcError(INVALID_REQUEST, "Invalid Request: the id must be a string or an integer")

@@ -5,6 +5,7 @@ from typing import Any
 
 import mcp_types as types
 from mcp.server.lowlevel import Server as McpServer
+from mcp_types.methods import validate_client_request
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
@@ -39,6 +40,22 @@ class Core(McpServer[None]):
         self.name, self.version, self.title = info.name, info.version, info.title
         self.description, self.website_url, self.icons = info.description, info.website_url, info.icons
         vars(self).pop("_server_info_stamp_source", None)  # where `mcp` keeps a copy of all that
+
+    def accepts(self, method: str, version: str, params: Mapping[str, Any] | None) -> bool:
+        """Whether `mcp` would give these parameters to the handler of a request, and not refuse them.
+
+        It asks the models that `mcp` itself asks before it calls a handler: that of the protocol version, and that
+        which the handler is registered with.
+        """
+        handler = self.get_request_handler(method)
+        if handler is None:
+            return False
+        try:
+            validate_client_request(method, version, params)
+            handler.params_type.model_validate({} if params is None else params, by_name=False)
+        except (KeyError, ValueError):  # not in that version; not valid
+            return False
+        return True
 
     def get_capabilities(
         self,

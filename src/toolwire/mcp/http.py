@@ -1,7 +1,8 @@
 """MCP over streamable HTTP: an ASGI application around an `mcp` server, and a way to run it here.
 
 Owns the paths, the guard in front of them and the end: open streams are told to stop, new requests are refused,
-running calls may finish within `drain` seconds. The protocol itself is `mcp`'s session manager's.
+running calls may finish within `drain` seconds, the rest is cancelled and answered with an error. The protocol
+itself is `mcp`'s session manager's.
 """
 
 import errno
@@ -13,10 +14,12 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 import anyio
+import anyio.abc
 import mcp_types as types
 import uvicorn
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic_core import to_json
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -25,12 +28,20 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from toolwire._jsonrpc import INTERNAL_ERROR, RpcError, refusal
+from toolwire._jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, RpcError, id_in_use, refusal
 from toolwire._log import logger_for
 from toolwire.errors import UsageError
 from toolwire.mcp import bodies
 from toolwire.mcp.events import Events
 from toolwire.mcp.guard import Guard, Guarded
+from toolwire.mcp.http_sessions import (
+    HEADER,
+    MAX_SESSIONS,
+    SESSION_TIMEOUT,
+    Exchange,
+    HttpSession,
+    HttpSessions,
+)
 from toolwire.mcp.metrics import CONTENT_TYPE, Metrics
 from toolwire.mcp.quick import Quick
 
@@ -41,9 +52,14 @@ METRICS: Final = "/metrics"
 _LOOPBACK_PAGES: Final = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 _RETRY: Final = 1_000  # milliseconds after which a client whose stream was closed comes back
 _BODY: Final = 64 << 20
-_FLUSH: Final = 0.5  # seconds for answers that are ready to get out at the end
+_FLUSH: Final = 2.0  # seconds for answers that are ready to get out at the end
+STOP: Final = 4.0
+"""Seconds in which calls that are cancelled at the end have to stop."""
+_VERSION: Final = b"mcp-protocol-version"
 _ENDING: Final = RpcError(types.CONNECTION_CLOSED, "the server is ending and takes no new requests")
 _ENDED: Final = RpcError(types.CONNECTION_CLOSED, "the server has ended")
+_FULL: Final = RpcError(INTERNAL_ERROR, "too many sessions are open, and all are in use: try again later")
+_NO_SESSION: Final = RpcError(INVALID_REQUEST, "Session not found")
 
 
 class HttpApp:
@@ -60,9 +76,12 @@ class HttpApp:
         metrics: Metrics | None = None,
         health: Callable[[], dict[str, Any]] = dict,
         quick: Quick | None = None,
+        max_sessions: int = MAX_SESSIONS,
+        session_timeout: float = SESSION_TIMEOUT,
     ) -> None:
         """`sessions` False: no client is remembered between two requests, so any process can answer any of them.
-        `quick` answers what it can before `mcp` is asked."""
+        `quick` answers what it can before `mcp` is asked. When there are more than `max_sessions`, the one that was
+        idle longest is ended, and so is one that was idle for `session_timeout` seconds."""
         core.middleware.append(_writable)
         self._events = Events() if sessions else None
         self._manager = StreamableHTTPSessionManager(
@@ -72,7 +91,15 @@ class HttpApp:
             json_response=json_only,
             stateless=not sessions,
             max_request_body_size=_BODY,
+            session_idle_timeout=None,  # ours counts what never gets to `mcp` too
+            max_sessions=None,
         )
+        self.sessions: HttpSessions | None = None
+        """The sessions that are open; None if none are kept."""
+        if sessions:
+            self.sessions = HttpSessions(max_sessions, session_timeout, self._end_session)
+            core.middleware.insert(0, self.sessions.middleware)
+        self._tasks: anyio.abc.TaskGroup | None = None  # while it is open
         self._metrics = metrics
         self._health = health
         self._quick = quick
@@ -102,8 +129,31 @@ class HttpApp:
 
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
-        async with self._manager.run():
+        async with self._manager.run(), anyio.create_task_group() as self._tasks:
+            if self.sessions is not None:
+                self._tasks.start_soon(self.sessions.end_idle)
             yield
+            self._tasks.cancel_scope.cancel()
+
+    def _end_session(self, session: HttpSession) -> None:
+        """Have `mcp` end a session, as if its client had asked for that."""
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def ignore(message: Any) -> None:
+            del message
+
+        if self._tasks is not None:
+            scope = {
+                "type": "http",
+                "method": "DELETE",
+                "path": "/",
+                "query_string": b"",
+                "headers": [(HEADER, session.id.encode("latin-1"))],
+                **({} if session.user is None else {"user": session.user}),
+            }
+            self._tasks.start_soon(self._manager.handle_request, scope, receive, ignore)
 
     async def _mcp(self, scope: Any, receive: Any, send: Any) -> None:
         reply = _Reply(send)
@@ -112,7 +162,7 @@ class HttpApp:
         with anyio.CancelScope() as until_told:
             kind.add(until_told)
             try:
-                await self._handle(scope, receive, reply.send)
+                await self._handle(scope, receive, reply)
             finally:
                 kind.discard(until_told)
                 if not self._under_way:
@@ -120,23 +170,52 @@ class HttpApp:
         if until_told.cancelled_caught:
             await reply.cut_short(scope, receive)
 
-    async def _handle(self, scope: Any, receive: Any, send: Any) -> None:
+    async def _handle(self, scope: Any, receive: Any, reply: "_Reply") -> None:
         if self._closing:
             came, body = ([], None) if scope["method"] == "GET" else await bodies.read(receive, _BODY)
             if _only_listens(scope) or (came and (body is None or _is_request(body))):
-                await _unavailable(_ENDING)(scope, receive, send)
+                await _unavailable(_ENDING)(scope, receive, reply.send)
                 return
             receive = bodies.replayed(came, receive)
-        elif self._quick is not None:
-            left = await self._quick.answered(scope, receive, send)
+        if self.sessions is None:
+            await self._answer(scope, receive, reply, None)
+            return
+        name = next((value.decode("latin-1") for key, value in scope["headers"] if key == HEADER), None)
+        session = None if name is None else self.sessions.find(name)
+        if session is not None:
+            with session.exchange() as exchange:
+                await self._answer(scope, receive, reply, exchange)
+        elif name is not None and self.sessions.is_ending(name):
+            await _refused(_NO_SESSION, 404)(scope, receive, reply.send)
+        elif name is None and _is_handshake(scope) and self.sessions.full:
+            await _unavailable(_FULL)(scope, receive, reply.send)
+        else:
+            await self._answer(scope, receive, reply, None)
+
+    async def _answer(self, scope: Any, receive: Any, reply: "_Reply", exchange: Exchange | None) -> None:
+        """Answer a request, here or by `mcp`. `exchange` is None outside of a session."""
+        if self._quick is not None and not self._closing:
+            left = await self._quick.answered(scope, receive, reply.send, exchange)
             if left is None:
                 return
             receive, begun = left
             if begun is not None:
-                with begun.handed_over():
-                    await self._through_mcp(scope, receive, send)
+                reply.request_id = begun.request_id
+                with begun.handed_over(reply.is_complete):
+                    await self._through_mcp(scope, receive, reply.send)
                 return
-        await self._through_mcp(scope, receive, send)
+        if scope["method"] == "POST":
+            came, body = await bodies.read(receive, _BODY)
+            receive = bodies.replayed(came, receive)
+            try:
+                given = reply.request_id = None if body is None else bodies.request_id(body)
+            except RpcError as error:
+                await _refused(error, 400)(scope, receive, reply.send)
+                return
+            if exchange is not None and given is not None and not await exchange.claim(given):
+                await _refused(id_in_use(given), 400, given)(scope, receive, reply.send)
+                return
+        await self._through_mcp(scope, receive, reply.send)
 
     async def _through_mcp(self, scope: Any, receive: Any, send: Any) -> None:
         if self._events is None:
@@ -181,13 +260,24 @@ class _Reply:
     """The way back to the client of one request, and how far it got."""
 
     def __init__(self, send: Any) -> None:
+        self.request_id: int | str | None = None
+        """The id of the JSON-RPC request, once it is known."""
         self._send = send
         self._started = False
+        self._streams = False
         self._complete = False
+
+    def is_complete(self) -> bool:
+        """Whether all of it was sent."""
+        return self._complete
 
     async def send(self, message: Any) -> None:
         if message["type"] == "http.response.start":
             self._started = True
+            self._streams = any(
+                key.lower() == b"content-type" and value.startswith(b"text/event-stream")
+                for key, value in message.get("headers", ())
+            )
         elif not message.get("more_body"):
             self._complete = True
         await self._send(message)
@@ -198,12 +288,21 @@ class _Reply:
             if not self._started:
                 await _unavailable(_ENDED)(scope, receive, self._send)
             elif not self._complete:
-                await self._send({"type": "http.response.body", "body": b""})
+                body = b""
+                if self._streams and self.request_id is not None:
+                    body = b"event: message\r\ndata: %b\r\n\r\n" % to_json(refusal(self.request_id, _ENDED))
+                await self._send({"type": "http.response.body", "body": body})
 
 
 def _only_listens(scope: Any) -> bool:
     """Whether it is a stream of notices, and not the rest of an answer."""
     return scope["method"] == "GET" and all(name != b"last-event-id" for name, _ in scope["headers"])
+
+
+def _is_handshake(scope: Any) -> bool:
+    """Whether a request without a session may open one: those of 2026-07-28 never do."""
+    version = next((value.decode("latin-1") for name, value in scope["headers"] if name == _VERSION), None)
+    return scope["method"] == "POST" and (version is None or version in HANDSHAKE_PROTOCOL_VERSIONS)
 
 
 def _is_request(body: bytes) -> bool:
@@ -217,6 +316,10 @@ def _is_request(body: bytes) -> bool:
 
 def _unavailable(reason: RpcError) -> Response:
     return JSONResponse(refusal(None, reason), 503, {"retry-after": "1", "connection": "close"})
+
+
+def _refused(reason: RpcError, status: int, request_id: int | str | None = None) -> Response:
+    return JSONResponse(refusal(request_id, reason), status)
 
 
 async def _writable(ctx: Any, call_next: Any) -> Any:
@@ -269,10 +372,15 @@ async def serve_app(
     listening: socket.socket,
     drained: Callable[[float], Awaitable[Any]],
     *,
+    stop: Callable[[float], Awaitable[Any]],
     drain: float = 5.0,
     closing: Iterable[Callable[[], None]] = (),
 ) -> None:
-    """Serve until SIGINT or SIGTERM, then let what runs finish within `drain` seconds."""
+    """Serve until SIGINT or SIGTERM, then let what runs finish within `drain` seconds.
+
+    `drained(seconds)` waits for that. `stop(seconds)` cancels what still runs, and waits until it has stopped: only
+    then are clients told, so that nothing goes on that they believe to be over.
+    """
     config = uvicorn.Config(
         app.asgi,
         log_level="warning",
@@ -298,6 +406,7 @@ async def serve_app(
                     either.start_soon(again)
                     await drained(drain)
                     either.cancel_scope.cancel()
+            await stop(STOP)
             await app.cut_off()
             server.should_exit = True
             await anyio.sleep_forever()  # with signals still caught: the end is under way

@@ -9,7 +9,7 @@ from typing import Any, Final
 import mcp_types as types
 import orjson
 from mcp.server.context import ServerRequestContext
-from mcp_types.methods import serialize_server_result, validate_client_request
+from mcp_types.methods import serialize_server_result
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
@@ -58,11 +58,11 @@ class Lists:
 
     async def middleware(self, ctx: ServerRequestContext[Any, Any], call_next: Any) -> Any:
         """Middleware of `mcp`: a list that is there already is not made again."""
-        if ctx.method == METHOD and client_of(ctx).initialize_accepted:
-            try:
-                validate_client_request(METHOD, ctx.protocol_version, ctx.params)
-            except (KeyError, ValueError):
-                return await call_next(ctx)
+        if (
+            ctx.method == METHOD
+            and client_of(ctx).initialize_accepted
+            and self._serving.core.accepts(METHOD, ctx.protocol_version, ctx.params)
+        ):
             page = self.page(ctx.protocol_version, (ctx.params or {}).get("cursor"))
             if page is not None:
                 return page

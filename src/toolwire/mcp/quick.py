@@ -8,7 +8,7 @@ as it is; lists are kept as bytes. In every other case the request goes `mcp`'s 
 Its rule: what is odd about a request is not judged here, nor is an error ever sent. Both go `mcp`'s way too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -23,7 +23,6 @@ from mcp.shared.inbound import (
     classify_inbound_request,
     validate_mcp_param_headers,
 )
-from mcp_types.methods import validate_client_request
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from opentelemetry import trace
 from pydantic import ValidationError
@@ -32,14 +31,14 @@ from pydantic_core import from_json
 from toolwire._jsonrpc import CANCELLED, RpcError, refusal
 from toolwire.mcp import bodies
 from toolwire.mcp.asking import RequestOutlet
-from toolwire.mcp.audience import Session, session_of
+from toolwire.mcp.audience import client_key, session_of
 from toolwire.mcp.begun import Begun
+from toolwire.mcp.http_sessions import Exchange
 from toolwire.mcp.lists import METHOD, Lists, shaped
 from toolwire.mcp.serving import Serving
 from toolwire.tools.server import ToolServer
 
 _MOMENT: Final = 0.25  # seconds that an answer may take to be one at once
-_ALIVE: Final = 60.0  # seconds after which `mcp` gets a request, so that it knows that the session is in use
 _BODY: Final = 1 << 20
 _SESSIONS: Final = ("2025-06-18", "2025-11-25")  # older ones have other shapes of results
 _IDS: Final = 1 << 53  # larger ones are nobody's
@@ -62,8 +61,13 @@ class Quick:
         self._lists = Lists(serving)
         serving.audience.left = self._left
 
-    async def answered(self, scope: Any, receive: Any, send: Any) -> "tuple[Any, Begun | None] | None":
-        """None if the request has its answer. Else a `receive` for `mcp`, and what has begun of the request."""
+    async def answered(
+        self, scope: Any, receive: Any, send: Any, exchange: Exchange | None
+    ) -> "tuple[Any, Begun | None] | None":
+        """None if the request has its answer. Else a `receive` for `mcp`, and what has begun of the request.
+
+        What begins here has claimed its id, in a session (`exchange`).
+        """
         headers = dict(scope["headers"])
         name = headers.get(_SESSION, b"").decode("latin-1")
         if scope["method"] == "DELETE":
@@ -71,8 +75,13 @@ class Quick:
         if not self._usual(scope, headers):
             return receive, None
         came, body = await bodies.read(receive, _BODY)
-        asked = None if body is None else self._asked(body, headers, self._serving.audience.named.get(name))
-        if asked is not None:
+        asked = (
+            None
+            if body is None
+            else self._asked(scope, body, headers, self._serving.audience.named.get(name))
+        )
+        # An id that is in use is not judged here either.
+        if asked is not None and (asked.client is None or exchange is None or exchange.take(asked.id)):
             reply = _Reply(send, asked.id, headers.get(_SESSION) if asked.client is not None else None)
             if asked.method == METHOD:
                 page = self._lists.page(asked.version, asked.params.get("cursor"))
@@ -80,7 +89,7 @@ class Quick:
                     await reply.result(orjson.dumps(page))
                     return None
             else:
-                begun = await self._called(asked, reply)
+                begun = await self._called(asked, reply, exchange)
                 return None if begun is None else (bodies.replayed(came, receive), begun)
         return bodies.replayed(came, receive), None
 
@@ -92,7 +101,6 @@ class Quick:
         return (
             scope["method"] == "POST"
             and self._serving.up
-            and not self._serving.ending
             and "user" not in scope  # whose session it is, `mcp` knows
             and isinstance(self._serving.server, ToolServer)
             and len(headers) == len(scope["headers"])
@@ -102,7 +110,7 @@ class Quick:
             and headers.get(b"content-type", b"").partition(b";")[0].strip() == b"application/json"
         )
 
-    def _asked(self, body: bytes, headers: Headers, client: Client | None) -> "_Asked | None":
+    def _asked(self, scope: Any, body: bytes, headers: Headers, client: Client | None) -> "_Asked | None":
         """The request in a body, if it is a whole and usual one that we have the answer to."""
         version = headers.get(_VERSION, b"").decode("latin-1")
         modern = version in MODERN_PROTOCOL_VERSIONS
@@ -115,15 +123,13 @@ class Quick:
             client = None
         elif client is not None and message.get("method") == _CANCEL:
             self._cancel(client, message.get("params"))
-        if not _fits(message, version):
+        if not _fits(message) or not self._serving.core.accepts(
+            message["method"], version, message.get("params")
+        ):
             return None
-        if client is None:
-            fine = self._routed(message, headers)
-        else:
-            fine = version in _SESSIONS and not _due(session_of(client))
-        if not fine:
+        if not (self._routed(message, headers) if client is None else version in _SESSIONS):
             return None
-        return _Asked(message["id"], message["method"], message.get("params") or {}, version, client)
+        return _Asked(message["id"], message["method"], message.get("params") or {}, version, client, scope)
 
     def _routed(self, message: dict[str, Any], headers: Headers) -> bool:
         """Whether the headers of a request without a session say what its body does."""
@@ -152,7 +158,7 @@ class Quick:
 
     # Calls.
 
-    async def _called(self, asked: "_Asked", reply: "_Reply") -> Begun | None:
+    async def _called(self, asked: "_Asked", reply: "_Reply", exchange: Exchange | None) -> Begun | None:
         """None if it has its answer, else what has begun."""
         begun, client = Begun(asked.id), asked.client
         session = None if client is None else session_of(client)
@@ -164,6 +170,7 @@ class Quick:
             request_scope=None if session is None else session.key,
             declared=asked.declared,
             wanted=begun.turned.set,
+            client_key=asked.client_key,
         )
         work = partial(self._serving.result, asked.method, asked.id, asked.params, modern=client is None)
         place = (client, str(asked.id))
@@ -180,13 +187,15 @@ class Quick:
         except BaseException:
             begun.cancel()
             raise
-        if begun.cancelled:
-            await reply.error(_CANCELLED)
-            return None
-        if begun.result is not None and (result := self._shaped(asked, begun.result)) is not None:
-            await reply.result(result)
-            return None
-        return begun
+        result = None
+        if not begun.cancelled:
+            result = None if begun.result is None else self._shaped(asked, begun.result)
+            if result is None:
+                return begun
+        if exchange is not None:
+            exchange.answered()
+        await (reply.error(_CANCELLED) if result is None else reply.result(result))
+        return None
 
     def _shaped(self, asked: "_Asked", result: dict[str, Any]) -> bytes | None:
         """A result as `mcp` would send it. None if it would not, or has more to do with it."""
@@ -207,14 +216,22 @@ class _Asked:
     params: dict[str, Any]
     version: str
     client: Client | None
+    scope: Any
+
+    def client_key(self) -> Hashable:
+        """Who its client is, if it has no session."""
+        return None if self.client is not None else client_key(self.scope, self.params.get("_meta"))
 
     def declared(self) -> types.ClientCapabilities | None:
         """What its client can be asked."""
         if self.client is not None:
             return self.client.client_capabilities
-        return types.ClientCapabilities.model_validate(
-            self.params["_meta"][types.CLIENT_CAPABILITIES_META_KEY]
-        )
+        try:
+            return types.ClientCapabilities.model_validate(
+                self.params["_meta"][types.CLIENT_CAPABILITIES_META_KEY]
+            )
+        except ValidationError:  # `mcp` too takes these for none at all
+            return None
 
 
 class _Reply:
@@ -241,25 +258,19 @@ class _Reply:
         await self._send({"type": "http.response.body", "body": body})
 
 
-def _fits(message: dict[str, Any], version: str) -> bool:
-    """Whether it is a call or a list that `mcp` would let through."""
+def _fits(message: dict[str, Any]) -> bool:
+    """Whether it is a JSON-RPC request for a call or a list, in the first round. Its params are not checked yet."""
     method, params = message.get("method"), message.get("params")
-    if (
-        not message.keys() <= _PARTS
-        or message.get("jsonrpc") != "2.0"
-        or not _is_id(message.get("id"))
-        or method not in {"tools/call", METHOD}
-        or not isinstance(params, dict | None)
-        or (params is not None and not _LATER_ROUNDS.isdisjoint(params))
+    return (
+        message.keys() <= _PARTS
+        and message.get("jsonrpc") == "2.0"
+        and _is_id(message.get("id"))
+        and method in {"tools/call", METHOD}
+        and isinstance(params, dict | None)
+        and (params is None or _LATER_ROUNDS.isdisjoint(params))
         # With somebody who wants to see them, requests have spans, which `mcp` makes.
-        or not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
-    ):
-        return False
-    try:
-        validate_client_request(str(method), version, params)
-    except (KeyError, ValueError):
-        return False
-    return True
+        and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    )
 
 
 def _is_id(given: Any) -> bool:
@@ -278,12 +289,3 @@ def _message(body: bytes) -> dict[str, Any] | None:
         if isinstance(message, dict):
             return message
     return None
-
-
-def _due(session: Session) -> bool:
-    """Whether `mcp` should see that the session is in use."""
-    now = anyio.current_time()
-    if now - session.seen < _ALIVE:
-        return False
-    session.seen = now
-    return True

@@ -4,6 +4,7 @@ Takes whatever `mcp_servers` takes in process: a `ToolServer`, a wrapped one, or
 Everything is wired here; the parts are in `serving`, `stdio` and `http`.
 """
 
+import math
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,6 +16,7 @@ from toolwire.errors import UsageError
 from toolwire.mcp.bridge import bridged
 from toolwire.mcp.guard import Guard, guard_for
 from toolwire.mcp.http import HEALTH, METRICS, HttpApp, bound_socket, serve_app
+from toolwire.mcp.http_sessions import MAX_SESSIONS, SESSION_TIMEOUT
 from toolwire.mcp.lists import Lists
 from toolwire.mcp.metrics import Metrics
 from toolwire.mcp.quick import Quick
@@ -70,7 +72,7 @@ async def serve_stdio(server: object, *, drain: float = DRAIN) -> None:
 async def serve_pipe(serving: Serving, wire: Wire, drain: float) -> None:
     """Serve the one client at the other end of a pipe."""
     serving.request_scope = secrets.token_hex(8)
-    await serve_wire(wire, serving.core, drain, serving.hang_up)
+    await serve_wire(wire, serving.core, drain, closing=serving.hang_up, stop=serving.stop)
 
 
 async def serve_http(
@@ -83,6 +85,8 @@ async def serve_http(
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
     sessions: bool = True,
+    max_sessions: int = MAX_SESSIONS,
+    session_timeout: float = SESSION_TIMEOUT,
     drain: float = DRAIN,
     on_listening: Callable[[Listening], Awaitable[None] | None] | None = None,
 ) -> None:
@@ -92,6 +96,10 @@ async def serve_http(
     are further names that the server is reached by, `allowed_origins` web pages that may use it (those on this
     machine may). Without `sessions` nothing is remembered between requests, so that many processes can serve the
     same clients; clients of MCP 2025-11-25 and older then hear no notices and cannot be asked.
+
+    Each client of these versions has a session. When there are more than `max_sessions`, the one that was idle
+    longest is ended, and so is one that was idle for `session_timeout` seconds. Its client gets a 404 if it comes
+    back, as MCP has it, and opens another.
     """
     guard = guard_for(host, token, allowed_hosts, allowed_origins)
     check_path(path)
@@ -100,7 +108,16 @@ async def serve_http(
         where = Listening(host, listening.getsockname()[1], path)
         if on_listening is not None and (told := on_listening(where)) is not None:
             await told
-        await serve_over(serving, listening, guard, path=path, sessions=sessions, drain=drain)
+        await serve_over(
+            serving,
+            listening,
+            guard,
+            path=path,
+            sessions=sessions,
+            max_sessions=max_sessions,
+            session_timeout=session_timeout,
+            drain=drain,
+        )
 
 
 async def serve_over(
@@ -110,12 +127,28 @@ async def serve_over(
     *,
     path: str = "/mcp",
     sessions: bool = True,
+    max_sessions: int = MAX_SESSIONS,
+    session_timeout: float = SESSION_TIMEOUT,
     drain: float = DRAIN,
 ) -> None:
     """Serve on a socket that is already bound."""
-    app = _http_app(serving, guard, path, sessions)
+    app = _http_app(
+        serving,
+        guard,
+        path=path,
+        sessions=sessions,
+        max_sessions=max_sessions,
+        session_timeout=session_timeout,
+    )
     async with serving.opened():
-        await serve_app(app, listening, serving.drained, drain=drain, closing=[serving.hang_up])
+        await serve_app(
+            app,
+            listening,
+            serving.drained,
+            stop=serving.stop,
+            drain=drain,
+            closing=[serving.hang_up],
+        )
 
 
 def http_app(
@@ -127,11 +160,20 @@ def http_app(
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
     sessions: bool = True,
+    max_sessions: int = MAX_SESSIONS,
+    session_timeout: float = SESSION_TIMEOUT,
 ) -> Any:
     """The ASGI application of `serve_http()`, for an ASGI server of your own. `host` is where that one listens."""
     guard = guard_for(host, token, allowed_hosts, allowed_origins)
     check_path(path)
-    return _http_app(serving_of(server), guard, path, sessions).asgi
+    return _http_app(
+        serving_of(server),
+        guard,
+        path=path,
+        sessions=sessions,
+        max_sessions=max_sessions,
+        session_timeout=session_timeout,
+    ).asgi
 
 
 def check_path(path: str) -> None:
@@ -142,7 +184,14 @@ def check_path(path: str) -> None:
         )
 
 
-def _http_app(serving: Serving, guard: Guard, path: str, sessions: bool) -> HttpApp:
+def _http_app(
+    serving: Serving, guard: Guard, *, path: str, sessions: bool, max_sessions: int, session_timeout: float
+) -> HttpApp:
+    if max_sessions < 1:
+        raise UsageError(f"max_sessions is {max_sessions}: at least one session is needed, or sessions=False")
+    if not 0 < session_timeout < math.inf:
+        raise UsageError(f"session_timeout is {session_timeout}: it must be a number of seconds above 0")
+
     def knows(tool: str) -> bool:
         return not isinstance(serving.server, ToolServer) or tool in serving.server.tools
 
@@ -156,4 +205,6 @@ def _http_app(serving: Serving, guard: Guard, path: str, sessions: bool) -> Http
         metrics=metrics,
         health=lambda: {"server": serving.core.name, "running": serving.running},
         quick=Quick(serving),
+        max_sessions=max_sessions,
+        session_timeout=session_timeout,
     )

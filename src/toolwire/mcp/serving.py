@@ -8,8 +8,9 @@ the older ones it costs next to nothing.
 
 import base64
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -20,7 +21,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolwire._jsonrpc import (
-    INTERNAL_ERROR,
+    CANCELLED,
     METHOD_NOT_FOUND,
     Connection,
     RpcError,
@@ -30,7 +31,7 @@ from toolwire._log import logger_for
 from toolwire._tasks import spawn
 from toolwire.errors import ClaudeSDKError
 from toolwire.mcp.asking import RequestOutlet
-from toolwire.mcp.audience import EVENTS, Announcer, Audience, client_of, session_of
+from toolwire.mcp.audience import EVENTS, Announcer, Audience, client_key, client_of, session_of
 from toolwire.mcp.begun import taken_over
 from toolwire.mcp.core import Core
 from toolwire.mcp.exchange import enveloped, greeted, result_of, without_envelope
@@ -76,7 +77,8 @@ class Serving:
         self._keeper: Connection | None = None
         self._start_within = start_within
         self._changing = anyio.Lock()
-        self._ending = False
+        self._stopped = anyio.Event()
+        self._connections: set[Connection] = set()
         self.audience = Audience()
         self._idle = anyio.Event()
         info = server if isinstance(server, ToolServer) else None
@@ -189,18 +191,6 @@ class Serving:
         """Whether the server is open."""
         return self._keeper is not None
 
-    @property
-    def ending(self) -> bool:
-        """Whether new work is refused."""
-        return self._ending
-
-    def closing(self) -> None:
-        """Refuse new work from now on. Requests that run go on.
-
-        Lists are no work, and `mcp`'s client wants one before it believes the result that it was waiting for.
-        """
-        self._ending = True
-
     def hang_up(self) -> None:
         """End the streams on which clients of the newest version listen for changes."""
         self.audience.listening.close()
@@ -208,6 +198,16 @@ class Serving:
     def _schema(self, tool: str) -> Mapping[str, Any] | None:
         known = self.server.tools.get(tool) if isinstance(self.server, ToolServer) else None
         return None if known is None else known.json_schema
+
+    async def stop(self, seconds: float) -> bool:
+        """Cancel what runs, for good: each request gets an error for an answer, once its work has stopped.
+
+        Waits for that, but not longer than so many seconds; whether all have stopped.
+        """
+        self._stopped.set()
+        for connection in list(self._connections):
+            spawn(connection.aclose)
+        return await self.drained(seconds)
 
     async def drained(self, seconds: float) -> bool:
         """Wait until no request runs, but not longer than that; whether it came true."""
@@ -222,16 +222,21 @@ class Serving:
     async def _forward(self, ctx: ServerRequestContext[Any, Any], _params: Any) -> dict[str, Any]:
         if (begun := taken_over(ctx.request_id)) is not None:
             return await begun.outcome(ctx)
-        if self._ending and not ctx.method.endswith("/list"):
-            raise MCPError(code=INTERNAL_ERROR, message="the server is ending")
         params = dict(ctx.params or {})
         modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
         client = session_of(client_of(ctx))  # of the newest version, that of this request alone
         session = None if modern else client
         level = None if session is None else session.level
         scope = self.request_scope or client.key
-        outlet = RequestOutlet(ctx, params, level, session, request_scope=scope)
+        outlet = RequestOutlet(
+            ctx, params, level, session, request_scope=scope, client_key=partial(self._client_key, ctx)
+        )
         return await self.result(ctx.method, ctx.request_id or 0, params, outlet, modern=modern)
+
+    def _client_key(self, ctx: ServerRequestContext[Any, Any]) -> Hashable:
+        if client_of(ctx).session_id is not None:
+            return None
+        return self.request_scope or client_key(getattr(ctx.request, "scope", None), ctx.meta)
 
     async def result(
         self,
@@ -245,7 +250,11 @@ class Serving:
         """The result of a request; `MCPError` if it is refused."""
         message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
         with self.counted(method, str(params.get("name") or params.get("uri") or "")) as seen:
+            if self._stopped.is_set():
+                raise _stopped()
             reply = await self._answered(message, outlet)
+            if self._stopped.is_set() and reply.get("error", {}).get("code") == CANCELLED:
+                raise _stopped()
             result = result_of(reply, method, modern)
             if modern:
                 result = enveloped(method, result)
@@ -267,6 +276,7 @@ class Serving:
 
     async def _answered(self, message: dict[str, Any], outlet: RequestOutlet) -> dict[str, Any]:
         connection = self.server.connect(outlet)
+        self._connections.add(connection)
         reply = None
         try:
             with outlet.scope:
@@ -279,6 +289,7 @@ class Serving:
             if outlet.questions is None:
                 raise
         finally:
+            self._connections.discard(connection)
             await connection.aclose()
         await outlet.flushed()
         if outlet.questions is not None:
@@ -325,6 +336,11 @@ class Serving:
 
     def _name(self, server: Server) -> str:
         return server.name if isinstance(server, ToolServer) else self.core.name
+
+
+def _stopped() -> MCPError:
+    text = "the server is ending: the request was cancelled before it was done"
+    return MCPError(code=types.CONNECTION_CLOSED, message=text)
 
 
 def new_secret() -> str:

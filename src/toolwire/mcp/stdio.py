@@ -3,7 +3,8 @@
 Owns the two descriptors while it serves: what tools and their children print goes to stderr, and they read nothing
 from the wire. A thread reads, so that a signal can end the server while nothing comes in; a client that stops
 reading holds up nobody but itself. At the end of input, as at a signal, what runs may finish within `drain`
-seconds, and nothing new is begun. When nobody reads any more, it ends at once.
+seconds, and nothing new is begun; then the rest is cancelled and answered with an error. When nobody reads any
+more, it ends at once.
 """
 
 import errno
@@ -21,11 +22,20 @@ from typing import Any, Final, Self
 import anyio
 import mcp_types as types
 import orjson
+from mcp.shared.dispatcher import as_request_id, coerce_request_id
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from toolwire._jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, RpcError, refusal, reply
+from toolwire._jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    RpcError,
+    id_in_use,
+    refusal,
+    reply,
+)
 from toolwire._log import logger_for
 from toolwire._threads import Workers, from_threads
 from toolwire._wire.json_codec import dumps
@@ -43,6 +53,8 @@ _TOO_LONG: Final = orjson.dumps(
     refusal(None, RpcError(INVALID_REQUEST, f"Invalid Request: a line is longer than {_LINE} bytes"))
 )
 _ENDING: Final = RpcError(types.CONNECTION_CLOSED, "the server is ending and takes no new requests")
+_STOP: Final = 4.0  # seconds in which requests that are cancelled at the end have to stop
+_FLUSH: Final = 2.0  # seconds for their answers to get out
 _UNWRITABLE: Final = RpcError(INTERNAL_ERROR, "the answer cannot be written as JSON")
 
 
@@ -85,12 +97,22 @@ def _is_open(descriptor: int) -> bool:
     return True
 
 
+async def _nothing(seconds: float) -> None:
+    del seconds
+
+
 async def serve_wire(
-    wire: Wire, core: Any, drain: float = 5.0, closing: Callable[[], None] = lambda: None
+    wire: Wire,
+    core: Any,
+    drain: float = 5.0,
+    *,
+    closing: Callable[[], None] = lambda: None,
+    stop: Callable[[float], Awaitable[Any]] = _nothing,
 ) -> None:
     """Run an `mcp` server over the wire until its input ends or SIGINT or SIGTERM comes.
 
-    `closing` is called then: it ends what would never end by itself.
+    `closing` is called then: it ends what would never end by itself. `stop(seconds)` is called if requests still
+    run after `drain` seconds: it cancels them, and waits until they have stopped.
     """
     if (ready_made := getattr(core, "ready_made", None)) is not None:
         core.middleware.append(ready_made)
@@ -108,9 +130,10 @@ async def serve_wire(
         work = isinstance(message, types.JSONRPCRequest) and not message.method.endswith("/list")
         if ending.is_set() and work:
             writer.put(dumps(refusal(message.id, _ENDING)))
-            return
-        unanswered.heard(message)
-        inbox.put(SessionMessage(message))
+        elif unanswered.heard(message):
+            inbox.put(SessionMessage(message))
+        else:
+            writer.put(dumps(refusal(message.id, id_in_use(message.id))))
 
     threading.Thread(
         target=_read,
@@ -125,6 +148,12 @@ async def serve_wire(
             ending.set()
             closing()
             await _or_signal(signals, partial(unanswered.none, drain))  # a second signal ends the wait
+            if unanswered:
+                logger.warning(
+                    "%d calls did not finish within %g s and are cancelled", len(unanswered), drain
+                )
+                await stop(_STOP)
+                await unanswered.none(_FLUSH)
             inbox.close()
             await anyio.sleep_forever()  # with signals still caught: the end is under way
 
@@ -155,16 +184,24 @@ class _Unanswered:
         self._nobody = False
         self._fewer = anyio.Event()
 
-    def heard(self, message: Any) -> None:
-        """Something came from the client."""
-        if isinstance(message, types.JSONRPCRequest) and not self._nobody:
-            self._ids.add(message.id)
-        elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
-            self.answered((message.params or {}).get("requestId"))
+    def __len__(self) -> int:
+        return len(self._ids)
 
-    def answered(self, request_id: Any) -> None:
+    def heard(self, message: Any) -> bool:
+        """Something came from the client. False for a request with an id that waits for its answer already."""
+        if isinstance(message, types.JSONRPCRequest) and not self._nobody:
+            key = coerce_request_id(message.id)  # `mcp` takes "7" and 7 for one id
+            if key in self._ids:
+                return False
+            self._ids.add(key)
+        elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
+            self.answered(as_request_id((message.params or {}).get("requestId")))
+        return True
+
+    def answered(self, request_id: int | str | None) -> None:
         """It needs no answer any more."""
-        self._ids.discard(request_id)
+        if request_id is not None:
+            self._ids.discard(coerce_request_id(request_id))
         if not self._ids:
             self._fewer.set()
 
@@ -176,12 +213,10 @@ class _Unanswered:
 
     async def none(self, seconds: float) -> None:
         """Wait until there are none, but not longer than that."""
-        with anyio.move_on_after(seconds) as limit:
+        with anyio.move_on_after(seconds):
             while self._ids:
                 self._fewer = anyio.Event()
                 await self._fewer.wait()
-        if limit.cancelled_caught:
-            logger.warning("%d calls did not finish within %g s and are cancelled", len(self._ids), seconds)
 
 
 def _read(

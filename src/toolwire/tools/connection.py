@@ -33,7 +33,7 @@ from toolwire._jsonrpc import (
 )
 from toolwire._log import logger_for
 from toolwire._tasks import nobody_asked, scope_type
-from toolwire._threads import from_threads
+from toolwire._threads import TooManyLeftBehind, from_threads
 from toolwire._wire.lines import decode, encode
 from toolwire.errors import ToolError
 from toolwire.tools.answers import invalid, listed, refused, unknown_method
@@ -79,7 +79,8 @@ class DirectConnection:
 
     An outlet that has a method `starting` (see `Starting`) hears of each tool before it runs. One that has a
     `session` gives tools that as `context.session`; for others it is this connection. One that has a
-    `request_scope` stands for a client that uses each request id once: see `Context.request_key`.
+    `request_scope` stands for a client that uses each request id once: see `Context.request_key`. One that has a
+    method `client_key` tells by it whose calls are whose, where there is no session; it may give None.
     """
 
     def __init__(
@@ -332,9 +333,21 @@ class DirectConnection:
         call.mark()
         raise ToolError(f"{subject.label} timed out after {seconds:g} s")
 
+    async def in_thread(self, subject: Subject, work: Callable[[], Any]) -> Any:
+        """Run a sync function of a subject in a worker thread."""
+        client_key = getattr(self._outlet, "client_key", None)
+        client = (None if client_key is None else client_key()) or self._session
+        try:
+            return await self.server.workers.run(work, client)
+        except TooManyLeftBehind as error:
+            raise ToolError(
+                f"{subject.label} was not run: {error.count} calls of this client were cancelled or timed out and "
+                "still run in threads, which Python cannot stop; no more are started until one of them has ended"
+            ) from None
+
     async def _perform(self, subject: Subject, values: dict[str, Any], context: Context[Any] | None) -> Any:
         if subject.threaded:
-            value = await self.server.workers.run(partial(subject.invoke, values, context))
+            value = await self.in_thread(subject, partial(subject.invoke, values, context))
         else:
             value = subject.invoke(values, context)
         return await value if inspect.isawaitable(value) else value

@@ -89,6 +89,6 @@ async def _sought(
     server = connection.server
     seconds = server.timeout if subject.timeout is None else subject.timeout
     with anyio.move_on_after(seconds):
-        found: Any = seek() if is_async(source) else await server.workers.run(seek)
+        found: Any = seek() if is_async(source) else await connection.in_thread(subject, seek)
         return gathered(await found) if inspect.isawaitable(found) else found
     raise ToolError(f"{subject.label}: completion timed out after {seconds:g} s")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 from typing_extensions import TypeVar
 
 from toolwire._jsonrpc import Outlet
-from toolwire._threads import Workers
+from toolwire._threads import DEFAULT_LIMIT, Workers
 from toolwire.errors import ToolDefinitionError
 from toolwire.tools.context import LogLevel
 from toolwire.tools.lifespan import Lifespan
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", default=Any)
 F = TypeVar("F", bound=Callable[..., Any])
+
+_BESIDE = 8  # how many times the limit of threads may run beside it, after their calls were given up
 
 
 class ToolServer(Generic[S]):
@@ -78,7 +80,9 @@ class ToolServer(Generic[S]):
         self.always_load = always_load
         self.timeout = timeout
         self.debug = debug
-        self.workers = Workers() if workers is None else Workers(workers)
+        limit = DEFAULT_LIMIT if workers is None else workers
+        # One at a time stays one at a time, though a call that was given up holds up the others.
+        self.workers = Workers(limit, beside=0 if limit == 1 else _BESIDE * limit)
         self._state = state
         self._make_lifespan = lifespan
         self._lifespan: Lifespan | None = None

@@ -1,0 +1,227 @@
+"""How many HTTP sessions are kept: the one that was idle longest makes room, one in use never does."""
+
+import asyncio
+import time
+
+import anyio
+import httpx2
+import pytest
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from test_ids_in_flight import LIMIT, Waiting, text_of
+from test_quick import Client
+from test_quick_edges import HANDSHAKE, MODERN, call, client_of, opened
+from test_refused_calls import message_of
+
+from toolwire import http_app, serve_http
+from toolwire.errors import UsageError
+from toolwire.mcp.guard import guard_for
+from toolwire.mcp.http import HttpApp, bound_socket
+from toolwire.mcp.quick import Quick
+from toolwire.mcp.serve import serve_over, serving_of
+
+pytestmark = pytest.mark.anyio
+
+
+async def eventually(holds):
+    with anyio.fail_after(LIMIT):
+        while not holds():
+            await anyio.sleep(0.01)
+
+
+async def status_of(http, headers, number=1, **more):
+    """What a client gets that uses its session."""
+    body, _ = call("echo", number, HANDSHAKE, text="x")
+    return (await http.post("/mcp", headers={**headers, **more}, json=body)).status_code
+
+
+@pytest.mark.parametrize("accept", ["*/*", "application/json, text/event-stream"], ids=["mcp", "fast path"])
+async def test_the_session_that_was_idle_longest_makes_room(accept):
+    """Its client hears that it is gone, as MCP has it, and opens another."""
+    async with client_of(http_app(Waiting().server, max_sessions=3)) as http:
+        first, second, third = [await opened(http) for _ in range(3)]
+        assert await status_of(http, first, accept=accept) == 200  # so that the second was idle longest
+        fourth = await opened(http)
+        gone = await http.post("/mcp", headers=second, json=call("echo", 1, HANDSHAKE, text="x")[0])
+        assert (gone.status_code, gone.json()["error"]["message"]) == (404, "Session not found")
+        assert (await http.get("/mcp", headers=second)).status_code == 404
+        assert [await status_of(http, each) for each in (first, third, fourth)] == [200, 200, 200]
+        assert await status_of(http, await opened(http)) == 200, "it opens another"
+        assert await status_of(http, first) == 404
+
+
+async def test_a_session_in_use_stays():
+    """One whose call runs does not make room, though it is the oldest; when all are in use, nobody new comes in."""
+    waiting, replies = Waiting(), []
+    app = HttpApp(
+        (serving := serving_of(waiting.server)).core,
+        guard_for("127.0.0.1", None),
+        quick=Quick(serving),
+        max_sessions=2,
+    )
+    async with client_of(app.asgi) as http:
+        busy, idle = await opened(http), await opened(http)
+
+        async def ask(headers) -> None:
+            replies.append(await http.post("/mcp", headers=headers, json=call("wait", 5, HANDSHAKE)[0]))
+
+        async with anyio.create_task_group() as calls:
+            calls.start_soon(ask, busy)
+            await waiting.has_begun()
+            third = await opened(http)
+            assert await status_of(http, idle) == 404
+            calls.start_soon(ask, third)
+            await waiting.has_begun(2)
+            full = await http.post("/mcp", headers=call(version=HANDSHAKE)[1], json={})
+            assert (full.status_code, "retry-after" in full.headers) == (503, True)
+            assert "too many sessions" in full.json()["error"]["message"]
+            modern, headers = call("echo", 1, MODERN, text="no session")
+            assert text_of(await http.post("/mcp", headers=headers, json=modern)) == "no session"
+            waiting.let_go.set()
+        assert [text_of(each) for each in replies] == ["waited", "waited"]
+        assert await status_of(http, await opened(http)) == 200
+        assert len(app.sessions) == 2
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("how", ["stream", "work"])
+async def test_a_session_with_a_stream_or_with_work_stays(how):
+    """A client that only listens is there, and so is one that will come back for its answer."""
+    waiting = Waiting()
+    with anyio.fail_after(LIMIT), bound_socket("127.0.0.1", 0) as listening:
+        base = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        async with (
+            anyio.create_task_group() as serving,
+            httpx2.AsyncClient(base_url=base, timeout=LIMIT) as http,
+        ):
+            guard = guard_for("127.0.0.1", None)
+
+            async def serve() -> None:
+                await serve_over(serving_of(waiting.server), listening, guard, max_sessions=2)
+
+            serving.start_soon(serve)
+            first = await Client(http, HANDSHAKE).open()
+            if how == "stream":
+                listening_on = http.stream(
+                    "GET", "/mcp", headers={**first.headers, "accept": "text/event-stream"}
+                )
+            else:
+                listening_on = http.stream("POST", **first.request("tools/call", {"name": "wait"}, 5))
+            async with listening_on as stream:
+                assert stream.status_code == 200
+                if how == "stream":
+                    others = [await Client(http, HANDSHAKE).open() for _ in range(4)]
+            if how == "work":
+                others = [await Client(http, HANDSHAKE).open() for _ in range(4)]
+                waiting.let_go.set()
+            statuses = [(await each.call("echo", 9, text="x")).status_code for each in (first, *others)]
+            assert statuses == [200, 404, 404, 404, 200]
+            serving.cancel_scope.cancel()
+
+
+async def test_a_session_that_nobody_uses_is_ended():
+    """After its time; but not while something runs in it, nor before it has rested for as long after that."""
+    waiting, replies = Waiting(), []
+    serving = serving_of(waiting.server)
+    app = HttpApp(serving.core, guard_for("127.0.0.1", None), quick=Quick(serving), session_timeout=1000)
+    async with client_of(app.asgi) as http:
+        busy, idle = await opened(http), await opened(http)
+
+        async def ask() -> None:
+            replies.append(await http.post("/mcp", headers=busy, json=call("wait", 5, HANDSHAKE)[0]))
+
+        async with anyio.create_task_group() as calls:
+            calls.start_soon(ask)
+            await waiting.has_begun()
+            app.sessions.end_idle_at(time.monotonic() + 500)
+            assert len(app.sessions) == 2
+            app.sessions.end_idle_at(time.monotonic() + 1500)
+            assert await status_of(http, idle) == 404
+            waiting.let_go.set()
+        assert text_of(replies[0]) == "waited"
+        assert await status_of(http, busy) == 200
+        app.sessions.end_idle_at(time.monotonic() + 500)
+        assert await status_of(http, busy) == 200
+        app.sessions.end_idle_at(time.monotonic() + 1500)
+        assert await status_of(http, busy) == 404
+
+
+async def test_idle_sessions_are_looked_for():
+    """By the application itself, as long as it is up."""
+    serving = serving_of(Waiting().server)
+    app = HttpApp(serving.core, guard_for("127.0.0.1", None), session_timeout=0.1)
+    async with client_of(app.asgi) as http:
+        params = {
+            "protocolVersion": HANDSHAKE,
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"},
+        }
+        body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+        reply = await http.post("/mcp", headers=call(version=HANDSHAKE)[1], json=body)
+        assert "result" in message_of(reply)
+        await eventually(lambda: len(app.sessions) == 0)
+        assert await status_of(http, {"mcp-session-id": reply.headers["mcp-session-id"]}) == 404
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("user", ["", "ann"])
+async def test_abandoned_sessions_leave_nothing_behind(user):
+    """Hundreds that were opened and never used again: as many tasks run as before."""
+    inner = http_app(Waiting().server, max_sessions=5)
+
+    async def app(scope, receive, send):
+        token = AccessToken(token="t", client_id=user, scopes=[])  # noqa: S106 - none that opens anything
+        await inner({**scope, **({"user": AuthenticatedUser(token)} if user else {})}, receive, send)
+
+    async with client_of(app, inner) as http:
+        kept = [await opened(http) for _ in range(5)]
+        before = len(asyncio.all_tasks())
+        for _ in range(200):
+            last = await opened(http)
+        await eventually(lambda: len(asyncio.all_tasks()) <= before)
+        assert await status_of(http, last) == 200
+        assert await status_of(http, kept[0]) == 404
+
+
+async def test_a_handshake_that_fails_is_a_session_that_makes_room_too():
+    """`mcp` keeps its session, so it counts."""
+    serving = serving_of(Waiting().server)
+    app = HttpApp(serving.core, guard_for("127.0.0.1", None), quick=Quick(serving), max_sessions=3)
+    async with client_of(app.asgi) as http:
+        body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 5}}
+        for _ in range(10):
+            reply = await http.post("/mcp", headers=call(version=HANDSHAKE)[1], json=body)
+            assert message_of(reply)["error"]["code"] == -32602
+        assert len(app.sessions) == 3
+        assert await status_of(http, await opened(http)) == 200
+
+
+async def test_who_is_not_let_in_opens_no_session():
+    """Nor does anybody who does not get as far as a handshake."""
+    serving = serving_of(Waiting().server)
+    app = HttpApp(serving.core, guard_for("127.0.0.1", "sesame"), quick=Quick(serving), max_sessions=3)
+    async with client_of(app.asgi) as http:
+        let_in = {"authorization": "Bearer sesame"}
+        mine = await opened(http, **let_in)
+        _, headers = call(version=HANDSHAKE)
+        info = {"name": "test", "version": "1"}
+        params = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": info}
+        body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+        for given in ({}, {"authorization": "Bearer guess"}):
+            for _ in range(5):
+                assert (await http.post("/mcp", headers={**headers, **given}, json=body)).status_code == 401
+        for odd in ({}, [], {**body, "method": "ping"}, {**body, "id": None}, {**body, "jsonrpc": "1.0"}):
+            assert (await http.post("/mcp", headers={**headers, **let_in}, json=odd)).status_code >= 400
+        assert len(app.sessions) == 1
+        assert await status_of(http, mine, **let_in) == 200
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"max_sessions": 0}, {"session_timeout": 0}, {"session_timeout": float("inf")}]
+)
+async def test_a_limit_that_is_none_is_refused(wrong):
+    """In words that name it."""
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        http_app(Waiting().server, **wrong)
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        await serve_http(Waiting().server, port=0, **wrong)

@@ -1,0 +1,186 @@
+"""What calls get that are not done when the server has to end: they are cancelled, and then told so."""
+
+import os
+import signal
+import threading
+from contextlib import asynccontextmanager
+
+import anyio
+import httpx2
+import pytest
+from test_quick import Client
+from test_quick_edges import HANDSHAKE, MODERN
+from test_refused_calls import message_of
+from test_stdio import Peer
+
+from toolwire import Context, ToolServer
+from toolwire.mcp.guard import guard_for
+from toolwire.mcp.http import bound_socket
+from toolwire.mcp.serve import serve_over, serve_pipe, serving_of
+
+pytestmark = pytest.mark.anyio
+
+LIMIT = 60
+CLOSED = -32000
+
+
+class Slow:
+    """A server whose tools do not end by themselves, and what happened in which order."""
+
+    def __init__(self):
+        self.happened = []
+        self.running = 0
+        self.begun, self.both_begun, self.let_go = anyio.Event(), anyio.Event(), anyio.Event()
+        self.server = ToolServer("slow")
+        for tool in (self.wait, self.stubborn, self.told):
+            self.server.tool(tool)
+
+    async def wait(self) -> None:
+        """Wait for ever, and take a while to stop."""
+        self.running += 1
+        (self.both_begun if self.running > 1 else self.begun).set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(0.05)
+            self.happened.append("stopped")
+
+    async def told(self, context: Context) -> None:
+        """The same, after a word: so `mcp` has it at once."""
+        context.progress(1, 2)
+        await self.wait()
+
+    async def stubborn(self) -> None:
+        """Do not heed a cancellation."""
+        self.begun.set()
+        with anyio.CancelScope(shield=True):
+            await self.let_go.wait()
+
+
+@asynccontextmanager
+async def serving(slow, version, sessions=True):
+    """A client of a server that ends with a signal; it has ended after this."""
+    with anyio.fail_after(LIMIT), bound_socket("127.0.0.1", 0) as listening:
+        base = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        async with (
+            httpx2.AsyncClient(base_url=base, timeout=LIMIT) as http,
+            anyio.create_task_group() as tasks,
+        ):
+
+            async def serve() -> None:
+                guard = guard_for("127.0.0.1", None)
+                served = serving_of(slow.server)
+                await serve_over(served, listening, guard, sessions=sessions, drain=0.05)
+
+            tasks.start_soon(serve)
+            client = Client(http, version)
+            yield await client.open() if sessions else client
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("accept", ["*/*", "application/json, text/event-stream"], ids=["mcp", "fast path"])
+@pytest.mark.parametrize(
+    ("version", "sessions"), [(HANDSHAKE, True), ("2025-06-18", True), (HANDSHAKE, False), (MODERN, True)]
+)
+@pytest.mark.parametrize("tool", ["wait", "told"])
+async def test_a_call_that_is_not_done_is_cancelled_and_then_told(tool, version, sessions, accept):
+    """Over HTTP, after SIGTERM and the drain: an error with its id, and nothing runs on."""
+    slow, replies = Slow(), []
+    async with serving(slow, version, sessions) as client:
+        params = {"name": tool, "_meta": {"progressToken": 1}} if version != MODERN else {"name": tool}
+
+        async def ask(number) -> None:
+            replies.append(await client.post("tools/call", params, number, accept=accept))
+            slow.happened.append("told")
+
+        async with anyio.create_task_group() as calls:
+            calls.start_soon(ask, 5)
+            calls.start_soon(ask, 6)
+            await slow.both_begun.wait()
+            os.kill(os.getpid(), signal.SIGTERM)
+    errors = [message_of(each) for each in replies]
+    assert sorted(each["id"] for each in errors) == [5, 6], errors
+    assert {each["error"]["code"] for each in errors} == {CLOSED}
+    assert {each["error"]["message"].partition(":")[0] for each in errors} == {"the server is ending"}
+    assert slow.happened[0] == "stopped"
+    assert sorted(slow.happened) == ["stopped", "stopped", "told", "told"]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_call_that_does_not_stop_is_told_too():
+    """In bounded time: it gets an error, though its tool does not heed its cancellation."""
+    slow, replies = Slow(), []
+    async with serving(slow, HANDSHAKE) as client, anyio.create_task_group() as calls:
+
+        async def ask() -> None:
+            replies.append(await client.post("tools/call", {"name": "stubborn"}, 5, accept="*/*"))
+            slow.let_go.set()
+
+        calls.start_soon(ask)
+        await slow.begun.wait()
+        os.kill(os.getpid(), signal.SIGTERM)
+    error = message_of(replies[0])
+    assert (error["id"], error["error"]["code"]) == (5, CLOSED)
+
+
+@pytest.mark.parametrize("version", [HANDSHAKE, MODERN])
+async def test_the_same_over_stdio(version):
+    """At the end of input: what is not done after the drain is cancelled, and its error is written."""
+    slow, peer = Slow(), Peer()
+    with anyio.fail_after(LIMIT):
+        async with anyio.create_task_group() as tasks:
+
+            async def serve() -> None:
+                await serve_pipe(serving_of(slow.server), peer, 0.05)
+                peer.ended.set()
+
+            tasks.start_soon(serve)
+            meta = Client(None, version).request("x", {})["json"]["params"]
+            if version == HANDSHAKE:
+                await peer.shake_hands()
+            for number in (5, 6):
+                peer.send("tools/call", {"name": "wait", "arguments": {}, **meta}, number)
+            await slow.both_begun.wait()
+            peer.leave()
+            errors = []
+            for _ in range(2):
+                errors.append(await peer.receive())
+                slow.happened.append("told")
+            await peer.ended.wait()
+    peer.close()
+    assert sorted(each["id"] for each in errors) == [5, 6]
+    assert {each["error"]["code"] for each in errors} == {CLOSED}
+    assert {each["error"]["message"].partition(":")[0] for each in errors} == {"the server is ending"}
+    assert slow.happened[0] == "stopped"
+    assert sorted(slow.happened) == ["stopped", "stopped", "told", "told"]
+
+
+async def test_a_thread_hears_that_its_call_is_over():
+    """Python cannot stop it, but it can look: `context.cancelled` is set before its client is told."""
+    server, heard = ToolServer("s"), threading.Event()
+
+    @server.tool
+    def work(context: Context) -> None:
+        context.log("begun")
+        while not context.cancelled:
+            threading.Event().wait(0.01)
+        heard.set()
+
+    peer = Peer()
+    with anyio.fail_after(LIMIT):
+        async with anyio.create_task_group() as tasks:
+
+            async def serve() -> None:
+                await serve_pipe(serving_of(server), peer, 0.05)
+                peer.ended.set()
+
+            tasks.start_soon(serve)
+            await peer.shake_hands()
+            peer.send("tools/call", {"name": "work", "arguments": {}}, 5)
+            assert (await peer.receive())["method"] == "notifications/message"
+            peer.leave()
+            assert (await peer.receive())["error"]["code"] == CLOSED
+            assert await anyio.to_thread.run_sync(heard.wait, LIMIT)
+            await peer.ended.wait()
+    peer.close()
