@@ -10,6 +10,7 @@ from served import Http
 
 from toolwire.cli._workers import metrics_folder, worker_command
 
+ENDING = {"code": -32000, "message": "the server is ending: the request was cancelled before it was done"}
 APP = '''
 import os, sys
 import anyio
@@ -47,7 +48,7 @@ def test_a_second_signal_ends_the_wait(folder):
         served.expect("waiting")
         served.signal()
         served.signal(signal.SIGINT)
-        assert asked.result(20) == {"code": -32000, "message": "the server has ended"}
+        assert asked.result(20) == ENDING
         assert served.wait(20) == 0
     assert list(folder.glob("toolwire-metrics-*")) == []
 
@@ -58,7 +59,7 @@ def test_workers_end_with_a_parent_that_was_killed(folder):
         asked = pool.submit(served.ask, "tools/call", {"name": "wait"})
         served.expect("waiting")
         served.signal(signal.SIGKILL)
-        assert asked.result(20) == {"code": -32000, "message": "the server has ended"}
+        assert asked.result(20) == ENDING
         assert served.wait(20) == -signal.SIGKILL  # and nobody else holds its stderr
 
 

@@ -6,6 +6,15 @@ import time
 import anyio
 import httpx2
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from test_ids_in_flight import LIMIT, Waiting, text_of
@@ -17,6 +26,7 @@ from toolwire import http_app, serve_http
 from toolwire.errors import UsageError
 from toolwire.mcp.guard import guard_for
 from toolwire.mcp.http import HttpApp, bound_socket
+from toolwire.mcp.http_sessions import HttpSession
 from toolwire.mcp.quick import Quick
 from toolwire.mcp.serve import serve_over, serving_of
 
@@ -225,3 +235,56 @@ async def test_a_limit_that_is_none_is_refused(wrong):
         http_app(Waiting().server, **wrong)
     with pytest.raises(UsageError, match=next(iter(wrong))):
         await serve_http(Waiting().server, port=0, **wrong)
+
+
+class Claims(RuleBasedStateMachine):
+    """Requests of one session that come, are worked on, are answered and leave, in any order that can be."""
+
+    def __init__(self):
+        super().__init__()
+        self.session = HttpSession("s", None, lambda _: None)
+        self.exchanges = []  # of (exchange, key), while they are open
+        self.work = {}  # by key: the handler's context
+
+    def taken(self, key):
+        return key in self.work or any(each == key for _, each in self.exchanges)
+
+    @rule(number=st.sampled_from([1, "1", "01", 2, "a"]))
+    def come(self, number):
+        key = int(number) if number != "a" else number
+        exchange = self.session.exchange().__enter__()
+        free = not self.taken(key)
+        assert exchange.take(number) == free
+        self.exchanges.append((exchange, key if free else None))
+
+    @precondition(lambda self: any(key is not None and key not in self.work for _, key in self.exchanges))
+    @rule(data=st.data())
+    def begin(self, data):
+        free = [key for _, key in self.exchanges if key is not None and key not in self.work]
+        key = data.draw(st.sampled_from(free))
+        self.work[key] = self.session.working(key)
+        self.work[key].__enter__()
+
+    @precondition(lambda self: self.work)
+    @rule(data=st.data())
+    def finish(self, data):
+        self.work.pop(data.draw(st.sampled_from(list(self.work)))).__exit__(None, None, None)
+
+    @precondition(lambda self: self.exchanges)
+    @rule(data=st.data())
+    def leave(self, data):
+        left = data.draw(st.sampled_from(self.exchanges))
+        self.exchanges.remove(left)
+        left[0].__exit__(None, None, None)
+
+    @invariant()
+    def busy_while_anything_goes_on(self):
+        assert self.session.busy == bool(self.exchanges or self.work)
+
+
+Claims.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+
+
+def test_an_id_has_one_request_at_a_time():
+    """Whatever comes and goes: an id is claimed exactly while its request is in flight."""
+    run_state_machine_as_test(Claims)

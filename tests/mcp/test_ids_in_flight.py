@@ -11,6 +11,7 @@ from test_refused_calls import message_of
 from test_stdio import core, serving  # noqa: F401 - a fixture
 
 from toolwire import Context, ToolServer, http_app
+from toolwire.mcp.serve import as_mcp_server
 
 pytestmark = pytest.mark.anyio
 
@@ -273,3 +274,19 @@ async def test_an_id_is_free_over_stdio_once_it_is_cancelled(core):  # noqa: F81
         peer.send("notifications/cancelled", {"requestId": 1})
         peer.send("ping", {}, 1)
         assert await peer.receive() == {"jsonrpc": "2.0", "id": 1, "result": {}}
+
+
+async def test_an_id_is_free_over_stdio_once_its_answer_is_read():
+    """Though it was so long that a thread wrote it: the client may be faster than we hear that it is written."""
+    server = ToolServer("s")
+
+    @server.tool
+    async def long(text: str) -> str:
+        return text * 20_000
+
+    async with serving(as_mcp_server(server)) as peer:
+        await peer.shake_hands()
+        for number in range(100):
+            peer.send("tools/call", {"name": "long", "arguments": {"text": f"{number} "}}, 1)
+            answer = await peer.receive()
+            assert answer["result"]["content"][0]["text"].startswith(f"{number} {number} "), answer

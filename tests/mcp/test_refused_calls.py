@@ -18,6 +18,9 @@ from pydantic import ValidationError
 from test_quick_edges import ENVELOPE, HANDSHAKE, MODERN, Calc, call, client_of, opened
 
 from toolwire import ToolServer, http_app
+from toolwire.mcp.guard import guard_for
+from toolwire.mcp.http import HttpApp
+from toolwire.mcp.quick import Quick
 from toolwire.mcp.serve import serving_of
 
 pytestmark = pytest.mark.anyio
@@ -182,3 +185,26 @@ async def test_both_ways_refuse_the_same_calls(calc_over_http, version, params):
     assert runs[0] == runs[1]
     if "error" in answers[0]:
         assert runs == [0, 0]
+
+
+@pytest.mark.parametrize("version", [HANDSHAKE, MODERN])
+async def test_a_call_that_is_refused_after_all_ends_at_once(version, monkeypatch):
+    """Should `mcp` ever refuse what has begun, the tool does not run on for a client that has its answer."""
+    monkeypatch.setattr("toolwire.mcp.begun._HANDOVER", 10_000)
+    calc = Calc()
+    serving = serving_of(calc.server)
+    app = HttpApp(serving.core, guard_for("127.0.0.1", None), quick=Quick(serving))
+
+    async def refuse(ctx, call_next):
+        if ctx.method == "tools/call":
+            raise MCPError(code=-32602, message="refused")
+        return await call_next(ctx)
+
+    serving.core.middleware.append(refuse)
+    async with client_of(app.asgi) as http:
+        session = {} if version == MODERN else await opened(http)
+        body, headers = call("wait", 7, version)
+        reply = await http.post("/mcp", headers=headers | session, json=body)
+        assert message_of(reply)["error"] == {"code": -32602, "message": "refused"}
+        await calc.ended.wait()
+    assert calc.runs == 1

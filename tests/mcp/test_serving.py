@@ -361,11 +361,12 @@ async def test_a_server_replaced_before_it_was_opened_is_never_started():
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_stop_cancels_what_runs_and_refuses_what_comes(mode):
+@pytest.mark.parametrize("kind", ["ours", "wrapped", "foreign"])
+async def test_stop_cancels_what_runs_and_refuses_what_comes(kind, mode):
     """Each call gets an error that says why, and none runs on after that."""
-    server, begun, told = ToolServer("s"), anyio.Event(), []
+    server = MCPServer("s") if kind == "foreign" else ToolServer("s")
+    begun, told = anyio.Event(), []
 
-    @server.tool
     async def slow() -> str:
         begun.set()
         try:
@@ -373,19 +374,21 @@ async def test_stop_cancels_what_runs_and_refuses_what_comes(mode):
         finally:
             told.append("stopped")
 
-    serving = serving_of(server)
+    server.add_tool(slow) if kind == "foreign" else server.tool(slow)
+    serving = serving_of(prefix(server, "w_") if kind == "wrapped" else server)
+    name = "w_slow" if kind == "wrapped" else "slow"
 
     async def call():
         with pytest.raises(MCPError, match="the server is ending: the request was cancelled"):
-            await client.call_tool("slow", {})
+            await client.call_tool(name, {})
         told.append("answered")
 
     async with client_of(serving, mode) as client:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
             await begun.wait()
-            assert await serving.stop(30)
+            assert await serving.stop(20)
         assert told == ["stopped", "answered"]
         with pytest.raises(MCPError, match="the server is ending"):
-            await client.call_tool("slow", {})
+            await client.call_tool(name, {})
     assert told == ["stopped", "answered"]

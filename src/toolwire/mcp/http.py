@@ -136,6 +136,10 @@ class HttpApp:
             self._tasks.cancel_scope.cancel()
 
     def _end_session(self, session: HttpSession) -> None:
+        if self._tasks is not None:
+            self._tasks.start_soon(self._delete, session)
+
+    async def _delete(self, session: HttpSession) -> None:
         """Have `mcp` end a session, as if its client had asked for that."""
 
         async def receive() -> Any:
@@ -144,16 +148,18 @@ class HttpApp:
         async def ignore(message: Any) -> None:
             del message
 
-        if self._tasks is not None:
-            scope = {
-                "type": "http",
-                "method": "DELETE",
-                "path": "/",
-                "query_string": b"",
-                "headers": [(HEADER, session.id.encode("latin-1"))],
-                **({} if session.user is None else {"user": session.user}),
-            }
-            self._tasks.start_soon(self._manager.handle_request, scope, receive, ignore)
+        scope = {
+            "type": "http",
+            "method": "DELETE",
+            "path": "/",
+            "query_string": b"",
+            "headers": [(HEADER, session.id.encode("latin-1"))],
+            **({} if session.user is None else {"user": session.user}),
+        }
+        try:
+            await self._manager.handle_request(scope, receive, ignore)
+        except Exception:  # the boundary of a task that nobody waits for: the server must go on
+            logger.exception("a session could not be ended")
 
     async def _mcp(self, scope: Any, receive: Any, send: Any) -> None:
         reply = _Reply(send)

@@ -14,8 +14,8 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import Any, Final, Self
 
@@ -123,7 +123,7 @@ async def serve_wire(
         unanswered.forget()
         ended.set()
 
-    writer = _Writer(wire.output, unanswered.answered, lost)
+    writer = _Writer(wire.output, unanswered.answering, lost)
 
     def take(message: Any) -> None:
         # Lists are no work, and `mcp`'s client wants one before it believes the result that it was waiting for.
@@ -177,15 +177,16 @@ async def _or_signal(signals: Any, wait: Callable[[], Awaitable[Any]]) -> None:
 
 
 class _Unanswered:
-    """Requests that have come in and wait for their answer."""
+    """Requests that have come in and wait for their answer, and answers that are being written."""
 
     def __init__(self) -> None:
         self._ids: set[int | str] = set()
+        self._writing = 0
         self._nobody = False
         self._fewer = anyio.Event()
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return 0 if self._nobody else len(self._ids) + self._writing
 
     def heard(self, message: Any) -> bool:
         """Something came from the client. False for a request with an id that waits for its answer already."""
@@ -195,14 +196,23 @@ class _Unanswered:
                 return False
             self._ids.add(key)
         elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
-            self.answered(as_request_id((message.params or {}).get("requestId")))
+            self._drop(as_request_id((message.params or {}).get("requestId")))
         return True
 
-    def answered(self, request_id: int | str | None) -> None:
-        """It needs no answer any more."""
+    @contextmanager
+    def answering(self, request_id: int | str | None) -> Iterator[None]:
+        """Hold this around the writing of an answer. Its id is free: a client that has read it may use it again."""
+        self._drop(request_id)
+        self._writing += 1
+        try:
+            yield
+        finally:
+            self._writing -= 1
+            self._fewer.set()
+
+    def _drop(self, request_id: int | str | None) -> None:
         if request_id is not None:
             self._ids.discard(coerce_request_id(request_id))
-        if not self._ids:
             self._fewer.set()
 
     def forget(self) -> None:
@@ -214,7 +224,7 @@ class _Unanswered:
     async def none(self, seconds: float) -> None:
         """Wait until there are none, but not longer than that."""
         with anyio.move_on_after(seconds):
-            while self._ids:
+            while len(self):
                 self._fewer = anyio.Event()
                 await self._fewer.wait()
 
@@ -301,9 +311,14 @@ def _line(message: Any) -> bytes:
 class _Writer:
     """What the server writes to: one line a message, in order. `lost` is called when nobody can read them."""
 
-    def __init__(self, target: int, answered: Callable[[Any], None], lost: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        target: int,
+        answering: Callable[[Any], AbstractContextManager[None]],
+        lost: Callable[[], None],
+    ) -> None:
         self._target = target
-        self._answered = answered
+        self._answering = answering
         self._lost = lost
         self._workers = Workers(1)
         self._turn = anyio.Lock()
@@ -327,6 +342,13 @@ class _Writer:
 
     async def send(self, item: SessionMessage) -> None:
         line = _line(item.message)
+        if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
+            with self._answering(item.message.id):
+                await self._put_out(line)
+        else:
+            await self._put_out(line)
+
+    async def _put_out(self, line: bytes) -> None:
         async with self._turn:
             if self._closed:
                 raise anyio.ClosedResourceError
@@ -337,8 +359,6 @@ class _Writer:
             except OSError as error:
                 self._break(error)
                 raise anyio.BrokenResourceError from error
-        if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
-            self._answered(item.message.id)
 
     async def _write(self, line: bytes) -> None:
         if _ready(self._target, len(line)):
