@@ -168,6 +168,8 @@ def test_a_relative_program_and_a_moving_folder():
         ("echo", "echo ^a", "none"),
         ("echo", "echo a;&>/dev/null echo b", "none"),
         ("echo", "echo a |& echo b", "none"),
+        ("echo", "echo a &\\\n>/dev/null echo b", "none"),
+        ("echo", "echo a \\\n &>/dev/null b", "allow"),
         ("echo", "", "none"),
         ("echo", "# only a note", "none"),
         ("echo", "echo a &&", "none"),
