@@ -206,7 +206,7 @@ async def test_a_stack_of_policies(scripted, tmp_path):
         call("Write", file_path=f"{folder}/../planted.txt", content="gone"),
         call("Read", file_path=str(secret)),
         call("Write", file_path=f"{folder}/new.txt", content="fresh"),
-        call("Bash", command=f"touch {folder}/touched && echo $(echo fine)", description="harmless"),
+        call("Bash", command=f"touch {folder}/touched && echo fine", description="harmless"),
         say("done"),
     ]
     more = {"can_use_tool": policy, "permission_mode": "default", "cwd": folder}
