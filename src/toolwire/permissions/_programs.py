@@ -103,7 +103,7 @@ class Rest:
     any_option: bool = False
     """Further options of the user's choice are harmless too."""
     implied: bool = True
-    """Whether the first words without `...` stand for all of this, as they did before there was `...`."""
+    """Whether the options are part of `...`, and of the first words alone, as if they had `...` behind them."""
 
 
 def _options(*patterns: str) -> re.Pattern[str]:
@@ -127,8 +127,8 @@ _GIT: Final = _options(
     r"--(pretty|format)(=(?!.*%G).*)?",
 )
 _GIT_WRITE: Final = _options(
-    r"-[ambBcqufpA]|-am|-rf?|--|--(message|all|amend|no-edit|staged|worktree|cached|create|hard|soft|mixed|abort)",
-    r"--(continue|skip|no-ff|ff-only|squash|delete|include-untracked|quiet|force|update|patch|dry-run|source)",
+    r"-[ambBcqufA]|-am|-rf?|--|--(message|all|amend|no-edit|staged|worktree|cached|create|hard|soft|mixed|abort)",
+    r"--(continue|skip|no-ff|ff-only|squash|delete|include-untracked|quiet|force|update|dry-run|source)",
     r"--message=.*",
 )
 _PYTEST: Final = _options(
