@@ -1,11 +1,13 @@
 """`make fuzz`: each target for a while, and what came of it as a table. Exits with 1 if a promise was broken.
 
-python tests/fuzz                      all targets and the model, FUZZ_SECONDS each (60)
-python tests/fuzz shell schema         only these
-python tests/fuzz --replay FILE...     inputs of tests/fuzz/corpus/TARGET or build/fuzz/TARGET once more
+- `python tests/fuzz`: all targets and the model, each for FUZZ_SECONDS (60). FUZZ_SEED=1 tries the same inputs each
+  time, as far as the time goes.
+- `python tests/fuzz shell schema`: only these.
+- `python tests/fuzz --replay FILE...`: inputs of tests/fuzz/corpus/TARGET or build/fuzz/TARGET once more.
 """
 
 import os
+import random
 import re
 import subprocess
 import sys
@@ -41,10 +43,11 @@ def main() -> int:
     if given[:1] == ["--replay"]:
         return _replay([Path(each) for each in given[1:]])
     seconds = int(os.environ.get("FUZZ_SECONDS", "60"))
+    seed = int(os.environ.get("FUZZ_SEED", "0")) or random.randrange(1, 2**31)
     names = given or [*NAMES, _MODEL]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        outcomes = list(pool.map(lambda name: _fuzz(name, seconds), names))
-    print(f"{'target':<10}{'runs':>12}{'findings':>10}   ({seconds} s each)")
+        outcomes = list(pool.map(lambda name: _fuzz(name, seconds, seed), names))
+    print(f"{'target':<10}{'runs':>12}{'findings':>10}   ({seconds} s each, seed {seed})")
     for each in outcomes:
         print(
             f"{each.name:<10}{each.runs:>12,}{len(each.findings):>10}{'   ' + each.broken if each.broken else ''}"
@@ -54,29 +57,24 @@ def main() -> int:
     return int(any(each.findings or each.broken for each in outcomes))
 
 
-def _fuzz(name: str, seconds: int) -> Outcome:
+def _fuzz(name: str, seconds: int, seed: int) -> Outcome:
     if name == _MODEL:
-        return _run_model(seconds)
+        return _run_model(seconds, seed)
     work = _WORK / name
     findings, corpus, seeds = work / "findings", work / "corpus", _HERE / "corpus" / name
     for folder in (findings, corpus):
         folder.mkdir(parents=True, exist_ok=True)
     for old in findings.iterdir():
         old.unlink()
-    command = [
-        sys.executable,
-        str(_HERE / "fuzz_one.py"),
-        name,
-        str(seconds),
-        *map(str, (findings, corpus, seeds)),
-    ]
+    folders = map(str, (findings, corpus, seeds))
+    command = [sys.executable, str(_HERE / "fuzz_one.py"), name, str(seconds), str(seed), *folders]
     done = subprocess.run(
         command,
         capture_output=True,
         text=True,
         errors="replace",
         check=False,
-        env={**os.environ, "TMPDIR": str(findings.parent.resolve())},
+        env={**os.environ, "TMPDIR": str(work.resolve()), "PYTHONHASHSEED": "0"},
     )
     (work / "log").write_text(done.stdout + done.stderr)
     runs = re.search(r"stat::number_of_executed_units:\s*(\d+)", done.stderr)
@@ -88,9 +86,9 @@ def _fuzz(name: str, seconds: int) -> Outcome:
     return Outcome(name, int(runs[1]) if runs else 0, found, "" if found else broken)
 
 
-def _run_model(seconds: int) -> Outcome:
+def _run_model(seconds: int, seed: int) -> Outcome:
     """The model of the control protocol, in a process of its own."""
-    command = [sys.executable, str(_HERE / "fuzz_model.py"), str(seconds)]
+    command = [sys.executable, str(_HERE / "fuzz_model.py"), str(seconds), str(seed)]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     log = _WORK / _MODEL / "log"
     log.parent.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ import anyio
 from anyio.from_thread import start_blocking_portal
 from anyio.lowlevel import checkpoint
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from toolwire import ClaudeSDKError, ProcessError
 from toolwire._session import Session
@@ -23,6 +23,9 @@ from toolwire._session import Session
 PICKS = st.integers(0, 30)
 IDS = st.sampled_from(["a", "b", "c"])
 ODD = st.sampled_from([None, 7, "", "req_1", [], {"request_id": "a"}, "a"])
+SUBTYPES = st.sampled_from(["instant", "broken", "nonsense", "unknown", "later", "later", "stubborn"])
+HELD = st.sampled_from([False, False, True])
+"""Whether what the CLI says waits, to arrive together with more."""
 TURNS = 30
 
 
@@ -122,6 +125,7 @@ class ControlModel(RuleBasedStateMachine):
         self.unread = self.skipped = 0
         self.busy = False
         self.state = "open"
+        self.least = self.steps = 0
         self.portal.call(self._open)
 
     async def _open(self) -> None:
@@ -143,6 +147,15 @@ class ControlModel(RuleBasedStateMachine):
         work = next(each for each in self.works if each.number == body["n"])
         assert work.request_id == body["request_id"]
         return work.run()
+
+    @initialize(least=st.integers(0, 40))
+    def lasts_a_while(self, least: int) -> None:
+        """It would be over after a few steps otherwise."""
+        self.least = least
+
+    @property
+    def may_end(self) -> bool:
+        return self.steps >= self.least
 
     # Requests of ours.
 
@@ -203,10 +216,16 @@ class ControlModel(RuleBasedStateMachine):
     # The CLI's answers.
 
     @precondition(lambda self: self.state == "open" and self.asked)
-    @rule(pick=PICKS, kind=st.sampled_from(["good", "bad", "unsupported", "hollow"]))
-    def the_cli_answers(self, pick: int, kind: str) -> None:
+    @rule(
+        pick=PICKS,
+        again=HELD,
+        kind=st.sampled_from(["good", "good", "bad", "unsupported", "hollow"]),
+        held=HELD,
+    )
+    def the_cli_answers(self, pick: int, again: bool, kind: str, held: bool) -> None:
         """Any request that there ever was: open, answered already, or given up."""
-        one = self._pick([each for each in self.asked if each.request_id], pick)
+        known = [each for each in self.asked if each.request_id]
+        one = self._pick([each for each in known if each.open or again], pick)
         if one is None:
             return
         answer: Any = {"echo": self._number()}
@@ -219,23 +238,20 @@ class ControlModel(RuleBasedStateMachine):
             if one.open:
                 one.allowed = [{"good": answer, "hollow": {}}.get(kind, "error")]
 
-        self.unsent.append((_line(frame), change))
+        self._say(_line(frame), change, held)
 
     @precondition(lambda self: self.state == "open")
-    @rule(request_id=ODD, pick=PICKS)
-    def the_cli_answers_nobody(self, request_id: Any, pick: int) -> None:
+    @rule(request_id=ODD, pick=PICKS, held=HELD)
+    def the_cli_answers_nobody(self, request_id: Any, pick: int, held: bool) -> None:
         """An answer to what was never asked, or to what was only told, changes nothing."""
         known = self._pick(self.told, pick)
-        self.unsent.append((_line(_answer(known or request_id, {"echo": -1})), _nothing))
+        self._say(_line(_answer(known or request_id, {"echo": -1})), _nothing, held)
 
     # Requests of the CLI.
 
     @precondition(lambda self: self.state == "open")
-    @rule(
-        request_id=IDS,
-        subtype=st.sampled_from(["instant", "broken", "nonsense", "unknown", "later", "stubborn"]),
-    )
-    def the_cli_asks(self, request_id: str, subtype: str) -> None:
+    @rule(request_id=IDS, subtype=SUBTYPES, held=HELD)
+    def the_cli_asks(self, request_id: str, subtype: str, held: bool) -> None:
         """Answered at once or later. The same id again, while it is open, is a repetition."""
         number = self._number()
         request = {"subtype": subtype, "n": number}
@@ -253,11 +269,11 @@ class ControlModel(RuleBasedStateMachine):
             else:
                 self.works.append(Work(number, request_id, stubborn=subtype == "stubborn"))
 
-        self.unsent.append((line, change))
+        self._say(line, change, held)
 
     @precondition(lambda self: self.state == "open")
-    @rule(request_id=IDS | ODD)
-    def the_cli_cancels(self, request_id: Any) -> None:
+    @rule(request_id=IDS | ODD, held=HELD)
+    def the_cli_cancels(self, request_id: Any, held: bool) -> None:
         """No answer goes out any more, and the id is free."""
 
         def change() -> None:
@@ -266,7 +282,7 @@ class ControlModel(RuleBasedStateMachine):
                     each.wanted = False
 
         line = _line({"type": "control_cancel_request", "request_id": request_id})
-        self.unsent.append((line, change))
+        self._say(line, change, held)
 
     @precondition(lambda self: any(each.wanted or each.running for each in self.works))
     @rule(pick=PICKS, how=st.sampled_from(["returns", "raises", "nonsense"]))
@@ -294,37 +310,38 @@ class ControlModel(RuleBasedStateMachine):
                 {"request_id": "a", "request": []},
                 {"request_id": "a", "request": {"subtype": 1}},
             ]
-        )
+        ),
+        held=HELD,
     )
-    def the_cli_asks_what_nobody_can_read(self, broken: dict[str, Any]) -> None:
+    def the_cli_asks_what_nobody_can_read(self, broken: dict[str, Any], held: bool) -> None:
         """It is refused, with the id if there is one."""
         given = broken.get("request_id")
         reply = (given if isinstance(given, str) else None, "error", None)
         line = _line({"type": "control_request", **broken})
-        self.unsent.append((line, lambda: self.replies.append(reply)))
+        self._say(line, lambda: self.replies.append(reply), held)
 
     # What is no control frame.
 
     @precondition(lambda self: self.state == "open")
-    @rule()
-    def the_cli_says_something(self) -> None:
+    @rule(held=HELD)
+    def the_cli_says_something(self, held: bool) -> None:
         """A message waits until it is read."""
         frame = {"type": "assistant", "message": {"content": []}, "n": self._number()}
-        self.unsent.append((_line(frame), self._said))
+        self._say(_line(frame), self._said, held)
 
     def _said(self) -> None:
         self.unread += 1
         self.busy = True
 
     @precondition(lambda self: self.state == "open")
-    @rule(noise=st.sampled_from([b"warning: x", b"\xff\x00", b"[1]", b'{"type":', b"null"]))
-    def the_cli_says_nonsense(self, noise: bytes) -> None:
+    @rule(noise=st.sampled_from([b"warning: x", b"\xff\x00", b"[1]", b'{"type":', b"null"]), held=HELD)
+    def the_cli_says_nonsense(self, noise: bytes, held: bool) -> None:
         """It is skipped and counted."""
 
         def change() -> None:
             self.skipped += 1
 
-        self.unsent.append((noise + b"\n", change))
+        self._say(noise + b"\n", change, held)
 
     @precondition(lambda self: self.unread)
     @rule()
@@ -341,7 +358,7 @@ class ControlModel(RuleBasedStateMachine):
 
     # The end.
 
-    @precondition(lambda self: self.state == "open")
+    @precondition(lambda self: self.state == "open" and self.may_end)
     @rule(code=st.sampled_from([0, 1, None]), why=st.sampled_from([None, ProcessError("gone")]))
     def the_cli_ends(self, code: int | None, why: Exception | None) -> None:
         """All requests fail with a typed error, all handlers are cancelled."""
@@ -349,7 +366,7 @@ class ControlModel(RuleBasedStateMachine):
         self._over("ended")
         self._in_loop(self.session.ended, code, why)
 
-    @precondition(lambda self: self.state != "closed")
+    @precondition(lambda self: self.state != "closed" and self.may_end)
     @rule(last_words=st.booleans())
     def we_close(self, last_words: bool) -> None:
         """At any time. What the CLI still says is heard, and not answered."""
@@ -369,7 +386,7 @@ class ControlModel(RuleBasedStateMachine):
         self._settle()
         for each in self.works:
             self._in_loop(each.released.set)
-        closing.result(timeout=60)
+        closing.result(timeout=30)
         for _, change in self.unsent:
             change()
         self.unsent.clear()
@@ -387,6 +404,11 @@ class ControlModel(RuleBasedStateMachine):
             work.wanted = False
 
     # What must be true.
+
+    @invariant()
+    def time_goes_by(self) -> None:
+        """Counted in steps."""
+        self.steps += 1
 
     @invariant()
     def every_caller_has_one_outcome(self) -> None:
@@ -414,10 +436,12 @@ class ControlModel(RuleBasedStateMachine):
         session = self.session
         open_ids = {one.request_id for one in self.asked if one.open}
         assert set(session._questions) == open_ids
-        assert session._control._pending - {"interrupt"} >= open_ids
+        if self.state == "open":  # closing sends one more, whose answer nobody waits for
+            assert session._control._pending == open_ids
         assert {key: each.request_id for key, each in session._answering.items()} == {
             each.request_id: each.request_id for each in self.works if each.wanted
         }
+        assert all(each.stubborn or each.running == each.wanted for each in self.works)
         assert len(session._working) == sum(each.wanted or each.running for each in self.works)
         assert (session.unread, session.skipped_lines) == (self.unread, self.skipped)
         assert session.alive == (self.state == "open")
@@ -426,6 +450,7 @@ class ControlModel(RuleBasedStateMachine):
         """Closed in any case, and then nothing is left."""
         try:
             if self.state != "closed":
+                self.least = 0
                 self.we_close(last_words=False)
             self.every_caller_has_one_outcome()
             self.every_request_has_one_reply()
@@ -433,6 +458,7 @@ class ControlModel(RuleBasedStateMachine):
             assert not self.session._working
             assert self.portal.call(self._tasks_left) == 0
         finally:
+            self.portal.call(self.portal.stop, True)  # whatever hangs
             self.stack.close()
 
     async def _tasks_left(self) -> int:
@@ -463,6 +489,11 @@ class ControlModel(RuleBasedStateMachine):
             except ClaudeSDKError:
                 outcome = "error"
         one.outcomes.append(outcome)
+
+    def _say(self, line: bytes, change: Any, held: bool) -> None:
+        self.unsent.append((line, change))
+        if not held:
+            self._flush(self.count)
 
     def _flush(self, cut: int) -> None:
         data = b"".join(line for line, _ in self.unsent)

@@ -1,10 +1,11 @@
-"""Try the model of the control protocol with ever new sequences: `fuzz_model.py SECONDS`."""
+"""Try the model of the control protocol with ever new sequences: `fuzz_model.py SECONDS SEED`."""
 
 import itertools
 import logging
 import sys
 import time
 
+import hypothesis.core
 from control_model import ControlModel, ControlModelOnTrio
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
@@ -19,17 +20,18 @@ _SETTINGS = settings(
 )
 
 
-def main(seconds: float) -> None:
+def main(seconds: float, seed: int) -> None:
     """Both event loops in turn. What breaks the model is raised, as the shortest sequence that does."""
     logging.disable()
     end = time.monotonic() + seconds
     models = (ControlModel, ControlModelOnTrio)
-    for model in itertools.cycle(models):
+    for number, model in enumerate(itertools.cycle(models), start=seed):
         if time.monotonic() >= end:
             break
+        hypothesis.core.global_force_seed = number  # as `pytest --hypothesis-seed` does
         run_state_machine_as_test(model, settings=_SETTINGS)
     print(f"{sum(model.sequences for model in models)} sequences")
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]))
+    main(float(sys.argv[1]), int(sys.argv[2]))

@@ -1,4 +1,4 @@
-"""Fuzz one target in this process with atheris: `fuzz_one.py NAME SECONDS FINDINGS CORPUS SEEDS`.
+"""Fuzz one target in this process with atheris: `fuzz_one.py NAME SECONDS SEED FINDINGS CORPUS SEEDS`.
 
 A broken promise does not end it: the input is kept, the shortest for each place that complained, and it goes on.
 """
@@ -18,9 +18,9 @@ from findings import complaint_of
 LONGEST: Final = 2_000
 """Bytes of an input."""
 GROWN: Final = 64 * 1024
-SLOW: Final = 5.0
+SLOW: Final = 20.0
 """CPU seconds that no input may need, small or grown; the code under test is several times slower here."""
-_HANGS: Final = 60
+_HANGS: Final = 120
 _NOW_AND_THEN: Final = 20_000
 
 
@@ -36,13 +36,13 @@ class Fuzzer:
                 complaint_of(self._target.check, seed.read_bytes())
         self._findings = findings
         self._count = 0
-        self._costliest = 0.0
+        self._costliest = 1e-5  # CPU seconds a byte
 
     def one_input(self, data: bytes) -> None:
         """Called by atheris."""
         self._count += 1
         cost = self._judge(self._target.check, data, "") / (len(data) + 100)
-        if cost > 1.5 * self._costliest or self._count % _NOW_AND_THEN == 0:
+        if cost > 2 * self._costliest or self._count % _NOW_AND_THEN == 0:
             self._costliest = max(cost, self._costliest)
             self._judge(self._target.run, self._target.grow(data, GROWN), "grown-")
 
@@ -71,10 +71,16 @@ class Fuzzer:
 def main() -> None:
     """Runs until the time is over; libFuzzer then ends the process."""
     logging.disable()  # it takes half of the time
-    name, seconds, findings, corpus, seeds = sys.argv[1:]
+    name, seconds, seed, findings, corpus, seeds = sys.argv[1:]
     fuzzer = Fuzzer(name, Path(findings), Path(seeds))
     flags = [
-        *(f"-max_total_time={seconds}", f"-max_len={LONGEST}", f"-timeout={_HANGS}", "-rss_limit_mb=3000"),
+        *(
+            f"-max_total_time={seconds}",
+            f"-seed={seed}",
+            f"-max_len={LONGEST}",
+            f"-timeout={_HANGS}",
+            "-rss_limit_mb=3000",
+        ),
         *(
             f"-artifact_prefix={findings}/",
             "-report_slow_units=100000",

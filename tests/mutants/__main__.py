@@ -3,8 +3,7 @@
 First all of these tests run without a bug, and must pass. A test that only hangs has caught nothing: it must fail
 by a bound of its own. Exits with 1 if a bug survives or no longer applies.
 
-    python tests/mutants                      all
-    python tests/mutants lost-reply ...       only these
+`python tests/mutants lost-reply ...` tries only these.
 """
 
 import os

@@ -150,9 +150,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "secret-in-the-log",
-        "redacted",
-        "_TOKENS.sub(REDACTED, text)",
-        "text",
+        "_redact",
+        "clean = redacted(message)",
+        "clean = message",
         ("test_secrets_are_taken_out_of_messages_arguments_and_traces",),
     ),
     Mutant(

@@ -359,6 +359,41 @@ ATTACKS = {
         "echo touch pwned | xargs -I% sh -c %",
         "cp data pwned",
     ],
+    # Builtins that may have any arguments.
+    ("echo", "cd", "pwd", "type", "which", "kill", ":", "true", "false"): [
+        *(
+            "echo 'a[$(touch pwned)]'",
+            "echo -e '\\x60touch pwned\\x60'",
+            "cd 'a[$(touch pwned)]'",
+            "cd -P '$(touch pwned)'",
+        ),
+        *(
+            "pwd -P 'a[$(touch pwned)]'",
+            "type 'a[$(touch pwned)]'",
+            "type -a '`touch pwned`'",
+            "which '$(touch pwned)'",
+        ),
+        *(
+            "kill 'a[$(touch pwned)]'",
+            "kill -s 'a[$(touch pwned)]' 1",
+            "kill -n 'a[$(touch pwned)]' 1",
+            "kill %'a[$(touch pwned)]'",
+        ),
+        *(
+            ": 'a[$(touch pwned)]'",
+            ": $(touch pwned)",
+            ": ${x:=$(touch pwned)}",
+            "true 'a[$(touch pwned)]'",
+            "false -v 'a[$(touch pwned)]'",
+        ),
+        "echo a &>/dev/null touch pwned",
+        "sh -c 'echo a &>/dev/null touch pwned'",
+    ],
+    # Programs that write where they are told.
+    ("uniq", "xxd", "tree", "file", "shuf", "unzip", "iconv"): [
+        *("uniq data pwned", "xxd data pwned", "tree -o pwned", "shuf -o pwned data", "shuf data -opwned"),
+        *("iconv -o pwned data", "uniq -c data pwned", "file -C -m data; cp data pwned"),
+    ],
     # Programs that start others when told to.
     ("find",): ["find . -maxdepth 0 -exec touch pwned ';'", "find . -maxdepth 0 -execdir touch pwned \\;"],
     ("find .",): [

@@ -88,9 +88,10 @@ find /tmp/case.* -mindepth 1 -printf '%H\0wrote-a-file\0\036\0'
 """
 
 
-def programs_started(lines, names):
+def programs_started(lines, names, shell="bash"):
     """Run each line where only stubs of these names exist: for each line, the argv lists that were started."""
     driver = _RECORDING.replace("NAMES", " ".join(names)).replace("COUNT", str(len(lines)))
+    driver = driver.replace("/bin/bash", f"/bin/{shell}")
     said = run_in_sandbox(driver, lines).decode()
     started = [[] for _ in lines]
     for record in said.split("\0\x1e\0")[:-1]:

@@ -89,6 +89,13 @@ def test_rules_that_cannot_be_kept(rule, why):
         commands(allow=[rule])
 
 
+def test_one_text_is_no_list():
+    """Its letters would be taken for rules."""
+    for given in ({"allow": "ls"}, {"deny": "rm -rf"}):
+        with pytest.raises(ValueError, match="lists of rules"):
+            commands(**given)
+
+
 def test_a_relative_program_and_a_moving_folder():
     """`./x` may be any file of that name if the folder can be chosen."""
     for cd in ("cd", "cd *", "cd app"):
@@ -134,6 +141,9 @@ def test_a_relative_program_and_a_moving_folder():
         ("git commit", "git commit -m x", "none"),
         ("git log --oneline ...", "git log --oneline -5 HEAD~3", "allow"),
         ("git log --oneline ...", "git log -5 --oneline", "none"),
+        ("git reset ...", "git reset HEAD~1 a", "allow"),
+        ("git reset ...", "git reset --hard", "none"),
+        ("git reset [--soft] *", "git reset --soft HEAD~1", "allow"),
         ("find .", "find . -name '*.py' -not -path './x/*' -mtime -7", "allow"),
         ("find .", "find . \\( -name a -o -name b \\) -print0", "allow"),
         ("find .", "find . -delete", "none"),
@@ -168,6 +178,14 @@ def test_a_relative_program_and_a_moving_folder():
         ("echo", "echo ^a", "none"),
         ("echo", "echo a;&>/dev/null echo b", "none"),
         ("echo", "echo a |& echo b", "none"),
+        ("echo", "echo a &\\\n>/dev/null echo b", "none"),
+        ("echo", "echo a \\\n &>/dev/null", "allow"),
+        ("echo", "echo a &>/dev/null && echo b", "allow"),
+        ("echo", "echo a &>/dev/null b", "none"),
+        ("uniq", "uniq -c a", "allow"),
+        ("uniq", "uniq a b", "none"),
+        ("tree", "tree -L 2 src", "allow"),
+        ("tree", "tree -o x", "none"),
         ("echo", "", "none"),
         ("echo", "# only a note", "none"),
         ("echo", "echo a &&", "none"),

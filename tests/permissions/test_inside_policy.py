@@ -108,6 +108,58 @@ def test_neighbours_and_case(world):
     assert verdict(two, "Read", file_path=f"{world}/out/key") == "allow"
 
 
+OF_A_PROCESS = [
+    *(
+        "/proc/self",
+        "/proc/self/root/etc/passwd",
+        "/proc/self/cwd/a.txt",
+        "/proc/self/environ",
+        "/proc/thread-self/cwd",
+    ),
+    *(
+        "/proc/1/root/etc/passwd",
+        f"/proc/{os.getpid()}/cwd/a.txt",
+        "/proc/self/task/1/cwd",
+        "/proc/self/fd/0",
+    ),
+    *(
+        "/dev/fd/0",
+        "/dev/fd",
+        "/dev/stdin",
+        "/dev/stdout",
+        "//proc/self/cwd/a.txt",
+        "/proc//self/./cwd/a.txt",
+    ),
+    *(
+        "/dev/../proc/self/cwd/a.txt",
+        "/proc/self/../self/cwd",
+        "/proc/mounts",
+        "/proc/net/tcp",
+        "magic/a.txt",
+        "magic",
+    ),
+    *("hop/a.txt", "deep/../magic/a.txt", "descriptors/0", "magic/../a.txt", " /proc/self/cwd/a.txt"),
+]
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
+@pytest.mark.parametrize("path", OF_A_PROCESS)
+def test_the_files_of_a_process(world, path, monkeypatch):
+    """They are others to the CLI than to this process: refused, also where they lead inside, and inside `/`."""
+    monkeypatch.chdir(world)
+    for link, target in (("magic", "/proc/self/cwd"), ("hop", "magic/."), ("descriptors", "/dev/fd")):
+        if not (world / link).is_symlink():
+            (world / link).symlink_to(target)
+    everything = inside("/", cwd=world, allow=True)
+    assert verdict(everything, "Read", file_path=str(world / "a.txt")) == "allow"
+    for policy in (everything, inside(world, cwd=world, allow=True)):
+        assert verdict(policy, "Read", file_path=path) == "deny"
+        assert verdict(policy, "Grep", path=path) == "deny"
+        assert verdict(policy, "Glob", pattern=f"{path.strip()}/*") == "deny"
+    assert verdict(everything, "Read", file_path="/proc/version") == "allow"
+    assert verdict(everything, "Read", file_path="/dev/null") == "allow"
+
+
 def test_every_file_tool(world):
     """Each has its argument; without one, searches start in the working directory and others are refused."""
     policy, away = inside(world, cwd=world, allow=True), inside(world, cwd=world.parent, allow=True)

@@ -206,7 +206,7 @@ async def test_a_stack_of_policies(scripted, tmp_path):
         call("Write", file_path=f"{folder}/../planted.txt", content="gone"),
         call("Read", file_path=str(secret)),
         call("Write", file_path=f"{folder}/new.txt", content="fresh"),
-        call("Bash", command=f"touch {folder}/touched && echo $(echo fine)", description="harmless"),
+        call("Bash", command=f"touch {folder}/touched && echo fine", description="harmless"),
         say("done"),
     ]
     more = {"can_use_tool": policy, "permission_mode": "default", "cwd": folder}
@@ -253,6 +253,20 @@ async def test_a_policy_as_a_hook_sees_what_a_rule_allows(scripted, calc):
     assert first.is_error
     assert "no thirteens" in first.text
     assert second.text == "13"
+
+
+async def test_an_allow_list_as_a_hook_decides_on_every_line(scripted):
+    """The CLI does not ask `can_use_tool` about `git status` or `echo`; the hook sees them all."""
+    policy = p.commands(allow=["echo"]).otherwise("deny", "only echo")
+    lines = ["echo hi", "git status", "echo $(echo hi)", "echo hi | wc -c"]
+    script = [*(call("Bash", command=line, description="x") for line in lines), say("done")]
+    hooks = {"PreToolUse": [HookMatcher(matcher="Bash", hooks=[p.as_hook(policy)], on_failure="block")]}
+    async with scripted(script, hooks=hooks) as (model, options):
+        with anyio.fail_after(LIMIT):
+            await run("go", options=options)
+        given = [result for request in model.requests[1:] for result in request.tool_results]
+    assert [bool(each.is_error) for each in given] == [False, True, True, True]
+    assert all("only echo" in each.text for each in given[1:])
 
 
 async def test_a_policy_that_fails_denies(scripted, calc, caplog):

@@ -45,6 +45,8 @@ def commands(
     Lines over 64 KiB are denied. On all other lines there is no opinion. `tools` adds tools and their argument with
     the command to `Bash`.
     """
+    if isinstance(allow, str) or isinstance(deny, str):
+        raise ValueError("commands: allow and deny are lists of rules, not one text")  # noqa: TRY004 - as for rules
     allowed = [build_allow_pattern(each) for each in allow]
     check_together(allowed)
     denied = DenyRules([split_rule(each) for each in deny])

@@ -14,7 +14,8 @@ _TOKEN: Final = re.compile(
     r"(?P<blank>[ \t]+)"
     r"|(?P<continued>(?<![^ \t\n])\\\n)"
     r"|(?P<comment>\#[^\n]*)"
-    rf"|(?P<redirect>(?:[12]?>>?|&>>?|<)[ \t]*/dev/null{_END}|[12]?>&[12]{_END})"
+    rf"|(?P<both>&>>?[ \t]*/dev/null{_END})"
+    rf"|(?P<redirect>(?:[12]?>>?|<)[ \t]*/dev/null{_END}|[12]?>&[12]{_END})"
     r"|(?P<operator>\n|(?:&&|\|\||[;&|])(?![;&|]))"
 )
 _PIECE: Final = re.compile(
@@ -74,23 +75,28 @@ def read_literal(line: str) -> list[LiteralCommand]:
     if _CONTROL.search(line):
         raise NotLiteral("it has control characters")
     found: list[LiteralCommand] = []
-    command, redirected, joined = LiteralCommand(), False, False
+    command, redirected, complete, joined = LiteralCommand(), False, False, False
     at = 0
     while at < len(line):
         token = _TOKEN.match(line, at)
         if token is None:
+            if complete:
+                raise NotLiteral("'&>' is not the end of a command")
             at = _read_word(line, at, command)
             continue
         at = token.end()
-        if token.lastgroup == "redirect":
+        if token.lastgroup in ("redirect", "both"):
             redirected = True
+            complete |= (
+                token.lastgroup == "both"
+            )  # to sh it is the end of a command, and the start of the next
         elif token.lastgroup == "operator":
             operator = token[0]
             if operator == "\n" and not command.words and not redirected:
                 continue
             _finish(found, command)
             joined = operator in ("&&", "||", "|")
-            command, redirected = LiteralCommand(piped=operator == "|"), False
+            command, redirected, complete = LiteralCommand(piped=operator == "|"), False, False
     if command.words or redirected or joined:
         _finish(found, command)
     if not found:

@@ -1,7 +1,8 @@
 """A policy for files: nothing outside some folders.
 
 A path is read in every way that a tool might read it (as it is, trimmed, with `~` or variables filled in, with `..`
-taken by letter or through links) and all of the readings must be inside. It looks at links on the disk and at
+taken by letter or through links) and all of the readings must be inside. Paths through the files of a process
+(`/proc/self`, `/dev/fd`) are refused: they mean something else to the CLI. It looks at links on the disk and at
 nothing else there. What happens to the disk between the question and the call is out of its sight.
 """
 
@@ -40,6 +41,9 @@ _GLOB: Final = re.compile(r"[*?\[{(]|[@+!]\(")
 _BRACES: Final = re.compile(r"\{([^{}]*)\}")
 _BLANK: Final = re.compile(r"\A[\s\ufeff]+|[\s\ufeff]+\Z")
 _UP: Final = re.compile(r"\*+\.\**\.\**|\.(\**[.?]\**|\*+)")
+_OF_A_PROCESS: Final = re.compile(r"/proc/(self|thread-self|\d+)(/|\Z)|/dev/(fd|stdin|stdout|stderr)(/|\Z)")
+"""Paths that mean something else to the process that opens them than to this one."""
+_MOST_LINKS: Final = 40
 _MOST: Final = 1_000
 """Alternatives of a pattern, and folders on its way, that are looked at."""
 
@@ -56,6 +60,8 @@ def inside(
     allow: bool = False,
 ) -> Policy:
     """Deny the file tools everything outside the folders; inside, no opinion, or with `allow` a yes.
+
+    Paths through `/proc/self`, `/proc/<pid>` or `/dev/fd` are denied wherever they lead.
 
     `tools` adds tools and the names of their path arguments: `{"mcp__fs__*": "path"}`. `cwd` is where relative
     paths start: give it when `ClaudeAgentOptions.cwd` is not this process's own.
@@ -202,11 +208,36 @@ def _check(path: str, start: str, folders: tuple[Path, ...]) -> None:
         whole = os.path.join(start, reading)  # noqa: PTH118 - text, and `..` must stay
         for target in (whole, os.path.normpath(whole)):
             try:
+                if any(map(_OF_A_PROCESS.match, _ways_to(target))):
+                    raise _Outside(f"{_short(path)} leads through the files of a process (/proc, /dev/fd)")
                 real = Path(os.path.realpath(target))
             except (OSError, ValueError):
                 raise _Outside(f"{_short(path)} cannot be resolved") from None
             if not any(real == folder or folder in real.parents for folder in folders):
                 raise _Outside(f"{_short(path)} is outside")
+
+
+def _ways_to(path: str) -> Iterator[str]:
+    """Each file and link that the kernel would pass on the way, as an absolute path."""
+    here, links = "/", 0
+    left = path.split("/")[::-1]
+    while left:
+        part = left.pop()
+        if part == "..":
+            here = os.path.dirname(here)  # noqa: PTH120 - text
+        if part in ("", ".", ".."):
+            continue
+        here = os.path.join(here, part)  # noqa: PTH118 - text
+        yield here
+        try:
+            target = os.readlink(here)  # noqa: PTH115 - text
+        except OSError:
+            continue  # no link, or nothing there
+        links += 1
+        if links > _MOST_LINKS:
+            raise _Outside(f"{_short(path)} leads through too many links")
+        left += target.split("/")[::-1]
+        here = "/" if target.startswith("/") else os.path.dirname(here)  # noqa: PTH120 - text
 
 
 def _readings(path: str) -> set[str]:

@@ -313,4 +313,4 @@ def _is_operand(word: LiteralWord, rest: Rest | None, *, first: bool) -> bool:
 
 
 def _is_option(word: LiteralWord, rest: Rest | None) -> bool:
-    return rest is not None and not word.wildcard and bool(rest.options.fullmatch(word.text))
+    return rest is not None and rest.implied and not word.wildcard and bool(rest.options.fullmatch(word.text))

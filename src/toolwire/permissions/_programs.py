@@ -78,7 +78,9 @@ _TOOLS: Final = _words(
 STARTERS: Final = SHELLS | INTERPRETERS | _WRAPPERS | _REMOTE | _BUILDERS | _TOOLS
 """Programs that some argument makes start another program, or run code."""
 
-WRITERS: Final = _words("cp mv ln tee dd truncate sponge patch curl shred")
+WRITERS: Final = _words(
+    "cp mv ln tee dd truncate sponge patch curl shred unzip 7z unrar iconv xmllint xsltproc objcopy strip ar"
+)
 """Programs that write where an argument says, whatever they are given to write."""
 
 READ_DATA: Final = _words("awk nawk mawk sed git xargs tar bsdtar less more split csplit openssl gpg")
@@ -101,7 +103,7 @@ class Rest:
     any_option: bool = False
     """Further options of the user's choice are harmless too."""
     implied: bool = True
-    """Whether the first words without `...` stand for all of this, as they did before there was `...`."""
+    """Whether the options are part of `...`, and of the first words alone, as if they had `...` behind them."""
 
 
 def _options(*patterns: str) -> re.Pattern[str]:
@@ -125,8 +127,8 @@ _GIT: Final = _options(
     r"--(pretty|format)(=(?!.*%G).*)?",
 )
 _GIT_WRITE: Final = _options(
-    r"-[ambBcqufpA]|-am|-rf?|--|--(message|all|amend|no-edit|staged|worktree|cached|create|hard|soft|mixed|abort)",
-    r"--(continue|skip|no-ff|ff-only|squash|delete|include-untracked|quiet|force|update|patch|dry-run|source)",
+    r"-[ambBcqufA]|-am|-rf?|--|--(message|all|amend|no-edit|staged|worktree|cached|create|hard|soft|mixed|abort)",
+    r"--(continue|skip|no-ff|ff-only|squash|delete|include-untracked|quiet|force|update|dry-run|source)",
     r"--message=.*",
 )
 _PYTEST: Final = _options(
@@ -199,6 +201,13 @@ KNOWN: Final[dict[tuple[str, ...], Rest | None]] = {
     ),
     ("rg",): Rest(_RG),
     **{each: Rest(_PYTEST, re.compile(r"(?s:[^-@].*)?")) for each in _PYTESTS},
+    ("uniq",): Rest(
+        _options(r"-[cdDiuz]+|-[fsw]\d*"), operands=_NONE, first=_OPERAND
+    ),  # the second is written to
+    ("xxd",): Rest(_options(r"-[pbuiE]+|-[slcg]\d*"), operands=_NONE, first=_OPERAND),
+    ("shuf",): Rest(_options(r"-[enrz]+|-i|-n\d+")),
+    ("tree",): Rest(_options(r"-[adfiIlLPhpsugDFCnrtUvxQ]+|--(dirsfirst|noreport|gitignore)")),
+    ("file",): Rest(_options(r"-[bikLhNnprsv0]+|--mime(-type|-encoding)?|--brief")),
     ("mypy",): Rest(_options(r"--strict|--pretty|--no-error-summary|--ignore-missing-imports|-[pmv]")),
     ("eslint",): Rest(_options(r"--(fix|quiet|ext|cache)|--max-warnings=\d+|--format=(stylish|json|unix)")),
     ("prettier",): Rest(_options(r"--(check|write|list-different)|-[cwl]")),
@@ -214,5 +223,5 @@ KNOWN: Final[dict[tuple[str, ...], Rest | None]] = {
 """First words -> the rest that starts nothing, or None if any may. The first row that fits counts; `*` in it stands
 for a word that does not begin with `-`."""
 
-CHECKED: Final = frozenset(("sort", "rg", "pytest", "py.test", "mypy", "eslint", "prettier", "pylint"))
+CHECKED: Final = _words("sort rg pytest py.test uniq xxd shuf tree file mypy eslint prettier pylint")
 """Programs that may be allowed by their name alone, since `KNOWN` says which of their options start nothing."""

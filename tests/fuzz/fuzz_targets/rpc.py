@@ -145,6 +145,8 @@ def _check_answer(message: dict[str, Any], answer: Any) -> None:
         assert answer["error"]["code"] == -32700
         return
     assert answer["id"] == message["id"] or float(answer["id"]) == float(message["id"]), "crossed ids"
+    if message.get("jsonrpc") != "2.0" or not isinstance(message.get("method"), str):
+        assert answer["error"]["code"] == -32600, "what is no JSON-RPC was taken for it"
     assert answer.keys() == {"jsonrpc", "id", "result"} or answer.keys() == {"jsonrpc", "id", "error"}
     if "error" in answer:
         assert answer["error"]["code"] in _CODES

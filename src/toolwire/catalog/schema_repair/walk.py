@@ -164,7 +164,8 @@ class _Mender:
 
     def _missing(self, node: dict[str, Any], where: str) -> None:
         """What goes without saying, said: some clients insist."""
-        listed = isinstance(node.get("enum"), list) and node["enum"]  # they say it all, and may be of other types
+        # Values that are listed say it all, and may be of other types.
+        listed = isinstance(node.get("enum"), list) and node["enum"]
         if "type" not in node and "$ref" not in node and not listed:
             if "properties" in node:
                 node["type"] = "object"
