@@ -1,15 +1,20 @@
 """MCP over streamable HTTP: an ASGI application around an `mcp` server, and a way to run it here.
 
-Owns the paths, the guard in front of them and the end: open streams are told to stop, new requests are refused,
-running calls may finish within `drain` seconds. The protocol itself is `mcp`'s session manager's.
+Owns the paths, the guard in front of them, the limits of a request's body and the end: open streams are told to
+stop, new requests are refused, running calls may finish within `drain` seconds. The protocol itself is `mcp`'s
+session manager's, the connections are `connections`'.
 """
 
+import asyncio
 import errno
 import json
+import logging
+import math
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -25,12 +30,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from toolwire._jsonrpc import INTERNAL_ERROR, RpcError, refusal
-from toolwire._log import logger_for
+from toolwire._jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, RpcError, refusal
+from toolwire._log import RepeatLimit, logger_for
+from toolwire._threads import Workers
 from toolwire.errors import UsageError
-from toolwire.mcp import bodies
+from toolwire.mcp import bodies, json_limits
+from toolwire.mcp.connections import Connections, Tracked, authorised
 from toolwire.mcp.events import Events
 from toolwire.mcp.guard import Guard, Guarded
+from toolwire.mcp.limits import HttpLimits
 from toolwire.mcp.metrics import CONTENT_TYPE, Metrics
 from toolwire.mcp.quick import Quick
 
@@ -40,10 +48,11 @@ HEALTH: Final = "/healthz"
 METRICS: Final = "/metrics"
 _LOOPBACK_PAGES: Final = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 _RETRY: Final = 1_000  # milliseconds after which a client whose stream was closed comes back
-_BODY: Final = 64 << 20
+_LARGE: Final = 64 << 10  # a body over this many bytes is looked at in a thread, if one look is not enough
 _FLUSH: Final = 0.5  # seconds for answers that are ready to get out at the end
 _ENDING: Final = RpcError(types.CONNECTION_CLOSED, "the server is ending and takes no new requests")
 _ENDED: Final = RpcError(types.CONNECTION_CLOSED, "the server has ended")
+_DIGITS: Final = 18  # of a declared length: more would only take longer to read
 
 
 class HttpApp:
@@ -60,9 +69,12 @@ class HttpApp:
         metrics: Metrics | None = None,
         health: Callable[[], dict[str, Any]] = dict,
         quick: Quick | None = None,
+        limits: HttpLimits | None = None,
     ) -> None:
         """`sessions` False: no client is remembered between two requests, so any process can answer any of them.
-        `quick` answers what it can before `mcp` is asked."""
+        `quick` answers what it can before `mcp` is asked. Of `limits`, those of a request's body are kept here."""
+        self.limits = limits or HttpLimits()
+        self._readers = Workers(1)
         core.middleware.append(_writable)
         self._events = Events() if sessions else None
         self._manager = StreamableHTTPSessionManager(
@@ -71,7 +83,7 @@ class HttpApp:
             retry_interval=_RETRY if sessions else None,
             json_response=json_only,
             stateless=not sessions,
-            max_request_body_size=_BODY,
+            max_request_body_size=self.limits.max_body,
         )
         self._metrics = metrics
         self._health = health
@@ -96,7 +108,10 @@ class HttpApp:
         )
         self.asgi = Starlette(
             routes=routes,
-            middleware=[pages, Middleware(Guarded, guard=guard, open_paths=[HEALTH])],
+            middleware=[
+                pages,
+                Middleware(Guarded, guard=guard, open_paths=[HEALTH], authorised=authorised),
+            ],
             lifespan=self._lifespan,
         )
 
@@ -109,24 +124,53 @@ class HttpApp:
         reply = _Reply(send)
         # A stream of notices never ends by itself, and a slow client may not either: we must be able to end both.
         kind = self._listening if _only_listens(scope) else self._under_way
-        with anyio.CancelScope() as until_told:
+        with anyio.CancelScope(deadline=anyio.current_time() + self.limits.body_timeout) as until_told:
             kind.add(until_told)
             try:
-                await self._handle(scope, receive, reply.send)
+                body = await self._body(scope, receive, reply.send)
+                until_told.deadline = math.inf
+                if body is not None:
+                    await self._handle(scope, body, receive, reply.send)
             finally:
                 kind.discard(until_told)
                 if not self._under_way:
                     self._idle.set()
         if until_told.cancelled_caught:
-            await reply.cut_short(scope, receive)
+            late = until_told.deadline < math.inf and not self._closing
+            await reply.cut_short(scope, receive, _too_slow() if late else _unavailable(_ENDED))
 
-    async def _handle(self, scope: Any, receive: Any, send: Any) -> None:
+    async def _body(self, scope: Any, receive: Any, send: Any) -> bytes | None:
+        """The body of a request. None if it was refused."""
+        most = self.limits.max_body
+        came, body = ([], None) if _declared_length(scope) > most else await bodies.read(receive, most)
+        if body is not None:
+            reason = await self._exceeded(body)
+            if reason is None:
+                return body
+            refused = _invalid(f"{reason}, which is the limit of this server", json_limits.find_id(body))
+        elif came and came[-1]["type"] != "http.request":
+            refused = _invalid("the body broke off")  # for nobody: the client has left
+        else:
+            # The connection stays open: the rest of the body is skipped, so that its sender gets to read this.
+            refused = _invalid(f"the body is larger than {most} bytes (--max-body)", status=413)
+        await refused(scope, receive, send)
+        return None
+
+    async def _exceeded(self, body: bytes) -> str | None:
+        """Which limit the JSON of a body exceeds."""
+        limits = self.limits.json
+        if json_limits.surely_within(body, limits):
+            return None
+        if len(body) <= _LARGE:
+            return json_limits.exceeded(body, limits)
+        return await self._readers.run(partial(json_limits.exceeded, body, limits))
+
+    async def _handle(self, scope: Any, body: bytes, receive: Any, send: Any) -> None:
+        receive = bodies.replayed([{"type": "http.request", "body": body, "more_body": False}], receive)
         if self._closing:
-            came, body = ([], None) if scope["method"] == "GET" else await bodies.read(receive, _BODY)
-            if _only_listens(scope) or (came and (body is None or _is_request(body))):
+            if _only_listens(scope) or (scope["method"] != "GET" and _is_request(body)):
                 await _unavailable(_ENDING)(scope, receive, send)
                 return
-            receive = bodies.replayed(came, receive)
         elif self._quick is not None:
             left = await self._quick.answered(scope, receive, send)
             if left is None:
@@ -192,11 +236,11 @@ class _Reply:
             self._complete = True
         await self._send(message)
 
-    async def cut_short(self, scope: Any, receive: Any) -> None:
+    async def cut_short(self, scope: Any, receive: Any, answer: Response) -> None:
         """End it as HTTP wants it, if it is not."""
         with anyio.move_on_after(_FLUSH):
             if not self._started:
-                await _unavailable(_ENDED)(scope, receive, self._send)
+                await answer(scope, receive, self._send)
             elif not self._complete:
                 await self._send({"type": "http.response.body", "body": b""})
 
@@ -213,6 +257,23 @@ def _is_request(body: bytes) -> bool:
     except (ValueError, RecursionError):
         return True
     return not isinstance(message, dict) or {"id", "method"} <= message.keys()
+
+
+def _declared_length(scope: Any) -> int:
+    """The length that a request says its body has. 0 if it does not say."""
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit():
+            return int(value[:_DIGITS])
+    return 0
+
+
+def _invalid(reason: str, request_id: Any = None, status: int = 400, **headers: str) -> Response:
+    error = RpcError(INVALID_REQUEST, f"Invalid Request: {reason}")
+    return JSONResponse(refusal(request_id, error), status, headers)
+
+
+def _too_slow() -> Response:
+    return _invalid("the body took too long to arrive", status=408, connection="close")
 
 
 def _unavailable(reason: RpcError) -> Response:
@@ -274,14 +335,24 @@ async def serve_app(
 ) -> None:
     """Serve until SIGINT or SIGTERM, then let what runs finish within `drain` seconds."""
     config = uvicorn.Config(
-        app.asgi,
+        Tracked(app.asgi),
+        http="h11",  # httptools, where it is installed, would hold a header of any size
+        ws="none",
         log_level="warning",
         access_log=False,
         lifespan="on",
+        timeout_keep_alive=math.ceil(app.limits.idle_timeout),
         timeout_graceful_shutdown=1,
         server_header=False,
     )
     server = _Server(config)
+    connections = Connections(app.limits, server.make_protocol)
+    accepting = anyio.CancelScope()
+
+    async def accept() -> None:
+        await server.ready.wait()
+        with listening, accepting:
+            await connections.accept_from(listening)
 
     async def until_told() -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
@@ -299,17 +370,50 @@ async def serve_app(
                     await drained(drain)
                     either.cancel_scope.cancel()
             await app.cut_off()
+            accepting.cancel()
             server.should_exit = True
             await anyio.sleep_forever()  # with signals still caught: the end is under way
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(until_told)
-        await server.serve(sockets=[listening])
-        tasks.cancel_scope.cancel()
+    with _few_lines("uvicorn.error", "asyncio"):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(until_told)
+            tasks.start_soon(accept)
+            await server.serve(sockets=[])
+            tasks.cancel_scope.cancel()
+
+
+@contextmanager
+def _few_lines(*names: str) -> Iterator[None]:
+    """Limit how often these loggers say the same: what strangers send must not fill a disk."""
+    limit = RepeatLimit()
+    loggers = [logging.getLogger(name) for name in names]
+    for logger_ in loggers:
+        logger_.addFilter(limit)
+    try:
+        yield
+    finally:
+        for logger_ in loggers:
+            logger_.removeFilter(limit)
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn without its own handling of signals: ours drains first."""
+    """Uvicorn without its own handling of signals (ours drains first) and without its own accepting."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = anyio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    def make_protocol(self, state: dict[str, Any]) -> asyncio.Protocol:
+        """The protocol that speaks HTTP on a connection, with `state` in the scope of its requests."""
+        make: Any = self.config.http_protocol_class  # with the arguments that uvicorn itself gives it
+        protocol: asyncio.Protocol = make(
+            config=self.config, server_state=self.server_state, app_state={**self.lifespan.state, **state}
+        )
+        return protocol
 
     @contextmanager
     def capture_signals(self) -> Any:
