@@ -7,8 +7,8 @@ that only connect. Here each connection must earn its place:
 - Until a connection has sent a request that the guard let through, it is a stranger. When the server is full, the
   stranger that came first gives way to a new connection. If there is none, the connection gives way that has been
   idle for longest. If all are busy, the new connection is refused with 503.
-- The first byte of a request must come in time, its header must be complete in time, and an answer must be read in
-  time. (The time limit of the body is `http`'s, which reads it.)
+- The first byte of a request, the rest of its header and its body must come in time, and an answer must be read in
+  time.
 
 The limit of connections is below that of descriptors, so that accepting does not fail. Should it fail all the same,
 because tools have taken the rest, a connection gives way and accepting pauses. For asyncio only.
@@ -168,7 +168,7 @@ class Connections:
 
     async def _keep_limits(self) -> None:
         limits = self.limits
-        shortest = min(limits.header_timeout, limits.idle_timeout, limits.write_timeout)
+        shortest = min(limits.header_timeout, limits.body_timeout, limits.idle_timeout, limits.write_timeout)
         told = -_TELL
         while True:
             await asyncio.sleep(min(_LOOK, shortest / 4))
@@ -207,6 +207,7 @@ class Connection(asyncio.Protocol):
         self._between = True  # requests: nothing of the next one has come yet
         self._closing = False
         self._deadline: float | None = None
+        self._too_late: Callable[[], None] | None = None  # called at the deadline, instead of closing
         self._unread_since: float | None = None
         self._unread = 0
 
@@ -259,11 +260,21 @@ class Connection(asyncio.Protocol):
             self._trusted = True
             self._connections.trusted(self)
 
+    def body_awaited(self, too_late: Callable[[], None]) -> None:
+        """A request's body is being read. `too_late` is called when that has taken too long."""
+        self._too_late = too_late
+        self._deadline = self._now() + self._limits.body_timeout
+
+    def body_received(self) -> None:
+        """A request's body has been read."""
+        self._deadline = self._too_late = None
+
     def request_ended(self) -> None:
         """A request is done with, and its answer written."""
         self._running -= 1
-        if self._running or self._closing:
+        if self._running or self._closing:  # the next one may have begun before this one's answer was out
             return
+        self._too_late = None
         self._between = True
         limits = self._limits
         self._deadline = self._now() + (limits.idle_timeout if self._trusted else limits.header_timeout)
@@ -281,7 +292,12 @@ class Connection(asyncio.Protocol):
             if self._unread - left < _SOME:
                 self.abort()
             self._unread_since, self._unread = now, left
-        elif self._deadline is not None and now >= self._deadline:
+        elif self._deadline is None or now < self._deadline:
+            return
+        elif self._too_late is not None:
+            self._too_late()
+            self.body_received()
+        else:
             if not self._between and not self._in_buffer():
                 self._transport.write(_TOO_SLOW)
             self.abort() if self._in_buffer() else self._close()

@@ -35,7 +35,7 @@ from toolwire._log import RepeatLimit, logger_for
 from toolwire._threads import Workers
 from toolwire.errors import UsageError
 from toolwire.mcp import bodies, json_limits
-from toolwire.mcp.connections import Connections, Tracked, authorised
+from toolwire.mcp.connections import Connections, Tracked, authorised, connection_of
 from toolwire.mcp.events import Events
 from toolwire.mcp.guard import Guard, Guarded
 from toolwire.mcp.limits import HttpLimits
@@ -74,6 +74,7 @@ class HttpApp:
         """`sessions` False: no client is remembered between two requests, so any process can answer any of them.
         `quick` answers what it can before `mcp` is asked. Of `limits`, those of a request's body are kept here."""
         self.limits = limits or HttpLimits()
+        self._json = self.limits.json
         self._readers = Workers(1)
         core.middleware.append(_writable)
         self._events = Events() if sessions else None
@@ -124,11 +125,22 @@ class HttpApp:
         reply = _Reply(send)
         # A stream of notices never ends by itself, and a slow client may not either: we must be able to end both.
         kind = self._listening if _only_listens(scope) else self._under_way
-        with anyio.CancelScope(deadline=anyio.current_time() + self.limits.body_timeout) as until_told:
+        connection = connection_of(scope)
+        late = False
+        with anyio.CancelScope() as until_told:
             kind.add(until_told)
+
+            def too_late() -> None:
+                nonlocal late
+                late = True
+                until_told.cancel()
+
             try:
+                if connection is not None:
+                    connection.body_awaited(too_late)
                 body = await self._body(scope, receive, reply.send)
-                until_told.deadline = math.inf
+                if connection is not None:
+                    connection.body_received()
                 if body is not None:
                     await self._handle(scope, body, receive, reply.send)
             finally:
@@ -136,7 +148,6 @@ class HttpApp:
                 if not self._under_way:
                     self._idle.set()
         if until_told.cancelled_caught:
-            late = until_told.deadline < math.inf and not self._closing
             await reply.cut_short(scope, receive, _too_slow() if late else _unavailable(_ENDED))
 
     async def _body(self, scope: Any, receive: Any, send: Any) -> bytes | None:
@@ -144,6 +155,8 @@ class HttpApp:
         most = self.limits.max_body
         came, body = ([], None) if _declared_length(scope) > most else await bodies.read(receive, most)
         if body is not None:
+            if json_limits.surely_within(body, self._json):
+                return body
             reason = await self._exceeded(body)
             if reason is None:
                 return body
@@ -158,12 +171,9 @@ class HttpApp:
 
     async def _exceeded(self, body: bytes) -> str | None:
         """Which limit the JSON of a body exceeds."""
-        limits = self.limits.json
-        if json_limits.surely_within(body, limits):
-            return None
         if len(body) <= _LARGE:
-            return json_limits.exceeded(body, limits)
-        return await self._readers.run(partial(json_limits.exceeded, body, limits))
+            return json_limits.exceeded(body, self._json)
+        return await self._readers.run(partial(json_limits.exceeded, body, self._json))
 
     async def _handle(self, scope: Any, body: bytes, receive: Any, send: Any) -> None:
         receive = bodies.replayed([{"type": "http.request", "body": body, "more_body": False}], receive)
@@ -261,10 +271,8 @@ def _is_request(body: bytes) -> bool:
 
 def _declared_length(scope: Any) -> int:
     """The length that a request says its body has. 0 if it does not say."""
-    for name, value in scope["headers"]:
-        if name == b"content-length" and value.isdigit():
-            return int(value[:_DIGITS])
-    return 0
+    length = dict(scope["headers"]).get(b"content-length", b"")
+    return int(length[:_DIGITS]) if length.isdigit() else 0
 
 
 def _invalid(reason: str, request_id: Any = None, status: int = 400, **headers: str) -> Response:

@@ -194,7 +194,7 @@ class ToolServer(Generic[S]):
 
         near = difflib.get_close_matches(name[:200], self._tools, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        return f"Unknown tool: {name!r}.{hint}"
+        return f"Unknown tool: {name[:200]!r}.{hint}"
 
     # Resources.
 
