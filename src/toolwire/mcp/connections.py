@@ -16,7 +16,9 @@ because tools have taken the rest, a connection gives way and accepting pauses. 
 
 import asyncio
 import socket
+import struct
 from collections.abc import Callable, MutableMapping
+from contextlib import suppress
 from typing import Any, Final
 
 import anyio
@@ -31,6 +33,7 @@ _BATCH: Final = 16  # connections accepted in one turn of the event loop
 _PAUSE: Final = 0.1  # seconds without accepting after accepting has failed
 _LOOK: Final = 1.0  # seconds between two looks at the deadlines, at most
 _TELL: Final = 10.0  # seconds between two lines in the log
+_AT_ONCE: Final = struct.pack("ii", 1, 0)  # SO_LINGER: throw away what is not sent
 _SOME: Final = 64 << 10  # bytes of an answer that must be read within the write timeout
 MakeProtocol = Callable[[dict[str, Any]], asyncio.Protocol]
 """Makes the protocol that speaks HTTP on a connection. It passes the given state on to each request's scope."""
@@ -312,8 +315,15 @@ class Connection(asyncio.Protocol):
         """Close the connection at once, whatever it is doing."""
         self._closing = True
         self._connections.leaving(self)
-        if self._transport is not None:
-            self._transport.abort()
+        if self._transport is None:
+            return
+        if (
+            self._in_buffer()
+        ):  # else the kernel would go on offering what it has to a client that does not read
+            wire = self._transport.get_extra_info("socket")
+            with suppress(OSError):
+                wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        self._transport.abort()
 
     def _in_buffer(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()

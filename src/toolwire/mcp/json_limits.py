@@ -17,7 +17,7 @@ _STEP: Final = [0] * 256
 _STEP[ord("[")] = _STEP[ord("{")] = 1
 _STEP[ord("]")] = _STEP[ord("}")] = -1
 _PART: Final = 1 << 15  # bytes looked at in one go
-_ID: Final = rb'"id"\s*:\s*(\d{1,15}|"[^"\\\x00-\x1f\x80-\xff]{1,100}")'
+_ID: Final = rb'"id"\s*:\s*(\d{1,15}|"[^"\\\x00-\x1f\x80-\xff]{1,100}")(?=\s*[,}])'
 _ID_FIRST: Final = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
 _ID_LAST: Final = re.compile(_ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
 _EDGE: Final = 300  # bytes at the end of a message in which an id is looked for
