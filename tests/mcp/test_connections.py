@@ -350,6 +350,48 @@ async def test_a_stream_that_nobody_reads_ends_and_its_work_is_cancelled():
         await app.cancelled.wait()
 
 
+# Bodies.
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_body_that_is_too_large_is_refused(chunked):
+    """By what it says of its length, or as soon as it is longer; the connection can be used again."""
+    async with served(max_body=100_000) as connect:
+        client = await connect()
+        body = b" " * 200_000
+        if chunked:
+            start = head(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+            pieces = [body[at : at + 1_000] for at in range(0, len(body), 1_000)]
+            whole = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
+        else:
+            start, whole = head(len(body)), body
+        await client.send(start + whole)
+        status, answer = await client.answer()
+        error = json.loads(answer)["error"]
+        assert (status, error["code"]) == (413, -32600)
+        assert "larger than 100000 bytes" in error["message"]
+        assert await client.works(), "the rest of the body was skipped"
+
+
+async def test_a_body_that_says_to_be_huge_is_not_waited_for():
+    """Nothing of it has to come first."""
+    async with served() as connect:
+        client = await connect()
+        await client.send(head(10**18))
+        assert (await client.answer())[0] == 413
+
+
+async def test_a_body_in_tiny_pieces_is_a_body():
+    """However it is cut."""
+    async with served() as connect:
+        client = await connect()
+        body = call()[call().index(b"\r\n\r\n") + 4 :]
+        start = head(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+        await client.send(start + b"".join(b"1\r\n%c\r\n" % each for each in body) + b"0\r\n\r\n")
+        status, answer = await client.answer()
+        assert (status, b'"3"' in answer) == (200, True)
+
+
 class Pipe(asyncio.Transport):
     """Stands for a transport whose client reads as much as the test says."""
 

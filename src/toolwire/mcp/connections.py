@@ -11,7 +11,7 @@ that only connect. Here each connection must earn its place:
   time.
 
 The limit of connections is below that of descriptors, so that accepting does not fail. Should it fail all the same,
-because tools have taken the rest, a connection gives way and accepting pauses. For asyncio only.
+because tools have taken the rest, a stranger gives way and accepting pauses. For asyncio only.
 """
 
 import asyncio
@@ -90,7 +90,7 @@ class Connections:
             if listening.fileno() < 0:
                 raise
             self._failure = error.strerror or str(error)
-            self._give_way(self._strangers, self._idle)
+            self._give_way(self._strangers)
             await asyncio.sleep(_PAUSE)
             return
         place = self._place(address)
