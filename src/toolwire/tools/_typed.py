@@ -84,7 +84,9 @@ class TypedParameters:
         """Raise `InvalidArguments` for very many mistakes, of which some are named."""
         part = shortened(arguments, _NAMED)
         found = [] if part is None else self._mistakes(part)
-        raise InvalidArguments(found or [Violation("", TOO_LARGE_TO_SAY)], max(0, count - len(found)))
+        if not found:
+            raise InvalidArguments([Violation("", TOO_LARGE_TO_SAY)])
+        raise InvalidArguments(found, max(0, count - len(found)))
 
     def _mistakes(self, arguments: dict[str, Any]) -> list[Violation]:
         try:

@@ -49,7 +49,7 @@ class InvalidArguments(ClaudeSDKError):  # noqa: N818 - it names the arguments, 
         self.violations = list(dict.fromkeys(violations))
         self._unnamed = unnamed
         shown = "; ".join(map(str, self.violations[:_SHOWN_VIOLATIONS]))
-        more = len(self.violations) - _SHOWN_VIOLATIONS + unnamed
+        more = max(0, len(self.violations) - _SHOWN_VIOLATIONS) + unnamed
         super().__init__(f"Validation failed: {shown}" + (f"; ... and {more} more" if more > 0 else ""))
 
     def __reduce__(self) -> tuple[Any, ...]:
