@@ -10,9 +10,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from benchmarks import idlers as idlers_program
 from served import MODERN, PATIENCE, Http, Served
 
-HERE = Path(__file__).parent
+PROGRAM_OF_IDLERS = Path(idlers_program.__file__)
 TOKEN = "a-token-of-the-test"  # noqa: S105 - of a server on loopback that ends with the test
 IDLERS = 5_000
 DESCRIPTORS = 256
@@ -123,7 +124,7 @@ def idlers(server, count):
     with ExitStack() as stack:
         processes = []
         for start in range(0, count, share):
-            command = [sys.executable, str(HERE / "idlers.py"), port, str(min(share, count - start))]
+            command = [sys.executable, str(PROGRAM_OF_IDLERS), port, str(min(share, count - start))]
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             stack.enter_context(process)
             stack.callback(process.kill)
