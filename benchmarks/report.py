@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.results import Bench
 
-SUITES = ("calls", "stream", "growth", "imports", "real", "sessions", "served", "catalogue")
+SUITES = ("calls", "stream", "growth", "imports", "real", "sessions", "served", "catalogue", "starvation")
 """In the order in which they run and are shown."""
 DATA, TABLE = "results.json", "results.md"
 PACKAGES = ("toolwire", "claude-agent-sdk", "mcp", "fastmcp", "uvloop")

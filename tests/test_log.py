@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from toolwire._log import REDACTED, keep_secret, logger_for
+from toolwire._log import REDACTED, RepeatLimit, keep_secret, logger_for
 
 
 @pytest.fixture
@@ -59,3 +59,21 @@ def test_an_argument_that_cannot_be_shown_breaks_nobody(monkeypatch):
             raise ValueError("no")
 
     logger_for("test").info("it is %s", Odd())
+
+
+def test_a_line_that_is_repeated_is_left_out_and_counted(monkeypatch):
+    """Five in ten seconds, then the number of those left out. Other lines, and those of ours, are not touched."""
+    now = 1_000.0
+    monkeypatch.setattr("toolwire._log.time.monotonic", lambda: now)
+    limit = RepeatLimit()
+
+    def passed(name="uvicorn.error", line=1, text="Invalid HTTP request received."):
+        record = logging.LogRecord(name, logging.WARNING, "h11.py", line, text, (), None)
+        return record.getMessage() if limit.filter(record) else None
+
+    assert [passed() for _ in range(1_000)].count(None) == 995
+    assert passed(line=2) is not None
+    assert all(passed("toolwire.serving", line=3) for _ in range(100))
+    now += 11
+    assert passed() == "Invalid HTTP request received. (995 more like this were left out)"
+    assert passed() == "Invalid HTTP request received."

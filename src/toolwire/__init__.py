@@ -76,6 +76,9 @@ _NAMES: dict[str, str] = {
         UserPromptSubmitHookInput UserPromptSubmitHookSpecificOutput WorktreeCreateHookInput
         WorktreeCreateHookSpecificOutput WorktreeRemoveHookInput
     """,
+    "mcp.limits": """
+        HttpLimits
+    """,
     "mcp.serve": """
         as_mcp_server http_app serve_http serve_stdio
     """,

@@ -505,6 +505,9 @@ from toolwire.hooks import (
 from toolwire.hooks import (
     WorktreeRemoveHookInput as WorktreeRemoveHookInput,
 )
+from toolwire.mcp.limits import (
+    HttpLimits as HttpLimits,
+)
 from toolwire.mcp.serve import (
     as_mcp_server as as_mcp_server,
 )

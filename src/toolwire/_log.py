@@ -6,6 +6,7 @@ was named to `keep_secret`, in messages, arguments and traces.
 
 import logging
 import re
+import time
 from collections.abc import Iterable
 from typing import Final
 
@@ -53,3 +54,32 @@ def _redact(record: logging.LogRecord) -> bool:
 
 
 _FORMATTER: Final = logging.Formatter()
+
+
+class RepeatLimit(logging.Filter):
+    """Lets a line of code log five times in ten seconds, and tells with the next one how many were left out.
+
+    For loggers of others, whose lines a stranger can cause. Records of ours pass.
+    """
+
+    def __init__(self, most: int = 5, seconds: float = 10.0) -> None:
+        super().__init__()
+        self._most = most
+        self._seconds = seconds
+        self._seen: dict[
+            tuple[str, int], tuple[float, int]
+        ] = {}  # a place in the code: since when, how often
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name.partition(".")[0] == "toolwire":
+            return True
+        place, now = (record.pathname, record.lineno), time.monotonic()
+        since, count = self._seen.get(place, (now, 0))
+        if now - since < self._seconds:
+            self._seen[place] = (since, count + 1)
+            return count < self._most
+        self._seen[place] = (now, 1)
+        if count > self._most:
+            left_out = f" ({count - self._most} more like this were left out)"
+            record.msg, record.args = record.getMessage() + left_out, ()
+        return True

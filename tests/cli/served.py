@@ -27,12 +27,13 @@ MODERN = {
 class Served:
     """A running server. `lines` are those on its stderr so far."""
 
-    def __init__(self, *args, cwd, env=None, wire=subprocess.DEVNULL):
+    def __init__(self, *args, cwd, env=None, wire=subprocess.DEVNULL, before=(), command=None):
+        """`before` is a command that runs the other, such as one that sets a limit."""
         self.lines = []
         self._arrived = queue.Queue()
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TOOLWIRE")}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "toolwire", "serve", *map(str, args)],
+            [*before, *(command or [sys.executable, "-m", "toolwire", "serve", *map(str, args)])],
             cwd=cwd,
             env={**environment, **(env or {})},
             stdin=wire,
@@ -85,8 +86,8 @@ class Served:
 class Http(Served):
     """A server on loopback; `url` is its endpoint."""
 
-    def __init__(self, *args, cwd, env=None, port=0):
-        super().__init__("--http", "--port", port, *args, cwd=cwd, env=env)
+    def __init__(self, *args, cwd, env=None, port=0, before=()):
+        super().__init__("--http", "--port", port, *args, cwd=cwd, env=env, before=before)
         try:
             self.url = self.expect(r"at (http://\S+)")[1]
         except BaseException:

@@ -10,7 +10,7 @@ from test_quick import Client
 from test_quick_edges import HANDSHAKE, MODERN
 from test_refused_calls import message_of
 
-from toolwire import Context, ToolServer
+from toolwire import Context, HttpLimits, ToolServer
 from toolwire.mcp.guard import guard_for
 from toolwire.mcp.http import bound_socket
 from toolwire.mcp.serve import serve_over, serving_of
@@ -141,7 +141,9 @@ async def test_honest_clients_get_their_own_answers():
         ):
 
             async def serve() -> None:
-                await serve_over(serving, listening, guard_for("127.0.0.1", None), max_sessions=60)
+                await serve_over(
+                    serving, listening, guard_for("127.0.0.1", None), limits=HttpLimits(max_sessions=60)
+                )
 
             server.start_soon(serve)
             async with anyio.create_task_group() as clients:

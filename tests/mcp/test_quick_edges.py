@@ -8,7 +8,6 @@ import httpx2
 import pytest
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
-from starlette.requests import ClientDisconnect
 
 from toolwire import ToolServer, http_app
 from toolwire.mcp.guard import guard_for
@@ -168,15 +167,15 @@ async def test_a_body_that_breaks_off_is_no_request():
     ]
     app = http_app(calc.server)
     async with client_of(app):
-        with pytest.raises(ClientDisconnect):
-            await asgi(app, came, {**headers, "content-length": "9999"})
+        status, _ = await asgi(app, came, {**headers, "content-length": "9999"})
+    assert status == 400, "for nobody, but no error in the log either"
     assert calc.runs == 0
 
 
 async def test_a_body_may_come_in_pieces():
     """The answer is the same, at once or not."""
     calc = Calc()
-    for length in (10, 10 * BODY):  # the first is wrong: so it is too long to be answered at once
+    for length in (10, 3 * BODY):  # the first is wrong: so it is too long to be answered at once
         body, headers = call(a=1, b=2)
         text = json.dumps(body).encode() + b" " * (2 * BODY)
         pieces = [text[start : start + BODY // 3] for start in range(0, len(text), BODY // 3)]

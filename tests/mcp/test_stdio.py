@@ -216,3 +216,27 @@ async def test_nobody_reading_is_the_end(core, caplog):
         peer.send("x/wait", request_id=2)
         await peer.ended.wait()
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ("[" * 200 + "]" * 200, "nested more than 100 deep"),
+        ("[" + "[]," * 600_000 + "[]]", "more than 1000000 values"),
+    ],
+    ids=["deep", "many"],
+)
+async def test_a_line_that_would_cost_too_much_is_refused(core, params, said):
+    """Before it is decoded, with the id of the request wherever the client puts it; and the next line is served."""
+    async with serving(core) as peer:
+        await peer.shake_hands()
+        for line in (
+            f'{{"jsonrpc":"2.0","id":7,"method":"ping","params":{params}}}',
+            f'{{"method":"ping","params":{params},"jsonrpc":"2.0","id":7}}',
+        ):
+            await anyio.to_thread.run_sync(peer.write, line)
+            refused = await peer.receive()
+            assert (refused["id"], refused["error"]["code"]) == (7, -32600)
+            assert said in refused["error"]["message"]
+        peer.send("ping", None, 8)
+        assert (await peer.receive())["id"] == 8

@@ -32,6 +32,9 @@ _HTTP_ONLY = (
     "stateless",
     "max_sessions",
     "session_timeout",
+    "max_body",
+    "max_connections",
+    "max_per_address",
 )
 
 
@@ -79,6 +82,19 @@ def serve(  # noqa: PLR0917 - options
     drain: Annotated[
         float, typer.Option(min=0, help="Seconds that running calls get to finish at the end.")
     ] = 5.0,
+    max_body: Annotated[
+        int, typer.Option(min=1, metavar="BYTES", help="Largest request; more is refused with 413.")
+    ] = 4 << 20,
+    max_connections: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Connections of a process. Default: 3/4 of its descriptors, at most 10,000."
+        ),
+    ] = None,
+    max_per_address: Annotated[
+        int | None,
+        typer.Option(min=1, help="Connections of one client address. Not for use behind a proxy."),
+    ] = None,
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
     header: HeaderOption = None,
@@ -164,9 +180,17 @@ def serve(  # noqa: PLR0917 - options
         return
     from toolwire.mcp.guard import guard_for  # noqa: PLC0415
     from toolwire.mcp.http import bound_socket  # noqa: PLC0415
+    from toolwire.mcp.limits import HttpLimits, raise_descriptor_limit  # noqa: PLC0415
     from toolwire.mcp.serve import Listening, check_path  # noqa: PLC0415
 
     check_path(path)
+    limits = HttpLimits(
+        max_body=max_body,
+        max_connections=max_connections,
+        max_per_address=max_per_address,
+        max_sessions=max_sessions,
+        session_timeout=session_timeout,
+    )
     guard = guard_for(host, _token(token, token_file), allow_host or (), allow_origin or ())
     if fd is not None:
         import socket  # noqa: PLC0415
@@ -183,19 +207,10 @@ def serve(  # noqa: PLR0917 - options
             raise typer.Exit(supervise(listening, workers, drain, SECRET))
     from toolwire.mcp.serve import serve_over  # noqa: PLC0415
 
+    raise_descriptor_limit()
+    work = partial(serve_over, serving, listening, guard, path=path, sessions=not stateless, drain=drain)
     with listening:
-        work = partial(
-            serve_over,
-            serving,
-            listening,
-            guard,
-            path=path,
-            sessions=not stateless,
-            max_sessions=max_sessions,
-            session_timeout=session_timeout,
-            drain=drain,
-        )
-        _run(work, beside)
+        _run(partial(work, limits=limits), beside)
 
 
 def _run(work: Work, beside: list[Work]) -> None:
@@ -280,8 +295,12 @@ def _say(quiet: bool, text: str) -> None:
 def _log_to_stderr(quiet: bool) -> None:
     import logging  # noqa: PLC0415
 
+    from toolwire._log import RepeatLimit  # noqa: PLC0415
+
     logging.basicConfig(
         stream=sys.stderr,
         level=logging.ERROR if quiet else logging.WARNING,
         format="%(levelname)s: %(message)s",
     )
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(RepeatLimit())

@@ -151,18 +151,29 @@ def hostname(header: str) -> str:
 class Guarded:
     """An ASGI application behind a guard."""
 
-    def __init__(self, app: Callable[..., Any], guard: Guard, open_paths: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        app: Callable[..., Any],
+        guard: Guard,
+        open_paths: Iterable[str] = (),
+        authorised: Callable[[dict[str, Any]], None] = lambda _scope: None,
+    ) -> None:
+        """`authorised` is called with the scope of each request that is let through, but for `open_paths`."""
         self._app = app
         self._guard = guard
+        self._authorised = authorised
         self._open = frozenset(open_paths)
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-            refused = self._guard.refusal(headers, open_to_all=scope["path"] in self._open)
+            open_to_all = scope["path"] in self._open
+            refused = self._guard.refusal(headers, open_to_all=open_to_all)
             if refused is not None:
                 await _refuse(refused, send)
                 return
+            if not open_to_all:
+                self._authorised(scope)
         await self._app(scope, receive, send)
 
 

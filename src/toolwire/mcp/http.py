@@ -1,16 +1,20 @@
 """MCP over streamable HTTP: an ASGI application around an `mcp` server, and a way to run it here.
 
-Owns the paths, the guard in front of them and the end: open streams are told to stop, new requests are refused,
-running calls may finish within `drain` seconds, the rest is cancelled and answered with an error. The protocol
-itself is `mcp`'s session manager's.
+Owns the paths, the guard in front of them, the limits of a request's body and the end: open streams are told to
+stop, new requests are refused, running calls may finish within `drain` seconds, the rest is cancelled and answered
+with an error. The protocol itself is `mcp`'s session manager's, the connections are `connections`'.
 """
 
+import asyncio
 import errno
 import json
+import logging
+import math
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -29,19 +33,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from toolwire._jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, RpcError, id_in_use, refusal
-from toolwire._log import logger_for
+from toolwire._log import RepeatLimit, logger_for
+from toolwire._threads import Workers
 from toolwire.errors import UsageError
-from toolwire.mcp import bodies
+from toolwire.mcp import bodies, json_limits
+from toolwire.mcp.connections import Connections, Tracked, authorised, connection_of
 from toolwire.mcp.events import Events
 from toolwire.mcp.guard import Guard, Guarded
-from toolwire.mcp.http_sessions import (
-    HEADER,
-    MAX_SESSIONS,
-    SESSION_TIMEOUT,
-    Exchange,
-    HttpSession,
-    HttpSessions,
-)
+from toolwire.mcp.http_sessions import HEADER, Exchange, HttpSession, HttpSessions
+from toolwire.mcp.limits import HttpLimits
 from toolwire.mcp.metrics import CONTENT_TYPE, Metrics
 from toolwire.mcp.quick import Quick
 
@@ -51,7 +51,7 @@ HEALTH: Final = "/healthz"
 METRICS: Final = "/metrics"
 _LOOPBACK_PAGES: Final = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 _RETRY: Final = 1_000  # milliseconds after which a client whose stream was closed comes back
-_BODY: Final = 64 << 20
+_LARGE: Final = 64 << 10  # a body over this many bytes is looked at in a thread, if one look is not enough
 _FLUSH: Final = 2.0  # seconds for answers that are ready to get out at the end
 STOP: Final = 4.0
 """Seconds in which calls that are cancelled at the end have to stop."""
@@ -60,6 +60,7 @@ _ENDING: Final = RpcError(types.CONNECTION_CLOSED, "the server is ending and tak
 _ENDED: Final = RpcError(types.CONNECTION_CLOSED, "the server has ended")
 _FULL: Final = RpcError(INTERNAL_ERROR, "too many sessions are open, and all are in use: try again later")
 _NO_SESSION: Final = RpcError(INVALID_REQUEST, "Session not found")
+_DIGITS: Final = 18  # of a declared length: more would only take longer to read
 
 
 class HttpApp:
@@ -76,12 +77,13 @@ class HttpApp:
         metrics: Metrics | None = None,
         health: Callable[[], dict[str, Any]] = dict,
         quick: Quick | None = None,
-        max_sessions: int = MAX_SESSIONS,
-        session_timeout: float = SESSION_TIMEOUT,
+        limits: HttpLimits | None = None,
     ) -> None:
         """`sessions` False: no client is remembered between two requests, so any process can answer any of them.
-        `quick` answers what it can before `mcp` is asked. When there are more than `max_sessions`, the one that was
-        idle longest is ended, and so is one that was idle for `session_timeout` seconds."""
+        `quick` answers what it can before `mcp` is asked. `limits`: those of bodies and sessions are kept here."""
+        self.limits = limits or HttpLimits()
+        self._json = self.limits.json
+        self._readers = Workers(1)
         core.middleware.append(_writable)
         self._events = Events() if sessions else None
         self._manager = StreamableHTTPSessionManager(
@@ -90,14 +92,16 @@ class HttpApp:
             retry_interval=_RETRY if sessions else None,
             json_response=json_only,
             stateless=not sessions,
-            max_request_body_size=_BODY,
+            max_request_body_size=self.limits.max_body,
             session_idle_timeout=None,  # ours counts what never gets to `mcp` too
             max_sessions=None,
         )
         self.sessions: HttpSessions | None = None
         """The sessions that are open; None if none are kept."""
         if sessions:
-            self.sessions = HttpSessions(max_sessions, session_timeout, self._end_session)
+            self.sessions = HttpSessions(
+                self.limits.max_sessions, self.limits.session_timeout, self._end_session
+            )
             core.middleware.insert(0, self.sessions.middleware)
         self._tasks: anyio.abc.TaskGroup | None = None  # while it is open
         self._metrics = metrics
@@ -123,7 +127,10 @@ class HttpApp:
         )
         self.asgi = Starlette(
             routes=routes,
-            middleware=[pages, Middleware(Guarded, guard=guard, open_paths=[HEALTH])],
+            middleware=[
+                pages,
+                Middleware(Guarded, guard=guard, open_paths=[HEALTH], authorised=authorised),
+            ],
             lifespan=self._lifespan,
         )
 
@@ -165,40 +172,79 @@ class HttpApp:
         reply = _Reply(send)
         # A stream of notices never ends by itself, and a slow client may not either: we must be able to end both.
         kind = self._listening if _only_listens(scope) else self._under_way
+        connection = connection_of(scope)
+        late = False
         with anyio.CancelScope() as until_told:
             kind.add(until_told)
+
+            def too_late() -> None:
+                nonlocal late
+                late = True
+                until_told.cancel()
+
             try:
-                await self._handle(scope, receive, reply)
+                if connection is not None:
+                    connection.body_awaited(too_late)
+                body = await self._body(scope, receive, reply.send)
+                if connection is not None:
+                    connection.body_received()
+                if body is not None:
+                    await self._handle(scope, body, receive, reply)
             finally:
                 kind.discard(until_told)
                 if not self._under_way:
                     self._idle.set()
         if until_told.cancelled_caught:
-            await reply.cut_short(scope, receive)
+            await reply.cut_short(scope, receive, _too_slow() if late else _unavailable(_ENDED))
 
-    async def _handle(self, scope: Any, receive: Any, reply: "_Reply") -> None:
-        if self._closing:
-            came, body = ([], None) if scope["method"] == "GET" else await bodies.read(receive, _BODY)
-            if _only_listens(scope) or (came and (body is None or _is_request(body))):
-                await _unavailable(_ENDING)(scope, receive, reply.send)
-                return
-            receive = bodies.replayed(came, receive)
+    async def _body(self, scope: Any, receive: Any, send: Any) -> bytes | None:
+        """The body of a request. None if it was refused."""
+        most = self.limits.max_body
+        came, body = ([], None) if _declared_length(scope) > most else await bodies.read(receive, most)
+        if body is not None:
+            if json_limits.surely_within(body, self._json):
+                return body
+            reason = await self._exceeded(body)
+            if reason is None:
+                return body
+            refused = _invalid(f"{reason}, which is the limit of this server", json_limits.find_id(body))
+        elif came and came[-1]["type"] != "http.request":
+            refused = _invalid("the body broke off")  # for nobody: the client has left
+        else:
+            # The connection stays open: the rest of the body is skipped, so that its sender gets to read this.
+            refused = _invalid(f"the body is larger than {most} bytes (--max-body)", status=413)
+        await refused(scope, receive, send)
+        return None
+
+    async def _exceeded(self, body: bytes) -> str | None:
+        """Which limit the JSON of a body exceeds."""
+        if len(body) <= _LARGE:
+            return json_limits.exceeded(body, self._json)
+        return await self._readers.run(partial(json_limits.exceeded, body, self._json))
+
+    async def _handle(self, scope: Any, body: bytes, receive: Any, reply: "_Reply") -> None:
+        receive = bodies.replayed([{"type": "http.request", "body": body, "more_body": False}], receive)
+        if self._closing and (_only_listens(scope) or (scope["method"] != "GET" and _is_request(body))):
+            await _unavailable(_ENDING)(scope, receive, reply.send)
+            return
         if self.sessions is None:
-            await self._answer(scope, receive, reply, None)
+            await self._answer(scope, body, receive, reply, None)
             return
         name = next((value.decode("latin-1") for key, value in scope["headers"] if key == HEADER), None)
         session = None if name is None else self.sessions.find(name)
         if session is not None:
             with session.exchange() as exchange:
-                await self._answer(scope, receive, reply, exchange)
+                await self._answer(scope, body, receive, reply, exchange)
         elif name is not None and self.sessions.is_ending(name):
             await _refused(_NO_SESSION, 404)(scope, receive, reply.send)
         elif name is None and _is_handshake(scope) and self.sessions.full:
             await _unavailable(_FULL)(scope, receive, reply.send)
         else:
-            await self._answer(scope, receive, reply, None)
+            await self._answer(scope, body, receive, reply, None)
 
-    async def _answer(self, scope: Any, receive: Any, reply: "_Reply", exchange: Exchange | None) -> None:
+    async def _answer(
+        self, scope: Any, body: bytes, receive: Any, reply: "_Reply", exchange: Exchange | None
+    ) -> None:
         """Answer a request, here or by `mcp`. `exchange` is None outside of a session."""
         if self._quick is not None and not self._closing:
             left = await self._quick.answered(scope, receive, reply.send, exchange)
@@ -211,10 +257,8 @@ class HttpApp:
                     await self._through_mcp(scope, receive, reply.send)
                 return
         if scope["method"] == "POST":
-            came, body = await bodies.read(receive, _BODY)
-            receive = bodies.replayed(came, receive)
             try:
-                given = reply.request_id = None if body is None else bodies.request_id(body)
+                given = reply.request_id = bodies.request_id(body)
             except RpcError as error:
                 await _refused(error, 400)(scope, receive, reply.send)
                 return
@@ -288,11 +332,11 @@ class _Reply:
             self._complete = True
         await self._send(message)
 
-    async def cut_short(self, scope: Any, receive: Any) -> None:
+    async def cut_short(self, scope: Any, receive: Any, answer: Response) -> None:
         """End it as HTTP wants it, if it is not."""
         with anyio.move_on_after(_FLUSH):
             if not self._started:
-                await _unavailable(_ENDED)(scope, receive, self._send)
+                await answer(scope, receive, self._send)
             elif not self._complete:
                 body = b""
                 if self._streams and self.request_id is not None:
@@ -318,6 +362,21 @@ def _is_request(body: bytes) -> bool:
     except (ValueError, RecursionError):
         return True
     return not isinstance(message, dict) or {"id", "method"} <= message.keys()
+
+
+def _declared_length(scope: Any) -> int:
+    """The length that a request says its body has. 0 if it does not say."""
+    length = dict(scope["headers"]).get(b"content-length", b"")
+    return int(length[:_DIGITS]) if length.isdigit() else 0
+
+
+def _invalid(reason: str, request_id: Any = None, status: int = 400, **headers: str) -> Response:
+    error = RpcError(INVALID_REQUEST, f"Invalid Request: {reason}")
+    return JSONResponse(refusal(request_id, error), status, headers)
+
+
+def _too_slow() -> Response:
+    return _invalid("the body took too long to arrive", status=408, connection="close")
 
 
 def _unavailable(reason: RpcError) -> Response:
@@ -388,14 +447,24 @@ async def serve_app(
     then are clients told, so that nothing goes on that they believe to be over.
     """
     config = uvicorn.Config(
-        app.asgi,
+        Tracked(app.asgi),
+        http="h11",  # httptools, where it is installed, would hold a header of any size
+        ws="none",
         log_level="warning",
         access_log=False,
         lifespan="on",
+        timeout_keep_alive=math.ceil(app.limits.idle_timeout),
         timeout_graceful_shutdown=1,
         server_header=False,
     )
     server = _Server(config)
+    connections = Connections(app.limits, server.make_protocol)
+    accepting = anyio.CancelScope()
+
+    async def accept() -> None:
+        await server.ready.wait()
+        with listening, accepting:
+            await connections.accept_from(listening)
 
     async def until_told() -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
@@ -414,17 +483,50 @@ async def serve_app(
                     either.cancel_scope.cancel()
             await stop(STOP)
             await app.cut_off()
+            accepting.cancel()
             server.should_exit = True
             await anyio.sleep_forever()  # with signals still caught: the end is under way
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(until_told)
-        await server.serve(sockets=[listening])
-        tasks.cancel_scope.cancel()
+    with _few_lines("uvicorn.error", "asyncio"):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(until_told)
+            tasks.start_soon(accept)
+            await server.serve(sockets=[])
+            tasks.cancel_scope.cancel()
+
+
+@contextmanager
+def _few_lines(*names: str) -> Iterator[None]:
+    """Limit how often these loggers say the same: what strangers send must not fill a disk."""
+    limit = RepeatLimit()
+    loggers = [logging.getLogger(name) for name in names]
+    for logger_ in loggers:
+        logger_.addFilter(limit)
+    try:
+        yield
+    finally:
+        for logger_ in loggers:
+            logger_.removeFilter(limit)
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn without its own handling of signals: ours drains first."""
+    """Uvicorn without its own handling of signals (ours drains first) and without its own accepting."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = anyio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    def make_protocol(self, state: dict[str, Any]) -> asyncio.Protocol:
+        """The protocol that speaks HTTP on a connection, with `state` in the scope of its requests."""
+        make: Any = self.config.http_protocol_class  # with the arguments that uvicorn itself gives it
+        protocol: asyncio.Protocol = make(
+            config=self.config, server_state=self.server_state, app_state={**self.lifespan.state, **state}
+        )
+        return protocol
 
     @contextmanager
     def capture_signals(self) -> Any:

@@ -20,11 +20,6 @@ from toolwire.mcp.audience import client_of
 
 logger = logger_for("serving")
 
-MAX_SESSIONS: Final = 1_000
-"""Sessions that are kept by default."""
-SESSION_TIMEOUT: Final = 1_800.0
-"""Seconds after which a session that nobody uses is ended by default."""
-
 HEADER: Final = b"mcp-session-id"
 _LEAVING: Final = 5.0  # seconds that an answer may take to get out before its id counts as in use
 _LOOKS: Final = 10  # how often in the time limit idle sessions are looked for

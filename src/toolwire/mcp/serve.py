@@ -4,7 +4,6 @@ Takes whatever `mcp_servers` takes in process: a `ToolServer`, a wrapped one, or
 Everything is wired here; the parts are in `serving`, `stdio` and `http`.
 """
 
-import math
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,9 +13,10 @@ from typing import Any
 from toolwire._jsonrpc import Server
 from toolwire.errors import UsageError
 from toolwire.mcp.bridge import bridged
+from toolwire.mcp.error_texts import shorten_errors
 from toolwire.mcp.guard import Guard, guard_for
 from toolwire.mcp.http import HEALTH, METRICS, HttpApp, bound_socket, serve_app
-from toolwire.mcp.http_sessions import MAX_SESSIONS, SESSION_TIMEOUT
+from toolwire.mcp.limits import HttpLimits
 from toolwire.mcp.lists import Lists
 from toolwire.mcp.metrics import Metrics
 from toolwire.mcp.quick import Quick
@@ -47,6 +47,7 @@ def serving_of(server: object, *, name: str = "toolwire", secret: str | None = N
     """A server made ready to be served. `TypeError` for what is none."""
     serving = Serving(connectable(server), name=name, secret=secret)
     serving.core.ready_made = Lists(serving).middleware
+    serving.core.middleware.append(shorten_errors)
     return serving
 
 
@@ -85,9 +86,8 @@ async def serve_http(
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
     sessions: bool = True,
-    max_sessions: int = MAX_SESSIONS,
-    session_timeout: float = SESSION_TIMEOUT,
     drain: float = DRAIN,
+    limits: HttpLimits | None = None,
     on_listening: Callable[[Listening], Awaitable[None] | None] | None = None,
 ) -> None:
     """Serve over streamable HTTP until SIGINT or SIGTERM. For asyncio only.
@@ -95,11 +95,9 @@ async def serve_http(
     Addresses other than loopback need a `token`, which clients send as `Authorization: Bearer ...`. `allowed_hosts`
     are further names that the server is reached by, `allowed_origins` web pages that may use it (those on this
     machine may). Without `sessions` nothing is remembered between requests, so that many processes can serve the
-    same clients; clients of MCP 2025-11-25 and older then hear no notices and cannot be asked.
-
-    Each client of these versions has a session. When there are more than `max_sessions`, the one that was idle
-    longest is ended, and so is one that was idle for `session_timeout` seconds. Its client gets a 404 if it comes
-    back, as MCP has it, and opens another.
+    same clients; clients of MCP 2025-11-25 and older then hear no notices and cannot be asked. `limits` say how
+    much clients may take of the server. The process's own limit of descriptors is left as it is, which `toolwire
+    serve` raises.
     """
     guard = guard_for(host, token, allowed_hosts, allowed_origins)
     check_path(path)
@@ -108,16 +106,7 @@ async def serve_http(
         where = Listening(host, listening.getsockname()[1], path)
         if on_listening is not None and (told := on_listening(where)) is not None:
             await told
-        await serve_over(
-            serving,
-            listening,
-            guard,
-            path=path,
-            sessions=sessions,
-            max_sessions=max_sessions,
-            session_timeout=session_timeout,
-            drain=drain,
-        )
+        await serve_over(serving, listening, guard, path=path, sessions=sessions, drain=drain, limits=limits)
 
 
 async def serve_over(
@@ -127,19 +116,11 @@ async def serve_over(
     *,
     path: str = "/mcp",
     sessions: bool = True,
-    max_sessions: int = MAX_SESSIONS,
-    session_timeout: float = SESSION_TIMEOUT,
     drain: float = DRAIN,
+    limits: HttpLimits | None = None,
 ) -> None:
-    """Serve on a socket that is already bound."""
-    app = _http_app(
-        serving,
-        guard,
-        path=path,
-        sessions=sessions,
-        max_sessions=max_sessions,
-        session_timeout=session_timeout,
-    )
+    """Serve on a socket that is already bound. It is closed at the end."""
+    app = _http_app(serving, guard, path, sessions, limits)
     async with serving.opened():
         await serve_app(
             app,
@@ -160,20 +141,16 @@ def http_app(
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
     sessions: bool = True,
-    max_sessions: int = MAX_SESSIONS,
-    session_timeout: float = SESSION_TIMEOUT,
+    limits: HttpLimits | None = None,
 ) -> Any:
-    """The ASGI application of `serve_http()`, for an ASGI server of your own. `host` is where that one listens."""
+    """The ASGI application of `serve_http()`, for an ASGI server of your own. `host` is where that one listens.
+
+    Of the `limits`, those of bodies and of sessions are kept here. Connections, headers and unread answers are your
+    server's to limit.
+    """
     guard = guard_for(host, token, allowed_hosts, allowed_origins)
     check_path(path)
-    return _http_app(
-        serving_of(server),
-        guard,
-        path=path,
-        sessions=sessions,
-        max_sessions=max_sessions,
-        session_timeout=session_timeout,
-    ).asgi
+    return _http_app(serving_of(server), guard, path, sessions, limits).asgi
 
 
 def check_path(path: str) -> None:
@@ -185,13 +162,8 @@ def check_path(path: str) -> None:
 
 
 def _http_app(
-    serving: Serving, guard: Guard, *, path: str, sessions: bool, max_sessions: int, session_timeout: float
+    serving: Serving, guard: Guard, path: str, sessions: bool, limits: HttpLimits | None
 ) -> HttpApp:
-    if max_sessions < 1:
-        raise UsageError(f"max_sessions is {max_sessions}: at least one session is needed, or sessions=False")
-    if not 0 < session_timeout < math.inf:
-        raise UsageError(f"session_timeout is {session_timeout}: it must be a number of seconds above 0")
-
     def knows(tool: str) -> bool:
         return not isinstance(serving.server, ToolServer) or tool in serving.server.tools
 
@@ -205,6 +177,5 @@ def _http_app(
         metrics=metrics,
         health=lambda: {"server": serving.core.name, "running": serving.running},
         quick=Quick(serving),
-        max_sessions=max_sessions,
-        session_timeout=session_timeout,
+        limits=limits,
     )

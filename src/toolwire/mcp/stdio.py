@@ -40,12 +40,15 @@ from toolwire._log import logger_for
 from toolwire._threads import Workers, from_threads
 from toolwire._wire.json_codec import dumps
 from toolwire.errors import UsageError
+from toolwire.mcp.json_limits import exceeded, find_id
+from toolwire.mcp.limits import JsonLimits
 from toolwire.mcp.streams import Inbox
 
 logger = logger_for("serving")
 
 _CHUNK: Final = 1 << 16
-_LINE: Final = 256 << 20  # a longer line is dropped with an error
+_LINE: Final = 64 << 20  # a longer line is dropped with an error
+_JSON: Final = JsonLimits(max_values=1_000_000)  # the one client hurts nobody but itself
 _SURE: Final = 4096  # a pipe that select calls writable takes this much at once (PIPE_BUF)
 
 
@@ -264,6 +267,10 @@ def _read(
 
 def _taken(line: bytes, take: Callable[[Any], None], writer: "_Writer") -> Callable[[], None]:
     """What to do on the event loop for one line."""
+    if (reason := exceeded(line, _JSON)) is not None:
+        error = RpcError(INVALID_REQUEST, f"Invalid Request: {reason}, which is the limit of this server")
+        refused = orjson.dumps(refusal(find_id(line), error))
+        return lambda: writer.put(refused)
     try:
         message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValidationError as error:

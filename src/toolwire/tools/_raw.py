@@ -11,12 +11,14 @@ from urllib.parse import urldefrag, urljoin
 from toolwire._wire.json_codec import dumps, loads
 from toolwire.tools.parameters import (
     REQUIRED,
+    TOO_LARGE_TO_SAY,
     DefinitionError,
     InvalidArguments,
     Violation,
     clipped,
     got,
     path_of,
+    shortened,
     shown,
     to_json,
     unknown,
@@ -48,6 +50,14 @@ _TABLES: Final = {
 }
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _BRANCHES: Final = 5
+_NAMED: Final = (
+    300  # values in arguments whose mistakes are all named: each mistake takes up to half a millisecond
+)
+_OF_WHOLE_LISTS: Final = {
+    "minItems",
+    "contains",
+    "minContains",
+}  # what is wrong with a list only because it is cut
 _MASK: Final = "Input"
 
 
@@ -64,9 +74,14 @@ class RawParameters:
         try:
             if self._is_valid(arguments):
                 return arguments
-            errors = list(self._validator.iter_errors(arguments))
+            named = shortened(arguments, _NAMED)
+            errors = [] if named is None else list(self._validator.iter_errors(named))
         except ValueError as error:  # a value that is none of JSON's, or text that is no Unicode
             raise InvalidArguments([Violation("", f"The arguments cannot be read: {error}")]) from error
+        if named is not arguments:
+            errors = [error for error in errors if error.kind.name not in _OF_WHOLE_LISTS]
+        if not errors:
+            raise InvalidArguments([Violation("", TOO_LARGE_TO_SAY)])
         known = list(self.json_schema.get("properties", ()))
         raise InvalidArguments(violation for error in errors for violation in _violations(error, known))
 

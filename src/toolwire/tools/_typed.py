@@ -8,8 +8,8 @@ models that are strict, and nothing that only Python knows gets through. It know
 import re
 import typing
 import warnings
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal, NotRequired
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, Literal, NoReturn, NotRequired
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
@@ -22,11 +22,13 @@ from toolwire.tools._generate import Generator
 from toolwire.tools._typeddict import teach
 from toolwire.tools.parameters import (
     REQUIRED,
+    TOO_LARGE_TO_SAY,
     DefinitionError,
     InvalidArguments,
     Violation,
     got,
     path_of,
+    shortened,
     to_json,
     unknown,
 )
@@ -47,6 +49,8 @@ BUILD_ERRORS: Final = (
 )
 # What Pydantic adds about a value that is shown anyway.
 _REASON: Final = re.compile(r", (unable to |got a ).*", re.DOTALL)
+_NAMED: Final = 1_000  # mistakes that are all put into words
+_OF_WHOLE_LISTS: Final = ("too_short",)  # what is wrong with a list only because it is cut
 _UNKNOWN: Final = ("extra_forbidden", "unexpected_keyword_argument", "unexpected_positional_argument")
 
 
@@ -70,8 +74,26 @@ class TypedParameters:
                 else self._validate_json(data, extra=self._extra)
             )
         except ValidationError as error:
+            count = error.error_count()
+            if count > _NAMED:
+                self._name_some(arguments, count)
             raise InvalidArguments(_violations(error, arguments, self.json_schema)) from None
         return values
+
+    def _name_some(self, arguments: dict[str, Any], count: int) -> NoReturn:
+        """Raise `InvalidArguments` for very many mistakes, of which some are named."""
+        part = shortened(arguments, _NAMED)
+        found = [] if part is None else self._mistakes(part)
+        if not found:
+            raise InvalidArguments([Violation("", TOO_LARGE_TO_SAY)])
+        raise InvalidArguments(found, max(0, count - len(found)))
+
+    def _mistakes(self, arguments: dict[str, Any]) -> list[Violation]:
+        try:
+            self._validate_json(dumps(arguments), extra=self._extra)
+        except ValidationError as error:
+            return _violations(error, arguments, self.json_schema, besides=_OF_WHOLE_LISTS)
+        return []
 
 
 def build(
@@ -204,10 +226,15 @@ def gist(error: BaseException) -> str:
     )
 
 
-def _violations(error: ValidationError, arguments: Any, json_schema: dict[str, Any]) -> list[Violation]:
+def _violations(
+    error: ValidationError, arguments: Any, json_schema: dict[str, Any], besides: Collection[str] = ()
+) -> list[Violation]:
+    """What is wrong, in words, but for errors of the types in `besides`."""
     known = list(json_schema.get("properties", ()))
     found = []
     for each in error.errors(include_url=False, include_context=False):
+        if each["type"] in besides:
+            continue
         missing = each["type"].startswith("missing")
         path = _path(each["loc"], arguments, missing=missing)
         if missing:

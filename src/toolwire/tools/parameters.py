@@ -18,6 +18,9 @@ _SHOWN_VIOLATIONS: Final = 20
 _VALUE_LENGTH: Final = 80
 _MESSAGE_LENGTH: Final = 400
 _DEEPEST: Final = 254
+_LIST_LENGTHS: Final = (100, 10, 2)
+
+TOO_LARGE_TO_SAY: Final = "The arguments do not fit the schema, and are too large to say where"
 
 REQUIRED: Final = "Field required"
 NOT_FINITE: Final = "Input should be a finite number"
@@ -39,16 +42,18 @@ class Violation:
 
 
 class InvalidArguments(ClaudeSDKError):  # noqa: N818 - it names the arguments, not a fault of ours
-    """Arguments that break the schema, with everything that is wrong with them."""
+    """Arguments that break the schema, with what is wrong with them."""
 
-    def __init__(self, violations: Iterable[Violation]) -> None:
+    def __init__(self, violations: Iterable[Violation], unnamed: int = 0) -> None:
+        """`unnamed` is how many there are besides."""
         self.violations = list(dict.fromkeys(violations))
+        self._unnamed = unnamed
         shown = "; ".join(map(str, self.violations[:_SHOWN_VIOLATIONS]))
-        more = len(self.violations) - _SHOWN_VIOLATIONS
+        more = max(0, len(self.violations) - _SHOWN_VIOLATIONS) + unnamed
         super().__init__(f"Validation failed: {shown}" + (f"; ... and {more} more" if more > 0 else ""))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.violations,)
+        return type(self), (self.violations, self._unnamed)
 
 
 class Parameters(Protocol):
@@ -62,6 +67,42 @@ class Parameters(Protocol):
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The values for the handler, or `InvalidArguments`. Never changes what it is given."""
         ...
+
+
+def shortened(arguments: dict[str, Any], most: int) -> dict[str, Any] | None:
+    """The arguments, with lists cut so that there are at most so many values. None if that is not enough.
+
+    For naming what is wrong with large arguments: all the mistakes in 4 MB of them take a minute to put into words.
+    """
+    if _has_at_most(arguments, most):
+        return arguments
+    for length in _LIST_LENGTHS:
+        cut: dict[str, Any] = _with_short_lists(arguments, length)
+        if _has_at_most(cut, most):
+            return cut
+    return None
+
+
+def _with_short_lists(value: Any, length: int) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_short_lists(each, length) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_with_short_lists(each, length) for each in value[:length]]
+    return value
+
+
+def _has_at_most(value: Any, most: int) -> bool:
+    """Whether a JSON value holds at most so many values."""
+    left = [value]
+    for _ in range(most + 1):
+        if not left:
+            return True
+        each = left.pop()
+        if isinstance(each, dict):
+            left += each.values()
+        elif isinstance(each, list):
+            left += each
+    return False
 
 
 def path_of(steps: Iterable[str | int]) -> str:

@@ -196,9 +196,9 @@ class ToolServer(Generic[S]):
         """What to say of a tool that is not there."""
         import difflib  # noqa: PLC0415 - only a mistake needs it
 
-        near = difflib.get_close_matches(name, self._tools, n=1)
+        near = difflib.get_close_matches(name[:200], self._tools, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        return f"Unknown tool: {name!r}.{hint}"
+        return f"Unknown tool: {name[:200]!r}.{hint}"
 
     # Resources.
 

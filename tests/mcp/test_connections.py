@@ -1,0 +1,462 @@
+"""Over real connections: who may stay, who gives way, and how long anything may take."""
+
+import asyncio
+import errno
+import json
+import math
+import socket
+from contextlib import asynccontextmanager, suppress
+
+import anyio
+import pytest
+
+from toolwire import HttpLimits, ToolServer
+from toolwire.errors import UsageError
+from toolwire.mcp import limits as limits_module
+from toolwire.mcp.connections import Connection, Connections
+from toolwire.mcp.guard import guard_for
+from toolwire.mcp.http import bound_socket
+from toolwire.mcp.limits import connection_limit
+from toolwire.mcp.serve import serve_over, serving_of
+from toolwire.tools.context import Context
+
+PATIENCE = 30
+SOON = 0.4  # seconds: a limit that only those run into who are meant to
+LATER = 3.0  # seconds: one that must not hit a client in between, however busy the machine is
+LONG = 600.0
+TOKEN = "a-token-of-the-test"  # noqa: S105 - of a server on loopback that ends with the test
+BIG = 48 << 20  # bytes: more than the kernel holds for a client that does not read
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend():
+    """The HTTP server is asyncio's."""
+    return "asyncio"
+
+
+class App:
+    """A server whose tools wait, tell much and answer much."""
+
+    def __init__(self):
+        self.server = ToolServer("app")
+        for each in (self.add, self.wait, self.chat, self.big):
+            self.server.tool(each)
+        self.waiting, self.let_go, self.cancelled = anyio.Event(), anyio.Event(), anyio.Event()
+
+    def add(self, a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    async def wait(self) -> str:
+        """Wait until told."""
+        self.waiting.set()
+        await self.let_go.wait()
+        return "waited"
+
+    async def chat(self, context: Context) -> str:
+        """Tell of progress for ever, or until cancelled."""
+        try:
+            for step in range(1_000_000_000):
+                await context.report_progress(step, message="x" * 20_000)
+                await anyio.sleep(0)
+        finally:
+            self.cancelled.set()
+        return "never"
+
+    def big(self) -> str:
+        """A long answer."""
+        return "x" * BIG
+
+
+class Client:
+    """One connection, spoken to in bytes."""
+
+    def __init__(self, reader, writer):
+        self.reader, self.writer = reader, writer
+
+    async def send(self, data):
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def answer(self):
+        """The status and the body of the next answer, which is a short one."""
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        status, lines = int(head.split()[1]), head.lower().split(b"\r\n")
+        if b"transfer-encoding: chunked" in lines:
+            return status, await self.reader.readuntil(b"\r\n0\r\n\r\n")
+        length = next(int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length:"))
+        return status, await self.reader.readexactly(length)
+
+    async def ask(self, token=TOKEN):
+        """One call."""
+        await self.send(call(token=token))
+        return await self.answer()
+
+    async def works(self):
+        status, body = await self.ask()
+        return status == 200 and json.loads(body)["result"]["content"][0]["text"] == "3"
+
+    async def rest(self):
+        """Everything until the server closes the connection; a reset is an end too."""
+        found = b""
+        try:
+            while data := await self.reader.read(1 << 16):
+                found += data
+        except ConnectionError:
+            pass
+        return found
+
+
+def call(tool="add", token=TOKEN, progress=False, **arguments):
+    """A whole request, as bytes."""
+    if tool == "add":
+        arguments = {"a": 1, "b": 2}
+    meta = {**META, "progressToken": 1} if progress else META
+    params = {"name": tool, "arguments": arguments, "_meta": meta}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    return head(len(body), tool, token) + body
+
+
+def head(length, tool="add", token=TOKEN):
+    """The header of a call."""
+    return (
+        f"POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Length: {length}\r\n"
+        "Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n"
+        f"Mcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\n\r\n"
+    ).encode()
+
+
+@asynccontextmanager
+async def served(app=None, **limits):
+    """A function that opens connections to a server with these limits."""
+    writers = []
+    with anyio.fail_after(PATIENCE), bound_socket("127.0.0.1", 0) as listening:
+        address = listening.getsockname()
+
+        async def connect():
+            reader, writer = await asyncio.open_connection(*address, limit=1 << 16)
+            writers.append(writer)
+            return Client(reader, writer)
+
+        async def serve():
+            await serve_over(
+                serving_of((app or App()).server),
+                listening,
+                guard_for("127.0.0.1", TOKEN),
+                limits=HttpLimits(**limits),
+            )
+
+        async with anyio.create_task_group() as serving:
+            serving.start_soon(serve)
+            try:
+                yield connect
+            finally:
+                for writer in writers:
+                    writer.close()
+                serving.cancel_scope.cancel()
+
+
+# Time.
+
+
+async def test_a_connection_that_says_nothing_is_closed():
+    """Without an answer: it has asked nothing."""
+    async with served(header_timeout=SOON) as connect:
+        silent = await connect()
+        assert await silent.rest() == b""
+
+
+@pytest.mark.parametrize("further", [False, True])
+async def test_a_header_that_trickles_in_is_cut_off(further):
+    """Each byte is in time, all together are not. Also for a further request of a connection."""
+    async with served(header_timeout=LATER) as connect:
+        client = await connect()
+        if further:
+            assert (await client.ask("wrong"))[0] == 401
+
+        async def trickle():
+            await client.send(b"POST /mcp HTTP/1.1\r\nX-Long: ")
+            while True:
+                await client.send(b"x")
+                await anyio.sleep(LATER / 100)
+
+        async with anyio.create_task_group() as sending:
+
+            async def send():
+                with suppress(ConnectionError):
+                    await trickle()
+
+            sending.start_soon(send)
+            answer = await client.rest()
+            sending.cancel_scope.cancel()
+        assert answer.startswith(b"HTTP/1.1 408 ") or answer == b"", "the answer may be lost to the reset"
+
+
+async def test_a_slow_header_is_answered_with_408():
+    """A client that only stops in the middle gets to read why."""
+    async with served(header_timeout=LATER) as connect:
+        client = await connect()
+        await client.send(b"POST /mcp HTTP/1.1\r\n")
+        status, body = await client.answer()
+        assert (status, b"took too long" in body) == (408, True)
+        assert await client.rest() == b""
+
+
+@pytest.mark.parametrize("method", [b"POST", b"GET", b"DELETE"])
+async def test_a_body_that_does_not_come_is_answered_with_408(method):
+    """The client is authorised, and still does not hold the request open for ever."""
+    async with served(body_timeout=SOON) as connect:
+        client = await connect()
+        await client.send(head(100).replace(b"POST", method) + b"{")
+        status, body = await client.answer()
+        assert (status, json.loads(body)["error"]["code"]) == (408, -32600)
+        assert await client.rest() == b""
+
+
+async def test_a_body_that_has_come_may_be_worked_on_for_longer():
+    """The time limit of the body is not that of the call."""
+    app = App()
+    async with served(app, body_timeout=LATER, header_timeout=LATER, idle_timeout=LATER) as connect:
+        client = await connect()
+        await client.send(call("wait"))
+        await app.waiting.wait()
+        silent = await connect()
+        assert await silent.rest() == b""  # the limits are looked at, more than once
+        app.let_go.set()
+        head_ = await client.reader.readuntil(b"\r\n\r\n")
+        assert head_.startswith(b"HTTP/1.1 200 ")
+
+
+async def test_an_idle_connection_has_an_end():
+    """One that was of use is kept longer than a stranger, but not for ever."""
+    async with served(idle_timeout=SOON) as connect:
+        client = await connect()
+        assert await client.works()
+        assert await client.rest() == b""
+
+
+async def test_a_stranger_is_not_kept_as_long_as_a_client():
+    """A request that was refused does not earn a place."""
+    async with served(header_timeout=LATER) as connect:
+        stranger, client = await connect(), await connect()
+        assert (await stranger.ask("wrong"))[0] == 401
+        assert await client.works()
+        assert await stranger.rest() == b""
+        assert await client.works(), "the client's connection is still the same"
+
+
+# Room.
+
+
+async def test_strangers_give_way_and_clients_do_not():
+    """The oldest stranger first. A health check, and a wrong token, make nobody a client."""
+    async with served(max_connections=4, header_timeout=LONG) as connect:
+        kept = [await connect(), await connect()]
+        for client in kept:
+            assert await client.works()
+        healthy, wrong = await connect(), await connect()
+        await healthy.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert (await healthy.answer())[0] == 200
+        assert (await wrong.ask("wrong"))[0] == 401
+        newer = await connect()
+        assert await newer.works(), "a new client gets in"
+        assert await healthy.rest() == b"", "the oldest stranger is gone"
+        assert (await wrong.ask("wrong"))[0] == 401, "the other is not"
+        for _ in range(50):
+            await connect()  # and says nothing
+        assert await wrong.rest() == b""
+        for client in (*kept, newer):
+            assert await client.works(), "no client has lost its connection"
+
+
+async def test_among_clients_the_one_idle_for_longest_gives_way():
+    """They come back when they need it; one that waits for an answer is not idle."""
+    app = App()
+    async with served(app, max_connections=3, header_timeout=LONG) as connect:
+        busy, first, second = [await connect() for _ in range(3)]
+        await busy.send(call("wait"))
+        await app.waiting.wait()
+        for client in (first, second, first):  # now the second has been idle for longest
+            assert await client.works()
+        newcomer = await connect()
+        assert await newcomer.works()
+        assert await second.rest() == b""
+        assert await first.works()
+        app.let_go.set()
+        assert (await busy.reader.readline()).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_when_all_are_busy_a_newcomer_is_refused():
+    """With an answer that says so; and once a place is free, it gets in."""
+    app = App()
+    async with served(app, max_connections=1, header_timeout=LONG) as connect:
+        busy = await connect()
+        await busy.send(call("wait"))
+        await app.waiting.wait()
+        refused = await connect()
+        assert (await refused.answer())[0] == 503
+        assert await refused.rest() == b""
+        app.let_go.set()
+        assert (await busy.reader.readline()).startswith(b"HTTP/1.1 200 ")
+        busy.writer.close()
+        while True:
+            again = await connect()
+            try:
+                if (await again.ask())[0] == 200:
+                    break
+            except (ConnectionError, asyncio.IncompleteReadError):
+                pass  # the server has not seen yet that the place is free
+
+
+async def test_a_limit_for_each_address():
+    """The connections of one address give way to each other."""
+    async with served(max_per_address=2, header_timeout=LONG) as connect:
+        first, second = await connect(), await connect()
+        assert await first.works()
+        third = await connect()
+        assert await third.works()
+        assert await second.rest() == b"", "the stranger gave way"
+        assert await first.works()
+
+
+# Answers that nobody reads.
+
+
+async def test_an_answer_that_nobody_reads_is_held_for_a_limited_time():
+    """Then the connection is reset, in the middle of the answer."""
+    app = App()
+    async with served(app, write_timeout=SOON) as connect:
+        deaf = await connect()
+        deaf.writer.transport.pause_reading()
+        await deaf.send(call("big"))
+        wire = deaf.writer.get_extra_info("socket")
+        while wire.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != errno.ECONNRESET:
+            await anyio.sleep(0.05)
+
+
+async def test_a_stream_that_nobody_reads_ends_and_its_work_is_cancelled():
+    """The tool tells and tells, the client does not listen."""
+    app = App()
+    async with served(app, write_timeout=SOON) as connect:
+        deaf = await connect()
+        deaf.writer.transport.pause_reading()
+        await deaf.send(call("chat", progress=True))
+        await app.cancelled.wait()
+
+
+# Bodies.
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_body_that_is_too_large_is_refused(chunked):
+    """By what it says of its length, or as soon as it is longer; the connection can be used again."""
+    async with served(max_body=100_000) as connect:
+        client = await connect()
+        body = b" " * 200_000
+        if chunked:
+            start = head(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+            pieces = [body[at : at + 1_000] for at in range(0, len(body), 1_000)]
+            whole = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
+        else:
+            start, whole = head(len(body)), body
+        await client.send(start + whole)
+        status, answer = await client.answer()
+        error = json.loads(answer)["error"]
+        assert (status, error["code"]) == (413, -32600)
+        assert "larger than 100000 bytes" in error["message"]
+        assert await client.works(), "the rest of the body was skipped"
+
+
+async def test_a_body_that_says_to_be_huge_is_not_waited_for():
+    """Nothing of it has to come first."""
+    async with served() as connect:
+        client = await connect()
+        await client.send(head(10**18))
+        assert (await client.answer())[0] == 413
+
+
+async def test_a_body_in_tiny_pieces_is_a_body():
+    """However it is cut."""
+    async with served() as connect:
+        client = await connect()
+        body = call()[call().index(b"\r\n\r\n") + 4 :]
+        start = head(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+        await client.send(start + b"".join(b"1\r\n%c\r\n" % each for each in body) + b"0\r\n\r\n")
+        status, answer = await client.answer()
+        assert (status, b'"3"' in answer) == (200, True)
+
+
+class Pipe(asyncio.Transport):
+    """Stands for a transport whose client reads as much as the test says."""
+
+    def __init__(self, wire):
+        super().__init__({"socket": wire})
+        self.unread, self.aborted = 1 << 20, False
+
+    def get_write_buffer_size(self):
+        return self.unread
+
+    def abort(self):
+        self.aborted = True
+
+
+async def test_a_client_that_reads_slowly_but_steadily_is_served():
+    """64 KiB in each `write_timeout` are enough, and less are not."""
+    connections = Connections(HttpLimits(write_timeout=10), lambda _state: asyncio.Protocol())
+    connection = Connection(connections, "", lambda _state: asyncio.Protocol())
+    with socket.socket() as wire:
+        _read_steadily(connection, Pipe(wire))
+
+
+def _read_steadily(connection, pipe):
+    connection.connection_made(pipe)
+    connection.request_started()
+    connection.pause_writing()
+    now = asyncio.get_running_loop().time()
+    for turn in range(1, 6):
+        pipe.unread -= 64 << 10
+        connection.keep_limits(now + 11 * turn)
+        assert not pipe.aborted
+    pipe.unread -= 1 << 10
+    connection.keep_limits(now + 11 * 6)
+    assert pipe.aborted
+
+
+# The figures.
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "asked", "most"),
+    [
+        (256, None, 192),
+        (1024, None, 768),
+        (100, None, 36),
+        (20, None, 1),
+        (1 << 20, None, 10_000),
+        (1024, 100, 100),
+        (1024, 5_000, 768),
+        (None, None, 10_000),
+        (None, 50_000, 50_000),
+    ],
+)
+async def test_there_are_descriptors_to_spare(monkeypatch, caplog, descriptors, asked, most):
+    """Some are left for what tools open, also when more connections are asked for, with a word about it."""
+    monkeypatch.setattr(limits_module, "_descriptors", lambda: descriptors)
+    assert connection_limit(HttpLimits(max_connections=asked)) == most
+    assert bool(caplog.records) == (asked == 5_000)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"max_body": 0}, {"header_timeout": -1}, {"max_connections": 0}, {"session_timeout": math.inf}]
+)
+async def test_what_is_no_limit_is_refused(wrong):
+    """None would mean that there is none, 0 that nothing is allowed."""
+    with pytest.raises(UsageError, match=f"{next(iter(wrong))} must be a number greater than 0"):
+        HttpLimits(**wrong)

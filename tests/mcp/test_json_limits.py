@@ -1,0 +1,100 @@
+"""JSON that is too deep or has too many values is refused before anybody decodes it."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolwire.mcp.json_limits import exceeded, find_id
+from toolwire.mcp.limits import JsonLimits
+
+TRICKY = st.text(alphabet='\\"[]{},:a\n\u00e9\U0001f600', max_size=12)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | TRICKY,
+    lambda inner: st.lists(inner, max_size=6) | st.dictionaries(TRICKY, inner, max_size=6),
+    max_leaves=40,
+)
+
+
+def depth_of(value):
+    """How many lists and objects are inside one another."""
+    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(depth_of, inner), default=0)
+
+
+def values_of(value):
+    """How many values there are in lists and objects, with those themselves."""
+    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    return 1 + sum(map(values_of, inner))
+
+
+def containers_of(value):
+    """How many lists and objects there are."""
+    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + sum(map(containers_of, inner))
+
+
+@given(VALUES, st.booleans())
+def test_the_depth_is_that_of_the_decoded_value(value, ascii_only):
+    """Whatever brackets, quotes and backslashes its strings hold."""
+    body, depth = json.dumps(value, ensure_ascii=ascii_only).encode(), depth_of(value)
+    many = 10**6
+    assert exceeded(body, JsonLimits(depth, many)) is None
+    if depth:
+        assert "nested more than" in exceeded(body, JsonLimits(depth - 1, many))
+
+
+@given(VALUES, st.booleans())
+def test_values_are_counted_by_commas_and_brackets(value, ascii_only):
+    """Never fewer than there are, and an empty list counts like one with a value in it."""
+    body, values = json.dumps(value, ensure_ascii=ascii_only).encode(), values_of(value)
+    most = values + containers_of(value)
+    assert exceeded(body, JsonLimits(10**6, most)) is None
+    if values > 1:
+        assert "more than" in exceeded(body, JsonLimits(10**6, values - 2))
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"[" * 5_000_000, "nested"),
+        (b"[" * 101 + b"]" * 101, "nested"),
+        (b"[" * 100 + b"]" * 100, None),
+        (b'{"a":' * 101, "nested"),
+        (b"[" + b"[]," * 60_000 + b"[]]", "values"),
+        (b"[" + b"1," * 200_000 + b"1]", "values"),
+        (b"[" + b'"a,",' * 200_000 + b"1]", "values"),
+        (b'["' + b"[[,{" * 1_000_000 + b'"]', None),
+        (b'["' + b'\\"[,' * 1_000_000 + b'"]', None),
+        (b'["' + b"\\\\" * 1_000_001 + b'",' + b"[" * 200, "nested"),
+        (b'"' * 4_000_001, None),
+        (b"", None),
+        (b"\xff\xfe[[[", None),
+    ],
+    ids=lambda each: str(each)[:20],
+)
+def test_hostile_texts(body, said):
+    """What is in strings does not count. What is no JSON is left to the decoder."""
+    found = exceeded(body, JsonLimits())
+    assert found is None if said is None else said in found
+
+
+@pytest.mark.parametrize(
+    ("body", "request_id"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"method":"x","params":[[', 7),
+        (b'{ "id" : "a b" , "method"', "a b"),
+        (b'{"method":"x","params":{"id":1},"jsonrpc":"2.0","id":9}\n', 9),
+        (b'{"method":"x","params":{"id":1},"id":"z","jsonrpc":"2.0"}', "z"),
+        (b'{"method":"x","params":{"id":1}}', None),
+        (b'{"id":1.5,"method":"x"}', None),
+        (b'{"id":null,"method":"x"}', None),
+        (b'{"id":"\\u0041","method":"x"}', None),
+        (b'{"id":12345678901234567890,"method":"x"}', None),
+        (b"", None),
+    ],
+)
+def test_the_id_of_a_request_that_is_not_decoded(body, request_id):
+    """Found where clients put it, so that the client knows which request was refused."""
+    assert find_id(body) == request_id

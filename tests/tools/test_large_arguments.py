@@ -1,0 +1,83 @@
+"""Large arguments that are wrong: the first mistakes are named, and nobody waits for the rest."""
+
+from typing import Annotated
+
+import pytest
+from pydantic import BaseModel, Field
+
+from toolwire.tools.context import Context
+from toolwire.tools.forms import from_json_schema
+from toolwire.tools.parameters import InvalidArguments, shortened
+from toolwire.tools.schema import signature_of
+
+MANY = 20_000
+TREE = {
+    "type": "object",
+    "properties": {"it": {"$ref": "#/$defs/tree"}, "few": {"type": "array", "minItems": 50}},
+    "$defs": {"tree": {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/tree"}}, {"type": "integer"}]}},
+}
+
+
+class Row(BaseModel):
+    """Of a table."""
+
+    number: int
+
+
+def typed(it: list[Row], tags: Annotated[list[int], Field(min_length=150)] = ()) -> None:
+    """Take a table."""
+
+
+def refused(parameters, arguments):
+    """Why arguments are refused."""
+    with pytest.raises(InvalidArguments) as caught:
+        parameters.validate(arguments)
+    return caught.value
+
+
+def test_very_many_mistakes_by_types():
+    """The first are named, all are counted, and the words are few."""
+    error = refused(signature_of(typed, context_type=Context).parameters, {"it": [{"number": "x"}] * MANY})
+    assert error.violations[0].path == "it[0].number"
+    assert len(error.violations) <= 1_000
+    assert str(error).endswith(f"... and {MANY - 20} more")
+    assert len(str(error)) < 4_000
+
+
+def test_very_many_mistakes_by_a_schema():
+    """Also where the schema refers to itself, which makes each mistake expensive."""
+    error = refused(from_json_schema(TREE), {"it": [["x"]] * MANY})
+    assert error.violations[0].path == "it"
+    assert "fits none of the allowed forms" in str(error)
+    assert len(str(error)) < 4_000
+
+
+def test_mistakes_that_are_far_behind():
+    """They cannot be named, and nothing else is said to be wrong."""
+    numbers = {"it": [1] * MANY + ["x"], "few": [1] * 200}
+    assert str(refused(from_json_schema(TREE), numbers)) == (
+        "Validation failed: The arguments do not fit the schema, and are too large to say where"
+    )
+    table = {"it": [{"number": 1}] * MANY + [{"number": "x"}] * MANY, "tags": [1] * 200}
+    assert str(refused(signature_of(typed, context_type=Context).parameters, table)) == (
+        "Validation failed: The arguments do not fit the schema, and are too large to say where"
+    )
+
+
+def test_a_mistake_far_behind_is_named_if_it_is_one_of_few():
+    """By types that costs nothing."""
+    error = refused(
+        signature_of(typed, context_type=Context).parameters,
+        {"it": [{"number": 1}] * MANY + [{"number": "x"}]},
+    )
+    assert [each.path for each in error.violations] == [f"it[{MANY}].number"]
+
+
+def test_what_is_cut_off():
+    """Lists, as much as needed; objects are left whole, or it is given up."""
+    small = {"a": [1, 2, 3]}
+    assert shortened(small, 10) is small
+    assert shortened({"a": [1] * 500, "b": "x"}, 200) == {"a": [1] * 100, "b": "x"}
+    assert shortened({"a": [[1] * 50] * 50}, 200) == {"a": [[1] * 10] * 10}
+    assert shortened({"a": [1] * 500}, 5) == {"a": [1, 1]}
+    assert shortened({str(number): 1 for number in range(500)}, 200) is None
