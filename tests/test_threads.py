@@ -163,7 +163,7 @@ async def test_calls_that_are_given_up_at_any_moment_lose_no_thread():
         for turns in range(60):
             async with anyio.create_task_group() as tasks:
                 for number in range(6):
-                    tasks.start_soon(pool.run, lambda: None, number % 2)
+                    tasks.start_soon(pool.run, lambda: None, (turns, number))
                 for _ in range(turns % 7):
                     await anyio.lowlevel.checkpoint()
                 tasks.cancel_scope.cancel()

@@ -95,7 +95,8 @@ class Workers:
         """The caller does not wait any more."""
         with self._lock:
             job.abandoned = True
-            if self._queue.pop(job, job) is None or job.over:  # no thread has it
+            self._queue.pop(job, None)
+            if not job.running:  # not yet, and so never; or it has just ended
                 return
             job.left_behind = True
             if job.client is not None:
@@ -116,10 +117,16 @@ class Workers:
             self._busy += 1
         worker.give(following)
 
+    def begin(self, job: "_Job") -> bool:
+        """Called by a worker that is about to do a job: whether anybody still waits for it."""
+        with self._lock:
+            job.running = not job.abandoned
+            return job.running
+
     def finished(self, worker: "_Worker", job: "_Job") -> bool:
         """Called by a worker that has done its job: it gets the next one or rests. False: it is not needed."""
         with self._lock:
-            job.over = True
+            job.running = False
             if job.left_behind and job.client is not None:
                 self._left_behind[job.client] -= 1
                 if not self._left_behind[job.client]:
@@ -178,15 +185,13 @@ class _Job:
         self.client = client
         self.done = anyio.Event()
         self.abandoned = False
+        self.running = False
         self.left_behind = False
         self.beside = False
-        self.over = False
         self.result: Any = None
         self.error: BaseException | None = None
 
     def perform(self) -> None:
-        if self.abandoned:
-            return
         try:
             self.result = self.context.run(self.work)
         except BaseException as error:  # noqa: BLE001 - the boundary of the thread: raised again where it is awaited
@@ -211,6 +216,7 @@ class _Worker:
             except Empty:
                 needed = not self._pool.retire(self)
                 continue
-            job.perform()
+            if self._pool.begin(job):
+                job.perform()
             needed = self._pool.finished(self, job)
             del job  # or its result would live as long as this thread rests

@@ -182,7 +182,7 @@ async def test_idle_sessions_are_looked_for():
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("user", ["", "ann"])
 async def test_abandoned_sessions_leave_nothing_behind(user):
-    """Hundreds that were opened and never used again: as many tasks run as before."""
+    """Many that were opened and never used again: as many tasks run as before."""
     inner = http_app(Waiting().server, limits=HttpLimits(max_sessions=5))
 
     async def app(scope, receive, send):
@@ -192,7 +192,7 @@ async def test_abandoned_sessions_leave_nothing_behind(user):
     async with client_of(app, inner) as http:
         kept = [await opened(http) for _ in range(5)]
         before = len(asyncio.all_tasks())
-        for _ in range(200):
+        for _ in range(60):
             last = await opened(http)
         await eventually(lambda: len(asyncio.all_tasks()) <= before)
         assert await status_of(http, last) == 200
@@ -284,7 +284,7 @@ class Claims(RuleBasedStateMachine):
         assert self.session.busy == bool(self.exchanges or self.work)
 
 
-Claims.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+Claims.TestCase.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
 
 
 def test_an_id_has_one_request_at_a_time():

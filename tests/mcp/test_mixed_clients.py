@@ -18,7 +18,7 @@ from toolwire.mcp.serve import serve_over, serving_of
 pytestmark = pytest.mark.anyio
 
 LIMIT = 90
-CALLS = 25
+CALLS = 16
 
 
 @pytest.fixture

@@ -58,6 +58,13 @@ class Slow:
             await self.let_go.wait()
 
 
+@pytest.fixture
+def patient(monkeypatch):
+    """However slow the machine is, a tool that stops has the time to."""
+    for name in ("http.STOP", "http._FLUSH", "stdio._STOP", "stdio._FLUSH"):
+        monkeypatch.setattr(f"toolwire.mcp.{name}", LIMIT)
+
+
 @asynccontextmanager
 async def serving(slow, version, sessions=True):
     """A client of a server that ends with a signal; it has ended after this."""
@@ -84,6 +91,7 @@ async def serving(slow, version, sessions=True):
     ("version", "sessions"), [(HANDSHAKE, True), ("2025-06-18", True), (HANDSHAKE, False), (MODERN, True)]
 )
 @pytest.mark.parametrize("tool", ["wait", "told"])
+@pytest.mark.usefixtures("patient")
 async def test_a_call_that_is_not_done_is_cancelled_and_then_told(tool, version, sessions, accept):
     """Over HTTP, after SIGTERM and the drain: an error with its id, and nothing runs on."""
     slow, replies = Slow(), []
@@ -125,6 +133,7 @@ async def test_a_call_that_does_not_stop_is_told_too():
 
 
 @pytest.mark.parametrize("version", [HANDSHAKE, MODERN])
+@pytest.mark.usefixtures("patient")
 async def test_the_same_over_stdio(version):
     """At the end of input: what is not done after the drain is cancelled, and its error is written."""
     slow, peer = Slow(), Peer()
@@ -156,6 +165,7 @@ async def test_the_same_over_stdio(version):
     assert sorted(slow.happened) == ["stopped", "stopped", "told", "told"]
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_thread_hears_that_its_call_is_over():
     """Python cannot stop it, but it can look: `context.cancelled` is set before its client is told."""
     server, heard = ToolServer("s"), threading.Event()
