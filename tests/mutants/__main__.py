@@ -113,7 +113,7 @@ def _pytest(source: Path, tests: list[str], seconds: float) -> Run:
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(source), *options, *tests],
         cwd=_ROOT,
-        env={**os.environ, "PYTHONPATH": str(source), "PYTHONHASHSEED": "0"},
+        env={**os.environ, **_settings(source)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -126,6 +126,11 @@ def _pytest(source: Path, tests: list[str], seconds: float) -> Run:
         text = "+++ Timeout +++"
     _end_group(process)
     return Run(process.returncode, text, time.monotonic() - began)
+
+
+def _settings(source: Path) -> dict[str, str]:
+    kept = str(source.parent / "hypothesis")  # what it remembers of a bug is not for ordinary runs
+    return {"PYTHONPATH": str(source), "PYTHONHASHSEED": "0", "HYPOTHESIS_STORAGE_DIRECTORY": kept}
 
 
 def _end_group(process: "subprocess.Popen[str]") -> None:

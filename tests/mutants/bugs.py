@@ -135,11 +135,11 @@ MUTANTS: Final = (
         ("test_outside",),
     ),
     Mutant(
-        "shell-word-not-checked",
-        "_begins",
-        " == rule",
-        " != []",
-        ("test_others_are_left_to_the_next", "test_harmless_lines_pass"),
+        "sandbox-switched-off",
+        "commands",
+        'given.get("dangerouslyDisableSandbox")',
+        "False",
+        ("test_what_else_a_call_may_say",),
     ),
     Mutant(
         "token-compare-skipped",
