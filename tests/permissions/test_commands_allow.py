@@ -89,6 +89,23 @@ def test_rules_that_cannot_be_kept(rule, why):
         commands(allow=[rule])
 
 
+def test_names_that_only_look_alike():
+    """Neither a `g` in front nor digits behind make a program of the lists out of any other."""
+    for name in (
+        "gzip",
+        "gawkish",
+        "base64",
+        "sha256sum",
+        "md5sum",
+        "getent",
+        "cat2",
+        "gls",
+        "findmnt",
+        "gitk2x",
+    ):
+        assert verdict(f"{name} x", commands(allow=[name])) == "allow"
+
+
 def test_one_text_is_no_list():
     """Its letters would be taken for rules."""
     for given in ({"allow": "ls"}, {"deny": "rm -rf"}):

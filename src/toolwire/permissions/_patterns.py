@@ -14,6 +14,7 @@ from toolwire.permissions._programs import (
     ANYTHING,
     BUILTINS,
     CHECKED,
+    GNU,
     KEYWORDS,
     KNOWN,
     READ_DATA,
@@ -268,7 +269,7 @@ def _names(program: str) -> set[str]:
     base = program.replace("\\", "/").rpartition("/")[2].casefold()
     base = _FLAVOUR.sub("", base)
     names = {base, _VERSION.sub("", base)}
-    names |= {each[1:] for each in names if each.startswith("g") and each[1:] in _LISTED}
+    names |= {each[1:] for each in names if each.startswith("g") and each[1:] in GNU}
     return names
 
 
