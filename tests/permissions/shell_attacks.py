@@ -415,6 +415,38 @@ ATTACKS = {
         "find src . -exec touch pwned \\;",
         "find data -exec touch pwned \\; -print",
     ],
+    # Rules that end in an option which takes the next words.
+    (
+        "find . -exec",
+        "git log --output",
+        "rg --pre",
+        "sort -o",
+        "go test -exec",
+        "pytest -p",
+        "sed -n -e",
+        "uniq data",
+    ): [
+        "find . -exec touch  pwned \\;",
+        "git log --output  pwned",
+        "rg --pre  ./evil one data",
+        "sort -o  pwned data",
+        "go test -exec ./evil",
+        "pytest -p  a",
+        "sed -n -e '1e touch pwned' data",
+        "sed -n -e 1p -e '1e touch pwned' data",
+        "uniq data  pwned",
+    ],
+    (
+        "make [--eval=*]",
+        "tar [--use-compress-program=*] cf x data",
+        "git log [--output=*]",
+        "env [--split-string=*]",
+    ): [
+        "make '--eval=x:=$(shell touch pwned)'",
+        "tar --use-compress-program=./evil cf x data",
+        "git log  --output=pwned",
+        "env --split-string='touch pwned'",
+    ],
     ("git",): [
         "git -c alias.x='!touch pwned' x",
         "git -c core.pager='touch pwned' -p log",

@@ -14,6 +14,7 @@ from toolwire.permissions._programs import (
     ANYTHING,
     BUILTINS,
     CHECKED,
+    GNU,
     KEYWORDS,
     KNOWN,
     READ_DATA,
@@ -149,7 +150,7 @@ def _build_listed(names: set[str], words: tuple[str, ...], shape: _Shape, shown:
         return _xargs(words, shape, shown)
     if shape is not None:
         _check_holes(words, shape, rest, shown)
-    if shape is None and (rest is None or not rest.implied):
+    if shape is None and (rest is None or not rest.implied or _unknown_option(words, rest)):
         shape, rest = (), None
     if rest is ANYTHING:
         return AllowPattern(words, shape, None, takes_input=True, shown=shown)
@@ -229,16 +230,25 @@ def _check_holes(
             "another program. Write out all the words, or allow a script of your own that does the rest"
         )
     options = [word for item in shape for word in (item.words if isinstance(item, _Options) else (item,))]
-    for word in (*words[1:], *options):
-        if word.startswith("-") and not rest.any_option and not rest.options.fullmatch(word):
-            raise ValueError(
-                f"commands: allow={shown!r}: {word!r} is not known to be harmless together with words that are "
-                "left open. Leave it out, or write out all the words"
-            )
+    if unknown := _unknown_option((*words, *options), rest):
+        raise ValueError(
+            f"commands: allow={shown!r}: {unknown!r} is not known to be harmless together with words that are left "
+            "open. Leave it out, or write out all the words"
+        )
+
+
+def _unknown_option(words: tuple[str, ...], rest: Rest) -> str | None:
+    """The first option that may give another meaning to the words behind it."""
+    if rest.any_option:
+        return None
+    return next((each for each in words if each.startswith("-") and not rest.options.fullmatch(each)), None)
 
 
 def _has_holes(shape: _Shape) -> bool:
-    return shape is not None and any(item in (ONE, MANY) for item in shape)
+    return any(
+        any(word.endswith("=*") for word in item.words) if isinstance(item, _Options) else item in (ONE, MANY)
+        for item in shape or ()
+    )
 
 
 def _builtin(words: tuple[str, ...], shape: _Shape, shown: str) -> AllowPattern:
@@ -268,7 +278,7 @@ def _names(program: str) -> set[str]:
     base = program.replace("\\", "/").rpartition("/")[2].casefold()
     base = _FLAVOUR.sub("", base)
     names = {base, _VERSION.sub("", base)}
-    names |= {each[1:] for each in names if each.startswith("g") and each[1:] in _LISTED}
+    names |= {each[1:] for each in names if each.startswith("g") and each[1:] in GNU}
     return names
 
 

@@ -78,8 +78,15 @@ _TOOLS: Final = _words(
 STARTERS: Final = SHELLS | INTERPRETERS | _WRAPPERS | _REMOTE | _BUILDERS | _TOOLS
 """Programs that some argument makes start another program, or run code."""
 
+GNU: Final = _words(
+    "awk cp csplit dd ed env find install ln m4 make mv nice nohup patch sed shred shuf sort split stdbuf tar tee"
+    " time timeout truncate uniq xargs"
+)
+"""Programs that some systems have with a `g` in front of the name."""
+
 WRITERS: Final = _words(
     "cp mv ln tee dd truncate sponge patch curl shred unzip 7z unrar iconv xmllint xsltproc objcopy strip ar"
+    " zstd brotli lz4"
 )
 """Programs that write where an argument says, whatever they are given to write."""
 
