@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 
-.PHONY: help demo test slow real work conformance clients bench bench-quick check format clean
+.PHONY: help demo test slow real work conformance clients bench bench-quick check format clean soak clis pythons
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -62,3 +62,14 @@ format: $(STAMP)  ## write the format that check wants
 
 clean:  ## remove what was built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+SOAK_MINUTES ?= 30
+
+soak: $(BENCH_STAMP)  ## sessions, HTTP and a catalogue under load and faults for SOAK_MINUTES (30), into build/soak
+	$(BIN)/python -m benchmarks.soak --minutes $(SOAK_MINUTES) $(ARGS)
+
+clis: $(STAMP)  ## the tests of any CLI with the oldest one supported and the newest on npm, in build/clis (needs npm)
+	$(BIN)/python tests/real/try_clis.py $(ARGS)
+
+pythons: $(STAMP)  ## the fast tests with each supported Python that is found, in build/pythons
+	$(BIN)/python tests/try_pythons.py $(ARGS)

@@ -2,8 +2,8 @@
 
 python tests/try_pythons.py [--folder build/pythons] [VERSION ...]
 
-A Python is looked for on PATH and among pyenv's; a version that is not found is told and left out. Each gets a virtual
-environment of its own with the dev requirements. Only the standard library is used here.
+A Python is looked for on PATH and among pyenv's; a version that is not found is told and left out. Each gets a
+virtual environment of its own with the dev requirements. Only the standard library is used here.
 """
 
 import argparse
