@@ -6,7 +6,8 @@ STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 FUZZ_STAMP := $(VENV)/.installed-fuzz
 
-.PHONY: help demo test slow real work conformance clients bench bench-quick check format clean fuzz mutants
+.PHONY: help demo test slow real work conformance clients bench bench-quick check format clean
+.PHONY: faults fuzz mutants soak clis pythons
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -73,3 +74,14 @@ fuzz: $(FUZZ_STAMP)  ## fuzz parsers, tables and policies, FUZZ_SECONDS=60 each;
 
 mutants: $(STAMP)  ## deliberate bugs, one at a time: named tests must catch each. ARGS="crossed-id" for some
 	$(BIN)/python tests/mutants $(ARGS)
+
+SOAK_MINUTES ?= 30
+
+soak: $(BENCH_STAMP)  ## sessions, HTTP and a catalogue under load and faults for SOAK_MINUTES (30), into build/soak
+	$(BIN)/python -m benchmarks.soak --minutes $(SOAK_MINUTES) $(ARGS)
+
+clis: $(STAMP)  ## the tests of any CLI with the oldest one supported and the newest on npm, in build/clis (needs npm)
+	$(BIN)/python tests/real/try_clis.py $(ARGS)
+
+pythons: $(STAMP)  ## the fast tests with each supported Python that is found, in build/pythons
+	$(BIN)/python tests/try_pythons.py $(ARGS)

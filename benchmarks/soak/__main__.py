@@ -89,6 +89,8 @@ class Load:
             self.process.kill()
             self.process.wait()
         self._reader.join(ENDING)
+        assert self.process.stdout is not None  # noqa: S101
+        self.process.stdout.close()
         self.log.close()
 
     def problems(self, seconds: float) -> list[str]:
@@ -132,9 +134,9 @@ def main(given: Sequence[str] | None = None) -> int:
         },
         "findings": findings,
     }
-    report.write(asked.out, found)
+    report.write(asked.out, found, plots=asked.plots)
     sys.stdout.write((asked.out / report.PAGE).read_text())
-    say(f"Written to {asked.out}: {report.PAGE}, {report.DATA}, {report.LATENCY}, {report.MEMORY}.")
+    say(f"Written to {asked.out}: {report.PAGE}, {report.DATA}" + (" and the plots." if asked.plots else "."))
     for each in findings:
         say(f"WRONG: {each}")
     return 1 if findings else 0
@@ -188,6 +190,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--out", type=Path, default=Path("build/soak"), metavar="DIR", help="where results go"
     )
+    parser.add_argument("--no-plots", dest="plots", action="store_false", help="without matplotlib")
     return parser
 
 

@@ -32,9 +32,10 @@ MICROS = 1_000_000
 BUDGET = 500_000
 """Micro-dollars that one round may spend."""
 AT_ONCE = 6
-TIMEOUT = 2.0
-PAUSE = 0.05
-FAULT_PAUSE = 0.4
+TIMEOUT = 5.0
+PAUSE, BREAKER_PAUSE = 0.1, 0.5
+FAULTY = 0.12
+"""The share of orders with which something goes wrong."""
 ACCEPT_PAUSE = 1.0
 KEY_HEADER = "X-Request-Id"
 TOOLS = {
@@ -64,6 +65,7 @@ FAULTS: list[dict[str, Any]] = [
     {"kind": "status_after_buying", "status": 500, "path": "/products/fetch"},
 ]
 NO_MONEY_LEFT = "the budget is used up"
+HELD_BACK = "held back by the circuit breaker"
 
 
 class Api:
@@ -129,8 +131,8 @@ def catalogue_in(folder: Path, url: str, session: str) -> Catalog:
 class Shopping:
     """The callers of a round, and what all callers were told, in a file."""
 
-    def __init__(self, folder: Path, url: str, book: Book, told: IO[str]) -> None:
-        self.folder, self.url, self.book, self.told = folder, url, book, told
+    def __init__(self, folder: Path, api: Api, book: Book, told: IO[str]) -> None:
+        self.folder, self.api, self.book, self.told = folder, api, book, told
         self.numbers = itertools.count(1)
         self.chance = random.Random("catalogue")  # noqa: S311 - the same each time
         self.rounds = 0
@@ -139,7 +141,7 @@ class Shopping:
         """Buy in rounds."""
         while time.monotonic() < until:
             self.rounds += 1
-            catalog = catalogue_in(self.folder, self.url, f"round {self.rounds}")
+            catalog = catalogue_in(self.folder, self.api.url, f"round {self.rounds}")
             async with connect(catalog) as client:
                 await catalog.loaded(PATIENCE)
                 await asyncio.gather(*(self.buy(client, until) for _ in range(AT_ONCE)))
@@ -155,11 +157,13 @@ class Shopping:
                     raise Expected(how)
             if how in {NO_MONEY_LEFT, ""}:
                 return
-            await asyncio.sleep(PAUSE * self.chance.random())
+            await asyncio.sleep((BREAKER_PAUSE if how == HELD_BACK else PAUSE) * self.chance.random())
 
     async def order(self, client: Any) -> str:
         """Order something; in a word, how it ended."""
         number, name = next(self.numbers), self.chance.choice(list(TOOLS))
+        if self.chance.random() < FAULTY:
+            self.api.spoil([self.chance.choice(FAULTS)])
         result = await client.call(name, TOOLS[name](number))
         text = result.text
         if not result.is_error:
@@ -185,18 +189,10 @@ OUTCOMES = {
     "the budget of this session": NO_MONEY_LEFT,
     "HTTP 429": "refused by the API",
     "is stopped": "stopped until somebody accepts it",
-    "the API keeps failing, so nothing was sent": "held back by the circuit breaker",
+    "the API keeps failing, so nothing was sent": HELD_BACK,
     "Nothing was bought": "not bought",
 }
 """How a call may end, by words in the text that the caller gets."""
-
-
-async def misbehave(api: Api, until: float) -> None:
-    """Spoil requests now and then."""
-    chance = random.Random("faults")  # noqa: S311
-    while time.monotonic() < until:
-        api.spoil(chance.choices(FAULTS, k=chance.choice([0, 1, 1, 2])))
-        await asyncio.sleep(FAULT_PAUSE)
 
 
 async def accept(folder: Path, until: float) -> None:
@@ -214,9 +210,8 @@ async def work(book: Book, case: dict[str, Any]) -> dict[str, Any]:
         api = Api(folder)
         try:
             until = begin(case)
-            shopping = Shopping(folder, api.url, book, told)
+            shopping = Shopping(folder, api, book, told)
             async with asyncio.TaskGroup() as group:
-                group.create_task(misbehave(api, until))
                 group.create_task(accept(folder, until))
                 group.create_task(shopping.go(until))
         finally:

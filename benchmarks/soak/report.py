@@ -16,16 +16,17 @@ Found = dict[str, Any]
 """`minutes`, `machine`, `load`, `loads` (reports by load), `flat` (measures), `series` (memory), `findings`."""
 
 
-def write(out: Path, found: Found) -> None:
+def write(out: Path, found: Found, *, plots: bool = True) -> None:
     """Write the data, the page and the plots."""
     out.mkdir(parents=True, exist_ok=True)
     found = {"machine": machine(), **found}
     (out / DATA).write_text(json.dumps(found, indent=1) + "\n")
     (out / PAGE).write_text(page(found))
-    from benchmarks.soak import plots  # noqa: PLC0415 - matplotlib is slow to load, and the page needs none
+    if plots:
+        from benchmarks.soak import plots as drawn  # noqa: PLC0415 - matplotlib is there for `make soak` only
 
-    plots.draw_latencies(times_of(found), out / LATENCY)
-    plots.draw_memory(found["series"], out / MEMORY)
+        drawn.draw_latencies(times_of(found), out / LATENCY)
+        drawn.draw_memory(found["series"], out / MEMORY)
 
 
 def times_of(found: Found) -> dict[str, Times]:
@@ -84,6 +85,12 @@ def provoked_lines(found: Found) -> Iterator[list[str]]:
 def books(found: Found) -> Iterator[str]:
     """What the books of the catalogue and the server's own tally say."""
     for report in found["loads"].values():
+        if report["notes"]:
+            yield (
+                "Beside that: "
+                + ", ".join(f"{count} {note}" for note, count in report["notes"].items())
+                + "."
+            )
         if "books" in report:
             said = ", ".join(f"{name} {number(value)}" for name, value in report["books"].items())
             agree = "" if report["findings"] else " The API's book, the ledger and the callers agree."

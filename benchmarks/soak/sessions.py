@@ -1,7 +1,8 @@
 """The load of sessions: conversations with tools, hooks and permissions, over and over.
 
 Most are played by the scripted CLI in memory, some by the real one in the scratch environment of
-`toolwire.testing`. Each conversation knows what must come out: the right texts, every tool run exactly once, every hook called.
+`toolwire.testing`. Each conversation knows what must come out: the right texts, every tool run exactly once, every
+hook called.
 
 python -m benchmarks.soak.sessions '{"name": "sessions", "seconds": 60, "at_once": 6, "real": 1}'
 """

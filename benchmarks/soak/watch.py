@@ -14,7 +14,10 @@ WARM_UP, TAIL = 0.25, 0.75
 GROWTH: dict[str, tuple[float, float]] = {
     "memory": (1.25, 32.0 * MEGABYTE),
     "descriptors": (1.5, 16.0),
-    "threads": (1.5, 16.0),
+    "threads": (
+        1.5,
+        100.0,
+    ),  # idle ones stay for ten seconds, so their number goes with the speed of the machine
     "tasks": (1.5, 32.0),
 }
 """What counts as flat: at most this many times as much, or this much more, whichever allows more. Generous, since

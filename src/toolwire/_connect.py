@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from toolwire import _argv
+from toolwire import _argv, _cli_versions
 from toolwire._find import find_cli
 from toolwire._handlers import handlers
 from toolwire._log import keep_secret, logger_for
@@ -49,6 +49,7 @@ _INITIALIZE_VARIABLE: Final = "CLAUDE_CODE_STREAM_CLOSE_TIMEOUT"
 _CEILING_VARIABLE: Final = "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS"
 _SECRET: Final = re.compile(r"KEY(?!BOARD)|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 _VERBATIM_SINCE: Final = (2, 1, 248)
+_doubts: set[str] = set()  # about versions of the CLI, each told once
 
 
 class Conversation:
@@ -306,8 +307,11 @@ def _check_answer(options: ClaudeAgentOptions, hooks: dict[str, Any] | None, inf
             "never run. Start a new session, or remove on_failure."
         )
     version = info.get("claude_code_version")
-    numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", version) if isinstance(version, str) else None
-    if options.verbatim_prompts and (numbers is None or tuple(map(int, numbers.groups())) < _VERBATIM_SINCE):
+    if (doubt := _cli_versions.doubt(version)) and doubt not in _doubts:
+        _doubts.add(doubt)
+        logger.warning("%s", doubt)
+    numbers = _cli_versions.numbers(version)
+    if options.verbatim_prompts and (numbers is None or numbers < _VERBATIM_SINCE):
         logger.warning(
             "verbatim_prompts has no effect with Claude Code %s: it needs %s",
             version or "of unknown version",

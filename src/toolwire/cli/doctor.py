@@ -177,13 +177,16 @@ def _version_of(path: str) -> tuple[str | None, str]:
 
 
 def _tried(version: str) -> Iterator[Found]:
-    from toolwire.testing._links import VERSION  # noqa: PLC0415 - the version that the protocol was taken from
+    from toolwire._cli_versions import TRIED, doubt  # noqa: PLC0415
 
-    if version == VERSION:
+    if version == TRIED:
         yield Found("CLI version", "ok", "the one that toolwire was tried with")
+    elif text := doubt(version):
+        yield Found("CLI version", "note", text)
     else:
-        said = f"toolwire was tried with {VERSION}; {version} will most likely work too"
-        yield Found("CLI version", "ok" if version.split(".")[:2] == VERSION.split(".")[:2] else "note", said)
+        yield Found(
+            "CLI version", "ok", f"toolwire was tried with {TRIED}; {version} will most likely work too"
+        )
 
 
 def _node() -> Found:

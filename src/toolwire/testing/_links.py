@@ -11,9 +11,10 @@ from typing import Any, Final
 import anyio
 from anyio.lowlevel import checkpoint
 
+from toolwire._cli_versions import TRIED
 from toolwire.testing._host import Host, Refused
 
-VERSION: Final = "2.1.325"
+VERSION: Final = TRIED
 _INFO: Final = {
     "name": "claude-code",
     "title": "Claude Code",

@@ -1,0 +1,118 @@
+"""`make pythons`: the fast part of the tests with every Python that toolwire supports and that is found.
+
+python tests/try_pythons.py [--folder build/pythons] [VERSION ...]
+
+A Python is looked for on PATH and among pyenv's; a version that is not found is told and left out. Each gets a
+virtual environment of its own with the dev requirements. Only the standard library is used here.
+"""
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+VERSIONS = ("3.11", "3.12", "3.13", "3.14")
+ROOT = Path(__file__).parent.parent
+NEEDS = (ROOT / "requirements-dev.txt", ROOT / "pyproject.toml")
+FAST = [
+    *("tests/wire", "tests/hooks", "tests/permissions", "tests/testing", "tests/tools"),
+    *(f"tests/test_{name}.py" for name in ("argv", "blocks", "cli_versions", "find", "imports", "layers")),
+    *(f"tests/test_{name}.py" for name in ("log", "messages", "options", "output", "servers", "session")),
+    *(f"tests/test_{name}.py" for name in ("tasks", "threads", "wrap")),
+]
+"""Tests that start no server and few processes: about a minute for each Python."""
+INSTALLING, TESTING = 900, 900
+
+
+def main() -> int:
+    """Try them; 1 if the tests fail with one of them, or none is found."""
+    parser = argparse.ArgumentParser(description="Run the fast tests with several Pythons.")
+    parser.add_argument(
+        "versions", nargs="*", default=VERSIONS, help=f"which ones; {', '.join(VERSIONS)} if none"
+    )
+    parser.add_argument(
+        "--folder", type=Path, default=ROOT / "build" / "pythons", help="for the environments"
+    )
+    asked = parser.parse_args()
+    outcomes: dict[str, str] = {}
+    for version in asked.versions:
+        found = find(version)
+        if found is None:
+            outcomes[version] = "SKIPPED: not found on PATH nor among pyenv's"
+            say(f"Python {version}: {outcomes[version]}")
+            continue
+        since = time.monotonic()
+        good = tests_pass(installed(found, asked.folder / version))
+        outcomes[version] = f"{'passed' if good else 'FAILED'} in {time.monotonic() - since:.0f} s"
+    for version, outcome in outcomes.items():
+        say(f"Python {version}: {outcome}")
+    tried = [each for each in outcomes.values() if "SKIPPED" not in each]
+    return 0 if tried and not any("FAILED" in each for each in tried) else 1
+
+
+def find(version: str) -> str | None:
+    """A Python of this version that starts."""
+    places = [shutil.which(f"python{version}"), *among_pyenvs(version)]
+    return next((place for place in places if place and version_of(place) == version), None)
+
+
+def among_pyenvs(version: str) -> list[str]:
+    """The Pythons of pyenv with this version, the newest first; not all of them need to be on PATH."""
+    if (pyenv := shutil.which("pyenv")) is None:
+        return []
+    said = subprocess.run(
+        [pyenv, "root"], stdout=subprocess.PIPE, text=True, timeout=60, check=False
+    ).stdout.strip()
+    found = Path(said, "versions").glob(f"{version}.*/bin/python") if said else []
+    patch = {path: path.parent.parent.name.split(".")[2] for path in found}
+    return [
+        str(path) for path in sorted(patch, key=lambda path: (len(patch[path]), patch[path]), reverse=True)
+    ]
+
+
+def version_of(python: str) -> str:
+    """The version that a Python tells; empty if it does not start, as a shim without one behind it."""
+    asking = [python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+    try:
+        done = subprocess.run(
+            asking, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def installed(python: str, folder: Path) -> Path:
+    """A Python in an environment with the dev requirements, made anew when those have changed."""
+    own = folder / "bin" / "python"
+    stamp = folder / "installed"
+    needed = hashlib.sha256(b"".join(path.read_bytes() for path in NEEDS)).hexdigest()
+    if not stamp.exists() or stamp.read_text() != needed:
+        say(f"installing into {folder}")
+        subprocess.run([python, "-m", "venv", "--clear", str(folder)], timeout=INSTALLING, check=True)
+        pip = [str(own), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, "-r", str(NEEDS[0])], timeout=INSTALLING, check=True)
+        editable = ["--no-build-isolation", "--no-deps", "-e", str(ROOT)]
+        subprocess.run([*pip, *editable], timeout=INSTALLING, check=True)
+        stamp.write_text(needed)
+    return own
+
+
+def tests_pass(python: Path) -> bool:
+    """Run the fast tests with a Python."""
+    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", *FAST]
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    return subprocess.run(command, cwd=ROOT, env=environment, timeout=TESTING, check=False).returncode == 0
+
+
+def say(text: str) -> None:
+    sys.stderr.write(f"pythons: {text}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
