@@ -33,7 +33,7 @@ ROWS = [
     "messages _system _notices _extras",
     "blocks _record",
     "_jsonrpc _threads _tasks _taps",
-    "errors _version _log",
+    "errors _version _log _secrets",
 ]
 RANK = {name: rank for rank, row in enumerate(reversed(ROWS)) for name in row.split()}
 NO_IO = {"asyncio", "anyio", "trio", "subprocess", "socket", "os", "threading", "time"}
