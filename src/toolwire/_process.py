@@ -22,6 +22,7 @@ import anyio
 
 from toolwire._lifeline import Lifeline
 from toolwire._pipe import Listener, Pipe
+from toolwire._secrets import hide
 from toolwire._tasks import on_trio, spawn
 from toolwire.errors import CLIConnectionError, CLINotFoundError
 
@@ -32,14 +33,18 @@ _READ: Final = 64 * 1024
 """Bytes that are read at once: what a pipe holds. Memory for more comes from the kernel each time, at 10 µs."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Command:
-    """All that is needed to start a CLI."""
+    """All that is needed to start a CLI. Its repr shows no secrets."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
     cwd: str | None = None
     user: str | int | None = None
+
+    def __repr__(self) -> str:
+        argv, env = hide(list(self.argv)), hide({"env": self.env})["env"]
+        return f"Command(argv={argv!r}, env={env!r}, cwd={self.cwd!r}, user={self.user!r})"
 
     def popen_arguments(self, inherit: Sequence[int]) -> dict[str, Any]:
         """For subprocess.Popen and everything that imitates it."""

@@ -53,7 +53,7 @@ def is_secret_name(name: str) -> bool:
     words = [word.lower() for word in _WORDS.findall(name)]
     if words == ["pwd"] or words[-1:] == ["sock"]:  # these name places
         return False
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in zip(words, [*words, ""][1:], strict=True):
         if not _NUMBERS.get(word, _NOTHING).isdisjoint(words):  # MAX_OUTPUT_TOKENS is a number
             continue
         if (word, following) == ("pass", "through"):
@@ -128,8 +128,12 @@ def hide(value: Any, *, _name: str = "", _depth: int = 0) -> Any:
         return REDACTED
     if isinstance(value, str):
         if value.lstrip()[:1] in ("{", "[") and (parsed := _parsed(value)) is not None:
-            return json.dumps(hide(parsed, _name=_name, _depth=_depth + 1), ensure_ascii=False)
-        return redacted(_URL.sub(_hide_in_url, value))
+            shown = hide(parsed, _name=_name, _depth=_depth + 1)
+            return value if shown == parsed else json.dumps(shown, ensure_ascii=False)
+        shown = redacted(_URL.sub(_hide_in_url, value))
+        return (
+            value if shown == value else shown
+        )  # the same object: it may be of a class that prints otherwise
     if isinstance(value, Mapping):
         whole = _name.lower() in ("env", "headers")
         return {

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import anyio
 
-from toolwire._log import logger_for
+from toolwire._log import logger_for, redacted
 from toolwire._pipe import Pipe
 from toolwire._stderr import Stderr
 from toolwire._taps import Taps
@@ -358,7 +358,7 @@ class Session:
         stderr = self._stderr.tail()
         if failed and self._failed_result is not None:
             code = error.exit_code if isinstance(error, ProcessError) else exit_code
-            text = f"Claude Code returned an error result: {result_error_text(self._failed_result)}"
+            text = f"Claude Code returned an error result: {redacted(result_error_text(self._failed_result))}"
             return ResultError(text, data=self._failed_result, exit_code=code, stderr=stderr)
         if error is not None:
             return error
@@ -381,7 +381,7 @@ class Session:
         if answer.error is None:
             return answer.response
         kind = UnsupportedRequestError if answer.error_code == "unsupported_request" else ControlRequestError
-        raise kind(answer.error, subtype=subtype, error_code=answer.error_code)
+        raise kind(redacted(answer.error), subtype=subtype, error_code=answer.error_code)
 
     def _must_be_alive(self) -> None:
         if self._over and isinstance(self._error, ClaudeSDKError):

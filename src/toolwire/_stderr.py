@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from toolwire._log import logger_for
+from toolwire._log import logger_for, redacted
 
 logger = logger_for("session")
 stderr_logger = logger_for("cli.stderr")
@@ -36,8 +36,8 @@ class Stderr:
         self._emit(line)
 
     def tail(self) -> str | None:
-        """The last lines, long ones cut; None if there are none."""
-        lines = self._tail.decode(errors="replace").strip().splitlines()[-_TAIL_LINES:]
+        """The last lines without secrets, long ones cut; None if there are none."""
+        lines = redacted(self._tail.decode(errors="replace")).strip().splitlines()[-_TAIL_LINES:]
         return (
             "\n".join(line if len(line) <= _TAIL_WIDTH else line[:_TAIL_WIDTH] + "…" for line in lines)
             or None

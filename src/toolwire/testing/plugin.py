@@ -220,6 +220,7 @@ class Recording:
 
         self.path = path
         self.anew = anew
+        self.starts_here = anew
         # A test that fails while it is recorded must not spoil the recording that there was.
         self._part = path.with_name(f"{path.name}.part")
         self._peer: Recorder | Replay = Recorder(self._part) if anew else Replay(path)

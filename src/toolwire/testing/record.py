@@ -52,6 +52,9 @@ class Recorder:
     The CLI's stderr is not recorded and does not reach `ClaudeAgentOptions.stderr`; it goes to the log.
     """
 
+    starts_here = True
+    """The CLI runs on this machine and sees our files."""
+
     def __init__(self, path: str | os.PathLike[str], *, secrets: Iterable[str] = ()) -> None:
         self.path = os.fspath(path)
         self._secrets = tuple(secrets)
