@@ -194,6 +194,7 @@ HOST_ONLY: Final = frozenset(
             "include_all_messages",
             "initialize_timeout",
             "control_timeout",
+            "close_timeout",
             "on_frame",
             "on_elicitation",
             "on_sampling",

@@ -115,6 +115,7 @@ class Conversation:
                 limit=options.max_buffer_size or DEFAULT_LIMIT,
                 ceiling=_ceiling(options.env),
                 on_stderr=options.stderr,
+                leave=options.close_timeout,
                 taps=Taps(
                     None if options.on_frame is None else eliding(options.on_frame),
                     None if self._tracer is None else self._tracer.frame,
@@ -261,7 +262,7 @@ class Conversation:
         argv = _argv.command(options, cli, self._to_file)
         command = Command(argv, env, os.fspath(options.cwd) if options.cwd else None, options.user)
         if spawner is None:
-            return process_pipe(command)
+            return process_pipe(command, options.close_timeout)
         transport = spawner(command)
         if not all(
             hasattr(transport, verb) for verb in ("connect", "write", "read_messages", "close", "end_input")

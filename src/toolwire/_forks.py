@@ -6,6 +6,7 @@ They keep a lock or a pipe alive after the parent is gone. Must not know what is
 
 import os
 import threading
+from contextlib import suppress
 from typing import Protocol
 from weakref import WeakSet
 
@@ -33,7 +34,8 @@ def _in_the_child() -> None:
     FORKING.release()
     for owner in list(_owners):
         _owners.discard(owner)
-        owner.forked()
+        with suppress(Exception):  # nobody could be told, and the others must have their turn
+            owner.forked()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks

@@ -193,6 +193,8 @@ class ClaudeAgentOptions(RecordWithSecrets):
     """Seconds to wait for the CLI to start. None: 60, or `CLAUDE_CODE_STREAM_CLOSE_TIMEOUT` ms if longer."""
     control_timeout: float = 60.0
     """Seconds to wait for the answer to any other control request."""
+    close_timeout: float = 5.0
+    """Seconds that the CLI gets to end by itself once its input has ended. Then SIGTERM, after 2 more SIGKILL."""
     agent: str | None = None
     """Agent that leads the session: its prompt, tools and model. One of `agents` or of the settings."""
     tool_aliases: dict[str, str] | None = None
