@@ -23,7 +23,7 @@ ROWS = [
     "_answers _listings",
     "options _option_checks _option_kinds _option_shapes _option_types _mcp_servers _skill_names _status _output",
     "_tracing",
-    "_session _stderr _process _transport _lifeline _pipe _find _private_files",
+    "_session _stderr _process _transport _lifeline _pipe _find _private_files _live_guard",
     "catalog",
     "mcp",
     "tools",

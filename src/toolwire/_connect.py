@@ -16,6 +16,7 @@ from toolwire import _argv
 from toolwire._find import find_cli
 from toolwire._flags import MCP_CONFIG
 from toolwire._handlers import handlers
+from toolwire._live_guard import refuse_live_start
 from toolwire._log import keep_secret, logger_for
 from toolwire._mcp_servers import check_servers, policies, split_servers
 from toolwire._option_checks import check_paths
@@ -254,6 +255,8 @@ class Conversation:
         if spawner is None:
             check_paths(options)
         env = _argv.environment(options, os.environ, __version__)
+        if spawner is None:
+            refuse_live_start(env)
         keep_secret(secret_values(env))
         if self._tracer is not None:
             _add_trace_context(env, options.env, self._tracer.context)
