@@ -59,3 +59,14 @@ def test_an_argument_that_cannot_be_shown_breaks_nobody(monkeypatch):
             raise ValueError("no")
 
     logger_for("test").info("it is %s", Odd())
+
+
+def test_the_last_of_stderr_shows_no_part_of_a_secret():
+    """Secrets are taken out before it is cut, so that no end of one is left at its beginning."""
+    from toolwire._stderr import Stderr  # noqa: PLC0415
+
+    keep_secret(["a-secret-that-is-cut-in-half"])
+    stderr = Stderr(None)
+    stderr.feed(b"a-secret-that-is-cut-in-half " + b"word " * 1_634)
+    assert "half" not in stderr.tail()
+    assert stderr.tail().endswith("…")

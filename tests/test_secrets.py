@@ -99,6 +99,32 @@ def test_the_secrets_of_a_configuration_are_found():
     assert "env-note" not in found
 
 
+@pytest.mark.parametrize(
+    ("segment", "random"),
+    [
+        ("0b7fbc8e-2d2b-4a55-9d0a-0e6c2c8a5f11", True),
+        ("a8f5f167f44f4964e6c998dee827110c", True),
+        ("Zk3x9QwLr_7TbVnM2pYc8dKfHs5", True),
+        ("my-cool-service-v2-backend", False),
+        ("some_project_name_of_2024", False),
+        ("internationalisation", False),
+    ],
+)
+def test_parts_of_a_path_that_are_secrets(segment, random):
+    """Some servers have their token in the path; names that somebody made up stay."""
+    url = f"https://host.example/s/{segment}/mcp"
+    assert (segment not in hide(url)) == random
+    assert (segment in set(secret_values(url))) == random
+
+
+def test_a_secret_of_several_lines_is_hidden_line_by_line():
+    """Logs and stderr come in lines."""
+    key = "-----BEGIN KEY-----\nfirstLineOfTheKey0123456789\nshort\n-----END KEY-----"
+    keep_secret([key])
+    assert redacted("it is firstLineOfTheKey0123456789") == f"it is {REDACTED}"
+    assert redacted("short") == "short"
+
+
 def test_what_holds_no_secret_stays_as_it_is():
     """Hiding changes nothing that can be shown."""
     plain = {

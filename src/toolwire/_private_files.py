@@ -42,7 +42,7 @@ class PrivateFiles:
         """Write `text` and return the path. Raises `CLIConnectionError` if that cannot be done."""
         try:
             if self._folder is None:
-                place = tempfile.gettempdir()
+                place = os.path.abspath(tempfile.gettempdir())  # noqa: PTH100 - the CLI may work elsewhere
                 _sweep_once(place)
                 self._make_folder(place)
             path = os.path.join(self._folder or "", name)  # noqa: PTH118 - what is stored is text

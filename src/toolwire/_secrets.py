@@ -77,9 +77,9 @@ _TOKENS: Final = re.compile(
 _USER: Final = re.compile(r"(?<=://)[^/\s?#\"'<>]*(?=@)")
 _PARAMETER: Final = re.compile(r"(?<=[?&])([^=?&#\s\"'<>]++)=([^&#\s\"'<>]+)")
 _URL: Final = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
-_RANDOM: Final = re.compile(
-    r"(?<![\w%.~+=-])(?=[\w%.~+=-]*\d)(?=[\w%.~+=-]*[A-Za-z])[\w%.~+=-]{20,}(?![\w%.~+=-])"
-)
+_SEGMENT: Final = re.compile(r"[\w%.~+=-]{20,}")
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_CHUNKS: Final = re.compile(r"[A-Za-z0-9]{16,}")
 _FLAG: Final = re.compile(r"--?([A-Za-z][\w-]*)(=?)(.*)", re.DOTALL)
 
 
@@ -95,13 +95,22 @@ def _hide_by_looks(text: str) -> str:
     return text
 
 
+def _looks_random(text: str) -> bool:
+    """Whether it is no name that somebody made up: a UUID, or letters and digits without a break."""
+    chunks = _CHUNKS.findall(text)
+    return _UUID.search(text) is not None or any(
+        not (chunk.isalpha() or chunk.isdecimal()) for chunk in chunks
+    )
+
+
 def _hide_in_url(found: re.Match[str]) -> str:
     """Hide all in a URL that can be a secret: what is left says which server is meant."""
     address, mark, rest = found[0].partition("?")
     if not mark:
         address, mark, rest = found[0].partition("#")
     scheme, slashes, place = address.partition("://")
-    place = _RANDOM.sub(REDACTED, _USER.sub(REDACTED, f"{slashes}{place}"))
+    place = _USER.sub(REDACTED, f"{slashes}{place}")
+    place = _SEGMENT.sub(lambda part: REDACTED if _looks_random(part[0]) else part[0], place)
     return f"{scheme}{place}{mark}{_PARAMETERS.sub(_hide_parameter, rest) if rest else ''}"
 
 
@@ -209,10 +218,9 @@ def _secrets_in_urls(text: str) -> Iterator[str]:
             each for each in (user, password, name if not password or len(name) >= _LONG else "") if each
         )
     for url in _URL.findall(text):
-        yield from (
-            value for name, value in _PARAMETER.findall(url) if is_secret_name(name) or len(value) >= _LONG
-        )
-        yield from _RANDOM.findall(url.partition("?")[0])
+        parameters = _PARAMETER.findall(url)
+        yield from (value for name, value in parameters if is_secret_name(name) or _looks_random(value))
+        yield from filter(_looks_random, _SEGMENT.findall(url.partition("?")[0]))
 
 
 def _parsed(text: str) -> Any:
@@ -247,6 +255,7 @@ def _forms(value: str) -> Iterator[str]:
     from urllib.parse import quote, unquote  # noqa: PLC0415 - a tenth of what importing the client costs
 
     yield from (value, value.strip(), json.dumps(value)[1:-1], repr(value)[1:-1])
+    yield from (line for line in value.splitlines() if len(line) >= _LONG)  # logs come line by line
     try:
         yield from (unquote(value), quote(value, safe=""))
     except UnicodeEncodeError:  # half a surrogate pair

@@ -23,7 +23,7 @@ class Stderr:
 
     def feed(self, data: bytes) -> None:
         """Bytes, cut anywhere."""
-        self._tail = (self._tail + data)[-_TAIL:]
+        self._tail = (self._tail + data)[-2 * _TAIL :]  # more than is shown: no secret may begin before it
         *lines, self._line = (self._line + data).split(b"\n")
         for line in lines:
             self._emit(line)
@@ -37,7 +37,8 @@ class Stderr:
 
     def tail(self) -> str | None:
         """The last lines without secrets, long ones cut; None if there are none."""
-        lines = redacted(self._tail.decode(errors="replace")).strip().splitlines()[-_TAIL_LINES:]
+        text = redacted(self._tail.decode(errors="replace"))
+        lines = text[-_TAIL:].strip().splitlines()[-_TAIL_LINES:]
         return (
             "\n".join(line if len(line) <= _TAIL_WIDTH else line[:_TAIL_WIDTH] + "…" for line in lines)
             or None
