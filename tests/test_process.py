@@ -360,7 +360,7 @@ class TestEnds:
         for code, gentle, expected in ((HEEDS_SIGTERM, 0.0, -signal.SIGTERM), (slow, 3_600.0, 0)):
             with anyio.fail_after(LIMIT):
                 ear = Ear()
-                pipe = process_pipe(program(code), gentle)
+                pipe = process_pipe(program(code, close_timeout=gentle))
                 await pipe.open(ear)
                 if gentle == 0:
                     await ear.until(lambda ear=ear: b"ready" in ear.out)
@@ -372,7 +372,7 @@ class TestEnds:
         """Who ended the input before has waited already: stop does not begin anew."""
         with anyio.fail_after(LIMIT):
             ear = Ear()
-            pipe = process_pipe(program(HEEDS_SIGTERM), 3_600.0)
+            pipe = process_pipe(program(HEEDS_SIGTERM, close_timeout=3_600.0))
             await pipe.open(ear)
             await ear.until(lambda: b"ready" in ear.out)
             pipe.end_input()

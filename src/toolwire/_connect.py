@@ -263,9 +263,10 @@ class Conversation:
         # Who starts it elsewhere may have no CLI here.
         cli = find_cli(options.cli_path) if spawner is None else os.fspath(options.cli_path or "claude")
         argv = _argv.command(options, cli, self._to_file)
-        command = Command(argv, env, os.fspath(options.cwd) if options.cwd else None, options.user)
+        cwd = os.fspath(options.cwd) if options.cwd else None
+        command = Command(argv, env, cwd, options.user, options.close_timeout)
         if spawner is None:
-            return process_pipe(command, options.close_timeout)
+            return process_pipe(command)
         transport = spawner(command)
         if not all(
             hasattr(transport, verb) for verb in ("connect", "write", "read_messages", "close", "end_input")

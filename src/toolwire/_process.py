@@ -45,6 +45,8 @@ class Command:
     env: Mapping[str, str]
     cwd: str | None = None
     user: str | int | None = None
+    close_timeout: float | None = None
+    """Seconds that it gets after the end of its input, before SIGTERM. None: 5."""
 
     def __repr__(self) -> str:
         argv, env = hide(list(self.argv)), hide({"env": self.env})["env"]
@@ -60,9 +62,9 @@ class Command:
         return given
 
 
-def process_pipe(command: Command, gentle: float | None = None) -> Pipe:
-    """The carrier for the event loop that runs now. `gentle`: seconds from the end of input to SIGTERM."""
-    return _TrioPipe(command, gentle) if on_trio() else _AsyncioPipe(command, gentle)
+def process_pipe(command: Command) -> Pipe:
+    """The carrier for the event loop that runs now."""
+    return _TrioPipe(command) if on_trio() else _AsyncioPipe(command)
 
 
 _alive: set["_ProcessPipe"] = set()
@@ -79,9 +81,9 @@ def _end_the_rest() -> None:
 class _ProcessPipe(ABC):
     """What both carriers share: the way a process is ended."""
 
-    def __init__(self, command: Command, gentle: float | None) -> None:
+    def __init__(self, command: Command) -> None:
         self._command = command
-        self._gentle = GENTLE if gentle is None else gentle
+        self._gentle = GENTLE if command.close_timeout is None else command.close_timeout
         self._input_ended_at: float | None = None
         self.owner = os.getpid()
         self._gone = anyio.Event()
@@ -182,8 +184,8 @@ class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
     that end at the same time cost one system call.
     """
 
-    def __init__(self, command: Command, gentle: float | None) -> None:
-        super().__init__(command, gentle)
+    def __init__(self, command: Command) -> None:
+        super().__init__(command)
         self._listener: Listener | None = None
         self._transport: asyncio.SubprocessTransport | None = None
         self._stdin: asyncio.WriteTransport | None = None
@@ -320,10 +322,10 @@ class _Output(asyncio.Protocol):
 class _TrioPipe(_ProcessPipe):
     """One system task that reads, writes and waits."""
 
-    def __init__(self, command: Command, gentle: float | None) -> None:
+    def __init__(self, command: Command) -> None:
         import trio  # noqa: PLC0415 - only where it already runs
 
-        super().__init__(command, gentle)
+        super().__init__(command)
         self._outgoing: deque[bytes] = deque()
         self._something = trio.Event()
         self._drained = trio.Event()

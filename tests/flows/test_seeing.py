@@ -2,6 +2,7 @@
 
 import contextvars
 import logging
+import re
 import subprocess
 import sys
 
@@ -119,7 +120,7 @@ async def test_an_exception_in_a_span_shows_no_secret(spans):
     assert event["exception.message"] == "cannot log in with <redacted> at http://<redacted>@host.example"
     assert "in answer" in event["exception.stacktrace"]
     assert span.status.status_code.name == "ERROR"
-    assert "secret" not in span.to_json()
+    assert not {"top-secret-password", "other-secret"} & set(re.findall(r"[\w-]+", span.to_json()))
 
 
 async def test_the_cli_continues_the_trace(spans):
