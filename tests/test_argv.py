@@ -112,11 +112,76 @@ def test_a_server_object_is_told_to_the_cli_by_name():
     class Server:
         def connect(self, outlet: Any) -> None: ...
 
-    flag, text = flags(mcp_servers={"calc": Server(), "other": {"command": "x"}})
+    files = Files()
+    flag, path = flags(files, mcp_servers={"calc": Server(), "other": {"command": "x"}})
     assert flag == "--mcp-config"
-    assert json.loads(text) == {
+    assert json.loads(files.texts[path]) == {
         "mcpServers": {"calc": {"type": "sdk", "name": "calc"}, "other": {"command": "x"}}
     }
+    alone = '{"mcpServers": {"calc": {"type": "sdk", "name": "calc"}}}'
+    assert flags(mcp_servers={"calc": Server()}) == ["--mcp-config", alone]
+
+
+HIDDEN_IN_FILES: list[tuple[dict[str, Any], str]] = [
+    ({"mcp_servers": {"a": {"command": "x"}}}, "--mcp-config"),
+    ({"mcp_servers": '{"mcpServers": {"a": {"command": "x"}}}'}, "--mcp-config"),
+    ({"mcp_servers": ' {"a": {"type": "sdk", "name": "a"}}'}, "--mcp-config"),
+    ({"mcp_servers": '{"broken'}, "--mcp-config"),
+    (
+        {"mcp_servers": '{"mcpServers": {"a": {"type": "sdk", "name": "a", "headers": {"X": "1"}}}}'},
+        "--mcp-config",
+    ),
+    ({"settings": {"env": {"A": "b"}}}, "--settings"),
+    ({"settings": '{"apiKeyHelper": "echo secret"}'}, "--settings"),
+    ({"settings": {"env": {"A": "b"}}, "sandbox": {"enabled": True}}, "--settings"),
+]
+
+
+@pytest.mark.parametrize(("given", "flag"), HIDDEN_IN_FILES)
+def test_secrets_go_by_a_file(given: dict[str, Any], flag: str):
+    """What can hold a secret is not on the command line, however it was given."""
+    files = Files()
+    assert flags(files, **given) == [flag, *files.texts]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"mcp_servers": "servers.json"},
+        {"mcp_servers": '{"mcpServers": {}}'},
+        {"mcp_servers": '{"mcpServers": {"a": {"type": "sdk", "name": "a"}}}'},
+        {"settings": "settings.json"},
+        {"settings": {"permissions": {"allow": ["Bash(ls)"]}}},
+    ],
+)
+def test_what_is_not_secret_stays_on_the_command_line(given: dict[str, Any]):
+    """Paths, names and permissions may be seen."""
+    files = Files()
+    flags(files, **given)
+    assert not files.texts
+
+
+def test_who_starts_the_cli_elsewhere_gets_no_file():
+    """Our files may not be there; a starter that runs on this machine says so."""
+
+    class Here:
+        starts_here = True
+
+        def __call__(self, command: Any) -> None: ...
+
+    servers = {"a": {"command": "x"}}
+    elsewhere, here = Files(), Files()
+    flag, text = flags(elsewhere, mcp_servers=servers, spawn_claude_code_process=lambda command: None)
+    assert (flag, json.loads(text), elsewhere.texts) == ("--mcp-config", {"mcpServers": servers}, {})
+    assert flags(here, mcp_servers=servers, spawn_claude_code_process=Here()) == ["--mcp-config", *here.texts]
+
+
+def test_managed_settings_with_secrets_go_by_the_initialize_request():
+    """They have no flag that takes a file."""
+    managed = {"env": {"A_KEY": "secret"}}
+    assert flags(managed_settings=managed) == ["--await-initialize", "--managed-settings-in-initialize"]
+    request = initialize_request(ClaudeAgentOptions(managed_settings=managed), None)
+    assert request["managedSettings"] == managed
 
 
 LONG_IN_FILES: list[tuple[dict[str, Any], str, str]] = [
@@ -207,6 +272,9 @@ def test_half_a_surrogate_pair_is_refused_by_name():
     with pytest.raises(OptionsError, match="surrogate") as caught:
         flags(model="\ud800")
     assert caught.value.option == "model"
+    with pytest.raises(OptionsError, match="surrogate") as caught:
+        flags(mcp_servers='{"a": "\ud800"}')
+    assert caught.value.option == "mcp_servers"
 
 
 def test_options_changed_after_they_were_built_are_still_refused_on_the_command_line():

@@ -23,7 +23,7 @@ ROWS = [
     "_answers _listings",
     "options _option_checks _option_kinds _option_shapes _option_types _mcp_servers _skill_names _status _output",
     "_tracing",
-    "_session _stderr _process _transport _lifeline _pipe _find",
+    "_session _stderr _process _transport _lifeline _pipe _find _private_files _live_guard",
     "catalog",
     "mcp",
     "tools",
@@ -32,8 +32,8 @@ ROWS = [
     "_wire",
     "messages _system _notices _extras",
     "blocks _record",
-    "_jsonrpc _threads _tasks _taps",
-    "errors _version _cli_versions _log",
+    "_jsonrpc _threads _tasks _taps _forks",
+    "errors _version _cli_versions _log _secrets",
 ]
 RANK = {name: rank for rank, row in enumerate(reversed(ROWS)) for name in row.split()}
 NO_IO = {"asyncio", "anyio", "trio", "subprocess", "socket", "os", "threading", "time"}

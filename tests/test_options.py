@@ -129,6 +129,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"load_timeout_ms": -1}, "load_timeout_ms", "at least 0"),
     ({"initialize_timeout": 0}, "initialize_timeout", "more than 0"),
     ({"control_timeout": -0.1}, "control_timeout", "more than 0"),
+    ({"close_timeout": -0.1}, "close_timeout", "at least 0"),
     ({"system_prompt": {"prompt": "x"}}, "system_prompt", "needs 'type'"),
     ({"system_prompt": {"type": "text"}}, "system_prompt", "'preset' or 'custom' or 'file'"),
     ({"system_prompt": {"type": "preset", "preset": "x"}}, "system_prompt", "must be 'claude_code'"),

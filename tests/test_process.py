@@ -354,6 +354,32 @@ class TestEnds:
             assert time.monotonic() - begun < 5
             assert await ear.end() == -signal.SIGKILL
 
+    async def test_how_long_stop_waits_can_be_set(self):
+        """With no time at all SIGTERM comes at once; with much, the program ends in its own time."""
+        slow = "import sys, time; sys.stdin.read(); time.sleep(0.5); print('written', flush=True)"
+        for code, gentle, expected in ((HEEDS_SIGTERM, 0.0, -signal.SIGTERM), (slow, 3_600.0, 0)):
+            with anyio.fail_after(LIMIT):
+                ear = Ear()
+                pipe = process_pipe(program(code, close_timeout=gentle))
+                await pipe.open(ear)
+                if gentle == 0:
+                    await ear.until(lambda ear=ear: b"ready" in ear.out)
+                await pipe.stop()
+                assert await ear.end() == expected
+                assert gentle == 0 or b"written" in ear.out
+
+    async def test_time_since_the_end_of_input_counts(self):
+        """Who ended the input before has waited already: stop does not begin anew."""
+        with anyio.fail_after(LIMIT):
+            ear = Ear()
+            pipe = process_pipe(program(HEEDS_SIGTERM, close_timeout=3_600.0))
+            await pipe.open(ear)
+            await ear.until(lambda: b"ready" in ear.out)
+            pipe.end_input()
+            pipe._input_ended_at -= 3_600
+            await pipe.stop()
+            assert await ear.end() == -signal.SIGTERM
+
     async def test_a_cancelled_stop_kills_at_once(self):
         """Cancelled, there is no time left to be gentle: the program is gone when stop returns."""
         async with started(program(DEAF)) as (pipe, ear):

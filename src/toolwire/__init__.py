@@ -50,9 +50,9 @@ _NAMES: dict[str, str] = {
     """,
     "errors": """
         CLIConnectionError CLIJSONDecodeError CLINotFoundError CLITimeoutError CanUseToolShadowedWarning
-        ClaudeSDKError ControlRequestError McpError MessageParseError NotSupportedError OptionsError
-        OutputValidationError ProcessError ResourceNotFoundError ResultError ToolDefinitionError ToolError
-        UnsupportedRequestError
+        ClaudeSDKError ControlRequestError LiveStartError McpError MessageParseError NotSupportedError
+        OptionsError OutputValidationError ProcessError ResourceNotFoundError ResultError ToolDefinitionError
+        ToolError UnsupportedRequestError
     """,
     "hooks": """
         AsyncHookJSONOutput BackgroundTaskSummary BaseHookInput CommonHookOutput ConfigChangeHookInput

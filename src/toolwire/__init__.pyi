@@ -257,6 +257,9 @@ from toolwire.errors import (
     ControlRequestError as ControlRequestError,
 )
 from toolwire.errors import (
+    LiveStartError as LiveStartError,
+)
+from toolwire.errors import (
     McpError as McpError,
 )
 from toolwire.errors import (

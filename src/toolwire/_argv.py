@@ -1,9 +1,9 @@
 """Options -> the CLI's command line, its environment, and the `initialize` request.
 
 One table row for each option (`FLAGS` in `_flags`, `_VARIABLES` and `_INITIALIZE` here). For equal options
-all three are those of `claude_agent_sdk`. Nothing is started or written: what is too long for a command
-line is handed to `to_file`, which the caller owns. Only a settings file that a sandbox must be merged into
-is read.
+all three are those of `claude_agent_sdk`, but for secrets. Nothing is started or written: text that is secret,
+or too long for a command line, is handed to `to_file`, which the caller owns. Only a settings file that a
+sandbox must be merged into is read.
 """
 
 import json
@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from toolwire._flags import FLAGS, HERE, Build, Limits, ToFile, allowed_tools, check_argument, is_long
 from toolwire._mcp_servers import policies, split_servers
+from toolwire._secrets import holds_secrets
 from toolwire.options import ClaudeAgentOptions
 
 
@@ -139,7 +140,8 @@ def _long_schema(value: Any, _: ClaudeAgentOptions, limits: Limits) -> dict[str,
 
 
 def _long_managed(value: Any, _: ClaudeAgentOptions, limits: Limits) -> dict[str, Any]:
-    return {"managedSettings": value} if value and is_long(json.dumps(value), limits) else {}
+    sent = value and (is_long(json.dumps(value), limits) or holds_secrets(value))
+    return {"managedSettings": value} if sent else {}
 
 
 def _policies(value: Any, *_: Any) -> dict[str, Any]:
@@ -192,6 +194,7 @@ HOST_ONLY: Final = frozenset(
             "include_all_messages",
             "initialize_timeout",
             "control_timeout",
+            "close_timeout",
             "on_frame",
             "on_elicitation",
             "on_sampling",

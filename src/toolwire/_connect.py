@@ -6,22 +6,23 @@ cleans up after a start that failed. `client`, `reply` and `warm` stand on it.
 
 import os
 import re
-import shutil
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
 from toolwire import _argv, _cli_versions
 from toolwire._find import find_cli
+from toolwire._flags import MCP_CONFIG
 from toolwire._handlers import handlers
+from toolwire._live_guard import refuse_live_start
 from toolwire._log import keep_secret, logger_for
 from toolwire._mcp_servers import check_servers, policies, split_servers
 from toolwire._option_checks import check_paths
 from toolwire._pipe import Pipe
 from toolwire._process import Command, process_pipe
+from toolwire._secrets import secret_values
 from toolwire._session import Handler, Session
 from toolwire._taps import Taps, eliding
 from toolwire._tasks import Task, spawn
@@ -37,6 +38,7 @@ from toolwire.messages import EXTRA_MESSAGES, AnyMessage
 from toolwire.options import ClaudeAgentOptions
 
 if TYPE_CHECKING:
+    from toolwire._private_files import PrivateFiles
     from toolwire._servers import Servers
 
 logger = logger_for("client")
@@ -47,7 +49,6 @@ _WIND_DOWN: Final = 5.0  # seconds that the user's own generator gets to clean u
 _MIN_INITIALIZE: Final = 60.0
 _INITIALIZE_VARIABLE: Final = "CLAUDE_CODE_STREAM_CLOSE_TIMEOUT"
 _CEILING_VARIABLE: Final = "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS"
-_SECRET: Final = re.compile(r"KEY(?!BOARD)|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 _VERBATIM_SINCE: Final = (2, 1, 248)
 _doubts: set[str] = set()  # about versions of the CLI, each told once
 
@@ -60,7 +61,7 @@ class Conversation:
         self.info: dict[str, Any] | None = None
         """What the CLI answered to `initialize`; None before that."""
         self._transport = transport
-        self._files = PrivateFiles()
+        self._files: PrivateFiles | None = None
         self._session: Session | None = None
         self._handlers: dict[str, Handler] = {}
         self._servers: Servers | None = None
@@ -105,7 +106,8 @@ class Conversation:
         if self._tracer is not None:
             traced = self._tracer.traced
             self._handlers = {name: traced(name, handler) for name, handler in self._handlers.items()}
-        instances, _configs = split_servers(options.mcp_servers)
+        instances, configs = split_servers(options.mcp_servers)
+        keep_secret(secret_values([configs or options.mcp_servers, *_more_secrets(options)]))
         try:
             for name, instance in instances.items():
                 self.servers.add(name, instance)
@@ -115,6 +117,7 @@ class Conversation:
                 limit=options.max_buffer_size or DEFAULT_LIMIT,
                 ceiling=_ceiling(options.env),
                 on_stderr=options.stderr,
+                leave=options.close_timeout,
                 taps=Taps(
                     None if options.on_frame is None else eliding(options.on_frame),
                     None if self._tracer is None else self._tracer.frame,
@@ -125,6 +128,8 @@ class Conversation:
             await self._session.open()
             request = _argv.initialize_request(options, hooks_config)
             self.info = await self._session.ask(request, _initialize_timeout(options))
+            if self._files is not None:
+                self._files.remove(MCP_CONFIG)  # it is read once, before the CLI answers anything
             _check_answer(options, hooks_config, self.info)
         except BaseException:
             await self.aclose()
@@ -174,6 +179,7 @@ class Conversation:
         check_servers(servers)
         old, _ = split_servers(self._mcp_servers)
         new, configs = split_servers(servers)
+        keep_secret(secret_values(configs))
         for name in (name for name, server in old.items() if name in new and new[name] is not server):
             self.servers.remove(name)
         added = [name for name, server in new.items() if old.get(name) is not server]
@@ -228,11 +234,19 @@ class Conversation:
                 if self._session is not None:
                     await self._session.aclose()
             finally:
-                self._files.remove()
+                if self._files is not None:
+                    self._files.remove()
                 if self._tracer is not None:
                     self._tracer.end()
                 if self._servers is not None:
                     await self._servers.aclose()
+
+    def _to_file(self, name: str, text: str) -> str:
+        if self._files is None:
+            from toolwire._private_files import PrivateFiles  # noqa: PLC0415 - few sessions need a file
+
+            self._files = PrivateFiles(self.options.user)
+        return self._files.add(name, text)
 
     def _pipe(self) -> Pipe:
         if self._transport is not None:
@@ -242,13 +256,16 @@ class Conversation:
         if spawner is None:
             check_paths(options)
         env = _argv.environment(options, os.environ, __version__)
-        keep_secret(value for name, value in env.items() if _SECRET.search(name))
+        if spawner is None:
+            refuse_live_start(env)
+        keep_secret(secret_values(env))
         if self._tracer is not None:
             _add_trace_context(env, options.env, self._tracer.context)
         # Who starts it elsewhere may have no CLI here.
         cli = find_cli(options.cli_path) if spawner is None else os.fspath(options.cli_path or "claude")
-        argv = _argv.command(options, cli, self._files.add)
-        command = Command(argv, env, os.fspath(options.cwd) if options.cwd else None, options.user)
+        argv = _argv.command(options, cli, self._to_file)
+        cwd = os.fspath(options.cwd) if options.cwd else None
+        command = Command(argv, env, cwd, options.user, options.close_timeout)
         if spawner is None:
             return process_pipe(command)
         transport = spawner(command)
@@ -261,28 +278,11 @@ class Conversation:
         return TransportPipe(transport)
 
 
-class PrivateFiles:
-    """Texts too long for a command line, in files that only this user can read."""
-
-    def __init__(self) -> None:
-        self._folder: str | None = None
-
-    def add(self, name: str, text: str) -> str:
-        """Write `text` and return the path."""
-        if self._folder is None:
-            import tempfile  # noqa: PLC0415 - few sessions need a file
-
-            self._folder = tempfile.mkdtemp(prefix="toolwire-")
-        path = Path(self._folder) / name
-        path.touch(mode=0o600)
-        path.write_text(text, encoding="utf-8")
-        return str(path)
-
-    def remove(self) -> None:
-        """Remove them all."""
-        folder, self._folder = self._folder, None
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+def _more_secrets(options: ClaudeAgentOptions) -> list[Any]:
+    """The options besides `env` and `mcp_servers` that can hold secrets."""
+    agents = [agent.mcpServers for agent in (options.agents or {}).values()]
+    given = [options.settings, options.managed_settings, options.extra_args, options.sandbox, agents]
+    return [each if isinstance(each, Mapping | list) else os.fspath(each) for each in given if each]
 
 
 def check_prompt(prompt: object) -> None:

@@ -1,8 +1,8 @@
 """The command line's flags: one row for each option that has one (`FLAGS`), and what a row may do.
 
-Text that can be too long for an argument goes by a file or by the `initialize` request instead. The order
-is that of `claude_agent_sdk`, so that equal options give equal command lines; flags of our own options come
-last.
+Text that can be too long for an argument, or that holds secrets, goes by a file or by the `initialize` request
+instead: every user of a machine can read the command lines of all processes. The order is that of
+`claude_agent_sdk`, so that equal options give equal command lines; flags of our own options come last.
 """
 
 import json
@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from toolwire._mcp_servers import split_servers
+from toolwire._secrets import holds_secrets
 from toolwire.errors import CLIConnectionError, OptionsError
 from toolwire.options import ClaudeAgentOptions
 
 ToFile = Callable[[str, str], str]
-"""`(name_hint, text) -> path` of a private file that holds the text for as long as the CLI runs."""
+"""`(name, text) -> path` of a private file that holds the text for as long as the CLI needs it."""
+MCP_CONFIG: Final = "mcp-config.json"
+"""The file for `--mcp-config`, which the CLI reads once, before it answers `initialize`."""
 
 
 class Limits(NamedTuple):
@@ -114,15 +117,32 @@ def _identifier(flag: str) -> Emit:
 
 def _text(flag: str, text: str, build: Build) -> list[str]:
     if is_long(text, build.limits):
-        return [f"{flag}-file", build.to_file(flag.strip("-") + ".md", text)]
+        return [f"{flag}-file", _to_file("system_prompt", flag.strip("-") + ".md", text, build)]
     return [flag, text]
 
 
-def _json_or_path(flag: str, text: str, build: Build) -> list[str]:
-    """The CLI takes either here; only JSON can be too long."""
-    if is_long(text, build.limits):
-        return [flag, build.to_file(flag.strip("-") + ".json", text)]
+def _json_or_path(option: str, flag: str, text: str, build: Build, *, secret: bool) -> list[str]:
+    """The CLI takes either here; only JSON can be too long or secret."""
+    if is_long(text, build.limits) or (secret and _starts_here(build.options)):
+        return [flag, _to_file(option, flag.strip("-") + ".json", text, build)]
     return [flag, text]
+
+
+def _to_file(option: str, name: str, text: str, build: Build) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise OptionsError(
+            f"ClaudeAgentOptions.{option} holds half a surrogate pair, which cannot be written as UTF-8.",
+            option,
+        ) from None
+    return build.to_file(name, text)
+
+
+def _starts_here(options: ClaudeAgentOptions) -> bool:
+    """Whether the CLI will see our files: who starts it elsewhere gets all that fits on the command line."""
+    spawner = options.spawn_claude_code_process
+    return spawner is None or getattr(spawner, "starts_here", False) is True
 
 
 def _system_prompt(value: Any, build: Build) -> list[str]:
@@ -162,7 +182,11 @@ def _permission_prompt_tool(value: str | None, build: Build) -> list[str]:
 
 def _settings(value: Any, build: Build) -> list[str]:
     text = _settings_text(value, build.options)
-    return _json_or_path("--settings", text, build) if text else []
+    return _json_or_path("settings", "--settings", text, build, secret=_is_secret_json(text)) if text else []
+
+
+def _is_secret_json(text: str) -> bool:
+    return text.lstrip().startswith("{") and holds_secrets(text)
 
 
 def _settings_text(settings: Any, options: ClaudeAgentOptions) -> str:
@@ -177,7 +201,9 @@ def _settings_text(settings: Any, options: ClaudeAgentOptions) -> str:
             if text and not (text.startswith("{") and text.endswith("}")):
                 text = (Path(options.cwd or "") / text).read_text(encoding="utf-8-sig")
             settings = json.loads(text or "{}")
-        except (OSError, ValueError) as error:
+        except OSError as error:  # without the name: text that is no JSON object is taken for one
+            raise CLIConnectionError(f"Failed to load settings: {error.strerror or error}") from None
+        except ValueError as error:
             raise CLIConnectionError(f"Failed to load settings: {error}") from error
         if not isinstance(settings, dict):
             raise CLIConnectionError("Failed to load settings: they are not a JSON object")
@@ -191,10 +217,23 @@ def _add_dirs(value: Any, _: Build) -> list[str]:
 def _mcp_config(value: Any, build: Build) -> list[str]:
     if not value:
         return []
-    if not isinstance(value, Mapping):
-        return _json_or_path("--mcp-config", os.fspath(value), build)
-    _instances, configs = split_servers(value)
-    return _json_or_path("--mcp-config", json.dumps({"mcpServers": configs}), build)
+    if isinstance(value, Mapping):
+        _instances, configs = split_servers(value)
+        text = json.dumps({"mcpServers": configs})
+    else:
+        text = os.fspath(value)
+    return _json_or_path("mcp_servers", "--mcp-config", text, build, secret=_names_other_servers(text))
+
+
+def _names_other_servers(text: str) -> bool:
+    """Whether a configuration holds anything but the names of in-process servers. A path does not."""
+    if not text.lstrip().startswith("{"):
+        return False
+    try:
+        servers = json.loads(text)["mcpServers"].values()
+        return holds_secrets(text) or any(each["type"] != "sdk" for each in servers)
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        return True  # whatever it is
 
 
 def _setting_sources(value: Any, build: Build) -> list[str]:
@@ -257,7 +296,7 @@ def _managed_settings(value: Any, build: Build) -> list[str]:
     if not value:
         return []
     text = json.dumps(value)
-    if not is_long(text, build.limits):
+    if not (is_long(text, build.limits) or holds_secrets(value)):
         return ["--managed-settings", text]
     waits = build.options.plugins and build.options.plugin_delivery == "initialize"  # said already
     return [*([] if waits else ["--await-initialize"]), "--managed-settings-in-initialize"]

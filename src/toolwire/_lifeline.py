@@ -5,6 +5,8 @@ Linux a pipe helps: the child holds the reading end, we the only writing end. Wh
 the kernel closes ours and signals the owner of the other: the child. No thread, no second process, no code
 between fork and exec; and unlike PR_SET_PDEATHSIG it does not depend on which thread started the child.
 
+A child that is forked from us would hold a copy of the writing end, and with it the CLI: it gives it up at once.
+
 Elsewhere there is no such thing, and the end of input has to do.
 """
 
@@ -14,12 +16,18 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
+from toolwire._forks import FORKING, give_up_in_children
+
 
 class Lifeline:
     """One for each process. `inherit` before the start, `hold` after it, `close` when the process is gone."""
 
     def __init__(self) -> None:
-        self._ends: list[int] = list(os.pipe()) if sys.platform == "linux" else []
+        self._ends: list[int] = []
+        if sys.platform == "linux":
+            with FORKING:
+                self._ends += os.pipe()
+                give_up_in_children(self)
 
     @property
     def inherit(self) -> Sequence[int]:
@@ -38,6 +46,10 @@ class Lifeline:
             fcntl.fcntl(reading, fcntl.F_SETSIG, signal.SIGTERM)
             fcntl.fcntl(reading, fcntl.F_SETFL, fcntl.fcntl(reading, fcntl.F_GETFL) | os.O_ASYNC)
         os.close(reading)
+
+    def forked(self) -> None:
+        """Leave it to the parent."""
+        self.close()
 
     def close(self) -> None:
         """Let go of what is held."""

@@ -1,21 +1,17 @@
 """The tree of loggers below `toolwire`. Silent unless the application sets up logging, as a library should be.
 
-Nothing secret is logged: what looks like a key or token is taken out of every record, and so is every value that
-was named to `keep_secret`, in messages, arguments and traces.
+Nothing secret is logged: `_secrets.redacted` goes over every record, its message, arguments and trace.
 """
 
 import logging
-import re
 import time
-from collections.abc import Iterable
 from typing import Final
 
-logging.getLogger("toolwire").addHandler(logging.NullHandler())
+from toolwire._secrets import REDACTED, keep_secret, redacted
 
-REDACTED: Final = "<redacted>"
-_SHORTEST: Final = 6  # a shorter value would be found in the middle of ordinary words
-_TOKENS: Final = re.compile(r"sk-ant-[\w-]{6,}|(?<=Bearer )[\w.~+/=-]{6,}", re.IGNORECASE)
-_secrets: set[str] = set()
+__all__ = ["REDACTED", "RepeatLimit", "keep_secret", "logger_for", "redacted"]
+
+logging.getLogger("toolwire").addHandler(logging.NullHandler())
 
 
 def logger_for(name: str) -> logging.Logger:
@@ -23,18 +19,6 @@ def logger_for(name: str) -> logging.Logger:
     logger = logging.getLogger(f"toolwire.{name}")
     logger.addFilter(_redact)
     return logger
-
-
-def keep_secret(values: Iterable[str]) -> None:
-    """Never log these values, for as long as the process lives."""
-    _secrets.update(value for value in values if len(value) >= _SHORTEST)
-
-
-def redacted(text: str) -> str:
-    """A text without secrets."""
-    for secret in sorted(_secrets, key=len, reverse=True):  # one may begin with another
-        text = text.replace(secret, REDACTED)
-    return _TOKENS.sub(REDACTED, text)
 
 
 def _redact(record: logging.LogRecord) -> bool:

@@ -89,6 +89,7 @@ _LIMITS = {
     "load_timeout_ms": _Limit(0, included=True),
     "initialize_timeout": _Limit(0, included=False),
     "control_timeout": _Limit(0, included=False),
+    "close_timeout": _Limit(0, included=True),
 }
 
 

@@ -159,6 +159,7 @@ KINDS: dict[str, Kind] = {
     "include_all_messages": FLAG,
     "initialize_timeout": NUMBER | NOTHING,
     "control_timeout": NUMBER,
+    "close_timeout": NUMBER,
     "agent": TEXT | NOTHING,
     "tool_aliases": TEXT_BY_NAME | NOTHING,
     "tool_config": JSON_DICT | NOTHING,

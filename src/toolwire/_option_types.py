@@ -8,7 +8,7 @@ Keys in camelCase travel to the CLI as they are written here. Nothing is checked
 from dataclasses import dataclass
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
-from toolwire._record import Record
+from toolwire._record import RecordWithSecrets
 from toolwire.permissions import PermissionMode
 
 SettingSource: TypeAlias = Literal["user", "project", "local"]
@@ -219,7 +219,7 @@ McpServerConfig: TypeAlias = (
 
 
 @dataclass(repr=False, eq=False)
-class AgentDefinition(Record):
+class AgentDefinition(RecordWithSecrets):
     """A subagent that the model may call, or that leads the session (`ClaudeAgentOptions.agent`)."""
 
     description: str

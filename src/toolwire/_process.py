@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -20,26 +21,36 @@ from typing import Any, Final, cast
 
 import anyio
 
+from toolwire._forks import give_up_in_children
 from toolwire._lifeline import Lifeline
 from toolwire._pipe import Listener, Pipe
+from toolwire._secrets import hide
 from toolwire._tasks import on_trio, spawn
 from toolwire.errors import CLIConnectionError, CLINotFoundError
 
-GENTLE: Final = 5.0  # after its input ended the CLI writes its session file: do not cut it short
+GENTLE: Final = 5.0
+"""Seconds that the CLI gets after the end of its input, to write its session file; the option `close_timeout`."""
 FIRM: Final = 2.0
+"""Seconds from SIGTERM to SIGKILL."""
 LINGER: Final = 1.0  # a grandchild may hold stdout open after the CLI is gone
 _READ: Final = 64 * 1024
 """Bytes that are read at once: what a pipe holds. Memory for more comes from the kernel each time, at 10 µs."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Command:
-    """All that is needed to start a CLI."""
+    """All that is needed to start a CLI. Its repr shows no secrets."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
     cwd: str | None = None
     user: str | int | None = None
+    close_timeout: float | None = None
+    """Seconds that it gets after the end of its input, before SIGTERM. None: 5."""
+
+    def __repr__(self) -> str:
+        argv, env = hide(list(self.argv)), hide({"env": self.env})["env"]
+        return f"Command(argv={argv!r}, env={env!r}, cwd={self.cwd!r}, user={self.user!r})"
 
     def popen_arguments(self, inherit: Sequence[int]) -> dict[str, Any]:
         """For subprocess.Popen and everything that imitates it."""
@@ -72,6 +83,8 @@ class _ProcessPipe(ABC):
 
     def __init__(self, command: Command) -> None:
         self._command = command
+        self._gentle = GENTLE if command.close_timeout is None else command.close_timeout
+        self._input_ended_at: float | None = None
         self.owner = os.getpid()
         self._gone = anyio.Event()
         self._pid: int | None = None  # until it is known to be gone
@@ -81,22 +94,49 @@ class _ProcessPipe(ABC):
     async def stop(self) -> None:
         """Input ended, then SIGTERM, then SIGKILL, each with its own time.
 
-        Cancelled, the event loop is going down: then SIGKILL comes at once.
+        Time since an earlier end of input counts. Cancelled, the event loop is going down: then SIGKILL comes at
+        once.
         """
         try:
-            for push, seconds in ((self.end_input, GENTLE), (self.terminate, FIRM)):
-                push()
-                with anyio.move_on_after(seconds):
-                    await self._gone.wait()
-                    return
+            self.end_input()
+            waited = 0.0 if self._input_ended_at is None else time.monotonic() - self._input_ended_at
+            with anyio.move_on_after(max(0.0, self._gentle - waited)):
+                await self._gone.wait()
+                return
+            self.terminate()
+            with anyio.move_on_after(FIRM):
+                await self._gone.wait()
+                return
         finally:
             if not self._gone.is_set():
                 self.kill()
                 with anyio.move_on_after(FIRM, shield=True):
                     await self._gone.wait()
 
+    def end_input(self) -> None:
+        if self._input_ended_at is None:
+            self._input_ended_at = time.monotonic()
+        self._close_input()
+
     @abstractmethod
-    def end_input(self) -> None: ...
+    def _close_input(self) -> None: ...
+
+    @abstractmethod
+    def _input_descriptor(self) -> int | None:
+        """The descriptor that we write to, while it is open."""
+
+    def forked(self) -> None:
+        """This is a child: the CLI's input ends when the parent says so, and only the parent sends it signals."""
+        with suppress(OSError):
+            if (descriptor := self._input_descriptor()) is not None and descriptor >= 0:
+                nothing = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nothing, descriptor, inheritable=False)  # who owns the number may still close it
+                os.close(nothing)
+        _alive.discard(self)
+        self._pid = None
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
 
     def kill(self) -> None:
         self._signal(signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
@@ -120,6 +160,7 @@ class _ProcessPipe(ABC):
             with suppress(OSError):  # an old kernel, or it has already ended
                 self._pidfd = os.pidfd_open(pid)
         _alive.add(self)
+        give_up_in_children(self)
 
     def _arguments(self) -> dict[str, Any]:
         self._lifeline = Lifeline()
@@ -187,10 +228,18 @@ class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
         self._write_held()
         await self._writable.wait()
 
-    def end_input(self) -> None:
+    def _close_input(self) -> None:
         self._write_held()
         if self._stdin is not None and not self._stdin.is_closing():
             self._stdin.close()
+
+    def _input_descriptor(self) -> int | None:
+        if self._stdin is None:
+            return None
+        pipe = self._stdin.get_extra_info("pipe") or self._stdin.get_extra_info(
+            "socket"
+        )  # the latter on uvloop
+        return None if pipe is None or getattr(pipe, "closed", False) else pipe.fileno()
 
     # asyncio calls these.
 
@@ -309,9 +358,12 @@ class _TrioPipe(_ProcessPipe):
         while self._outgoing and not self._gone.is_set():
             await self._drained.wait()
 
-    def end_input(self) -> None:
+    def _close_input(self) -> None:
         self._input_ended = True
         self._something.set()
+
+    def _input_descriptor(self) -> int | None:
+        return None if self._process.stdin is None else cast("int", self._process.stdin.fileno())  # type: ignore[attr-defined]
 
     async def _carry(self) -> None:
         import trio  # noqa: PLC0415

@@ -10,6 +10,8 @@ from dataclasses import Field
 from reprlib import recursive_repr
 from typing import Any, ClassVar
 
+from toolwire._secrets import hide
+
 
 class Record:
     """Base of dataclasses that get `__eq__` and `__repr__` from here."""
@@ -26,5 +28,16 @@ class Record:
     @recursive_repr()
     def __repr__(self) -> str:
         names = [name for name, field in self.__dataclass_fields__.items() if field.repr]
-        shown = ", ".join([f"{name}={getattr(self, name)!r}" for name in names])
+        shown = ", ".join([f"{name}={self._shown(name)!r}" for name in names])
         return f"{self.__class__.__qualname__}({shown})"
+
+    def _shown(self, name: str) -> Any:
+        """The value of a field, as the repr shows it."""
+        return getattr(self, name)
+
+
+class RecordWithSecrets(Record):
+    """A record whose repr shows the names in headers, environments and URLs, and hides their values."""
+
+    def _shown(self, name: str) -> Any:
+        return hide({name: getattr(self, name)})[name]

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import anyio
 
-from toolwire._log import logger_for
+from toolwire._log import logger_for, redacted
 from toolwire._pipe import Pipe
 from toolwire._stderr import Stderr
 from toolwire._taps import Taps
@@ -39,7 +39,8 @@ Handler = Callable[[dict[str, Any]], dict[str, Any] | Awaitable[dict[str, Any]]]
 """Answers one kind of question, at once or later. What it raises goes to the CLI as an error."""
 
 _WIND_DOWN: Final = 2.0  # seconds that cancelled handlers get
-_LEAVE: Final = 15.0  # and the CLI, to go by itself when its input has ended
+LEAVE: Final = 5.0
+"""Seconds that the CLI gets to go by itself when its input has ended; the option `close_timeout`."""
 
 
 class Session:
@@ -54,8 +55,10 @@ class Session:
         ceiling: float | None = DEFAULT_CEILING,
         on_stderr: Callable[[str], None] | None = None,
         taps: Taps | None = None,
+        leave: float = LEAVE,
     ) -> None:
         self._pipe = pipe
+        self._leave = leave
         self._taps = taps or None  # to ask an empty one for each frame would cost
         self._handlers = handlers
         self._control = Control()
@@ -169,11 +172,14 @@ class Session:
 
     async def see_out(self) -> None:
         """Wait for the CLI to leave after the end of its input, and end it if it does not."""
-        with anyio.move_on_after(_LEAVE):
+        with anyio.move_on_after(self._leave):
             while not self._over:
                 await self._movement()
         if not self._over and self._closer is None:
-            logger.warning("the CLI did not leave within %g s of the end of its run: ended by force", _LEAVE)
+            logger.warning(
+                "the CLI did not leave within %g s of the end of its run (close_timeout): ended by force",
+                self._leave,
+            )
             await self._begin_closing()
 
     async def aclose(self) -> None:
@@ -358,7 +364,7 @@ class Session:
         stderr = self._stderr.tail()
         if failed and self._failed_result is not None:
             code = error.exit_code if isinstance(error, ProcessError) else exit_code
-            text = f"Claude Code returned an error result: {result_error_text(self._failed_result)}"
+            text = f"Claude Code returned an error result: {redacted(result_error_text(self._failed_result))}"
             return ResultError(text, data=self._failed_result, exit_code=code, stderr=stderr)
         if error is not None:
             return error
@@ -381,7 +387,7 @@ class Session:
         if answer.error is None:
             return answer.response
         kind = UnsupportedRequestError if answer.error_code == "unsupported_request" else ControlRequestError
-        raise kind(answer.error, subtype=subtype, error_code=answer.error_code)
+        raise kind(redacted(answer.error), subtype=subtype, error_code=answer.error_code)
 
     def _must_be_alive(self) -> None:
         if self._over and isinstance(self._error, ClaudeSDKError):

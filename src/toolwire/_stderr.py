@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from toolwire._log import logger_for
+from toolwire._log import logger_for, redacted
 
 logger = logger_for("session")
 stderr_logger = logger_for("cli.stderr")
@@ -23,7 +23,7 @@ class Stderr:
 
     def feed(self, data: bytes) -> None:
         """Bytes, cut anywhere."""
-        self._tail = (self._tail + data)[-_TAIL:]
+        self._tail = (self._tail + data)[-2 * _TAIL :]  # more than is shown: no secret may begin before it
         *lines, self._line = (self._line + data).split(b"\n")
         for line in lines:
             self._emit(line)
@@ -36,8 +36,9 @@ class Stderr:
         self._emit(line)
 
     def tail(self) -> str | None:
-        """The last lines, long ones cut; None if there are none."""
-        lines = self._tail.decode(errors="replace").strip().splitlines()[-_TAIL_LINES:]
+        """The last lines without secrets, long ones cut; None if there are none."""
+        text = redacted(self._tail.decode(errors="replace"))
+        lines = text[-_TAIL:].strip().splitlines()[-_TAIL_LINES:]
         return (
             "\n".join(line if len(line) <= _TAIL_WIDTH else line[:_TAIL_WIDTH] + "…" for line in lines)
             or None

@@ -5,10 +5,12 @@ here for it. Names and attributes follow the conventions for generative AI where
 """
 
 import sys
+import traceback
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
+from toolwire._secrets import redacted
 from toolwire._taps import Direction
 from toolwire._version import __version__
 
@@ -113,8 +115,19 @@ class Tracer:
     @contextmanager
     def _span(self, name: str, attributes: Mapping[str, Any]) -> Iterator[Any]:
         context = self._inside(self._turn or self._run)
-        with self._tracer.start_as_current_span(name, context=context, attributes=_known(attributes)) as span:
-            yield span
+        with self._tracer.start_as_current_span(
+            redacted(name),
+            context=context,
+            attributes=_known(attributes),
+            record_exception=False,  # it would copy texts that may hold secrets
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                yield span
+            except Exception as error:
+                span.add_event("exception", _described(error))
+                span.set_status(self._trace.StatusCode.ERROR, redacted(f"{type(error).__name__}: {error}"))
+                raise
 
     def _inside(self, span: Any) -> Any:
         return self._trace.set_span_in_context(span)
@@ -176,5 +189,19 @@ def _failure(answer: dict[str, Any]) -> str | None:
     return "denied" if answer.get("behavior") == "deny" else None
 
 
+def _described(error: Exception) -> dict[str, str]:
+    """An exception as OpenTelemetry's conventions have it, without secrets."""
+    return {
+        "exception.type": f"{type(error).__module__}.{type(error).__qualname__}",
+        "exception.message": redacted(str(error)),
+        "exception.stacktrace": redacted("".join(traceback.format_exception(error))),
+    }
+
+
 def _known(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in attributes.items() if isinstance(value, str | int | float | bool)}
+    """The attributes that a span takes, without secrets."""
+    return {
+        name: redacted(value) if isinstance(value, str) else value
+        for name, value in attributes.items()
+        if isinstance(value, str | int | float | bool)
+    }

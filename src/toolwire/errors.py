@@ -3,7 +3,8 @@
     ClaudeSDKError
     ├── CLIConnectionError            the CLI could not be started or reached
     │   ├── CLINotFoundError          there is no CLI where we looked
-    │   └── CLITimeoutError           it was started and never answered (also a TimeoutError)
+    │   ├── CLITimeoutError           it was started and never answered (also a TimeoutError)
+    │   └── LiveStartError            a test would have started the real CLI with the user's account
     ├── ProcessError                  the CLI ended badly: exit code, last lines of stderr
     │   └── ResultError               it ended after reporting a failed run; carries that report
     ├── ControlRequestError           the CLI refused a control request
@@ -44,6 +45,10 @@ class CLINotFoundError(CLIConnectionError):
 
 class CLITimeoutError(CLIConnectionError, TimeoutError):
     """The CLI runs but did not answer within the time allowed."""
+
+
+class LiveStartError(CLIConnectionError):
+    """The test kit is in use, and the options that were given are not the kit's: nothing was started."""
 
 
 class ProcessError(ClaudeSDKError):

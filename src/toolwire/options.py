@@ -47,7 +47,7 @@ from toolwire._option_types import (
     ToolConfig,
     ToolsPreset,
 )
-from toolwire._record import Record
+from toolwire._record import RecordWithSecrets
 from toolwire.hooks import HookEvent, HookMatcher, Hooks
 from toolwire.permissions import CanUseTool, PermissionMode
 
@@ -65,7 +65,7 @@ OnUserDialog: TypeAlias = Callable[..., Awaitable[Any]]
 
 
 @dataclass(repr=False, eq=False)
-class ClaudeAgentOptions(Record):
+class ClaudeAgentOptions(RecordWithSecrets):
     """How a session is to run. Every field has a default, and most sessions set three or four.
 
     What it can do: `tools`, `allowed_tools`, `disallowed_tools`, `mcp_servers`, `skills`, `agents`.
@@ -76,7 +76,8 @@ class ClaudeAgentOptions(Record):
     Where it runs: `cwd`, `add_dirs`, `env`, `inherit_env`, `cli_path`, `user`.
     What you see: `include_partial_messages`, `include_all_messages`, `include_hook_events`, `stderr`.
 
-    Options that cannot work raise `OptionsError`, which names the field, what was given and what to do.
+    Options that cannot work raise `OptionsError`, which names the field, what was given and what to do. The repr
+    hides values that can be secrets: those of environments, headers and parameters in URLs.
     """
 
     tools: list[str] | ToolsPreset | None = None
@@ -86,7 +87,10 @@ class ClaudeAgentOptions(Record):
     system_prompt: str | list[str] | SystemPromptPreset | SystemPromptCustom | SystemPromptFile | None = None
     """None: an empty prompt. A string or a list of blocks: yours. Or the preset, custom and file dicts."""
     mcp_servers: dict[str, Any] | str | Path = field(default_factory=dict)
-    """Server name -> config dict or in-process server object. Or a path to a config file, or its JSON."""
+    """Server name -> config dict or in-process server object. Or a path to a config file, or its JSON.
+
+    Configurations reach the CLI by a private file, which is gone once it has started: others cannot read them.
+    """
     strict_mcp_config: bool = False
     """True: only `mcp_servers`; the servers of settings files, projects and plugins are left out."""
     permission_mode: PermissionMode | None = None
@@ -122,7 +126,8 @@ class ClaudeAgentOptions(Record):
     env: dict[str, str] = field(default_factory=dict)
     """Environment variables for the CLI, over the inherited ones (see `inherit_env`)."""
     extra_args: dict[str, str | None] = field(default_factory=dict)
-    """More CLI flags: name without dashes -> value, or None for a flag that takes none."""
+    """More CLI flags: name without dashes -> value, or None for a flag that takes none. No place for secrets:
+    every user of the machine can read a command line."""
     max_buffer_size: int | None = None
     """Longest line in bytes to take from the CLI. None: 256 MiB."""
     debug_stderr: Any = sys.stderr
@@ -188,6 +193,8 @@ class ClaudeAgentOptions(Record):
     """Seconds to wait for the CLI to start. None: 60, or `CLAUDE_CODE_STREAM_CLOSE_TIMEOUT` ms if longer."""
     control_timeout: float = 60.0
     """Seconds to wait for the answer to any other control request."""
+    close_timeout: float = 5.0
+    """Seconds that the CLI gets to end by itself once its input has ended. Then SIGTERM, after 2 more SIGKILL."""
     agent: str | None = None
     """Agent that leads the session: its prompt, tools and model. One of `agents` or of the settings."""
     tool_aliases: dict[str, str] | None = None
@@ -229,7 +236,11 @@ class ClaudeAgentOptions(Record):
     title: str | None = None
     """Title of a new session."""
     spawn_claude_code_process: SpawnProcess | None = None
-    """Called with the command (`argv`, `env`, `cwd`, `user`) in place of starting it; gives a `Transport`."""
+    """Called with the command (`argv`, `env`, `cwd`, `user`) in place of starting it; gives a `Transport`.
+
+    All that fits is in `argv`, secrets too, since files of ours may not be where the CLI runs. If they are, set
+    `starts_here = True` on the callable, and secrets come in private files.
+    """
     project_config_root: str | Path | None = None
     """Trusted checkout (absolute) whose project settings count instead of those in `cwd`."""
     on_frame: OnFrame | None = None

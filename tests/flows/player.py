@@ -6,9 +6,15 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 scene = os.environ["SCENE"]
 out = sys.stdout.buffer
+argv = sys.argv[1:]
+if "--mcp-config" in argv:  # read at the start, as the CLI does
+    place = argv.index("--mcp-config") + 1
+    if not argv[place].startswith("{"):
+        argv[place] = Path(argv[place]).read_text()
 
 
 def tell(**frame):
@@ -166,7 +172,7 @@ while (frame := read()) is not None:
                 frame,
                 claude_code_version="9.9.9",
                 seen=frame["request"],
-                argv=sys.argv[1:],
+                argv=argv,
                 env=dict(os.environ),
             )
         elif subtype == "set_model" and frame["request"]["model"] == "bad":

@@ -135,6 +135,18 @@ async def test_cancelled_twice(play, anyio_backend, no_tasks_left):
         await settled()
 
 
+async def test_a_deaf_cli_is_waited_for_as_long_as_the_option_says(play, caplog, no_tasks_left):
+    """Waiting for it to leave and closing it are one wait, not two; then SIGTERM, then SIGKILL."""
+    with anyio.fail_after(30):
+        assert (await run("hi", options=play("deaf", close_timeout=0.1))).text == "hi"
+    assert "did not leave within 0.1 s" in caplog.text
+    with anyio.fail_after(30):
+        async with ClaudeSDKClient(play("deaf", close_timeout=0)) as client:
+            await client.query("hi")
+    with anyio.fail_after(15):
+        await settled()
+
+
 PROGRAM = """
 import asyncio, sys
 from toolwire import ClaudeAgentOptions, ClaudeSDKClient, query

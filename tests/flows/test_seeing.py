@@ -2,6 +2,7 @@
 
 import contextvars
 import logging
+import re
 import subprocess
 import sys
 
@@ -97,6 +98,29 @@ async def test_a_run_its_turn_and_what_happens_in_it_are_spans(spans):
     assert seen["execute_tool fail"].status.status_code.name == "ERROR"
     assert turn.attributes["toolwire.result"] == "success"
     assert turn.attributes["gen_ai.usage.output_tokens"] >= 0
+
+
+async def test_an_exception_in_a_span_shows_no_secret(spans):
+    """Its event says what was raised and where, without the secrets of the options."""
+
+    async def hook(_event, _tool_use_id, _context):
+        raise PermissionError("cannot log in with top-secret-password at http://me:other-secret@host.example")
+
+    options = ClaudeAgentOptions(
+        env={"DB_PWD": "top-secret-password"},
+        mcp_servers={"calc": server()},
+        allowed_tools=["mcp__calc"],
+        hooks={"PreToolUse": [HookMatcher(hooks=[hook])]},
+        spawn_claude_code_process=ScriptedCLI([call("mcp__calc__add", a=1, b=2), say("done")]),
+    )
+    await run("go", options=options)
+    span = spans()["toolwire.hook PreToolUse"]
+    event = dict(span.events[0].attributes)
+    assert (span.events[0].name, len(span.events)) == ("exception", 1)
+    assert event["exception.message"] == "cannot log in with <redacted> at http://<redacted>@host.example"
+    assert "in answer" in event["exception.stacktrace"]
+    assert span.status.status_code.name == "ERROR"
+    assert not {"top-secret-password", "other-secret"} & set(re.findall(r"[\w-]+", span.to_json()))
 
 
 async def test_the_cli_continues_the_trace(spans):

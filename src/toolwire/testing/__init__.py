@@ -13,7 +13,7 @@ _NAMES = {
         CallResult Completed DirectClient ListedPrompt ListedResource ListedTemplate ListedTool Notified
         PromptResult ResourceContent connect
     """,
-    "environment": "ClaudeEnvironment claude_environment",
+    "environment": "ClaudeEnvironment allow_live claude_environment",
     "model": "ScriptedModel Unexpected",
     "record": "Recorder",
     "replay": "Replay ReplayMismatch",

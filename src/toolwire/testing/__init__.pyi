@@ -53,6 +53,9 @@ from toolwire.testing.environment import (
     ClaudeEnvironment as ClaudeEnvironment,
 )
 from toolwire.testing.environment import (
+    allow_live as allow_live,
+)
+from toolwire.testing.environment import (
     claude_environment as claude_environment,
 )
 from toolwire.testing.model import (

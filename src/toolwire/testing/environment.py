@@ -9,14 +9,18 @@ import os
 import shutil
 import tempfile
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from toolwire._live_guard import MARK, allow_live, use_kit
 from toolwire._log import logger_for
 from toolwire.testing.model import ScriptedModel
+
+__all__ = ["ClaudeEnvironment", "allow_live", "claude_environment"]
 
 _log = logger_for("testing")
 
@@ -63,13 +67,14 @@ def claude_environment(
     for name, value in (extra or {}).items():
         _check_extra(name, value, place)
         environment[name] = value
-    return environment
+    return {**environment, MARK: environment["ANTHROPIC_BASE_URL"]}
 
 
 class ClaudeEnvironment:
     """A temporary home and working directory for the CLI, and the variables to go with them.
 
-    For `with` and `async with`; both folders are gone afterwards.
+    For `with` and `async with`; both folders are gone afterwards. Meanwhile a CLI with another environment is not
+    started: `LiveStartError`.
     """
 
     def __init__(self, model: ScriptedModel | str, *, extra: Mapping[str, str] | None = None) -> None:
@@ -77,6 +82,7 @@ class ClaudeEnvironment:
         self._extra = dict(extra or {})
         self._root: Path | None = None
         self._env: dict[str, str] = {}
+        self._unguard: Callable[[], None] | None = None
 
     def start(self) -> Self:
         """Make the folders. A `with` block does it."""
@@ -91,11 +97,15 @@ class ClaudeEnvironment:
                 _remove(root)
                 raise
             self._root = root
+            self._unguard = use_kit("ClaudeEnvironment", "**environment.options_kwargs()")
+            weakref.finalize(self, self._unguard)  # of one that nobody closed
         return self
 
     def close(self) -> None:
         """Remove the folders. May be called again; never raises."""
         root, self._root = self._root, None
+        if self._unguard is not None:
+            self._unguard()
         if root is not None:
             _remove(root)
 

@@ -9,6 +9,7 @@ only if it passed: the first failure is the one to read.
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -220,6 +221,7 @@ class Recording:
 
         self.path = path
         self.anew = anew
+        self.starts_here = anew
         # A test that fails while it is recorded must not spoil the recording that there was.
         self._part = path.with_name(f"{path.name}.part")
         self._peer: Recorder | Replay = Recorder(self._part) if anew else Replay(path)
@@ -259,16 +261,18 @@ def scripted_model(request: pytest.FixtureRequest) -> Iterator[ModelPeer]:
     """The real CLI with a scripted model: `scripted_model.script(call("add", a=1), say("done"))`."""
     peer = ModelPeer()
     _at_end(request, peer.assert_no_pending)
-    yield peer
-    peer.close()
+    with _guarded("scripted_model", "**scripted_model.options_kwargs()"):
+        yield peer
+        peer.close()
 
 
 @pytest.fixture
-def scripted_cli(request: pytest.FixtureRequest) -> CLIPeer:
+def scripted_cli(request: pytest.FixtureRequest) -> Iterator[CLIPeer]:
     """The same without a process: a scripted CLI in memory, for tests in milliseconds."""
     peer = CLIPeer()
     _at_end(request, peer.assert_no_pending)
-    return peer
+    with _guarded("scripted_cli", "**scripted_cli.options_kwargs()"):
+        yield peer
 
 
 @pytest.fixture
@@ -282,9 +286,10 @@ def claude_env() -> "Iterator[Callable[..., ClaudeEnvironment]]":
         made.append(ClaudeEnvironment(model, extra=extra).start())
         return made[-1]
 
-    yield make
-    for environment in made:
-        environment.close()
+    with _guarded("claude_env", "**claude_env(model).options_kwargs()"):
+        yield make
+        for environment in made:
+            environment.close()
 
 
 @pytest.fixture
@@ -299,8 +304,21 @@ def recording(request: pytest.FixtureRequest) -> Iterator[Recording]:
         )
     made = Recording(path, anew=anew)
     _at_end(request, made.keep)
-    yield made
-    made.close()
+    with _guarded("recording", "**recording.options_kwargs()"):
+        yield made
+        made.close()
+
+
+@contextmanager
+def _guarded(fixture: str, to_pass: str) -> Iterator[None]:
+    """While a fixture is in use, no CLI is started without its options."""
+    from toolwire._live_guard import use_kit  # noqa: PLC0415 - see the module
+
+    leave = use_kit(fixture, to_pass)
+    try:
+        yield
+    finally:
+        leave()
 
 
 def bare(tool: str) -> str:

@@ -26,7 +26,7 @@ from typing import Any, Final
 import anyio
 
 from toolwire._find import find_cli
-from toolwire._log import logger_for
+from toolwire._log import logger_for, redacted
 from toolwire._process import Command, process_pipe
 from toolwire._transport import Transport
 from toolwire._version import __version__
@@ -51,6 +51,9 @@ class Recorder:
 
     The CLI's stderr is not recorded and does not reach `ClaudeAgentOptions.stderr`; it goes to the log.
     """
+
+    starts_here = True
+    """The CLI runs on this machine and sees our files."""
 
     def __init__(self, path: str | os.PathLike[str], *, secrets: Iterable[str] = ()) -> None:
         self.path = os.fspath(path)
@@ -148,7 +151,7 @@ class ProcessTransport(Transport):
             self._news = anyio.Event()
             await self._news.wait()
         if self._exit not in (0, None):
-            stderr = self._tail.decode(errors="replace")
+            stderr = redacted(self._tail.decode(errors="replace"))
             raise ProcessError("Claude Code failed", exit_code=self._exit, stderr=stderr)
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
 """Secrets out of a recording: which values are secret, and every form in which one may stand in a text.
 
-Owns the names that give a secret away and the forms that are searched for. All pure: texts and JSON values come
-in and go out. Must not know of files, frames or processes.
+Owns the forms that are searched for; the names that give a secret away are in `_secrets`. All pure: texts and JSON
+values come in and go out. Must not know of files, frames or processes.
 """
 
 import json
@@ -11,14 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
+from toolwire._secrets import is_secret_name
+
 SCRUBBED: Final = "<scrubbed>"
 SHORTEST: Final = 6
 """A shorter value is left alone: it would be found in the middle of ordinary words and numbers."""
 
-_SECRET_NAME = re.compile(
-    r"KEY(?!BOARD)|TOKEN|SECRET|PASSW|PASSPHRASE|AUTH(?!OR(?!IZ))|CREDENTIAL|PRIVATE|COOKIE|HEADERS|BEARER|DSN",
-    re.IGNORECASE,
-)
 _IN_URL = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
 _NAMED = {"env", "headers"}  # mappings by name, as in the configuration of an MCP server
 _JSON_SHORT = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
@@ -81,7 +79,7 @@ class Scrubber:
 
 def looks_secret(name: str) -> bool:
     """Whether a variable or header of this name holds a secret, by its name."""
-    return _SECRET_NAME.search(name) is not None
+    return is_secret_name(name)
 
 
 def secrets_of(*environments: Mapping[str, str]) -> Iterator[str]:

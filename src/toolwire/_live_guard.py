@@ -1,0 +1,90 @@
+"""Refuses to start the real CLI with the user's own account while the test kit is in use.
+
+A test that takes a fixture of the kit and forgets to pass its options would talk to the real model, and cost money.
+Owns which kits are in use, in this process and (by an environment variable) in those above it. Must not know the
+kits: they say themselves what has to be passed.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+from toolwire.errors import LiveStartError
+
+MARK: Final = "TOOLWIRE_TEST_KIT"
+"""In every environment that the kit makes for a CLI: the address of the model that it leads to."""
+IN_USE: Final = "TOOLWIRE_TEST_KIT_IN_USE"
+"""In this process's environment while a kit is in use: its names, for processes that a test starts."""
+
+_kits: dict[object, tuple[str, str]] = {}
+_above: str | None = None  # the value of IN_USE before the first kit
+_lock = threading.Lock()
+_allowed: ContextVar[bool] = ContextVar("toolwire_allow_live", default=False)
+
+
+def use_kit(name: str, to_pass: str) -> Callable[[], None]:
+    """Guard all starts, of any thread, until the function that is returned is called.
+
+    `to_pass` is what the options must get: `**scripted_cli.options_kwargs()`.
+    """
+    global _above  # noqa: PLW0603 - one for the process, as the environment is
+    key = object()
+    with _lock:
+        if not _kits:
+            _above = os.environ.get(IN_USE)
+        _kits[key] = name, to_pass
+        _publish()
+
+    def leave() -> None:
+        with _lock:
+            if _kits.pop(key, None) is not None:
+                _publish()
+
+    return leave
+
+
+def _publish() -> None:
+    names = dict.fromkeys(name for name, _ in _kits.values())
+    if names:
+        os.environ[IN_USE] = ", ".join(names)
+    elif _above is None:
+        os.environ.pop(IN_USE, None)
+    else:
+        os.environ[IN_USE] = _above
+
+
+@contextmanager
+def allow_live() -> Iterator[None]:
+    """Start the CLI for real on purpose, with your own account, although the test kit is in use."""
+    token = _allowed.set(True)
+    try:
+        yield
+    finally:
+        _allowed.reset(token)
+
+
+def refuse_live_start(env: Mapping[str, str]) -> None:
+    """Raise `LiveStartError` if a kit is in use and a CLI with this environment would not be the kit's."""
+    with _lock:
+        kits = list(dict.fromkeys(_kits.values()))
+    above = os.environ.get(IN_USE)
+    if not (kits or above) or _allowed.get() or _is_of_the_kit(env):
+        return
+    if kits:
+        names = " and ".join(name for name, _ in kits)
+        advice = " or ".join(f"ClaudeAgentOptions({to_pass}, ...)" for _, to_pass in kits)
+    else:
+        names = f"{above}, in the process that started this one"
+        advice = "the environment of the kit to this process, env=environment.env"
+    raise LiveStartError(
+        f"The real Claude Code would have been started with your own account, although the test kit is in use "
+        f"({names}). Its options were forgotten: pass {advice}. If it is meant, start it inside "
+        "`with toolwire.testing.allow_live():`."
+    )
+
+
+def _is_of_the_kit(env: Mapping[str, str]) -> bool:
+    return MARK in env and env[MARK] == env.get("ANTHROPIC_BASE_URL")

@@ -1,0 +1,160 @@
+"""Files that only this user can read, for what must not stand on a command line: too long, or secret.
+
+Owns a folder for each session, and the sweeping of folders whose program was killed. A folder belongs to the
+process that holds the lock on it; the kernel frees the lock when that process is gone, however it went. Must not
+know what the files hold. Windows has no such modes and locks: there the folder is in the user's own temporary
+directory, and nothing is swept.
+"""
+
+import os
+import stat
+import sys
+import tempfile
+import threading
+import weakref
+from contextlib import suppress
+from typing import Final
+
+from toolwire._forks import FORKING, give_up_in_children
+from toolwire.errors import CLIConnectionError
+
+PREFIX: Final = "toolwire-private-"
+_NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
+_sweeping = threading.Lock()
+_swept: set[str] = set()
+
+
+class PrivateFiles:
+    """The private files of one session: mode 0600, in a folder of mode 0700.
+
+    `user` is the operating-system user that has to read them, if it is another one: the files then belong to that
+    user, and others may pass through the folder, but not list it.
+    """
+
+    def __init__(self, user: str | int | None = None) -> None:
+        self._user = user
+        self._folder: str | None = None
+        self._lock: int | None = None
+        self._remove: weakref.finalize[..., PrivateFiles] | None = None
+
+    def add(self, name: str, text: str) -> str:
+        """Write `text` and return the path. Raises `CLIConnectionError` if that cannot be done."""
+        try:
+            if self._folder is None:
+                place = os.path.abspath(tempfile.gettempdir())  # noqa: PTH100 - the CLI may work elsewhere
+                _sweep_once(place)
+                self._make_folder(place)
+            path = os.path.join(self._folder or "", name)  # noqa: PTH118 - what is stored is text
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                if self._user is not None:
+                    _give_to(self._user, file.fileno())
+                file.write(text.encode())
+        except OSError as error:
+            self.remove()
+            raise CLIConnectionError(
+                f"A private file for the CLI could not be written: {error}. Make room there, or set TMPDIR to a "
+                "directory that can be written to."
+            ) from error
+        return path
+
+    def remove(self, name: str | None = None) -> None:
+        """Remove one file, or all of them; the last one takes the folder along. Never raises."""
+        if self._folder is None or self._remove is None:
+            return
+        if name is not None:
+            with suppress(OSError):
+                os.unlink(os.path.join(self._folder, name))  # noqa: PTH108, PTH118
+                name = None if os.listdir(self._folder) == [] else name  # noqa: PTH208
+        if name is None:
+            self._remove()
+            self._folder = self._lock = self._remove = None
+
+    def forked(self) -> None:
+        """Leave the files to the parent."""
+        if self._remove is not None:
+            self._remove.detach()
+        if self._lock is not None:
+            os.close(self._lock)
+        self._folder = self._lock = self._remove = None
+
+    def _make_folder(self, place: str) -> None:
+        while self._folder is None:
+            with FORKING:
+                folder = tempfile.mkdtemp(prefix=PREFIX, dir=place)
+                try:
+                    lock = _lock(folder)
+                except (BlockingIOError, FileNotFoundError):
+                    continue  # another process sweeps just now, and took it for one that was left behind
+                except OSError:
+                    lock = None  # folders cannot be locked here, so nobody sweeps either
+                self._folder, self._lock = folder, lock
+                self._remove = weakref.finalize(self, _remove, folder, lock)
+                give_up_in_children(self)
+        if self._user is not None:
+            os.chmod(self._folder, 0o711)  # noqa: PTH101, S103 - its files stay private
+
+
+def _give_to(user: str | int, descriptor: int) -> None:
+    if sys.platform == "win32":
+        return
+    import pwd  # noqa: PLC0415 - not on Windows
+
+    with suppress(KeyError):  # no such user: the start fails, and says so
+        os.fchown(descriptor, user if isinstance(user, int) else pwd.getpwnam(user).pw_uid, -1)
+
+
+def _remove(folder: str, lock: int | None) -> None:
+    """Remove a folder of ours and let go of its lock. Also called when nobody has closed a session."""
+    with suppress(OSError):
+        for name in os.listdir(folder):  # noqa: PTH208
+            os.unlink(os.path.join(folder, name))  # noqa: PTH108, PTH118
+        os.rmdir(folder)  # noqa: PTH106
+    if lock is not None:
+        os.close(lock)
+
+
+def _lock(folder: str) -> int | None:
+    """Lock a folder and return the descriptor that holds the lock; None on Windows.
+
+    Raises BlockingIOError if another holds it, FileNotFoundError if it is gone, OSError if it cannot be locked.
+    """
+    if sys.platform == "win32":
+        return None
+    import fcntl  # noqa: PLC0415 - not on Windows
+
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | _NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.path.samestat(os.fstat(descriptor), os.lstat(folder)):
+            raise FileNotFoundError(folder)  # noqa: TRY301 - closed below
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _sweep_once(place: str) -> None:
+    """Remove what killed programs have left, once for each temporary directory that this process uses."""
+    with _sweeping:
+        if sys.platform != "win32" and place not in _swept:
+            _swept.add(place)
+            sweep(place)
+
+
+def sweep(place: str) -> None:
+    """Remove the folders in `place` that are ours and that no process holds. Links are never followed."""
+    if sys.platform == "win32":
+        return
+    with suppress(OSError), os.scandir(place) as entries:
+        for entry in entries:
+            if entry.name.startswith(PREFIX):
+                with suppress(OSError):
+                    if _is_ours(entry.stat(follow_symlinks=False)):
+                        _remove(entry.path, _lock(entry.path))
+
+
+def _is_ours(status: os.stat_result) -> bool:
+    is_private = stat.S_ISDIR(status.st_mode) and not status.st_mode & 0o066
+    return is_private and status.st_uid == os.geteuid()

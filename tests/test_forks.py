@@ -1,0 +1,211 @@
+"""A process that was forked from ours holds nothing of our CLIs: neither alive after us, nor from their end."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from toolwire._find import bundled_cli
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the lifeline and /proc are Linux")
+DEADLINE = 30
+
+# A CLI that answers initialize and prompts, ignores SIGTERM if told so, and notes that its input has ended.
+CLI = f"""#!{sys.executable} -SE
+import json, os, signal, sys
+if os.environ.get("DEAF"):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def tell(**frame):
+    print(json.dumps(frame), flush=True)
+for line in sys.stdin:
+    frame = json.loads(line)
+    if frame["type"] == "control_request":
+        body = {{"subtype": "success", "request_id": frame["request_id"], "response": {{"pid": os.getpid()}}}}
+        tell(type="control_response", response=body)
+    else:
+        base = {{"subtype": "success", "is_error": False, "duration_ms": 1, "duration_api_ms": 1, "num_turns": 1}}
+        tell(type="result", session_id="s", result="hello", **base)
+        tell(type="system", subtype="session_state_changed", state="idle", sdk_host_only=True)
+open(os.environ["ENDED"], "a").write("end of input\\n")
+"""
+
+PROGRAM = """
+import multiprocessing, os, sys, threading, time
+import anyio
+from toolwire import ClaudeAgentOptions, ClaudeSDKClient, run
+
+how, backend, path = sys.argv[1:]
+loop = {"backend": backend}
+if backend == "uvloop":
+    loop = {"backend": "asyncio", "backend_options": {"use_uvloop": True}}
+options = ClaudeAgentOptions(cli_path=path, env=os.environ.copy(), inherit_env=False)
+
+async def say_hi():
+    print((await run("hi", options=options)).text, flush=True)
+
+def own_client():
+    # In a thread of its own: to trio and anyio, this one is still in the loop that it was forked in.
+    thread = threading.Thread(target=anyio.run, args=[say_hi], kwargs=loop)
+    thread.start()
+    thread.join()
+
+def fork(work):
+    if how == "multiprocessing":
+        child = multiprocessing.get_context("fork").Process(target=work)
+        child.start()
+        return child.pid
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return child
+
+async def main():
+    async with ClaudeSDKClient(options) as client:
+        cli = (await client.get_server_info())["pid"]
+        if how == "own client":
+            os.waitpid(fork(own_client), 0)
+            await client.query("hi")
+            async for message in client.receive_response():
+                print(message.result, flush=True)
+            return
+        child = fork(lambda: time.sleep(600))
+        print(cli, child, flush=True)
+        if how != "close":
+            time.sleep(600)
+
+anyio.run(main, **loop)
+print("closed", flush=True)
+"""
+
+
+@pytest.fixture
+def cli(tmp_path):
+    """The path of the CLI above."""
+    program = tmp_path / "claude"
+    program.write_text(CLI)
+    program.chmod(0o755)
+    return program
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start PROGRAM; whatever it started is gone at the end."""
+    pids, programs = [], []
+
+    def begin(*arguments, **env):
+        environment = {"PYTHONPATH": os.pathsep.join(sys.path), "ENDED": str(tmp_path / "ended"), **env}
+        program = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", PROGRAM, *map(str, arguments)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        programs.append(program)
+        return program
+
+    def forked(program):
+        found = [int(part) for part in program.stdout.readline().split()]
+        assert len(found) == 2, "the program did not get that far"
+        pids.extend(found)
+        return found
+
+    begin.forked = forked
+    yield begin
+    for program in programs:
+        program.kill()
+        program.wait()
+        program.stdout.close()
+    for pid in pids:
+        if lives(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def lives(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def ends(pid):
+    deadline = time.monotonic() + DEADLINE
+    while lives(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not lives(pid)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("how", ["os.fork", "multiprocessing"])
+def test_the_cli_ends_with_a_killed_program_although_a_forked_worker_lives(start, cli, how, backend):
+    """Whatever the worker holds, it does not hold the CLI."""
+    program = start(how, backend, cli)
+    cli_pid, worker = start.forked(program)
+    program.kill()
+    program.wait(DEADLINE)
+    assert ends(cli_pid)
+    assert lives(worker)
+
+
+@pytest.mark.real
+def test_the_real_cli_ends_too(start, tmp_path):
+    """The same with the real CLI, in the environment of the test kit."""
+    from toolwire.testing import ClaudeEnvironment, ScriptedModel  # noqa: PLC0415
+
+    with ScriptedModel([]) as model, ClaudeEnvironment(model) as env:
+        program = start("os.fork", "asyncio", bundled_cli(), **env.env)
+        cli_pid, worker = start.forked(program)
+        program.kill()
+        program.wait(DEADLINE)
+        assert ends(cli_pid)
+        assert lives(worker)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "uvloop", "trio"])
+def test_closing_is_gentle_although_a_forked_worker_lives(start, cli, backend, tmp_path):
+    """The CLI sees the end of its input, which the worker's copy kept open: it would have been killed."""
+    program = start("close", backend, cli, DEAF="1")
+    _, worker = start.forked(program)
+    assert program.stdout.readline() == "closed\n"
+    assert (tmp_path / "ended").read_text() == "end of input\n"
+    assert lives(worker)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_forked_child_can_have_a_client_of_its_own(start, cli, backend):
+    """And the parent's goes on."""
+    program = start("own client", backend, cli)
+    assert program.stdout.read() == "hello\nhello\nclosed\n"
+
+
+def test_a_worker_of_the_server_ends_with_its_parent():
+    """`toolwire serve --workers` holds its workers by the same lifelines."""
+    code = """
+import os, subprocess, sys, time
+from toolwire._lifeline import Lifeline
+lifeline = Lifeline()
+worker = subprocess.Popen(["/bin/sleep", "600"], pass_fds=lifeline.inherit)
+lifeline.hold(worker.pid)
+child = os.fork()
+if child:
+    print(worker.pid, child, flush=True)
+time.sleep(600)
+"""
+    program = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    with program:
+        worker, child = map(int, program.stdout.readline().split())
+        try:
+            program.kill()
+            program.wait(DEADLINE)
+            assert ends(worker)
+            assert lives(child)
+        finally:
+            os.kill(child, signal.SIGKILL)
+            if lives(worker):
+                os.kill(worker, signal.SIGKILL)
