@@ -5,7 +5,6 @@ cleans up after a start that failed. `client`, `reply` and `warm` stand on it.
 """
 
 import os
-import re
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from typing import TYPE_CHECKING, Any, Final

@@ -326,6 +326,22 @@ async def test_a_limit_for_each_address():
         assert await first.works()
 
 
+async def test_what_strangers_send_does_not_fill_the_log(capfd):
+    """The same line again and again is left out after a few."""
+    async with served(max_connections=50) as connect:
+        for sent in (
+            b"garbage\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
+        ):
+            for _ in range(60):
+                client = await connect()
+                await client.send(sent)
+                await client.reader.read(1)
+                client.writer.close()
+    lines = capfd.readouterr().err.splitlines()
+    assert 0 < len(lines) < 90, "of 180"
+
+
 # Answers that nobody reads.
 
 
@@ -393,6 +409,54 @@ async def test_a_body_in_tiny_pieces_is_a_body():
         assert (status, b'"3"' in answer) == (200, True)
 
 
+async def test_nobody_reads_the_large_body_of_a_stranger():
+    """It is refused by its header, and then the connection is closed instead of going on to skip the body."""
+    async with served(header_timeout=LONG) as connect:
+        stranger = await connect()
+        await stranger.send(head(2_000_000, token="wrong"))  # noqa: S106
+        assert (await stranger.rest()).startswith(b"HTTP/1.1 401 ")
+
+
+async def test_the_event_loop_turns_while_a_large_read_is_looked_at():
+    """One read may bring 40,000 pieces of a body."""
+    turns = 0
+
+    async def count():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    given = []
+
+    class Protocol(asyncio.Protocol):
+        def data_received(self, data):
+            given.append((turns, len(data)))
+
+    connections = Connections(HttpLimits(), lambda _state: Protocol())
+    connection = Connection(connections, "", lambda _state: Protocol())
+    counting = asyncio.create_task(count())
+    with socket.socket() as wire:
+        connection.connection_made(Pipe(wire))
+        connection.data_received(b"x" * 100_000)
+        connection.data_received(b"y" * 100)
+        while sum(length for _, length in given) < 100_100:
+            await asyncio.sleep(0)
+    counting.cancel()
+    assert len({turn for turn, _ in given}) == len(given) > 10
+    connection.connection_lost(None)
+
+
+async def test_a_header_has_a_limit_of_size():
+    """Also if all of it comes at once."""
+    async with served(header_timeout=LONG, idle_timeout=LONG) as connect:
+        client = await connect()
+        with suppress(ConnectionError):
+            await client.send(call().replace(b"Host:", b"X-Long: " + b"x" * 100_000 + b"\r\nHost:"))
+        answer = await client.rest()
+        assert answer.startswith(b"HTTP/1.1 400 ") or answer == b"", "the answer may be lost to the reset"
+
+
 class Pipe(asyncio.Transport):
     """Stands for a transport whose client reads as much as the test says."""
 
@@ -402,6 +466,11 @@ class Pipe(asyncio.Transport):
 
     def get_write_buffer_size(self):
         return self.unread
+
+    def pause_reading(self):
+        pass
+
+    resume_reading = pause_reading
 
     def abort(self):
         self.aborted = True

@@ -34,6 +34,8 @@ _PAUSE: Final = 0.1  # seconds without accepting after accepting has failed
 _LOOK: Final = 1.0  # seconds between two looks at the deadlines, at most
 _TELL: Final = 10.0  # seconds between two lines in the log
 _AT_ONCE: Final = struct.pack("ii", 1, 0)  # SO_LINGER: throw away what is not sent
+_SLICE: Final = 8 << 10  # bytes that are looked at in one turn of the event loop
+_SKIPPED: Final = 4  # digits of the length of a stranger's body that is skipped
 _SOME: Final = 64 << 10  # bytes of an answer that must be read within the write timeout
 MakeProtocol = Callable[[dict[str, Any]], asyncio.Protocol]
 """Makes the protocol that speaks HTTP on a connection. It passes the given state on to each request's scope."""
@@ -205,6 +207,9 @@ class Connection(asyncio.Protocol):
         self._protocol = make_protocol({_KEY: self})
         self._transport: asyncio.Transport | None = None
         self._now = asyncio.get_running_loop().time
+        self._input = bytearray()  # what the protocol has not been given yet
+        self._feeding = False
+        self.input_paused = False  # by the protocol
         self._trusted = False
         self._running = 0
         self._between = True  # requests: nothing of the next one has come yet
@@ -220,7 +225,8 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         self._deadline = self._now() + self._limits.header_timeout
         self._connections.came(self)
-        self._protocol.connection_made(transport)
+        held: Any = _Held(self, transport)
+        self._protocol.connection_made(held)
         if self._closing:
             transport.abort()
 
@@ -229,7 +235,32 @@ class Connection(asyncio.Protocol):
             self._between = False
             self._deadline = self._now() + self._limits.header_timeout
             self._connections.idle(self, False)
-        self._protocol.data_received(data)
+        if self._input or len(data) > _SLICE:
+            self._input += data
+            self.feed()
+        else:
+            self._protocol.data_received(data)
+
+    def feed(self) -> None:
+        """Pass on a slice of the input, unless the protocol wants none now; the rest in the next turns of the loop.
+
+        One read brings up to 256 KB, and in pieces of a byte each that is a second of work.
+        """
+        if self._transport is None or self._feeding or self.input_paused:
+            return
+        if not self._input:
+            self._transport.resume_reading()
+            return
+        self._transport.pause_reading()
+        piece = bytes(self._input[:_SLICE])
+        del self._input[:_SLICE]
+        self._feeding = True
+        self._protocol.data_received(piece)
+        asyncio.get_running_loop().call_soon(self._feed_on)
+
+    def _feed_on(self) -> None:
+        self._feeding = False
+        self.feed()
 
     def eof_received(self) -> bool | None:
         return self._protocol.eof_received()
@@ -245,6 +276,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deadline = self._unread_since = None
+        self._transport = None
         self._connections.forget(self)
         self._protocol.connection_lost(exc)
 
@@ -272,12 +304,15 @@ class Connection(asyncio.Protocol):
         """A request's body has been read."""
         self._deadline = self._too_late = None
 
-    def request_ended(self) -> None:
-        """A request is done with, and its answer written."""
+    def request_ended(self, *, much_to_come: bool = False) -> None:
+        """A request is done with, and its answer written. A stranger's large body is not skipped."""
         self._running -= 1
         if self._running or self._closing:  # the next one may have begun before this one's answer was out
             return
         self._too_late = None
+        if much_to_come and not self._trusted:
+            self._close()
+            return
         self._between = True
         limits = self._limits
         self._deadline = self._now() + (limits.idle_timeout if self._trusted else limits.header_timeout)
@@ -329,6 +364,26 @@ class Connection(asyncio.Protocol):
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
 
+class _Held:
+    """A transport as the protocol sees it, whose reading is paused and resumed with the connection's own."""
+
+    def __init__(self, connection: Connection, transport: asyncio.Transport) -> None:
+        self._connection = connection
+        self._transport = transport
+        self.write = transport.write
+
+    def pause_reading(self) -> None:
+        self._connection.input_paused = True
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._connection.input_paused = False
+        self._connection.feed()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 class Tracked:
     """An ASGI application that tells each request's connection when the request begins and ends."""
 
@@ -344,7 +399,7 @@ class Tracked:
         try:
             await self._app(scope, receive, send)
         finally:
-            connection.request_ended()
+            connection.request_ended(much_to_come=_has_large_body(scope))
 
 
 def authorised(scope: MutableMapping[str, Any]) -> None:
@@ -358,6 +413,12 @@ def connection_of(scope: MutableMapping[str, Any]) -> Connection | None:
     """The connection that a request came on. None in a server that is not ours."""
     state = scope.get("state")
     return None if state is None else state.get(_KEY)
+
+
+def _has_large_body(scope: MutableMapping[str, Any]) -> bool:
+    """Whether a request has a body that may not have come whole with its header."""
+    headers = dict(scope["headers"])
+    return b"transfer-encoding" in headers or len(headers.get(b"content-length", b"")) > _SKIPPED
 
 
 def _refuse(accepted: socket.socket) -> None:

@@ -52,6 +52,7 @@ METRICS: Final = "/metrics"
 _LOOPBACK_PAGES: Final = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 _RETRY: Final = 1_000  # milliseconds after which a client whose stream was closed comes back
 _LARGE: Final = 64 << 10  # a body over this many bytes is looked at in a thread, if one look is not enough
+_HEADER: Final = 32 << 10  # bytes of a request's header
 _FLUSH: Final = 2.0  # seconds for answers that are ready to get out at the end
 STOP: Final = 4.0
 """Seconds in which calls that are cancelled at the end have to stop."""
@@ -449,6 +450,7 @@ async def serve_app(
     config = uvicorn.Config(
         Tracked(app.asgi),
         http="h11",  # httptools, where it is installed, would hold a header of any size
+        h11_max_incomplete_event_size=_HEADER,
         ws="none",
         log_level="warning",
         access_log=False,
