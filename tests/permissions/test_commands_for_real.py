@@ -225,31 +225,26 @@ def can_be_built(rule):
     return True
 
 
-@pytest.fixture(scope="module")
-def marked():
-    """The attack lines that really make a mark, each run once."""
-    lines = list(dict.fromkeys(line for lines in ATTACKS.values() for line in lines))
-    return lines_that_leave_a_mark(lines)
-
-
-def test_the_attacks_are_attacks(marked):
+def test_the_attacks_are_attacks():
     """Most lines of the table do make their mark where nobody judges them."""
     lines = [line for lines in ATTACKS.values() for line in lines]
     assert len(set(lines)) == len(lines) >= 300
+    marked = lines_that_leave_a_mark(lines)
     assert len(marked) >= 200, sorted(set(lines) - marked)
 
 
 @pytest.mark.parametrize("allow", ATTACKS, ids=" + ".join)
-def test_no_attack_breaks_an_allow_list(marked, allow):
+def test_no_attack_breaks_an_allow_list(allow):
     """The rule cannot be built, or the line is not allowed, or it does no harm; with a broad list beside it too."""
     kept = [each for each in allow if can_be_built(each)]
     policies = [commands(allow=kept), commands(allow=[*BROAD, *kept])]
-    for line in ATTACKS[allow]:
-        for policy in policies:
-            assert not (allowed(policy, line) and line in marked), line
+    passed = [line for line in ATTACKS[allow] if any(allowed(policy, line) for policy in policies)]
+    assert not passed or not lines_that_leave_a_mark(passed)
 
 
-def test_no_attack_breaks_the_broad_list(marked):
+def test_no_attack_breaks_the_broad_list():
     """All lines against a list as a coding agent would have it."""
     policy = commands(allow=BROAD)
-    assert not [line for line in marked if allowed(policy, line)]
+    passed = [line for lines in ATTACKS.values() for line in lines if allowed(policy, line)]
+    assert passed, "some lines are harmless, and show that the list is not empty"
+    assert not lines_that_leave_a_mark(passed)
