@@ -20,7 +20,7 @@ IN_USE: Final = "TOOLWIRE_TEST_KIT_IN_USE"
 """In this process's environment while a kit is in use: its names, for processes that a test starts."""
 
 _kits: dict[object, tuple[str, str]] = {}
-_above: str | None = None  # the value of IN_USE before the first kit
+_above: Final = os.environ.get(IN_USE)  # as the process was started: tests change the environment
 _lock = threading.Lock()
 _allowed: ContextVar[bool] = ContextVar("toolwire_allow_live", default=False)
 
@@ -30,11 +30,8 @@ def use_kit(name: str, to_pass: str) -> Callable[[], None]:
 
     `to_pass` is what the options must get: `**scripted_cli.options_kwargs()`.
     """
-    global _above  # noqa: PLW0603 - one for the process, as the environment is
     key = object()
     with _lock:
-        if not _kits:
-            _above = os.environ.get(IN_USE)
         _kits[key] = name, to_pass
         _publish()
 
@@ -70,14 +67,13 @@ def refuse_live_start(env: Mapping[str, str]) -> None:
     """Raise `LiveStartError` if a kit is in use and a CLI with this environment would not be the kit's."""
     with _lock:
         kits = list(dict.fromkeys(_kits.values()))
-    above = os.environ.get(IN_USE)
-    if not (kits or above) or _allowed.get() or _is_of_the_kit(env):
+    if not (kits or _above) or _allowed.get() or _is_of_the_kit(env):
         return
     if kits:
         names = " and ".join(name for name, _ in kits)
         advice = " or ".join(f"ClaudeAgentOptions({to_pass}, ...)" for _, to_pass in kits)
     else:
-        names = f"{above}, in the process that started this one"
+        names = f"{_above}, in the process that started this one"
         advice = "the environment of the kit to this process, env=environment.env"
     raise LiveStartError(
         f"The real Claude Code would have been started with your own account, although the test kit is in use "

@@ -13,6 +13,7 @@ from toolwire._requests import (
     checked_text,
     given,
 )
+from toolwire._secrets import redacted
 from toolwire._status import (
     McpCallResult,
     McpModeOverride,
@@ -59,7 +60,7 @@ class McpControls(Requests):
         if not missing:
             return status
         late = any(why in _LATE for why in missing.values())
-        text = ", ".join(f"{name} ({why})" for name, why in sorted(missing.items()))
+        text = redacted(", ".join(f"{name} ({why})" for name, why in sorted(missing.items())))
         if late:
             raise CLITimeoutError(f"MCP servers not ready within {timeout:g} s: {text}")
         raise CLIConnectionError(f"MCP servers not ready: {text}")

@@ -173,6 +173,20 @@ async def test_a_kit_that_nobody_closed_guards_as_long_as_it_lives():
         await by_run(ClaudeAgentOptions())
 
 
+async def test_a_test_that_restores_the_environment_leaves_no_guard(live):
+    """Only the environment that the process was started with tells of kits above it."""
+    with ClaudeEnvironment(MODEL):
+        before = dict(os.environ)
+    assert IN_USE in before
+    os.environ[IN_USE] = before[IN_USE]
+    try:
+        with anyio.fail_after(LIMIT):
+            await by_run(ClaudeAgentOptions())
+    finally:
+        del os.environ[IN_USE]
+    assert live()
+
+
 async def test_other_threads_are_guarded(scripted_cli, live):
     """The code under test may have threads of its own."""
     caught = []
@@ -206,7 +220,7 @@ async def test_processes_that_a_test_starts_are_guarded(scripted_cli, claude_env
     def say_hi(env):
         command = [sys.executable, "-c", PROGRAM]
         return subprocess.run(
-            command, env=env, capture_output=True, text=True, check=True, timeout=LIMIT
+            command, env=env, capture_output=True, text=True, check=True, timeout=2 * LIMIT
         ).stdout
 
     said = await anyio.to_thread.run_sync(say_hi, None)
