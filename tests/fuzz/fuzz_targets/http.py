@@ -17,7 +17,7 @@ _OLD: Final = "2025-11-25"
 _NEW: Final = "2026-07-28"
 _BOTH: Final = b"application/json, text/event-stream"
 _ANY: Final = b"*/*"
-_SECONDS: Final = 20.0
+_SECONDS: Final = 60.0
 _ENVELOPE: Final = {
     "io.modelcontextprotocol/protocolVersion": _NEW,
     "io.modelcontextprotocol/clientInfo": {"name": "fuzz", "version": "1"},

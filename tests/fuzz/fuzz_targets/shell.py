@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -179,8 +180,8 @@ def check(data: bytes) -> None:
     assert verdicts[_ALLOWING] == "allow" or verdicts[_BOTH] != "allow", (
         "a denied command more, a line more allowed"
     )
-    if re.fullmatch(r"[a-z0-9 ]{0,200}", line):
-        assert (verdicts[_DENYING] == "deny") == (line.split()[:1] == ["evil"]) or _may_start(line)
+    if re.fullmatch(r"((true|echo [a-z ]*) *[;&|\n] *)*(evil|rm -rf|rm -fr|rm -r -f)( [a-z0-9/.-]+)*", line):
+        assert verdicts[_DENYING] == "deny", "a denied command in plain sight was not seen"
     assert _verdict(_ALLOWING, f"evil\n{line}") != "allow", "a command in front was not seen"
     if verdicts[_ALLOWING] == "allow":
         assert "<<" in line or _verdict(_ALLOWING, f"{line}\nevil") != "allow", (
@@ -228,11 +229,6 @@ def _verdict(policy: object, line: str) -> str:
     assert said in ("allow", "deny")
     assert said == "allow" or 0 < len(decision.result.message) < 1_000, "a refusal quotes its line in full"
     return said
-
-
-def _may_start(line: str) -> bool:
-    """Whether the words could start others; the policy knows better, and both answers are fine."""
-    return any(word in line for word in ("evil", "rm")) or bool(re.search(r"[a-z]{2}", line))
 
 
 @functools.lru_cache(maxsize=10_000)
@@ -291,6 +287,7 @@ def _sandbox() -> tuple[list[str], Path, object] | None:
         *("--setenv", "PATH", "/bin", "/shell/bash", "-c"),
     ]
     mark = marks / "mark"
-    subprocess.run([*command, "evil"], check=False, timeout=30, stderr=subprocess.DEVNULL)
+    with suppress(subprocess.TimeoutExpired):
+        subprocess.run([*command, "evil"], check=False, timeout=30, stderr=subprocess.DEVNULL)
     usable = mark.exists()
     return (command, mark, folder) if usable else None
