@@ -246,7 +246,13 @@ class Conversation:
             _add_trace_context(env, options.env, self._tracer.context)
         # Who starts it elsewhere may have no CLI here.
         cli = find_cli(options.cli_path) if spawner is None else os.fspath(options.cli_path or "claude")
-        argv = _argv.command(options, cli, self._files.add)
+        try:
+            argv = _argv.command(options, cli, self._files.add)
+        except OSError as error:
+            raise CLIConnectionError(
+                f"Options too long for a command line could not be written to a temporary file: {error}. "
+                "Free some space there, or set TMPDIR to a folder that can be written."
+            ) from error
         command = Command(argv, env, os.fspath(options.cwd) if options.cwd else None, options.user)
         if spawner is None:
             return process_pipe(command)
