@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from stage import Stage, make_program
 
+from toolwire import _process, _session
+
 HERE = Path(__file__).parent
 
 
@@ -33,6 +35,14 @@ def stage(program, tmp_path, record_property):
     """Where a case is put on."""
     record_property("cases", 1)
     return Stage(program, tmp_path)
+
+
+@pytest.fixture
+def quick_end(monkeypatch):
+    """Wait less for a CLI that does not go by itself: how long is for tests/test_process.py to say."""
+    monkeypatch.setattr(_process, "GENTLE", 0.2, raising=False)
+    monkeypatch.setattr(_process, "FIRM", 0.2, raising=False)
+    monkeypatch.setattr(_session, "_LEAVE", 0.5, raising=False)
 
 
 def pytest_terminal_summary(terminalreporter):

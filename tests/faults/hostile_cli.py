@@ -1,9 +1,9 @@
 """Plays the CLI's side of one fixed conversation, with one fault at one step of it. Run as a program.
 
-The environment variable STEP names the step, FAULT the fault; REACHED a file to make just before it. The
-conversation, in the order of `STEPS`: initialize, any number of control requests, and for each prompt two messages, a piece of a stream, a tool call, a
-permission question and a hook, then a result that repeats what the host answered to the last three. So a test that
-sees the right result knows that every answer arrived where it belongs.
+The environment variable STEP names the step, FAULT the fault, REACHED a file to make just before it. In the
+conversation come, in the order of `STEPS`, initialize, any number of control requests, and for each prompt two
+messages, a piece of a stream, a tool call, a permission question and a hook, then a result that repeats what the
+host answered to the last three. So a test that sees the right result knows that every answer arrived.
 
 It imports little, because it is started a thousand times.
 """
@@ -36,6 +36,7 @@ HUGE = 100_000_000
 
 spoil = []  # what happens to the frames that are written next, one each
 answers = {}  # control responses of the host, by request id
+prompts = []  # whose turn has not come
 seen_ids = []  # of the host's control requests
 
 
@@ -101,7 +102,7 @@ def take(frame):
         if frame["request"]["subtype"] == "initialize":
             at("idle")
     else:
-        turn()
+        prompts.append(frame)
 
 
 def ask(step, **body):
@@ -123,7 +124,8 @@ def call_tool():
     message = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
     reply = ask("tool", subtype="mcp_message", server_name="calc", message=message)
     result = (reply.get("mcp_response") or {}).get("result") or {}
-    return "failed" if result.get("isError") or "content" not in result else result["content"][0]["text"]
+    texts = [block["text"] for block in result.get("content") or [] if "text" in block]
+    return "failed" if result.get("isError") or "content" not in result else "".join(texts)[:100]
 
 
 def turn():
@@ -253,8 +255,8 @@ BYTES = {
 }
 """Faults after which the conversation goes on as if nothing had been."""
 SPOILS = {
-    "CRLF", "indented", "twice", "glued", "torn at the first byte", "torn in the middle", "torn before the line end",
-    "torn in many places", "torn character", "byte by byte", "cut off", "cut short",
+    "CRLF", "indented", "twice", "glued", "torn at the first byte", "torn in the middle",
+    "torn before the line end", "torn in many places", "torn character", "byte by byte", "cut off", "cut short",
 }  # fmt: skip
 """Those that need a frame that comes after them."""
 
@@ -489,6 +491,7 @@ PROCESS = {
     "close stdin": lambda: close(0),
     "close stdout": lambda: close(1),
     "close stderr": lambda: os.close(2),
+    "complain": lambda: os.write(2, b"one\ntwo \xff\nthree"),
     "flood stderr": lambda: flood_stderr(2),
     "flood stderr, 50 MB": lambda: flood_stderr(50),
     "leave a child": leave_child,
@@ -515,6 +518,9 @@ def main():
     at("start")
     while (frame := read()) is not None:
         take(frame)
+        while prompts:
+            prompts.pop()
+            turn()
     leave()
 
 

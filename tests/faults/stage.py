@@ -110,14 +110,18 @@ class Stage:
         """Run one case on an event loop of its own; return its outcome, with nothing left of it."""
         temporary = self.folder / "tmp"
         temporary.mkdir(exist_ok=True)
-        watch = Watch(self.mark, temporary)
+        self._watch = Watch(self.mark, temporary)
         with _temporary_folder(temporary), self._listening(allowed):
             outcome = anyio.run(partial(self._run, talk, *args, **settings), backend=backend)
+        self.check()
+        return outcome
+
+    def check(self):
+        """Check that nothing is left, and that nothing went wrong unseen. `play` does it, unless it raises."""
         gc.collect()
         _freeze()
-        assert watch.left() == {}
+        assert self._watch.left() == {}
         assert self.complaints == []
-        return outcome
 
     async def _run(self, talk, *args, **settings):
         before = tasks()
@@ -138,16 +142,23 @@ class Stage:
         ear = _Ear(self.complaints, allowed)
         logger = logging.getLogger("toolwire")
         logger.addHandler(ear)
+        logger.propagate = (
+            False  # pytest would keep it all, and cannot pass half characters on to another process
+        )
         try:
             yield
         finally:
             logger.removeHandler(ear)
+            logger.propagate = True
 
 
 @cache
 def _freeze():
     """After the first case all is imported: the collector need not look at it again after each case."""
     gc.freeze()
+
+
+_FORMATTER = logging.Formatter()
 
 
 class _Ear(logging.Handler):
@@ -161,7 +172,7 @@ class _Ear(logging.Handler):
     def emit(self, record):
         text = record.getMessage()
         if not any(part in text for part in ("over the limit", *self._allowed)):
-            self._complaints.append(f"{text}: {record.exc_info and record.exc_info[1]!r}")
+            self._complaints.append(_FORMATTER.format(record))
 
 
 @contextmanager

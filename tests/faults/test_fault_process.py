@@ -18,21 +18,11 @@ from toolwire import (
     LineDroppedMessage,
     OptionsError,
     ProcessError,
-    _process,
-    _session,
 )
 
 EXITS = {"exit 0": 0, "exit 1": 1, "exit 137": 137, "SIGKILL": -9, "SIGSEGV": -11, "SIGTERM": -15}
 EXITS |= {"cut off": 0, "cut short": 1}
 SILENCES = ("hang", "deaf", "SIGSTOP", "close stdin")
-
-
-@pytest.fixture
-def quick_end(monkeypatch):
-    """Wait less for a CLI that does not go by itself: how long is for tests/test_process.py to say."""
-    monkeypatch.setattr(_process, "GENTLE", 0.2, raising=False)
-    monkeypatch.setattr(_process, "FIRM", 0.2, raising=False)
-    monkeypatch.setattr(_session, "_LEAVE", 0.5, raising=False)
 
 
 def cases(faults):
