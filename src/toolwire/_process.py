@@ -166,11 +166,13 @@ class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
         self._ended = False
 
     async def open(self, listener: Listener) -> None:
-        # Cancelled while it starts, asyncio itself reaps the child; once it has started, it is ours.
+        # Cancelled by `task.cancel()` while it starts, asyncio itself reaps the child. A cancelled scope would cut
+        # that short too, so it has to wait; once the child has started, it is ours.
         try:
             arguments = self._arguments()
             self._listener = listener
-            await self._loop.subprocess_exec(lambda: self, *self._command.argv, **arguments)
+            with anyio.CancelScope(shield=True):
+                await self._loop.subprocess_exec(lambda: self, *self._command.argv, **arguments)
         except Exception as error:
             self._over()
             raise _start_error(self._command, error) from error
