@@ -374,8 +374,7 @@ ON_ASYNCIO = (cancel_own_task, raise_cancelled, await_cancelled_task)
 )
 def test_a_handler_that_cancels_itself(stage, fault, seat, backend):
     """That is its own failure, and no end of anything else; the CLI hears of it."""
-    reached = stage.folder / "reached"
-    outcome = stage.play(backend, WAYS["query"], options_with(stage, seat, fault), until=reached)
+    outcome = stage.play(backend, WAYS["query"], options_with(stage, seat, fault))
     assert (outcome.results, outcome.error) == ([fails_in(seat)], None)
 
 

@@ -57,7 +57,9 @@ def test_an_end_at_any_step(stage, step, fault, way, backend):
 def test_a_silence_at_any_step(stage, step, fault, way, backend):
     """Control requests end at their own time limit, reading at the caller's; and then the CLI is gone."""
     reached = stage.folder / "reached"
-    limits = {"initialize_timeout": WAIT} if step in ("start", "initialize") else {"control_timeout": WAIT}
+    limits = {} if step == "closing" else {"control_timeout": WAIT}
+    if step in ("start", "initialize"):
+        limits["initialize_timeout"] = WAIT
     options = stage.options(step, fault, env={"REACHED": str(reached)}, **limits)
     waits = way == "query" and step in ("idle", *TURN)
     waits = waits or (way == "client" and step in TURN)
