@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 
-.PHONY: help demo test slow real work conformance clients bench bench-quick check format clean
+.PHONY: help demo test slow real work conformance clients bench bench-quick check format clean faults
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -62,3 +62,6 @@ format: $(STAMP)  ## write the format that check wants
 
 clean:  ## remove what was built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+faults: $(STAMP)  ## every fault at every step of a conversation, and cancellation at every await
+	$(PYTEST) -q tests/faults $(ARGS)

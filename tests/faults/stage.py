@@ -28,7 +28,7 @@ from toolwire import (
     query,
 )
 
-DEADLINE = 30.0
+DEADLINE = 60.0
 """Seconds for a case, closing included: many times what the slowest needs."""
 WAIT = 0.3
 """Seconds that a case waits for a CLI that says nothing, before it is given up."""
@@ -251,6 +251,16 @@ PAIRS = (
 def in_turns(cases):
     """Give each case two of the four ways to talk, in turns, so that each step and fault meets all of them."""
     return [(*case, *way) for number, case in enumerate(cases) for way in PAIRS[number % 2]]
+
+
+def one_by_one(faults, steps):
+    """Every step with every fault, each in one of the four ways, so that each step and fault meets all of them."""
+    ways = [(*PAIRS[0], *PAIRS[1])[place] for place in (0, 2, 1, 3)]
+    return [
+        (step, fault, *ways[(number + place) % 4])
+        for number, fault in enumerate(faults)
+        for place, step in enumerate(steps)
+    ]
 
 
 def name_of(value):

@@ -2,11 +2,11 @@
 
 import pytest
 from hostile_cli import BYTES, FRAMES, SPOILS, STEPS
-from stage import WAYS, in_turns, name_of
+from stage import WAYS, name_of, one_by_one
 
 CASES = [
     case
-    for case in in_turns((step, fault) for fault in (*BYTES, *FRAMES) for step in STEPS)
+    for case in one_by_one((*BYTES, *FRAMES), STEPS)
     if not (case[0] == "closing" and case[1] in SPOILS)  # nothing comes after it
     and not (case[0] == "control" and case[2] == "query")  # it sends no such request
 ]

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 import pytest
 from hostile_cli import HUGE, SPOILS, STEPS, TURN
 from leftovers import descriptors
-from stage import BACKENDS, WAIT, WAYS, in_turns, name_of
+from stage import BACKENDS, WAIT, WAYS, name_of, one_by_one
 
 from toolwire import (
     CLIConnectionError,
@@ -29,7 +29,7 @@ def cases(faults):
     """Every step with each of these faults, where there is such a step."""
     return [
         case
-        for case in in_turns((step, fault) for fault in faults for step in STEPS)
+        for case in one_by_one(faults, STEPS)
         if not (case[0] == "closing" and case[1] in SPOILS)
         and not (case[0] == "control" and case[2] == "query")
     ]
