@@ -65,6 +65,9 @@ format: $(STAMP)  ## write the format that check wants
 clean:  ## remove what was built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
+faults: $(STAMP)  ## every fault at every step of a conversation, and cancellation at every await
+	$(PYTEST) -q tests/faults $(ARGS)
+
 $(FUZZ_STAMP): requirements-fuzz.txt $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-fuzz.txt
 	touch $(FUZZ_STAMP)

@@ -23,10 +23,13 @@ import anyio
 
 from toolwire._forks import give_up_in_children
 from toolwire._lifeline import Lifeline
+from toolwire._log import logger_for
 from toolwire._pipe import Listener, Pipe
 from toolwire._secrets import hide
 from toolwire._tasks import on_trio, spawn
 from toolwire.errors import CLIConnectionError, CLINotFoundError
+
+logger = logger_for("session")
 
 GENTLE: Final = 5.0
 """Seconds that the CLI gets after the end of its input, to write its session file; the option `close_timeout`."""
@@ -90,6 +93,7 @@ class _ProcessPipe(ABC):
         self._pid: int | None = None  # until it is known to be gone
         self._pidfd: int | None = None
         self._lifeline: Lifeline | None = None
+        self._mute = False
 
     async def stop(self) -> None:
         """Input ended, then SIGTERM, then SIGKILL, each with its own time.
@@ -162,6 +166,13 @@ class _ProcessPipe(ABC):
         _alive.add(self)
         give_up_in_children(self)
 
+    def _stop_mute(self) -> None:
+        """Stop a CLI that has closed its output and stays: nothing more can come. Its exit code is our doing."""
+        if self._pid is not None and not self._gone.is_set():
+            logger.warning("the CLI closed its output and did not exit: it is stopped")
+            self._mute = True
+            spawn(self.stop)
+
     def _arguments(self) -> dict[str, Any]:
         self._lifeline = Lifeline()
         return self._command.popen_arguments(self._lifeline.inherit)
@@ -196,11 +207,13 @@ class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
         self._ended = False
 
     async def open(self, listener: Listener) -> None:
-        # Cancelled while it starts, asyncio itself reaps the child; once it has started, it is ours.
+        # Cancelled by `task.cancel()` while it starts, asyncio itself reaps the child. A cancelled scope would cut
+        # that short too, so it has to wait; once the child has started, it is ours.
         try:
             arguments = self._arguments()
             self._listener = listener
-            await self._loop.subprocess_exec(lambda: self, *self._command.argv, **arguments)
+            with anyio.CancelScope(shield=True):
+                await self._loop.subprocess_exec(lambda: self, *self._command.argv, **arguments)
         except Exception as error:
             self._over()
             raise _start_error(self._command, error) from error
@@ -271,6 +284,8 @@ class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
         if fd == 0:
             self._stdin = None
             self._writable.set()
+        elif fd == 1:
+            self._loop.call_later(LINGER, self._stop_mute)
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -295,7 +310,7 @@ class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
         self._transport.close()
         self._over()
         if self._listener is not None:
-            self._listener.ended(self._transport.get_returncode())
+            self._listener.ended(None if self._mute else self._transport.get_returncode())
 
 
 class _Output(asyncio.Protocol):
@@ -379,17 +394,26 @@ class _TrioPipe(_ProcessPipe):
                     await self._process.wait()
             self._drained.set()
             self._over()
-            self._listener.ended(self._process.returncode)
+            self._listener.ended(None if self._mute else self._process.returncode)
 
     async def _read_until_exit(self, everything: Any) -> None:
         import trio  # noqa: PLC0415
 
         async with trio.open_nursery() as readers:
-            readers.start_soon(self._read, self._process.stdout, self._listener.received)
+            readers.start_soon(self._read_output)
             readers.start_soon(self._read, self._process.stderr, self._listener.complained)
             await self._process.wait()
             readers.cancel_scope.deadline = trio.current_time() + LINGER
         everything.cancel()
+
+    async def _read_output(self) -> None:
+        import trio  # noqa: PLC0415
+
+        await self._read(self._process.stdout, self._listener.received)
+        with trio.move_on_after(LINGER):
+            await self._process.wait()
+            return
+        self._stop_mute()
 
     async def _read(self, stream: Any, take: Any) -> None:
         async with stream:

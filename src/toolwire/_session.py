@@ -30,6 +30,7 @@ from toolwire.errors import (
     ProcessError,
     ResultError,
     UnsupportedRequestError,
+    message_of,
     result_error_text,
 )
 
@@ -294,7 +295,9 @@ class Session:
         self._write(line)
 
     def _done(self, response: Awaitable[dict[str, Any]], asked: Asked) -> None:
-        self._still_wanted(asked)
+        if self._still_wanted(asked):  # cancelled, but neither by the CLI nor by us
+            logger.warning("the handler of %r has cancelled itself", asked.subtype)
+            self._write(self._control.refuse(asked.request_id, "the handler was cancelled"))
         del self._working[asked]
         if isinstance(response, CoroutineType):
             response.close()  # it may never have been started
@@ -321,8 +324,9 @@ class Session:
             self._write(line)
 
     def _failure(self, asked: Asked, error: BaseException) -> bytes:
-        logger.warning("answering %r failed: %s", asked.subtype, error, exc_info=error)
-        return self._control.refuse(asked.request_id, str(error) or type(error).__name__)
+        reason = message_of(error) or type(error).__name__
+        logger.warning("answering %r failed: %s", asked.subtype, reason, exc_info=error)
+        return self._control.refuse(asked.request_id, reason)
 
     # The end.
 

@@ -34,6 +34,7 @@ class ClaudeSDKClient(Controls, McpControls, FileControls, SessionControls):
         self._transport = transport
         self._conversation: Conversation | None = None
         self._connecting: Conversation | None = None
+        self._closing: Conversation | None = None
 
     # The connection.
 
@@ -55,10 +56,16 @@ class ClaudeSDKClient(Controls, McpControls, FileControls, SessionControls):
             self._connecting = None
 
     async def disconnect(self) -> None:
-        """End the CLI, in bounded time, also one that is still connecting. Does nothing when not connected."""
-        conversation, self._conversation = self._conversation or self._connecting, None
-        if conversation is not None:
-            await conversation.aclose()
+        """End the CLI, in bounded time, also one that is still connecting. Does nothing when not connected.
+
+        Whoever calls it while another task does waits for the same end.
+        """
+        closing = self._closing = self._conversation or self._connecting or self._closing
+        self._conversation = None
+        if closing is not None:
+            await closing.aclose()
+            if self._closing is closing:
+                self._closing = None
 
     async def __aenter__(self) -> Self:
         if self._conversation is None:

@@ -191,6 +191,14 @@ class CanUseToolShadowedWarning(UserWarning):
     """`can_use_tool` is set, and other options approve some or all tools before it is asked."""
 
 
+def message_of(error: BaseException) -> str:
+    """Return the text of an exception, "" if its own `__str__` fails."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - code of the exception's own class
+        return ""
+
+
 def result_errors(data: dict[str, Any]) -> list[str]:
     """The error texts of a result frame, blank and non-text ones left out."""
     raw = data.get("errors")

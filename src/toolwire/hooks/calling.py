@@ -16,6 +16,7 @@ import anyio
 from toolwire._log import logger_for
 from toolwire._tasks import awaited, is_cancellation, nobody_asked
 from toolwire._threads import Workers
+from toolwire.errors import message_of
 from toolwire.hooks.checking import checked, nearest_event
 from toolwire.hooks.outcomes import HookOutcome, NoReasonError
 from toolwire.hooks.registry import Registered, output_to_wire
@@ -54,8 +55,9 @@ def answering(hooks: Mapping[str, Registered]) -> Answer:
             if is_cancellation(error) and not nobody_asked():
                 _say_that_it_was_cut(hook, anyio.current_time() - began)
                 raise
-            logger.warning("%s failed, %s: %s", hook, _consequence(hook), error, exc_info=error)
-            raise RuntimeError(str(error) or type(error).__name__) from None  # the trace has been logged
+            reason = message_of(error) or type(error).__name__
+            logger.warning("%s failed, %s: %s", hook, _consequence(hook), reason, exc_info=error)
+            raise RuntimeError(reason) from None  # the trace has been logged
 
     return answer
 

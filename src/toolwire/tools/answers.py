@@ -19,8 +19,8 @@ from toolwire._jsonrpc import (
 )
 from toolwire._log import logger_for
 from toolwire._tasks import nobody_asked
-from toolwire.errors import ResourceNotFoundError, ToolError
-from toolwire.tools.failing import is_failure, named, said
+from toolwire.errors import ResourceNotFoundError, ToolError, message_of
+from toolwire.tools.failing import is_failure, named
 from toolwire.tools.paging import Page
 from toolwire.tools.parameters import InvalidArguments
 from toolwire.tools.values import BadResult, clean, sendable
@@ -82,7 +82,7 @@ async def answered(
     except InvalidArguments as error:
         raise invalid(error, about) from None
     except ToolError as error:
-        raise RpcError(INTERNAL_ERROR, said(error), about) from error
+        raise RpcError(INTERNAL_ERROR, message_of(error), about) from error
     except BadResult as error:
         logger.warning("%s returned what cannot be a result: %s", subject.label, error)
         data = {**about, "type": error.type_name}
@@ -102,7 +102,7 @@ async def answered(
 def _failed(
     connection: "DirectConnection", subject: "Served", error: BaseException, about: dict[str, Any]
 ) -> RpcError:
-    text = said(error)
+    text = message_of(error)
     if isinstance(error, ResourceNotFoundError) and "uri" in about:
         return RpcError(RESOURCE_NOT_FOUND, text or f"Resource not found: {about['uri']}", about)
     logger.warning("%s failed", subject.label, exc_info=error)

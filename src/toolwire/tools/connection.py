@@ -35,11 +35,11 @@ from toolwire._log import logger_for
 from toolwire._tasks import nobody_asked, scope_type
 from toolwire._threads import TooManyLeftBehind, from_threads
 from toolwire._wire.lines import decode, encode
-from toolwire.errors import ToolError
+from toolwire.errors import ToolError, message_of
 from toolwire.tools.answers import invalid, listed, refused, unknown_method
 from toolwire.tools.calls import Call, Subject, interruption
 from toolwire.tools.context import LEVELS, Context, LogLevel, check_level
-from toolwire.tools.failing import is_failure, named, said
+from toolwire.tools.failing import is_failure, named
 from toolwire.tools.parameters import InvalidArguments
 from toolwire.tools.reading import AT_ONCE, STARTED
 from toolwire.tools.results import BadResult, error_result, loses_text, to_result
@@ -284,7 +284,7 @@ class DirectConnection:
                 if tool.is_async or inspect.isawaitable(value):
                     value = await value
         except ToolError as error:
-            return error_result(said(error))
+            return error_result(message_of(error))
         except RpcError:
             raise
         except BaseException as error:  # the boundary of a tool: the model hears of what went wrong in it

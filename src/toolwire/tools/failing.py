@@ -10,6 +10,7 @@ from traceback import walk_tb
 from typing import Any
 
 from toolwire._threads import Workers
+from toolwire.errors import message_of
 
 
 def is_failure(error: BaseException) -> bool:
@@ -39,15 +40,7 @@ def _code(handler: Any) -> Any:
     return getattr(getattr(handler, "__func__", handler), "__code__", None)
 
 
-def said(error: BaseException) -> str:
-    """The text of an exception, whatever its own `__str__` does."""
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - code of the exception's own class
-        return ""
-
-
 def named(error: BaseException) -> str:
-    """The same with the name of its class before it."""
-    text, name = said(error), type(error).__name__
+    """The text of an exception with the name of its class before it."""
+    text, name = message_of(error), type(error).__name__
     return f"{name}: {text}" if text else name

@@ -163,8 +163,11 @@ class _Body(httpx2.AsyncByteStream):
                 yield part
 
     async def aclose(self) -> None:
-        await self._response.aclose()
-        await self._connection.aclose()
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._response.aclose()
+            finally:
+                await self._connection.aclose()
 
 
 class _AsyncioStream(asyncio.Protocol, httpcore2.AsyncNetworkStream):

@@ -1,0 +1,63 @@
+"""The fault suite: it runs when this folder is named (`make faults`), not in `make test`. At its end it prints
+how many cases there were, and how many places to cancel."""
+
+import gc
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from stage import Stage, make_program
+
+from toolwire import _process, _session
+
+HERE = Path(__file__).parent
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Leave the suite out unless a path inside this folder was asked for."""
+    asked = [Path(config.invocation_params.dir, arg.partition("::")[0]).resolve() for arg in config.args]
+    return None if any(path == HERE or HERE in path.parents for path in asked) else True
+
+
+def pytest_sessionfinish():
+    """What other plugins do at the end may look at objects by way of the collector, which `Stage` has frozen."""
+    gc.unfreeze()
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory):
+    """The hostile CLI."""
+    return make_program(tmp_path_factory.mktemp("cli"))
+
+
+@pytest.fixture
+def stage(program, tmp_path, record_property):
+    """Where a case is put on."""
+    record_property("cases", 1)
+    return Stage(program, tmp_path)
+
+
+@pytest.fixture
+def quick_end(monkeypatch):
+    """Wait less for a CLI that does not go by itself: how long is for tests/test_process.py to say."""
+    monkeypatch.setattr(_process, "GENTLE", 0.2, raising=False)
+    monkeypatch.setattr(_process, "FIRM", 0.2, raising=False)
+    monkeypatch.setattr(_session, "_LEAVE", 0.5, raising=False)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say how many cases there were, and what came of them."""
+    counts = {kind: Counter() for kind in ("passed", "failed", "error")}
+    for kind, counted in counts.items():
+        for report in terminalreporter.stats.get(kind, []):
+            for name, number in getattr(report, "user_properties", []):
+                counted[name] += number
+    passed, failed = counts["passed"], counts["failed"] + counts["error"]
+    total = passed["cases"] + failed["cases"]
+    if total:
+        terminalreporter.write_sep("=", "faults")
+        terminalreporter.write_line(
+            f"{total} cases, {passed['cases']} passed; nothing left of these: no task, process, thread, "
+            "descriptor or temporary file"
+        )
+        terminalreporter.write_line(f"{passed['points']} places cancelled at")

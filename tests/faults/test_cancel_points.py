@@ -1,0 +1,352 @@
+"""Cancellation at every await: of a query, a client, a run, a served call and a purchase.
+
+Each test does its work again and again, cancelled one await later each time, until it comes to its end. Every time
+the cancellation must come out, nothing may be left, and the next one who uses the same things finds them in order.
+"""
+
+import json
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from hostile_cli import RIGHT
+from points import WAYS_TO_CANCEL, sweep
+from stage import Outcome
+
+from toolwire import ClaudeAgentOptions, ClaudeSDKClient, ResultMessage, ToolServer, query, run
+from toolwire.mcp.serve import http_app
+from toolwire.testing import ScriptedCLI, call, connect, say
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "catalog"))
+
+from shark import Shark
+from till import eventually, opened, states
+
+from toolwire.catalog.purchase.limits import Breaker
+
+every_way = pytest.mark.parametrize("how", WAYS_TO_CANCEL)
+every_peer = pytest.mark.parametrize("peer", ["memory", "process"])
+PRICE = 10_000
+
+
+def options_for(stage, peer):
+    """Options for the hostile CLI without a fault, or for one in memory that ends with the same text."""
+    if peer == "process":
+        return stage.options()
+    server = ToolServer("calc")
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        """Add."""
+        await anyio.sleep(0)
+        return a + b
+
+    cli = ScriptedCLI([call("mcp__calc__add", a=15, b=27), say(RIGHT)], allow=True)
+    return ClaudeAgentOptions(mcp_servers={"calc": server}, spawn_claude_code_process=cli)
+
+
+# --- one question ---
+
+
+@every_way
+@every_peer
+def test_query(stage, record_property, how, peer):
+    """`query()`, wherever it is left."""
+
+    async def case(cancel):
+        async def work():
+            found = Outcome()
+            async for message in query(prompt="hello", options=options_for(stage, peer)):
+                found.messages.append(message)
+            return found
+
+        ended = await cancel(work)
+        assert ended.cancelled or ended.result.results == [RIGHT]
+
+    assert sweep(stage, how, case, record_property) > 5
+
+
+@every_way
+@every_peer
+def test_run(stage, record_property, how, peer):
+    """`run()`, wherever it is left."""
+
+    async def case(cancel):
+        ended = await cancel(lambda: run("hello", options=options_for(stage, peer)))
+        assert ended.cancelled or ended.result.text == RIGHT
+
+    assert sweep(stage, how, case, record_property) > 5
+
+
+# --- a client, verb by verb: what is not cancelled works as ever ---
+
+
+@asynccontextmanager
+async def connected(stage, peer):
+    """A client that has been sent a prompt."""
+    async with ClaudeSDKClient(options_for(stage, peer)) as client:
+        yield client
+
+
+async def read_to_the_result(client):
+    """Read messages up to the result, and return its text."""
+    found = [message async for message in client.receive_response() if isinstance(message, ResultMessage)]
+    return [message.result for message in found]
+
+
+@every_way
+@every_peer
+def test_connect(stage, record_property, how, peer):
+    """A connect that was cancelled leaves a client that can connect again."""
+
+    async def case(cancel):
+        client = ClaudeSDKClient(options_for(stage, peer))
+        ended = await cancel(client.connect)
+        assert client.connected is not ended.cancelled
+        if ended.cancelled:
+            await client.connect()
+        await client.query("hello")
+        assert await read_to_the_result(client) == [RIGHT]
+        await client.disconnect()
+
+    assert sweep(stage, how, case, record_property) > 0
+
+
+@every_way
+@every_peer
+def test_client_query(stage, record_property, how, peer):
+    """A prompt that was cancelled was sent or not, and the client goes on."""
+
+    async def case(cancel):
+        async with connected(stage, peer) as client:
+            await cancel(lambda: client.query("hello"))
+            assert await read_to_the_result(client) == [RIGHT], "it is written before anything is waited for"
+            await client.set_model("m")
+
+    sweep(stage, how, case, record_property)
+
+
+@every_way
+@every_peer
+def test_receive(stage, record_property, how, peer):
+    """Reading that was cancelled loses no message: who reads on gets the rest."""
+
+    async def case(cancel):
+        taken = []
+
+        async def work():
+            async for message in client.receive_response():
+                taken.append(message)
+
+        async with connected(stage, peer) as client:
+            await client.query("hello")
+            await cancel(work)
+            if not any(isinstance(message, ResultMessage) for message in taken):
+                await work()
+        outcome = Outcome(taken)
+        assert outcome.results == [RIGHT]
+        assert peer == "memory" or outcome.right
+
+    assert sweep(stage, how, case, record_property) > 0
+
+
+@every_way
+@every_peer
+@pytest.mark.parametrize("verb", ["interrupt", "set_model", "get_mcp_status"])
+def test_control_requests(stage, record_property, how, peer, verb):
+    """A request whose answer nobody waits for any more disturbs none of the next."""
+
+    async def case(cancel):
+        async with connected(stage, peer) as client:
+            await cancel(getattr(client, verb))
+            await getattr(client, verb)()
+            await client.query("hello")
+            assert await read_to_the_result(client) == [RIGHT]
+
+    assert sweep(stage, how, case, record_property) > 0
+
+
+@every_way
+@every_peer
+def test_disconnect(stage, record_property, how, peer):
+    """The CLI is ended all the same, and the client may connect again."""
+
+    async def case(cancel):
+        client = ClaudeSDKClient(options_for(stage, peer))
+        await client.connect()
+        await cancel(client.disconnect)
+        assert not client.connected
+        await client.disconnect()
+
+    assert sweep(stage, how, case, record_property) > 0
+
+
+@every_way
+@every_peer
+def test_disconnect_in_mid_turn(stage, record_property, how, peer):
+    """The same while the model speaks."""
+
+    async def case(cancel):
+        async with connected(stage, peer) as client:
+            await client.query("hello")
+            async for _ in client.receive_messages():
+                break
+            await cancel(client.disconnect)
+
+    assert sweep(stage, how, case, record_property) > 0
+
+
+# --- a served call ---
+
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+class Served:
+    """A server behind an HTTP application, and what its tools have seen."""
+
+    def __init__(self):
+        self.begun = self.ended = 0
+        server = ToolServer("calc")
+
+        @server.tool
+        async def add(a: int, b: int, seconds: float) -> int:
+            """Add, and take that long."""
+            self.begun += 1
+            try:
+                await anyio.sleep(seconds)
+            finally:
+                self.ended += 1
+            return a + b
+
+        self.app = http_app(server)
+
+    async def call(self, seconds):
+        """Call it as a web server does, and return the answer."""
+        params = {"name": "add", "arguments": {"a": 15, "b": 27, "seconds": seconds}, "_meta": ENVELOPE}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        body = json.dumps(message).encode()
+        headers = {
+            "host": "localhost",
+            "accept": "application/json, text/event-stream",
+            "content-type": "application/json",
+            "content-length": str(len(body)),
+            "mcp-protocol-version": "2026-07-28",
+            "mcp-method": "tools/call",
+            "mcp-name": "add",
+        }
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": "POST",
+            "scheme": "http",
+            "path": "/mcp",
+            "raw_path": b"/mcp",
+            "query_string": b"",
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+            "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 2),
+        }
+        came = [{"type": "http.request", "body": body, "more_body": False}]
+        sent = []
+
+        async def receive():
+            await anyio.sleep(0)
+            return came.pop() if came else await anyio.sleep_forever()
+
+        async def send(event):
+            await anyio.sleep(0)
+            sent.append(event.get("body", b""))
+
+        await self.app(scope, receive, send)
+        data = b"".join(sent)
+        return json.loads(data[data.index(b"{") : data.rindex(b"}") + 1])["result"]["content"][0]["text"]
+
+
+@pytest.mark.parametrize("how", ["task", "late", "scope"])
+@pytest.mark.parametrize("seconds", [0.0, 0.3], ids=["at_once", "slow"])
+def test_a_served_call(stage, record_property, how, seconds):
+    """The tool ends with its request, and the next client is answered. `mcp` takes over a slow call."""
+
+    async def case(cancel):
+        served = Served()
+        async with served.app.router.lifespan_context(served.app):
+            ended = await cancel(lambda: served.call(seconds))
+            assert ended.cancelled or ended.result == "42"
+            await eventually(lambda: served.begun == served.ended)
+            assert served.begun <= 1
+            assert await served.call(0.0) == "42"
+
+    assert sweep(stage, how, case, record_property) > 3
+
+
+@every_way
+def test_an_answered_call(stage, record_property, how):
+    """The same for a call in process, on both event loops."""
+
+    async def case(cancel):
+        seen = []
+        server = ToolServer("calc")
+
+        @server.tool
+        async def add(a: int, b: int) -> int:
+            """Add."""
+            seen.append("begun")
+            try:
+                await anyio.sleep(0)
+                await anyio.sleep(0.001)
+            finally:
+                seen.append("ended")
+            return a + b
+
+        async with connect(server) as client:
+            ended = await cancel(lambda: client.call("add", a=15, b=27))
+            assert ended.cancelled or ended.result.text == "42"
+            assert seen.count("begun") == seen.count("ended") <= 1
+            assert (await client.call("add", a=15, b=27)).text == "42"
+
+    assert sweep(stage, how, case, record_property) > 0
+
+
+# --- a purchase ---
+
+
+@every_way
+@pytest.mark.parametrize("idempotent", [False, True], ids=["plain", "idempotent"])
+def test_a_purchase(stage, record_property, how, idempotent):
+    """Never sent twice, never bought and forgotten: what the API has charged is in the ledger."""
+    header = {"idempotent": True, "idempotency_header": "Idempotency-Key"} if idempotent else {}
+    settings = {"profile": {"timeout": 10.0, **header}, "breaker": Breaker(failures=1_000), "audit": False}
+    numbers = iter(range(10_000))
+
+    with Shark(idempotent=idempotent) as api:
+
+        async def case(cancel):
+            folder = stage.folder / f"ledger {next(numbers)}"
+            folder.mkdir()
+            sold, orders = len(api.sold), api.orders
+            async with opened(api, folder, **settings) as (_, client):
+                ended = await cancel(lambda: client.call("weather", city="Ulm"))
+                await eventually(lambda: api.connected == 0)
+                await eventually(lambda: "sent" not in [state for state, _ in states(folder)])
+                booked = states(folder)
+                assert api.orders - orders <= 1, "it was sent twice"
+                assert len(booked) <= 1
+                if len(api.sold) > sold:
+                    assert booked in ([("settled", PRICE)], [("unknown", PRICE)]), (
+                        "it was bought and forgotten"
+                    )
+                if not ended.cancelled:
+                    assert not ended.result.is_error
+                    assert booked == [("settled", PRICE)]
+                elif booked and booked[0][0] == "released":
+                    assert len(api.sold) == sold
+                assert not (await client.call("weather", city="Bonn")).is_error, "nothing is stuck"
+
+        assert sweep(stage, how, case, record_property) > 3
