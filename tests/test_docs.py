@@ -86,3 +86,13 @@ def test_the_example_runs_offline(example, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Claude: " in done.stdout
     assert "done in" in done.stdout
+
+
+def test_every_promise_names_tests_that_exist():
+    """The page on reliability points at files, and at tests inside of them."""
+    text = (ROOT / "docs" / "reliability.md").read_text()
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text)
+    assert len(named) > 30
+    for file, test in named:
+        assert (ROOT / file).is_file(), file
+        assert not test or f"def {test}(" in (ROOT / file).read_text(), f"{file}::{test}"
