@@ -42,6 +42,7 @@ SHELLS: Final = _words(
 INTERPRETERS: Final = _words(
     "python pypy ipython jython micropython node nodejs deno bun ruby jruby irb perl php lua luajit tclsh wish"
     " expect r rscript julia octave matlab ghci runghc runhaskell scala groovy clojure clj kotlin kotlinc"
+    " bpython ptpython pudb jupyter papermill pydoc msfconsole duckdb"
     " jshell swift racket guile scheme sbcl clisp erl elixir iex ocaml osascript tsx ts-node gjs qjs d8"
 )
 _WRAPPERS: Final = _words(
@@ -52,11 +53,17 @@ _WRAPPERS: Final = _words(
     " start-stop-daemon run-parts dbus-run-session dbus-launch xvfb-run ssh-agent gpg-agent caffeinate open"
     " xdg-open start xterm proxychains proxychains4 torsocks catchsegv ldd ld.so mise asdf direnv dotenv"
     " foreman nodemon concurrently npx pnpx bunx uvx pipx poetry pipenv hatch rye pdm conda mamba pixi nix"
-    " nix-shell guix"
+    " nix-shell guix nix-env devbox pyenv rbenv nodenv volta fnm hyperfine watchexec systemd-cat systemd-nspawn"
+    " systemd-inhibit dumb-init tini envdir chpst setuidgid softlimit faketime fakechroot cgexec arch op aws-vault"
+    " doppler chamber sops py-spy pyinstrument memray viztracer scalene kernprof zellij byobu dtach abduco"
+    " autoexpect daemonize supervisord supervisorctl pm2 forever honcho circusd wsl gdbserver lldb-server trace-cmd"
+    " bpftrace"
 )
 _REMOTE: Final = _words(
     "ssh sshpass mosh rsh rlogin telnet ftp sftp scp rsync nc ncat netcat socat docker podman nerdctl buildah"
     " docker-compose kubectl helm oc lxc vagrant virsh ansible ansible-playbook salt fab"
+    " salt-call puppet chef lftp tftp rexec dsh pdsh clush cssh mussh minikube multipass limactl colima tcpserver"
+    " xinetd openvpn stunnel"
 )
 _BUILDERS: Final = _words(
     "make nmake ninja cmake ctest meson scons bazel bazelisk buck ant mvn gradle gradlew sbt rake bundle gem"
@@ -64,13 +71,14 @@ _BUILDERS: Final = _words(
     " uv easy_install cargo rustup rustc go dotnet msbuild composer cpan cabal stack mix rebar3 apt apt-get"
     " aptitude dpkg rpm yum dnf pacman brew port snap flatpak terraform packer pulumi gcc cc g++ c++ clang"
     " clang++ cpp ld tcc javac java protoc bison yacc latex pdflatex xelatex lualatex tex pre-commit"
-    " husky ccache distcc coverage sphinx-build gunicorn uvicorn flask celery rspec rubocop phpunit flake8"
+    " husky act earthly mage mvnw rails airflow dvc streamlit ccache distcc coverage sphinx-build gunicorn uvicorn flask celery rspec rubocop phpunit flake8"
 )
 _TOOLS: Final = _words(
     "find fd fdfind bfs git gh glab hub hg svn cvs bzr jj tig awk nawk mawk sed tar bsdtar star zip cpio pax"
     " split csplit install diff3 sdiff vi vim view vimdiff nvim ex rvim rview ed red emacs emacsclient nano"
     " pico joe micro hx helix kak mc code subl less more most pager man info bat batcat ag ack ugrep ug fzf sk"
     " zgrep zless zmore zdiff sqlite psql mysql mariadb mongo mongosh redis-cli dc m4 gnuplot tcpdump tshark"
+    " pgcli mycli litecli git-shell git-upload-pack sudoedit visudo groff radare2 cgdb ddd xdotool sendmail exim"
     " nmap openssl gpg gpg2 ssh-keygen ssh-add wget aria2c yt-dlp youtube-dl rclone restic borg pandoc convert"
     " magick mogrify identify gs mail mailx mutt lynx w3m ctags iptables ip mount sshfs"
     " logrotate update-alternatives journalctl service rename prename file-rename chronic ifne pee zrun vipe vidir"
