@@ -71,7 +71,8 @@ _BUILDERS: Final = _words(
     " uv easy_install cargo rustup rustc go dotnet msbuild composer cpan cabal stack mix rebar3 apt apt-get"
     " aptitude dpkg rpm yum dnf pacman brew port snap flatpak terraform packer pulumi gcc cc g++ c++ clang"
     " clang++ cpp ld tcc javac java protoc bison yacc latex pdflatex xelatex lualatex tex pre-commit"
-    " husky act earthly mage mvnw rails airflow dvc streamlit ccache distcc coverage sphinx-build gunicorn uvicorn flask celery rspec rubocop phpunit flake8"
+    " husky act earthly mage mvnw rails airflow dvc mlflow streamlit rollup parcel nvm original-awk"
+    " ccache distcc coverage sphinx-build gunicorn uvicorn flask celery rspec rubocop phpunit flake8"
 )
 _TOOLS: Final = _words(
     "find fd fdfind bfs git gh glab hub hg svn cvs bzr jj tig awk nawk mawk sed tar bsdtar star zip cpio pax"
