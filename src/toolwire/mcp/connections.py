@@ -37,6 +37,7 @@ _AT_ONCE: Final = struct.pack("ii", 1, 0)  # SO_LINGER: throw away what is not s
 _SLICE: Final = 8 << 10  # bytes that are looked at in one turn of the event loop
 _SKIPPED: Final = 4  # digits of the length of a stranger's body that is skipped
 _SOME: Final = 64 << 10  # bytes of an answer that must be read within the write timeout
+
 MakeProtocol = Callable[[dict[str, Any]], asyncio.Protocol]
 """Makes the protocol that speaks HTTP on a connection. It passes the given state on to each request's scope."""
 
@@ -246,7 +247,7 @@ class Connection(asyncio.Protocol):
 
         One read brings up to 256 KB, and in pieces of a byte each that is a second of work.
         """
-        if self._transport is None or self._feeding or self.input_paused:
+        if self._transport is None or self._transport.is_closing() or self._feeding or self.input_paused:
             return
         if not self._input:
             self._transport.resume_reading()
@@ -275,8 +276,9 @@ class Connection(asyncio.Protocol):
         self._protocol.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._deadline = self._unread_since = None
+        self._closing = True  # its requests may go on for a while
         self._transport = None
+        self._input.clear()
         self._connections.forget(self)
         self._protocol.connection_lost(exc)
 
@@ -338,9 +340,13 @@ class Connection(asyncio.Protocol):
         else:
             if not self._between and not self._in_buffer():
                 self._transport.write(_TOO_SLOW)
-            self.abort() if self._in_buffer() else self._close()
+            self._close()
 
     def _close(self) -> None:
+        """Close the connection, with what was written last, unless the client does not read."""
+        if self._in_buffer():
+            self.abort()
+            return
         self._closing = True
         self._connections.leaving(self)
         if self._transport is not None:
@@ -352,9 +358,8 @@ class Connection(asyncio.Protocol):
         self._connections.leaving(self)
         if self._transport is None:
             return
-        if (
-            self._in_buffer()
-        ):  # else the kernel would go on offering what it has to a client that does not read
+        if self._in_buffer():
+            # Or the kernel would go on offering what it has to a client that does not read.
             wire = self._transport.get_extra_info("socket")
             with suppress(OSError):
                 wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
@@ -374,7 +379,8 @@ class _Held:
 
     def pause_reading(self) -> None:
         self._connection.input_paused = True
-        self._transport.pause_reading()
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         self._connection.input_paused = False
