@@ -135,6 +135,13 @@ MUTANTS: Final = (
         ("test_outside",),
     ),
     Mutant(
+        "shell-word-not-checked",
+        "_is_allowed",
+        "pattern.fits(command)",
+        "command",
+        ("test_others_are_left_to_the_next",),
+    ),
+    Mutant(
         "sandbox-switched-off",
         "commands",
         'given.get("dangerouslyDisableSandbox")',

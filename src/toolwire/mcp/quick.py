@@ -265,7 +265,7 @@ def _fits(message: dict[str, Any]) -> bool:
         message.keys() <= _PARTS
         and message.get("jsonrpc") == "2.0"
         and _is_id(message.get("id"))
-        and method in {"tools/call", METHOD}
+        and method in ("tools/call", METHOD)  # a tuple: it may be anything, also what cannot be hashed
         and isinstance(params, dict | None)
         and (params is None or _LATER_ROUNDS.isdisjoint(params))
         # With somebody who wants to see them, requests have spans, which `mcp` makes.
