@@ -199,10 +199,13 @@ async def test_a_header_that_trickles_in_is_cut_off(further):
         assert answer.startswith(b"HTTP/1.1 408 ") or answer == b"", "the answer may be lost to the reset"
 
 
-async def test_a_slow_header_is_answered_with_408():
-    """A client that only stops in the middle gets to read why."""
-    async with served(header_timeout=LATER) as connect:
+@pytest.mark.parametrize("further", [False, True])
+async def test_a_slow_header_is_answered_with_408(further):
+    """A client that only stops in the middle gets to read why. One that is known has no more time for it."""
+    async with served(header_timeout=LATER, idle_timeout=LONG) as connect:
         client = await connect()
+        if further:
+            assert await client.works()
         await client.send(b"POST /mcp HTTP/1.1\r\n")
         status, body = await client.answer()
         assert (status, b"took too long" in body) == (408, True)
