@@ -60,7 +60,7 @@ NOT_YET = {
 }
 # All modules and our own among them. A little above what it is: a new module here wants a reason.
 COUNTED_ON = (3, 11)
-CEILINGS = {BARE: (12, 1), ASKING: (190, 50), CLIENT: (200, 58), TOOL: (280, 35)}
+CEILINGS = {BARE: (12, 1), ASKING: (190, 51), CLIENT: (200, 59), TOOL: (280, 35)}
 
 
 def loaded(code):
