@@ -50,7 +50,7 @@ CALLS = 40
 PAUSE = 0.1
 SPARE = 8
 """Descriptors that the server may have more at the end than at first: some are opened when first needed."""
-DEPARTURES = {"starlette.requests.ClientDisconnect"}
+DEPARTURES = {"starlette.requests.ClientDisconnect", "anyio.ClosedResourceError"}
 """What the server may write a traceback about: clients that leave in mid-request."""
 
 
