@@ -58,12 +58,12 @@ class Held:
         self.quick = quick
         self.handing_over, self.let_go = anyio.Event(), anyio.Event()
 
-    async def answered(self, scope, receive, send, exchange):
-        left = await self.quick.answered(scope, receive, send, exchange)
-        if left is not None and left[1] is not None:
+    async def answered(self, scope, body, send, exchange):
+        answered, begun = await self.quick.answered(scope, body, send, exchange)
+        if begun is not None:
             self.handing_over.set()
             await self.let_go.wait()
-        return left
+        return answered, begun
 
 
 def call(tool="add", number=1, version=MODERN, **arguments):

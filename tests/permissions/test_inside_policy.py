@@ -118,7 +118,9 @@ OF_A_PROCESS = [
     ),
     *(
         "/proc/1/root/etc/passwd",
-        pytest.param(f"/proc/{os.getpid()}/cwd/a.txt", id="/proc/OWN/cwd/a.txt"),  # an id that all workers agree on
+        pytest.param(
+            f"/proc/{os.getpid()}/cwd/a.txt", id="/proc/OWN/cwd/a.txt"
+        ),  # an id that all workers agree on
         "/proc/self/task/1/cwd",
         "/proc/self/fd/0",
     ),

@@ -224,7 +224,6 @@ class HttpApp:
         return await self._readers.run(partial(json_limits.exceeded, body, self._json))
 
     async def _handle(self, scope: Any, body: bytes, receive: Any, reply: "_Reply") -> None:
-        receive = bodies.replayed([{"type": "http.request", "body": body, "more_body": False}], receive)
         if self._closing and (_only_listens(scope) or (scope["method"] != "GET" and _is_request(body))):
             await _unavailable(_ENDING)(scope, receive, reply.send)
             return
@@ -247,17 +246,12 @@ class HttpApp:
         self, scope: Any, body: bytes, receive: Any, reply: "_Reply", exchange: Exchange | None
     ) -> None:
         """Answer a request, here or by `mcp`. `exchange` is None outside of a session."""
+        begun = None
         if self._quick is not None and not self._closing:
-            left = await self._quick.answered(scope, receive, reply.send, exchange)
-            if left is None:
+            answered, begun = await self._quick.answered(scope, body, reply.send, exchange)
+            if answered:
                 return
-            receive, begun = left
-            if begun is not None:
-                reply.request_id = begun.request_id
-                with begun.handed_over(reply.is_complete):
-                    await self._through_mcp(scope, receive, reply.send)
-                return
-        if scope["method"] == "POST":
+        if begun is None and scope["method"] == "POST":
             try:
                 given = reply.request_id = bodies.request_id(body)
             except RpcError as error:
@@ -266,7 +260,13 @@ class HttpApp:
             if exchange is not None and given is not None and not await exchange.claim(given):
                 await _refused(id_in_use(given), 400, given)(scope, receive, reply.send)
                 return
-        await self._through_mcp(scope, receive, reply.send)
+        receive = bodies.replayed([{"type": "http.request", "body": body, "more_body": False}], receive)
+        if begun is None:
+            await self._through_mcp(scope, receive, reply.send)
+            return
+        reply.request_id = begun.request_id
+        with begun.handed_over(reply.is_complete):
+            await self._through_mcp(scope, receive, reply.send)
 
     async def _through_mcp(self, scope: Any, receive: Any, send: Any) -> None:
         if self._events is None:

@@ -29,7 +29,6 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from toolwire._jsonrpc import CANCELLED, RpcError, refusal
-from toolwire.mcp import bodies
 from toolwire.mcp.asking import RequestOutlet
 from toolwire.mcp.audience import client_key, session_of
 from toolwire.mcp.begun import Begun
@@ -62,9 +61,9 @@ class Quick:
         serving.audience.left = self._left
 
     async def answered(
-        self, scope: Any, receive: Any, send: Any, exchange: Exchange | None
-    ) -> "tuple[Any, Begun | None] | None":
-        """None if the request has its answer. Else a `receive` for `mcp`, and what has begun of the request.
+        self, scope: Any, body: bytes, send: Any, exchange: Exchange | None
+    ) -> tuple[bool, Begun | None]:
+        """Whether the request has its answer. If it has not, also the call that has begun for it, if any.
 
         What begins here has claimed its id, in a session (`exchange`).
         """
@@ -72,14 +71,9 @@ class Quick:
         name = headers.get(_SESSION, b"").decode("latin-1")
         if scope["method"] == "DELETE":
             self._serving.audience.named.pop(name, None)  # from now on, not when `mcp` is done with it
-        if not self._usual(scope, headers):
-            return receive, None
-        came, body = await bodies.read(receive, _BODY)
-        asked = (
-            None
-            if body is None
-            else self._asked(scope, body, headers, self._serving.audience.named.get(name))
-        )
+        if not self._usual(scope, body, headers):
+            return False, None
+        asked = self._asked(scope, body, headers, self._serving.audience.named.get(name))
         # An id that is in use is not judged here either.
         if asked is not None and (asked.client is None or exchange is None or exchange.take(asked.id)):
             reply = _Reply(send, asked.id, headers.get(_SESSION) if asked.client is not None else None)
@@ -87,25 +81,23 @@ class Quick:
                 page = self._lists.page(asked.version, asked.params.get("cursor"))
                 if page is not None:
                     await reply.result(orjson.dumps(page))
-                    return None
+                    return True, None
             else:
                 begun = await self._called(asked, reply, exchange)
-                return None if begun is None else (bodies.replayed(came, receive), begun)
-        return bodies.replayed(came, receive), None
+                return begun is None, begun
+        return False, None
 
     # What may be answered here.
 
-    def _usual(self, scope: Any, headers: Headers) -> bool:
+    def _usual(self, scope: Any, body: bytes, headers: Headers) -> bool:
         """Whether it may be a request for us, with the headers that every client sends, each once."""
-        length = headers.get(b"content-length", b"")
         return (
             scope["method"] == "POST"
             and self._serving.up
             and "user" not in scope  # whose session it is, `mcp` knows
             and isinstance(self._serving.server, ToolServer)
             and len(headers) == len(scope["headers"])
-            and length.isdigit()
-            and int(length) <= _BODY
+            and len(body) <= _BODY
             and _takes_both(headers.get(b"accept", b""))
             and headers.get(b"content-type", b"").partition(b";")[0].strip() == b"application/json"
         )
