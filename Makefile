@@ -66,7 +66,7 @@ clean:  ## remove what was built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 faults: $(STAMP)  ## every fault at every step of a conversation, and cancellation at every await
-	$(PYTEST) -q tests/faults $(ARGS)
+	$(PYTEST) -n 4 -q tests/faults $(ARGS)
 
 $(FUZZ_STAMP): requirements-fuzz.txt $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-fuzz.txt
