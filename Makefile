@@ -22,13 +22,13 @@ demo: $(STAMP)  ## a conversation with the real CLI and a scripted model: no key
 	$(BIN)/python examples/catalog_proxy.py
 
 PYTEST := PYTHONHASHSEED=0 $(BIN)/python -m pytest -n 2
-SLOW := tests/cli tests/catalog tests/test_docs_console.py
+SLOW := tests/cli tests/catalog tests/test_docs_console.py tests/permissions/test_commands_for_real.py
 REAL := tests/real tests/differential
 
 test: $(STAMP)  ## the tests, but for those of `make slow` and `make real`
 	$(PYTEST) $(SLOW:%=--ignore %) $(REAL:%=--ignore %) $(ARGS)
 
-slow: $(STAMP)  ## the tests of the command, of serving and of catalogues, which start many processes
+slow: $(STAMP)  ## the tests of the command, serving, catalogues and shell lines, which start many processes
 	$(PYTEST) $(SLOW) $(ARGS)
 
 real: $(STAMP)  ## the tests with the real CLI, and side by side with the official SDK
