@@ -26,12 +26,12 @@ FAST = [
     *(f"tests/test_{name}.py" for name in ("tasks", "threads", "wrap")),
 ]
 """Tests that start no server and few processes: about a minute for each Python."""
-RUNNING = "%d.%d" % sys.version_info[:2]
+RUNNING = ".".join(map(str, sys.version_info[:2]))
 INSTALLING, TESTING = 900, 900
 
 
 def main() -> int:
-    """Try them; 1 if the tests fail with one of them, or none is found."""
+    """Try them; 1 if the tests fail with one of them."""
     parser = argparse.ArgumentParser(description="Run the fast tests with several Pythons.")
     parser.add_argument(
         "versions",
@@ -57,8 +57,7 @@ def main() -> int:
         outcomes[version] = f"{'passed' if good else 'FAILED'} in {time.monotonic() - since:.0f} s"
     for version, outcome in outcomes.items():
         say(f"Python {version}: {outcome}")
-    tried = [each for each in outcomes.values() if "SKIPPED" not in each]
-    return 0 if tried and not any("FAILED" in each for each in tried) else 1
+    return 1 if any("FAILED" in each for each in outcomes.values()) else 0
 
 
 def find(version: str) -> str | None:
