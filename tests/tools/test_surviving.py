@@ -316,16 +316,22 @@ async def test_a_resource_or_prompt_that_raises_an_exit_fails_alone(kind):
         assert (read["error"]["code"], got["error"]["code"]) == (-32603, -32603)
 
 
+@pytest.fixture
+def heeds_ctrl_c():
+    """Python's own handler is in place. It is not where these tests run in the background of a shell."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
 async def test_an_interrupt_of_a_thread_is_never_ctrl_c():
     """A sync tool's own `KeyboardInterrupt` is told from a signal even where Python's handler is in place."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        async with connected(quitting_server()) as client:
-            assert (await client.call("sync", kind="interrupt"))["result"]["isError"]
-    finally:
-        signal.signal(signal.SIGINT, before)
+    async with connected(quitting_server()) as client:
+        assert (await client.call("sync", kind="interrupt"))["result"]["isError"]
 
 
+@pytest.mark.usefixtures("heeds_ctrl_c")
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @pytest.mark.parametrize("inline", [True, False])
 def test_ctrl_c_is_not_swallowed(backend, inline):
