@@ -19,8 +19,7 @@ VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 ROOT = Path(__file__).parent.parent
 NEEDS = (ROOT / "requirements-dev.txt", ROOT / "pyproject.toml")
 FAST = [
-    *("tests/wire", "tests/hooks", "tests/permissions", "tests/tools"),
-    "--ignore=tests/permissions/test_commands_for_real.py",
+    *("tests/wire", "tests/hooks", "tests/permissions/test_policies.py", "tests/tools"),
     *(f"tests/test_{name}.py" for name in ("argv", "blocks", "cli_versions", "find", "imports", "layers")),
     *(f"tests/test_{name}.py" for name in ("log", "messages", "options", "output", "servers", "session")),
     *(f"tests/test_{name}.py" for name in ("tasks", "threads", "wrap")),
