@@ -279,6 +279,18 @@ async def test_strangers_give_way_and_clients_do_not():
             assert await client.works(), "no client has lost its connection"
 
 
+async def test_a_burst_of_strangers_closes_no_client():
+    """They count as strangers from the moment they are accepted, not only once they are served."""
+    async with served(max_connections=20, header_timeout=LONG) as connect:
+        kept = [await connect(), await connect()]
+        for client in kept:
+            assert await client.works()
+        await asyncio.gather(*(connect() for _ in range(80)))
+        for client in kept:
+            assert await client.works()
+        assert await (await connect()).works()
+
+
 async def test_among_clients_the_one_idle_for_longest_gives_way():
     """They come back when they need it; one that waits for an answer is not idle."""
     app = App()

@@ -240,3 +240,41 @@ async def test_errors_of_foreign_servers_are_cut_too():
     assert len(error["message"]) < SHORT
     assert len(error["data"]["sent"][0]) < SHORT
     assert error["data"]["own"] == "y" * 9_000
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "utf-8-sig"])
+@pytest.mark.parametrize("version", [HANDSHAKE, MODERN])
+async def test_only_utf_8_is_read(version, encoding):
+    """The limits are those of UTF-8: `mcp` would decode other encodings past them."""
+    async with served(version) as client:
+        params = {"name": "take", "arguments": {"it": ["\u0122", *[[]] * 200_000]}}
+        if version == MODERN:
+            params["_meta"] = ENVELOPE
+        body = json.dumps(body_of("tools/call", params), ensure_ascii=False).encode(encoding)
+        status, text, _ = await client.post("tools/call", {"name": "take"}, body)
+        assert (status, "must be UTF-8" in text) == (400, True)
+
+
+@pytest.mark.parametrize("version", [HANDSHAKE, MODERN])
+async def test_a_long_id_is_refused(version):
+    """It would be kept for as long as its answer."""
+    async with served(version) as client:
+        for number, good in (("i" * 1_000, True), ("i" * 1_001, False)):
+            params = {"name": "take", "arguments": {"it": 1}}
+            if version == MODERN:
+                params["_meta"] = ENVELOPE
+            body = json.dumps({**body_of("tools/call", params), "id": number}).encode()
+            status, text, _ = await client.post("tools/call", {"name": "take"}, body)
+            assert (status, "at most 1000 characters" in text) == ((200, False) if good else (400, True))
+
+
+async def test_subscriptions_have_a_limit():
+    """Of their number and of the length of each."""
+    async with served(HANDSHAKE) as client:
+        _, text, _ = await client.post("resources/subscribe", {"uri": "data://" + "x" * 9_000})
+        assert "each of up to 8192 characters" in text
+        for number in range(1_000):
+            _, _, message = await client.post("resources/subscribe", {"uri": f"data://{number}"})
+            assert "result" in message
+        _, text, _ = await client.post("resources/subscribe", {"uri": "data://more"})
+        assert "can have 1000 subscriptions" in text

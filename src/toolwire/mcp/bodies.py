@@ -1,10 +1,13 @@
 """The body of an HTTP request, read before somebody else reads it too."""
 
-from typing import Any
+from typing import Any, Final
 
 from pydantic_core import from_json
 
 from toolwire._jsonrpc import INVALID_REQUEST, RpcError
+
+LONGEST_ID: Final = 1_000
+"""Characters of a request id: it is kept for as long as its answer may be asked for again."""
 
 
 async def read(receive: Any, most: int) -> tuple[list[Any], bytes | None]:
@@ -44,6 +47,9 @@ def request_id(body: bytes) -> int | str | None:
     if not isinstance(message, dict) or not {"id", "method"} <= message.keys():
         return None
     given = message["id"]
-    if type(given) is int or type(given) is str:
+    if type(given) is int or (type(given) is str and len(given) <= LONGEST_ID):
         return given
-    raise RpcError(INVALID_REQUEST, "Invalid Request: the id must be a string or an integer")
+    raise RpcError(
+        INVALID_REQUEST,
+        f"Invalid Request: the id must be an integer or a string of at most {LONGEST_ID} characters",
+    )

@@ -118,6 +118,7 @@ class Connections:
         connection = Connection(self, host, self._make_protocol)
         self._open.add(connection)
         self._by_address.setdefault(host, {})[connection] = None
+        self._strangers[connection] = None  # from now on, so that it gives way before any client does
         return connection
 
     def _give_way(self, *kinds: "dict[Connection, None]") -> bool:
@@ -136,14 +137,12 @@ class Connections:
         except BaseException as error:
             accepted.close()
             self.forget(connection)
-            if not isinstance(error, OSError):  # else the client has left already
+            if not isinstance(error, Exception):
                 raise
+            if not isinstance(error, OSError):  # else the client has left already
+                logger.exception("a connection could not be served")
 
     # What connections tell.
-
-    def came(self, connection: "Connection") -> None:
-        """A connection is open. It is a stranger."""
-        self._strangers[connection] = None
 
     def trusted(self, connection: "Connection") -> None:
         """A connection has sent a request that the guard let through."""
@@ -180,7 +179,11 @@ class Connections:
             await asyncio.sleep(min(_LOOK, shortest / 4))
             now = asyncio.get_running_loop().time()
             for connection in list(self._open):
-                connection.keep_limits(now)
+                try:
+                    connection.keep_limits(now)
+                except Exception:  # the boundary: one connection must not end the server
+                    logger.exception("a connection is closed, since its limits could not be kept")
+                    connection.abort()
             if now - told >= _TELL and (self._gave_way or self._refused or self._failure):
                 told = now
                 self._tell()
@@ -225,7 +228,6 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
         self._deadline = self._now() + self._limits.header_timeout
-        self._connections.came(self)
         held: Any = _Held(self, transport)
         self._protocol.connection_made(held)
         if self._closing:

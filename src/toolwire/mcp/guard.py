@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from toolwire.errors import UsageError
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+_QUOTED: Final = 200  # characters of a header that an error quotes
 _PORTS: Final = {"http": 80, "https": 443}
 _NAME: Final = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 _TOKEN: Final = re.compile(r"[ -~]+")
@@ -46,10 +47,10 @@ class Guard:
         """
         host = hostname(headers.get("host", ""))
         if self.hosts is not None and host not in self.hosts:
-            return Refusal(MISDIRECTED, f"This server does not answer for the host {host!r}")
+            return Refusal(MISDIRECTED, f"This server does not answer for the host {host[:_QUOTED]!r}")
         origin = headers.get("origin")
         if origin is not None and not self.allows_origin(origin):
-            return Refusal(FORBIDDEN, f"Pages of {origin!r} may not use this server")
+            return Refusal(FORBIDDEN, f"Pages of {origin[:_QUOTED]!r} may not use this server")
         if self.token is not None and not open_to_all and not self._carries_token(headers):
             return Refusal(UNAUTHORIZED, "A bearer token is required")
         return None

@@ -203,6 +203,9 @@ class HttpApp:
         most = self.limits.max_body
         came, body = ([], None) if _declared_length(scope) > most else await bodies.read(receive, most)
         if body is not None:
+            if json.detect_encoding(body) != "utf-8":  # `mcp` would decode it, past the limits
+                await _invalid("the body must be UTF-8")(scope, receive, send)
+                return None
             if json_limits.surely_within(body, self._json):
                 return body
             reason = await self._exceeded(body)

@@ -32,6 +32,7 @@ from toolwire._jsonrpc import CANCELLED, RpcError, refusal
 from toolwire.mcp.asking import RequestOutlet
 from toolwire.mcp.audience import client_key, session_of
 from toolwire.mcp.begun import Begun
+from toolwire.mcp.bodies import LONGEST_ID
 from toolwire.mcp.http_sessions import Exchange
 from toolwire.mcp.lists import METHOD, Lists, shaped
 from toolwire.mcp.serving import Serving
@@ -266,7 +267,7 @@ def _fits(message: dict[str, Any]) -> bool:
 
 
 def _is_id(given: Any) -> bool:
-    return type(given) is str or (type(given) is int and -_IDS < given < _IDS)
+    return (type(given) is str and len(given) <= LONGEST_ID) or (type(given) is int and -_IDS < given < _IDS)
 
 
 @lru_cache(maxsize=64)

@@ -45,6 +45,8 @@ START: Final = 30.0
 """Seconds in which a server has to be ready."""
 
 # What goes to the server as it is. `mcp` checks the parameters against these first.
+_SUBSCRIPTIONS: Final = 1_000  # of one session
+_LONGEST_URI: Final = 8_192
 _FORWARDED: Final[Mapping[str, type[Any]]] = {
     "tools/list": types.PaginatedRequestParams,
     "tools/call": types.CallToolRequestParams,
@@ -310,7 +312,13 @@ class Serving:
             found(self._subscribable(ctx.method), uri, ctx.method)
         except RpcError as error:
             raise MCPError(code=error.code, message=error.message, data=error.data) from None
-        session_of(client_of(ctx)).resources.add(uri)
+        subscribed = session_of(client_of(ctx)).resources
+        if len(uri) > _LONGEST_URI or len(subscribed) >= _SUBSCRIPTIONS:
+            text = (
+                f"a session can have {_SUBSCRIPTIONS} subscriptions, each of up to {_LONGEST_URI} characters"
+            )
+            raise MCPError(code=types.INVALID_PARAMS, message=text)
+        subscribed.add(uri)
         return {}
 
     async def _unsubscribe(
