@@ -14,7 +14,7 @@ _TOKEN: Final = re.compile(
     r"(?P<blank>[ \t]+)"
     r"|(?P<continued>(?<![^ \t\n])\\\n)"
     r"|(?P<comment>\#[^\n]*)"
-    rf"|(?P<both>&>>?[ \t]*/dev/null{_END})"
+    rf"|(?P<both>(?<![0-9])&>>?[ \t]*/dev/null{_END})"
     rf"|(?P<redirect>(?:[12]?>>?|<)[ \t]*/dev/null{_END}|[12]?>&[12]{_END})"
     r"|(?P<operator>\n|(?:&&|\|\||[;&|])(?![;&|]))"
 )

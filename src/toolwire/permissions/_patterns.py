@@ -28,7 +28,7 @@ ONE: Final = "*"
 MANY: Final = "..."
 _LISTED: Final = STARTERS | WRITERS | CHECKED
 _VERSION: Final = re.compile(r"[-.]?\d+(\.\d+)*\Z")
-_FLAVOUR: Final = re.compile(r"\.(exe|cmd|bat|basic|tiny|nox|gtk3?|athena|distrib|real|orig)\Z")
+_FLAVOUR: Final = re.compile(r"[.-](exe|cmd|bat|basic|tiny|nox|gtk3?|athena|distrib|real|orig|static|dbg)\Z")
 _XARGS_OPTIONS: Final = re.compile(r"-[0rtx]+|-[nLP]\d+")
 _HOW: Final = (
     "Write out the arguments: '*' stands for one word that does not begin with '-', a last '...' for any number of "
@@ -285,6 +285,8 @@ def _names(program: str) -> set[str]:
 def _known_rest(names: set[str], words: tuple[str, ...]) -> Rest | None:
     for row, rest in KNOWN.items():
         given = words[1 : len(row)]
+        if row[:2] == ("python", "-m") and len(given) == 2:  # noqa: PLR2004 - a package stands for its modules
+            given = (given[0], given[1].partition(".")[0])
         same = row[0] in names and len(given) == len(row) - 1
         if same and all(_same(wanted, word) for wanted, word in zip(row[1:], given, strict=True)):
             special = rest is not None and rest.first is not None and len(words) > len(row)

@@ -42,7 +42,8 @@ SHELLS: Final = _words(
 INTERPRETERS: Final = _words(
     "python pypy ipython jython micropython node nodejs deno bun ruby jruby irb perl php lua luajit tclsh wish"
     " expect r rscript julia octave matlab ghci runghc runhaskell scala groovy clojure clj kotlin kotlinc"
-    " bpython ptpython pudb jupyter papermill pydoc msfconsole duckdb"
+    " babel-node vite-node jiti zx bb erb pry php-cgi phpdbg pythonw graalpy mono wasmtime bpython ptpython"
+    " pudb jupyter papermill pydoc msfconsole duckdb"
     " jshell swift racket guile scheme sbcl clisp erl elixir iex ocaml osascript tsx ts-node gjs qjs d8"
 )
 _WRAPPERS: Final = _words(
@@ -54,15 +55,22 @@ _WRAPPERS: Final = _words(
     " xdg-open start xterm proxychains proxychains4 torsocks catchsegv ldd ld.so mise asdf direnv dotenv"
     " foreman nodemon concurrently npx pnpx bunx uvx pipx poetry pipenv hatch rye pdm conda mamba pixi nix"
     " nix-shell guix nix-env devbox pyenv rbenv nodenv volta fnm hyperfine watchexec systemd-cat systemd-nspawn"
-    " systemd-inhibit dumb-init tini envdir chpst setuidgid softlimit faketime fakechroot cgexec arch op aws-vault"
+    " systemd-inhibit dumb-init tini envdir chpst setuidgid softlimit faketime fakechroot cgexec arch op"
+    " aws-vault"
     " doppler chamber sops py-spy pyinstrument memray viztracer scalene kernprof zellij byobu dtach abduco"
-    " autoexpect daemonize supervisord supervisorctl pm2 forever honcho circusd wsl gdbserver lldb-server trace-cmd"
-    " bpftrace"
+    " autoexpect daemonize supervisord supervisorctl pm2 forever honcho circusd wsl gdbserver lldb-server"
+    " trace-cmd"
+    " bpftrace cross-env npm-run-all run-s run-p start-server-and-test onchange chokidar cargo-watch run-one"
+    " autossh"
+    " torchrun mpirun mpiexec srun sbatch ray accelerate deepspeed sem msgexec msgfilter asciinema ttyd tmate"
+    " xcrun"
+    " bear scan-build wine qemu-x86_64"
 )
 _REMOTE: Final = _words(
     "ssh sshpass mosh rsh rlogin telnet ftp sftp scp rsync nc ncat netcat socat docker podman nerdctl buildah"
     " docker-compose kubectl helm oc lxc vagrant virsh ansible ansible-playbook salt fab"
-    " salt-call puppet chef lftp tftp rexec dsh pdsh clush cssh mussh minikube multipass limactl colima tcpserver"
+    " slogin pssh parallel-ssh ansible-console ansible-pull salt-call puppet chef lftp tftp rexec dsh pdsh"
+    " clush cssh mussh minikube multipass limactl colima tcpserver"
     " xinetd openvpn stunnel"
 )
 _BUILDERS: Final = _words(
@@ -71,30 +79,41 @@ _BUILDERS: Final = _words(
     " uv easy_install cargo rustup rustc go dotnet msbuild composer cpan cabal stack mix rebar3 apt apt-get"
     " aptitude dpkg rpm yum dnf pacman brew port snap flatpak terraform packer pulumi gcc cc g++ c++ clang"
     " clang++ cpp ld tcc javac java protoc bison yacc latex pdflatex xelatex lualatex tex pre-commit"
+    " gulp grunt playwright cypress karma nyc c8 zig nim dart flutter crystal cargo-nextest cross dlv air"
+    " gotestsum"
+    " golangci-lint lein jbang xcodebuild fastlane prove bats snakemake nextflow dbt doit pants behave robot"
+    " locust"
+    " django-admin alembic prefect tofu terragrunt skaffold tilt helmfile gfortran c99 c89 clang-tidy cppcheck"
+    " gcovr"
+    " doxygen bmake stylelint pyright basedpyright dmypy toolwire claude codex gemini aider"
     " husky act earthly mage mvnw rails airflow dvc mlflow streamlit rollup parcel nvm original-awk"
     " ccache distcc coverage sphinx-build gunicorn uvicorn flask celery rspec rubocop phpunit flake8"
 )
 _TOOLS: Final = _words(
-    "find fd fdfind bfs git gh glab hub hg svn cvs bzr jj tig awk nawk mawk sed tar bsdtar star zip cpio pax"
+    "find fd fdfind bfs patch git gh glab hub hg svn cvs bzr jj tig awk nawk mawk sed tar bsdtar star zip"
+    " cpio pax"
     " split csplit install diff3 sdiff vi vim view vimdiff nvim ex rvim rview ed red emacs emacsclient nano"
     " pico joe micro hx helix kak mc code subl less more most pager man info bat batcat ag ack ugrep ug fzf sk"
     " zgrep zless zmore zdiff sqlite psql mysql mariadb mongo mongosh redis-cli dc m4 gnuplot tcpdump tshark"
-    " pgcli mycli litecli git-shell git-upload-pack sudoedit visudo groff radare2 cgdb ddd xdotool sendmail exim"
+    " perldoc mlr fx cloc xzless bzless ncdu lazygit gitk git-lfs pgcli mycli litecli git-shell"
+    " git-upload-pack sudoedit visudo groff radare2 cgdb ddd xdotool sendmail exim"
     " nmap openssl gpg gpg2 ssh-keygen ssh-add wget aria2c yt-dlp youtube-dl rclone restic borg pandoc convert"
     " magick mogrify identify gs mail mailx mutt lynx w3m ctags iptables ip mount sshfs"
-    " logrotate update-alternatives journalctl service rename prename file-rename chronic ifne pee zrun vipe vidir"
+    " logrotate update-alternatives journalctl service rename prename file-rename chronic ifne pee zrun vipe"
+    " vidir"
 )
 STARTERS: Final = SHELLS | INTERPRETERS | _WRAPPERS | _REMOTE | _BUILDERS | _TOOLS
 """Programs that some argument makes start another program, or run code."""
 
 GNU: Final = _words(
-    "awk cp csplit dd ed env find install ln m4 make mv nice nohup patch sed shred shuf sort split stdbuf tar tee"
+    "awk cp csplit dd ed env find install ln m4 make mv nice nohup patch sed shred shuf sort split stdbuf tar"
+    " tee"
     " time timeout truncate uniq xargs"
 )
 """Programs that some systems have with a `g` in front of the name."""
 
 WRITERS: Final = _words(
-    "cp mv ln tee dd truncate sponge patch curl shred unzip 7z unrar iconv xmllint xsltproc objcopy strip ar"
+    "cp mv ln tee dd truncate sponge curl shred unzip 7z unrar iconv xmllint xsltproc objcopy strip ar"
     " zstd brotli lz4"
 )
 """Programs that write where an argument says, whatever they are given to write."""
@@ -140,7 +159,7 @@ _GIT: Final = _options(
     r"--(porcelain|long|always|dirty|no-ext-diff|no-textconv|relative|merged|no-merged|contains)(=[\w-]+)?",
     r"--(max-count|skip|unified|abbrev|inter-hunk-context)=\d+",
     r"--(since|until|after|before|author|committer|grep|date|diff-filter|untracked-files|sort|points-at)=.*",
-    r"--(pretty|format)(=(?!.*%G).*)?",
+    r"--(pretty|format)(=(?!.*%[-+ ]?G).*)?",
 )
 _GIT_WRITE: Final = _options(
     r"-[ambBcqufA]|-am|-rf?|--|--(message|all|amend|no-edit|staged|worktree|cached|create|hard|soft|mixed|abort)",
@@ -184,8 +203,7 @@ _RG: Final = _options(
 )
 
 _GIT_READERS: Final = _ordered(
-    "status log diff show branch blame describe ls-files ls-tree cat-file rev-parse rev-list shortlog reflog"
-    " merge-base"
+    "status log diff show blame describe ls-files ls-tree cat-file rev-parse rev-list shortlog merge-base"
 )
 _GIT_WRITERS: Final = _ordered(
     "add commit mv rm restore switch checkout stash tag merge reset cherry-pick revert"
@@ -194,10 +212,16 @@ _SCRIPTED: Final = _ordered(
     "python pypy node nodejs ruby perl php lua luajit julia rscript tclsh sh bash zsh dash ksh"
 )
 _CODE_MODULES: Final = _ordered(
-    "pdb timeit profile cProfile trace runpy code codeop asyncio pip ensurepip IPython ipython idlelib bdb doctest"
-    " zipapp pydoc antigravity ipykernel jupyter coverage debugpy"
+    "pdb timeit profile cProfile trace runpy code codeop asyncio pip ensurepip IPython ipython idlelib bdb"
+    " doctest"
+    " zipapp pydoc antigravity pickle inspect py torch accelerate deepspeed ipykernel jupyter coverage debugpy"
 )
 
+_NO_FILE_OF_OPTIONS: Final = re.compile(r"(?s:[^-@].*)?")
+_MYPY: Final = Rest(
+    _options(r"--strict|--pretty|--no-error-summary|--ignore-missing-imports|-[pmv]"), _NO_FILE_OF_OPTIONS
+)
+_PYLINT: Final = Rest(_options(r"--(disable|enable)=[\w,-]+|-E|--errors-only"), _NO_FILE_OF_OPTIONS)
 _PYTESTS: Final = (
     ("pytest",),
     ("py.test",),
@@ -208,6 +232,9 @@ _PYTESTS: Final = (
 KNOWN: Final[dict[tuple[str, ...], Rest | None]] = {
     **{("git", each): Rest(_GIT) for each in _GIT_READERS},
     **{("git", each): Rest(_GIT_WRITE, implied=False) for each in _GIT_WRITERS},
+    ("git", "branch"): Rest(
+        _options(r"-[arv]|-vv|--(all|remotes|verbose|list|show-current|merged|no-merged|contains)")
+    ),
     ("find",): Rest(_FIND),
     ("sort",): Rest(
         _options(
@@ -216,7 +243,7 @@ KNOWN: Final[dict[tuple[str, ...], Rest | None]] = {
         )
     ),
     ("rg",): Rest(_RG),
-    **{each: Rest(_PYTEST, re.compile(r"(?s:[^-@].*)?")) for each in _PYTESTS},
+    **{each: Rest(_PYTEST, _NO_FILE_OF_OPTIONS) for each in _PYTESTS},
     ("uniq",): Rest(
         _options(r"-[cdDiuz]+|-[fsw]\d*"), operands=_NONE, first=_OPERAND
     ),  # the second is written to
@@ -224,11 +251,14 @@ KNOWN: Final[dict[tuple[str, ...], Rest | None]] = {
     ("shuf",): Rest(_options(r"-[enrz]+|-i|-n\d+")),
     ("tree",): Rest(_options(r"-[adfiIlLPhpsugDFCnrtUvxQ]+|--(dirsfirst|noreport|gitignore)")),
     ("file",): Rest(_options(r"-[bikLhNnprsv0]+|--mime(-type|-encoding)?|--brief")),
-    ("mypy",): Rest(_options(r"--strict|--pretty|--no-error-summary|--ignore-missing-imports|-[pmv]")),
+    ("mypy",): _MYPY,
+    ("python", "-m", "mypy"): _MYPY,
     ("eslint",): Rest(_options(r"--(fix|quiet|ext|cache)|--max-warnings=\d+|--format=(stylish|json|unix)")),
     ("prettier",): Rest(_options(r"--(check|write|list-different)|-[cwl]")),
-    ("pylint",): Rest(_options(r"--(disable|enable)=[\w,-]+|-E|--errors-only")),
+    ("pylint",): _PYLINT,
+    ("python", "-m", "pylint"): _PYLINT,
     **{("python", "-m", each): None for each in _CODE_MODULES},
+    **{("python", "-m", each): None for each in sorted(STARTERS)},
     ("python", "-m", "*"): ANYTHING,
     **{(each, "*"): ANYTHING for each in _SCRIPTED},
     **{("cargo", each): Rest(_CARGO) for each in ("build", "test", "check", "clippy", "fmt", "doc")},
