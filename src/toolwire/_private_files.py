@@ -68,8 +68,9 @@ class PrivateFiles:
                 os.unlink(os.path.join(self._folder, name))  # noqa: PTH108, PTH118
                 name = None if os.listdir(self._folder) == [] else name  # noqa: PTH208
         if name is None:
-            self._remove()
-            self._folder = self._lock = self._remove = None
+            with FORKING:  # or a child would close a descriptor that is another's by then
+                self._remove()
+                self._folder = self._lock = self._remove = None
 
     def forked(self) -> None:
         """Leave the files to the parent."""
@@ -107,12 +108,13 @@ def _give_to(user: str | int, descriptor: int) -> None:
 
 def _remove(folder: str, lock: int | None) -> None:
     """Remove a folder of ours and let go of its lock. Also called when nobody has closed a session."""
-    with suppress(OSError):
-        for name in os.listdir(folder):  # noqa: PTH208
-            os.unlink(os.path.join(folder, name))  # noqa: PTH108, PTH118
-        os.rmdir(folder)  # noqa: PTH106
-    if lock is not None:
-        os.close(lock)
+    with FORKING:
+        with suppress(OSError):
+            for name in os.listdir(folder):  # noqa: PTH208
+                os.unlink(os.path.join(folder, name))  # noqa: PTH108, PTH118
+            os.rmdir(folder)  # noqa: PTH106
+        if lock is not None:
+            os.close(lock)
 
 
 def _lock(folder: str) -> int | None:

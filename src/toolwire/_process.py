@@ -21,7 +21,7 @@ from typing import Any, Final, cast
 
 import anyio
 
-from toolwire._forks import give_up_in_children
+from toolwire._forks import FORKING, give_up_in_children
 from toolwire._lifeline import Lifeline
 from toolwire._log import logger_for
 from toolwire._pipe import Listener, Pipe
@@ -138,9 +138,13 @@ class _ProcessPipe(ABC):
                 os.close(nothing)
         _alive.discard(self)
         self._pid = None
-        if self._pidfd is not None:
-            os.close(self._pidfd)
-            self._pidfd = None
+        self._close_pidfd()
+
+    def _close_pidfd(self) -> None:
+        with FORKING:  # or a child would close a descriptor that is another's by then
+            if self._pidfd is not None:
+                os.close(self._pidfd)
+                self._pidfd = None
 
     def kill(self) -> None:
         self._signal(signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
@@ -181,9 +185,7 @@ class _ProcessPipe(ABC):
         _alive.discard(self)
         if self._lifeline is not None:
             self._lifeline.close()
-        if self._pidfd is not None:
-            os.close(self._pidfd)
-            self._pidfd = None
+        self._close_pidfd()
         self._pid = None
         self._gone.set()
 
