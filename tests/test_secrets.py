@@ -24,7 +24,8 @@ HIDDEN = """
     GITHUB_TOKEN GITHUBTOKEN NPM_TOKEN INPUT_TOKEN accessToken refresh_token id_token client_secret clientSecret
     SECRET JWT_SECRET CI_JOB_JWT X_AUTH BASIC_AUTH BASICAUTH SSH_PRIVATE_KEY PRIVATE_KEY PASSPHRASE
     GPG_PASSPHRASE DB_PASSWD passwd BEARER SLACK_WEBHOOK_URL SAS_TOKEN AZURE_STORAGE_CONNECTION_STRING
-    OTEL_EXPORTER_OTLP_HEADERS signature sig VAULT_TOKEN TOTP_SECRET BACKUP_KEYS
+    OTEL_EXPORTER_OTLP_HEADERS signature sig MAX_BOT_TOKEN RATE_LIMIT_BYPASS_TOKEN VAULT_TOKEN TOTP_SECRET
+    BACKUP_KEYS
 """
 SHOWN = """
     PATH HOME PWD OLDPWD USER SHELL TERM LANG COMPASS COMPASS_URL PASSENGER PASSENGER_COUNT BYPASS BYPASS_CACHE
@@ -32,7 +33,22 @@ SHOWN = """
     TOKEN_LIMIT token_count GIT_AUTHOR_NAME AUTHOR AUTHORS KEYBOARD KEYBOARD_LAYOUT MONKEY MONKEY_PATCH TURKEY
     HOTKEY SSH_AUTH_SOCK PASS_THROUGH XDG_SESSION_ID DESKTOP_SESSION EDITOR PATTERN PATIENT SPATIAL KEYCLOAK_URL
     SECRETARY Accept Content-Type User-Agent TMPDIR DATABASE_URL NODE_ENV DEBUG PORT HOSTNAME SIGNAL
+    GIT_ASKPASS SSH_ASKPASS NEXTAUTH_URL AUTH_MODE TOKEN_URL PASSWORD_FILE
 """
+
+
+def test_ordinary_words_of_headers_stay_readable():
+    """A header that nothing names a secret is searched for in texts only if it is no plain word."""
+    found = set(secret_values({"headers": {"X-Environment": "production", "X-Team": "team-7"}}))
+    assert found == {"team-7"}
+
+
+def test_headers_on_a_command_line_are_hidden():
+    """A flag for headers has a secret behind it."""
+    shown = hide(
+        {"args": ["mcp-remote", "--header", "X-Key: abc", "-H", "X-Key: abc", "https://example.com/"]}
+    )
+    assert shown["args"] == ["mcp-remote", "--header", REDACTED, "-H", REDACTED, "https://example.com/"]
 
 
 def test_there_are_enough_names():

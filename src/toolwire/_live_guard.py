@@ -83,4 +83,6 @@ def refuse_live_start(env: Mapping[str, str]) -> None:
 
 
 def _is_of_the_kit(env: Mapping[str, str]) -> bool:
-    return MARK in env and env[MARK] == env.get("ANTHROPIC_BASE_URL")
+    """Tell whether the CLI would talk to the kit's model: another provider's switch leads elsewhere."""
+    elsewhere = any(name.startswith("CLAUDE_CODE_USE_") and value for name, value in env.items())
+    return MARK in env and env[MARK] == env.get("ANTHROPIC_BASE_URL") and not elsewhere

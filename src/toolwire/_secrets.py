@@ -40,8 +40,7 @@ _INNOCENT: Final = _set_of("""
     """)
 _COUNTING: Final = _set_of("budget count limit max min num number total")
 _COUNTED: Final = _COUNTING | {"context", "input", "output", "thinking"}
-_NOTHING: Final = frozenset[str]()
-_NUMBERS: Final = {"token": _COUNTING, "tokens": _COUNTED}
+_PLACES: Final = _set_of("askpass dir file method mode path type uri url version")
 _HARMLESS_HEADERS: Final = _set_of("""
     accept accept-charset accept-encoding accept-language cache-control connection content-encoding content-language
     content-length content-type date host mcp-protocol-version origin referer user-agent
@@ -53,9 +52,13 @@ def is_secret_name(name: str) -> bool:
     words = [word.lower() for word in _WORDS.findall(name)]
     if words == ["pwd"] or words[-1:] == ["sock"]:  # these name places
         return False
+    if words and words[-1] in _PLACES and "webhook" not in words:  # a secret in a URL is seen by its looks
+        return False
     for word, following in zip(words, [*words, ""][1:], strict=True):
-        if not _NUMBERS.get(word, _NOTHING).isdisjoint(words):  # MAX_OUTPUT_TOKENS is a number
-            continue
+        if (word == "tokens" and not _COUNTED.isdisjoint(words)) or (
+            word == "token" and following in _COUNTING
+        ):
+            continue  # MAX_OUTPUT_TOKENS, TOKEN_LIMIT: these are numbers
         if (word, following) == ("pass", "through"):
             continue
         if (word, following) == ("connection", "string"):
@@ -167,7 +170,7 @@ def _without_arguments(values: Iterable[Any]) -> Iterator[Any]:
     for value in values:
         flag = _FLAG.fullmatch(value) if isinstance(value, str) else None
         if flag is not None:
-            secret = is_secret_name(flag[1])
+            secret = is_secret_name(flag[1]) or flag[1].lower() in ("h", "header")
             after = secret and not flag[2]
             yield f"{value[: -len(flag[3])]}{REDACTED}" if secret and flag[2] and flag[3] else value
         else:
@@ -197,16 +200,28 @@ def secret_values(value: Any, *, _name: str = "", _depth: int = 0) -> Iterator[s
     elif isinstance(value, Mapping):
         for key, each in value.items():
             name = str(key)
-            is_header = _name.lower() == "headers" and name.lower() not in _HARMLESS_HEADERS
-            if isinstance(each, str) and (is_header or is_secret_name(name)):
-                yield each
-                yield from each.split()[1:]  # `Bearer ...`
+            if isinstance(each, str):
+                yield from _secrets_in_field(name, each, in_headers=_name.lower() == "headers")
             yield from secret_values(each, _name=name, _depth=_depth + 1)
     elif isinstance(value, list | tuple):
         for given, shown in zip(value, _without_arguments(value), strict=True):
             if given is not shown:
                 yield given if shown == REDACTED else given.partition("=")[2]
             yield from secret_values(given, _depth=_depth + 1)
+
+
+def _secrets_in_field(name: str, value: str, *, in_headers: bool) -> Iterator[str]:
+    is_header = in_headers and name.lower() not in _HARMLESS_HEADERS
+    if is_secret_name(name) or (is_header and _is_no_word(value)):
+        yield value
+        scheme, _, token = value.partition(" ")
+        if scheme.lower() in ("basic", "bearer", "token"):
+            yield token
+
+
+def _is_no_word(value: str) -> bool:
+    """Whether a value that nothing names a secret is long or odd enough to be searched for in texts."""
+    return len(value) >= _LONG or not value.isalpha()
 
 
 def _secrets_in_urls(text: str) -> Iterator[str]:

@@ -123,9 +123,9 @@ async def test_the_environment_of_the_kit_passes(claude_env, live):
         kit = claude_env(MODEL, extra={"TRACE": os.environ["TRACE"]})
         await by_run(ClaudeAgentOptions(**kit.options_kwargs()))
         assert live()
-        elsewhere = {**kit.env, "ANTHROPIC_BASE_URL": "https://api.example"}
-        with pytest.raises(LiveStartError):
-            await by_run(ClaudeAgentOptions(env=elsewhere, inherit_env=False))
+        for more in ({"ANTHROPIC_BASE_URL": "https://api.example"}, {"CLAUDE_CODE_USE_BEDROCK": "1"}):
+            with pytest.raises(LiveStartError):
+                await by_run(ClaudeAgentOptions(env={**kit.env, **more}, inherit_env=False))
 
 
 async def test_a_transport_of_your_own_passes(scripted_model, live):
