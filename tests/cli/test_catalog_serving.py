@@ -129,13 +129,18 @@ def secret_in(text):
 def test_the_handshake_does_not_wait_for_the_api(api, env, tmp_path):
     """It is answered while the API hangs; the tools come behind it, and the client is told."""
     page, gate = api.page, threading.Event()
-    api.page = lambda **given: (gate.wait(PATIENCE), page(**given))[1]
+    api.page = lambda **given: (gate.wait(2 * PATIENCE), page(**given))[1]
     with Stdio("catalog:agentpmt", cwd=tmp_path, env=env) as served:
         assert served.shake_hands()["capabilities"]["tools"] == {"listChanged": True}
         until(lambda: api.requests)
-        assert names(served, 1) == []
+        served.send("tools/list", {}, 1)  # both wait for a while, side by side
         served.send("tools/call", {"name": "weather", "arguments": ULM}, 2)
-        assert "still being loaded" in json.dumps(served.answer(2))
+        answers = {}
+        while len(answers) < 2:
+            message = served.receive()
+            answers |= {message["id"]: message} if message.get("id") in (1, 2) else {}
+        assert answers[1]["result"]["tools"] == []
+        assert "still being loaded" in json.dumps(answers[2])
         gate.set()
         while served.receive().get("method") != "notifications/tools/list_changed":
             pass
