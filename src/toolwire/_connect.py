@@ -262,13 +262,7 @@ class Conversation:
             _add_trace_context(env, options.env, self._tracer.context)
         # Who starts it elsewhere may have no CLI here.
         cli = find_cli(options.cli_path) if spawner is None else os.fspath(options.cli_path or "claude")
-        try:
-            argv = _argv.command(options, cli, self._to_file)
-        except OSError as error:
-            raise CLIConnectionError(
-                f"Options that do not go on the command line could not be written to a temporary file: {error}. "
-                "Free some space there, or set TMPDIR to a folder that can be written."
-            ) from error
+        argv = _argv.command(options, cli, self._to_file)
         cwd = os.fspath(options.cwd) if options.cwd else None
         command = Command(argv, env, cwd, options.user, options.close_timeout)
         if spawner is None:
