@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from toolwire._log import REDACTED, RepeatLimit, keep_secret, logger_for
+from toolwire._support.log import REDACTED, RepeatLimit, keep_secret, logger_for
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_an_argument_that_cannot_be_shown_breaks_nobody(monkeypatch):
 def test_a_line_that_is_repeated_is_left_out_and_counted(monkeypatch):
     """Five in ten seconds, then the number of those left out. Other lines, and those of ours, are not touched."""
     now = 1_000.0
-    monkeypatch.setattr("toolwire._log.time.monotonic", lambda: now)
+    monkeypatch.setattr("toolwire._support.log.time.monotonic", lambda: now)
     limit = RepeatLimit()
 
     def passed(name="uvicorn.error", line=1, text="Invalid HTTP request received."):

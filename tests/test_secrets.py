@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from toolwire._secrets import (
+from toolwire._support.secrets import (
     REDACTED,
     hide,
     holds_secrets,
@@ -202,7 +202,7 @@ def test_known_values_are_hidden_in_the_usual_spellings(value):
 
 def test_a_long_lived_service_stays_quick():
     """Only the latest values are remembered: a service with a new token for each session stays quick."""
-    from toolwire import _secrets  # noqa: PLC0415
+    from toolwire._support import secrets as _secrets  # noqa: PLC0415
 
     for number in range(3_000):
         keep_secret([f"token-number-{number}"])

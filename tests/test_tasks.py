@@ -5,7 +5,7 @@ import asyncio
 import anyio
 import pytest
 
-from toolwire._tasks import spawn
+from toolwire._support.tasks import spawn
 
 pytestmark = pytest.mark.anyio
 

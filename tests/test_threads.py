@@ -11,7 +11,7 @@ import anyio.lowlevel
 import pytest
 
 from toolwire import ToolServer
-from toolwire._threads import TooManyLeftBehind, Workers
+from toolwire._support.threads import TooManyLeftBehind, Workers
 from toolwire.testing import connect
 
 pytestmark = pytest.mark.anyio

@@ -20,7 +20,7 @@ from typing import Any
 
 import anyio
 
-from toolwire._tasks import on_trio
+from toolwire._support.tasks import on_trio
 
 PATIENCE = 120.0
 """Seconds within which any request has to end. One that has not hangs."""

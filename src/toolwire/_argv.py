@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from toolwire._flags import FLAGS, HERE, Build, Limits, ToFile, allowed_tools, check_argument, is_long
 from toolwire._mcp_servers import policies, split_servers
-from toolwire._secrets import holds_secrets
+from toolwire._support.secrets import holds_secrets
 from toolwire.options import ClaudeAgentOptions
 
 

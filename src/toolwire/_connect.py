@@ -16,15 +16,15 @@ from toolwire._find import find_cli
 from toolwire._flags import MCP_CONFIG
 from toolwire._handlers import handlers
 from toolwire._live_guard import refuse_live_start
-from toolwire._log import keep_secret, logger_for
 from toolwire._mcp_servers import check_servers, policies, split_servers
 from toolwire._option_checks import check_paths
 from toolwire._pipe import Pipe
 from toolwire._process import Command, process_pipe
-from toolwire._secrets import secret_values
 from toolwire._session import Handler, Session
+from toolwire._support.log import keep_secret, logger_for
+from toolwire._support.secrets import secret_values
+from toolwire._support.tasks import Task, spawn
 from toolwire._taps import Taps, eliding
-from toolwire._tasks import Task, spawn
 from toolwire._tracing import Tracer, tracer
 from toolwire._transport import Transport, TransportPipe
 from toolwire._version import __version__

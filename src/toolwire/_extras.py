@@ -7,7 +7,7 @@ CLI has a default, because the CLI promises none of them.
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolwire._record import Record
+from toolwire._support.record import Record
 
 
 @dataclass(repr=False, eq=False)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from toolwire._mcp_servers import split_servers
-from toolwire._secrets import holds_secrets
+from toolwire._support.secrets import holds_secrets
 from toolwire.errors import CLIConnectionError, OptionsError
 from toolwire.options import ClaudeAgentOptions
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolwire._session import Handler
-from toolwire._tasks import awaited
+from toolwire._support.tasks import awaited
 from toolwire.elicitation import ElicitationRequest, elicitation_to_wire
 from toolwire.hooks.registry import HookCallback, registered
 from toolwire.options import ClaudeAgentOptions, OnElicitation, OnUserDialog

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from toolwire._forks import FORKING, give_up_in_children
+from toolwire._support.forks import FORKING, give_up_in_children
 
 
 class Lifeline:

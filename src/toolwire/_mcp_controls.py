@@ -13,7 +13,6 @@ from toolwire._requests import (
     checked_text,
     given,
 )
-from toolwire._secrets import redacted
 from toolwire._status import (
     McpCallResult,
     McpModeOverride,
@@ -22,6 +21,7 @@ from toolwire._status import (
     McpSetServersResult,
     McpStatusResponse,
 )
+from toolwire._support.secrets import redacted
 from toolwire.errors import CLIConnectionError, CLITimeoutError, OptionsError
 
 _FIRST_LOOK: Final = 0.02  # seconds between two looks at the status, doubled each time

@@ -8,7 +8,7 @@ Keys in camelCase travel to the CLI as they are written here. Nothing is checked
 from dataclasses import dataclass
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
-from toolwire._record import RecordWithSecrets
+from toolwire._support.record import RecordWithSecrets
 from toolwire.permissions import PermissionMode
 
 SettingSource: TypeAlias = Literal["user", "project", "local"]

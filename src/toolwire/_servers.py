@@ -16,8 +16,8 @@ from typing import Any, Protocol
 import anyio
 
 from toolwire._jsonrpc import METHOD_NOT_FOUND, Connection, Request, RpcError, refusal, sort
-from toolwire._log import logger_for
-from toolwire._tasks import awaited, spawn
+from toolwire._support.log import logger_for
+from toolwire._support.tasks import awaited, spawn
 from toolwire.elicitation import ElicitationRequest, SamplingRequest, elicitation_to_wire, sampling_to_wire
 from toolwire.messages import McpLogMessage, McpProgressMessage
 from toolwire.tools.connection import DirectConnection

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from toolwire._log import logger_for, redacted
+from toolwire._support.log import logger_for, redacted
 
 logger = logger_for("session")
 stderr_logger = logger_for("cli.stderr")

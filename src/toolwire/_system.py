@@ -7,7 +7,7 @@ Imported through `toolwire.messages`. Class names, fields, order and defaults ar
 from dataclasses import dataclass
 from typing import Any, Literal, NotRequired, TypedDict
 
-from toolwire._record import Record
+from toolwire._support.record import Record
 
 PermissionMode = Literal["default", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto"]
 """How freely tools may run. It is here because the CLI reports it in its messages."""

@@ -7,7 +7,7 @@ what is looked at.
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
-from toolwire._log import logger_for
+from toolwire._support.log import logger_for
 
 logger = logger_for("session")
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from toolwire._secrets import redacted
+from toolwire._support.secrets import redacted
 from toolwire._taps import Direction
 from toolwire._version import __version__
 

@@ -12,7 +12,7 @@ comparisons written for that one should hold.
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from toolwire._record import Record
+from toolwire._support.record import Record
 
 __all__ = [
     "ContainerUploadBlock",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from toolwire._record import Record
+from toolwire._support.record import Record
 
 
 @dataclass(repr=False, eq=False)

@@ -49,7 +49,7 @@ from toolwire._notices import (
     ThinkingTokensMessage,
     WorkerShuttingDownMessage,
 )
-from toolwire._record import Record
+from toolwire._support.record import Record
 from toolwire._system import (
     TERMINAL_TASK_STATUSES,
     FastModeDisabledReason,

@@ -47,7 +47,7 @@ from toolwire._option_types import (
     ToolConfig,
     ToolsPreset,
 )
-from toolwire._record import RecordWithSecrets
+from toolwire._support.record import RecordWithSecrets
 from toolwire.hooks import HookEvent, HookMatcher, Hooks
 from toolwire.permissions import CanUseTool, PermissionMode
 

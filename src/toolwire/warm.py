@@ -13,8 +13,8 @@ from typing import Any, Self
 import anyio
 
 from toolwire._connect import Conversation, Prompt, check_prompt
-from toolwire._log import logger_for
-from toolwire._tasks import Task, spawn
+from toolwire._support.log import logger_for
+from toolwire._support.tasks import Task, spawn
 from toolwire.client import ClaudeSDKClient, client_over
 from toolwire.errors import CLIConnectionError
 from toolwire.messages import AnyMessage

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import anyio
 from till import Watched, opened
 
-from toolwire._tasks import on_trio
+from toolwire._support.tasks import on_trio
 from toolwire.catalog.ledger.types import Limits
 from toolwire.catalog.purchase.limits import Breaker
 from toolwire.errors import CatalogError, McpError

@@ -19,7 +19,7 @@ from opentelemetry import metrics as otel_metrics
 from opentelemetry import trace
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from toolwire._log import logger_for
+from toolwire._support.log import logger_for
 from toolwire.errors import CatalogError
 
 logger = logger_for("catalog")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from toolwire._log import logger_for
+from toolwire._support.log import logger_for
 from toolwire.catalog.encodings import SHORTEST, longest_match, pattern
 from toolwire.catalog.profile.tables import Secret, SecretPart, Settings
 from toolwire.errors import CatalogError, UsageError

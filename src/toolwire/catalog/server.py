@@ -18,8 +18,8 @@ from typing import Any, Final, Literal, TypeGuard
 import anyio
 
 from toolwire._jsonrpc import Outlet
-from toolwire._log import logger_for
-from toolwire._threads import Workers
+from toolwire._support.log import logger_for
+from toolwire._support.threads import Workers
 from toolwire.catalog import settings
 from toolwire.catalog.http.api import Api
 from toolwire.catalog.http.retry import Retry

@@ -218,7 +218,7 @@ def _run(work: Work, beside: list[Work]) -> None:
 
     import anyio  # noqa: PLC0415
 
-    from toolwire._tasks import spawn  # noqa: PLC0415
+    from toolwire._support.tasks import spawn  # noqa: PLC0415
 
     async def both() -> None:
         watchers = [spawn(each) for each in beside]
@@ -295,7 +295,7 @@ def _say(quiet: bool, text: str) -> None:
 def _log_to_stderr(quiet: bool) -> None:
     import logging  # noqa: PLC0415
 
-    from toolwire._log import RepeatLimit  # noqa: PLC0415
+    from toolwire._support.log import RepeatLimit  # noqa: PLC0415
 
     logging.basicConfig(
         stream=sys.stderr,

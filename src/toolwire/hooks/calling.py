@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import anyio
 
-from toolwire._log import logger_for
-from toolwire._tasks import awaited, is_cancellation, nobody_asked
-from toolwire._threads import Workers
+from toolwire._support.log import logger_for
+from toolwire._support.tasks import awaited, is_cancellation, nobody_asked
+from toolwire._support.threads import Workers
 from toolwire.errors import message_of
 from toolwire.hooks.checking import checked, nearest_event
 from toolwire.hooks.outcomes import HookOutcome, NoReasonError

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from toolwire._record import Record
+from toolwire._support.record import Record
 from toolwire.hooks.outputs import HookSpecificOutput
 
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypedDict
 
-from toolwire._record import Record
+from toolwire._support.record import Record
 from toolwire.hooks.inputs import HookInput
 from toolwire.hooks.outputs import HookJSONOutput
 

@@ -23,8 +23,8 @@ from mcp.shared.message import ServerMessageMetadata
 from pydantic import BaseModel, ValidationError
 
 from toolwire._jsonrpc import INVALID_PARAMS, INVALID_REQUEST, Interrupted, RpcError
-from toolwire._log import logger_for
-from toolwire._tasks import awaited, spawn
+from toolwire._support.log import logger_for
+from toolwire._support.tasks import awaited, spawn
 from toolwire._wire.json_codec import dumps, loads
 from toolwire.tools.context import LEVELS
 

@@ -25,8 +25,8 @@ from mcp.server.subscriptions import (
 from mcp_types import CLIENT_INFO_META_KEY
 
 from toolwire._jsonrpc import INVALID_PARAMS, RpcError
-from toolwire._log import logger_for
-from toolwire._tasks import spawn
+from toolwire._support.log import logger_for
+from toolwire._support.tasks import spawn
 from toolwire.tools.context import LEVELS
 
 logger = logger_for("serving")

@@ -14,7 +14,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 from toolwire._jsonrpc import CANCELLED
-from toolwire._tasks import spawn
+from toolwire._support.tasks import spawn
 from toolwire.mcp.asking import RequestOutlet
 
 _HANDOVER: Final = 5.0  # seconds that `mcp` has to take a request over before it is given up

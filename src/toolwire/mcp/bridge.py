@@ -33,8 +33,8 @@ from toolwire._jsonrpc import (
     reply,
     sort,
 )
-from toolwire._log import logger_for
-from toolwire._tasks import spawn
+from toolwire._support.log import logger_for
+from toolwire._support.tasks import spawn
 from toolwire.mcp.lifespans import shared_lifespan
 from toolwire.mcp.recognise import core_of, shares_lifespan
 from toolwire.mcp.session import Session

@@ -7,7 +7,7 @@ what a method's params must be is for the server to say.
 from typing import TYPE_CHECKING, Any, Final
 
 from toolwire._jsonrpc import INTERNAL_ERROR, Id, RpcError
-from toolwire._log import logger_for
+from toolwire._support.log import logger_for
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage

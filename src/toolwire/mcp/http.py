@@ -33,8 +33,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from toolwire._jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, RpcError, id_in_use, refusal
-from toolwire._log import RepeatLimit, logger_for
-from toolwire._threads import Workers
+from toolwire._support.log import RepeatLimit, logger_for
+from toolwire._support.threads import Workers
 from toolwire.errors import UsageError
 from toolwire.mcp import bodies, json_limits
 from toolwire.mcp.connections import Connections, Tracked, authorised, connection_of

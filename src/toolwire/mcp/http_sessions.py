@@ -15,7 +15,7 @@ import anyio
 from mcp.server.context import ServerRequestContext
 from mcp.shared.dispatcher import coerce_request_id
 
-from toolwire._log import logger_for
+from toolwire._support.log import logger_for
 from toolwire.mcp.audience import client_of
 
 logger = logger_for("serving")

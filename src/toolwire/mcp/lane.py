@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from toolwire._tasks import scope_type, spawn
+from toolwire._support.tasks import scope_type, spawn
 
 if TYPE_CHECKING:
     from mcp.shared.transport_context import TransportContext

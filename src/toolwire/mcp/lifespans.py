@@ -13,8 +13,8 @@ from typing import Any, Final
 import anyio
 from anyio.lowlevel import RunVar
 
-from toolwire._log import logger_for
-from toolwire._tasks import spawn
+from toolwire._support.log import logger_for
+from toolwire._support.tasks import spawn
 
 logger = logger_for("mcp")
 

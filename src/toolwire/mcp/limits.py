@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Final
 
-from toolwire._log import logger_for
+from toolwire._support.log import logger_for
 from toolwire.errors import UsageError
 
 logger = logger_for("serving")

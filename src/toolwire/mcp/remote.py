@@ -25,7 +25,7 @@ from mcp.shared.message import ServerMessageMetadata
 from pydantic import TypeAdapter, ValidationError
 
 from toolwire._jsonrpc import INTERNAL_ERROR
-from toolwire._log import logger_for
+from toolwire._support.log import logger_for
 from toolwire._version import __version__
 
 logger = logger_for("mcp.remote")

@@ -27,8 +27,8 @@ from toolwire._jsonrpc import (
     RpcError,
     Server,
 )
-from toolwire._log import logger_for
-from toolwire._tasks import spawn
+from toolwire._support.log import logger_for
+from toolwire._support.tasks import spawn
 from toolwire.errors import ClaudeSDKError
 from toolwire.mcp.asking import RequestOutlet
 from toolwire.mcp.audience import EVENTS, Announcer, Audience, client_key, client_of, session_of

@@ -17,8 +17,8 @@ import anyio
 import anyio.abc
 
 from toolwire._jsonrpc import CANCELLED, INTERNAL_ERROR, Id, Outlet, Request, RpcError
-from toolwire._log import logger_for
-from toolwire._tasks import spawn
+from toolwire._support.log import logger_for
+from toolwire._support.tasks import spawn
 from toolwire.mcp.envelopes import GOING_DOWN, Envelopes
 from toolwire.mcp.lane import Lane, Passage, has_lane
 from toolwire.mcp.streams import Inbox, Outbox

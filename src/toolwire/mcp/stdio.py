@@ -36,8 +36,8 @@ from toolwire._jsonrpc import (
     refusal,
     reply,
 )
-from toolwire._log import logger_for
-from toolwire._threads import Workers, from_threads
+from toolwire._support.log import logger_for
+from toolwire._support.threads import Workers, from_threads
 from toolwire._wire.json_codec import dumps
 from toolwire.errors import UsageError
 from toolwire.mcp.json_limits import exceeded, find_id

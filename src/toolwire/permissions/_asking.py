@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from toolwire._tasks import awaited
-from toolwire._threads import Workers
+from toolwire._support.tasks import awaited
+from toolwire._support.threads import Workers
 from toolwire.permissions.policy import Decision, Judge, Otherwise, Policy, as_policy, with_timeout
 from toolwire.permissions.types import (
     PermissionResult,

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import anyio
 
-from toolwire._tasks import awaited
+from toolwire._support.tasks import awaited
 from toolwire.permissions.policy import Decision, Judge, Policy, as_policy, logger
 from toolwire.permissions.types import (
     PermissionResult,

@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeAlias
 
 import anyio
 
-from toolwire._log import logger_for
-from toolwire._tasks import awaited
+from toolwire._support.log import logger_for
+from toolwire._support.tasks import awaited
 from toolwire.permissions.types import (
     PermissionResult,
     PermissionResultAllow,

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, Protocol, TypeAlias
 
-from toolwire._threads import Workers
+from toolwire._support.threads import Workers
 from toolwire.permissions._asking import Answer, Asker
 from toolwire.permissions.types import PermissionResultDeny, ToolPermissionContext
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from toolwire._record import Record
+from toolwire._support.record import Record
 from toolwire.messages import PermissionMode
 
 PermissionUpdateDestination = Literal["userSettings", "projectSettings", "localSettings", "session"]

@@ -26,8 +26,8 @@ from typing import Any, Final
 import anyio
 
 from toolwire._find import find_cli
-from toolwire._log import logger_for, redacted
 from toolwire._process import Command, process_pipe
+from toolwire._support.log import logger_for, redacted
 from toolwire._transport import Transport
 from toolwire._version import __version__
 from toolwire._wire.lines import Lines, decode

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
-from toolwire._secrets import is_secret_name
+from toolwire._support.secrets import is_secret_name
 
 SCRUBBED: Final = "<scrubbed>"
 SHORTEST: Final = 6

@@ -17,8 +17,8 @@ from toolwire._jsonrpc import (
     RpcError,
     refusal,
 )
-from toolwire._log import logger_for
-from toolwire._tasks import nobody_asked
+from toolwire._support.log import logger_for
+from toolwire._support.tasks import nobody_asked
 from toolwire.errors import ResourceNotFoundError, ToolError, message_of
 from toolwire.tools.failing import is_failure, named
 from toolwire.tools.paging import Page

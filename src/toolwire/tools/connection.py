@@ -31,9 +31,9 @@ from toolwire._jsonrpc import (
     reply,
     sort,
 )
-from toolwire._log import logger_for
-from toolwire._tasks import nobody_asked, scope_type
-from toolwire._threads import TooManyLeftBehind, from_threads
+from toolwire._support.log import logger_for
+from toolwire._support.tasks import nobody_asked, scope_type
+from toolwire._support.threads import TooManyLeftBehind, from_threads
 from toolwire._wire.lines import decode, encode
 from toolwire.errors import ToolError, message_of
 from toolwire.tools.answers import invalid, listed, refused, unknown_method

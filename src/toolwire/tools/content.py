@@ -14,7 +14,7 @@ from os import PathLike, fspath
 from os.path import splitext
 from typing import Any, ClassVar, Literal
 
-from toolwire._record import Record
+from toolwire._support.record import Record
 
 __all__ = ["Audio", "Content", "Image", "Resource", "ResourceLink", "Text", "blob_uri", "from_bytes", "sniff"]
 

@@ -9,7 +9,7 @@ import threading
 from traceback import walk_tb
 from typing import Any
 
-from toolwire._threads import Workers
+from toolwire._support.threads import Workers
 from toolwire.errors import message_of
 
 

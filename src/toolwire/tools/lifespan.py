@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import anyio
 
-from toolwire._log import logger_for
-from toolwire._tasks import Task, spawn
+from toolwire._support.log import logger_for
+from toolwire._support.tasks import Task, spawn
 from toolwire.tools.failing import is_failure, named
 
 logger = logger_for("server")

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from typing import Any
 
-from toolwire._tasks import Task, is_cancellation, spawn
+from toolwire._support.tasks import Task, is_cancellation, spawn
 
 
 class Waits:

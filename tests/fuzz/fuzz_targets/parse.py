@@ -5,7 +5,7 @@ import random
 from typing import Any, Final
 
 from fuzz_targets.json_mutation import dump, load, mutate_json
-from toolwire._record import Record
+from toolwire._support.record import Record
 from toolwire._wire.control import Control
 from toolwire._wire.parse import parse
 from toolwire._wire.run import Run

@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 
 import httpx2
 
-from toolwire._threads import Workers
+from toolwire._support.threads import Workers
 from toolwire.catalog.http.addresses import Network, Resolver, resolve
 from toolwire.catalog.http.answers import Answer, Attempt
 from toolwire.catalog.http.connection import Connections

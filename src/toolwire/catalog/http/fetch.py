@@ -11,8 +11,8 @@ import anyio
 import httpx2
 import stamina
 
-from toolwire._log import logger_for
-from toolwire._threads import Workers
+from toolwire._support.log import logger_for
+from toolwire._support.threads import Workers
 from toolwire.catalog.http.answers import describe_body, is_success, refusal, said, seconds_of
 from toolwire.catalog.http.connection import Connections
 from toolwire.catalog.http.listing import Reading

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from toolwire._log import logger_for
+from toolwire._support.log import logger_for
 from toolwire.catalog.http.requests import Position, next_link
 from toolwire.catalog.profile.amounts import quoted
 from toolwire.catalog.profile.entries import read_item

@@ -12,8 +12,8 @@ from typing import Any, Final
 import anyio
 import httpx2
 
-from toolwire._log import logger_for
-from toolwire._threads import Workers
+from toolwire._support.log import logger_for
+from toolwire._support.threads import Workers
 from toolwire.catalog.http.answers import Answer, Attempt, is_success, judge, said
 from toolwire.catalog.http.connection import Connections, Halted, OnSend, Order, check_value
 from toolwire.catalog.http.requests import OutgoingRequest, order_request

@@ -20,7 +20,7 @@ import anyio
 import httpcore2
 import httpx2
 
-from toolwire._tasks import on_trio
+from toolwire._support.tasks import on_trio
 
 IsOpen = Callable[[], bool]
 BeforeSend = Callable[[IsOpen], Awaitable[None]]

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import anyio
 
-from toolwire._log import logger_for
-from toolwire._threads import from_threads
+from toolwire._support.log import logger_for
+from toolwire._support.threads import from_threads
 from toolwire.catalog.ledger.sqlite import SqliteLedger, owner_alive
 from toolwire.catalog.ledger.types import Ledger
 from toolwire.catalog.money import dollars

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import anyio
 
-from toolwire._log import logger_for
-from toolwire._threads import Workers
+from toolwire._support.log import logger_for
+from toolwire._support.threads import Workers
 from toolwire.catalog.http.answers import Answer, is_success
 from toolwire.catalog.http.api import Api
 from toolwire.catalog.ledger.async_ledger import AsyncLedger

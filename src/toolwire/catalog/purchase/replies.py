@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import orjson
 
-from toolwire._log import logger_for
+from toolwire._support.log import logger_for
 from toolwire._wire.json_codec import dumps
 from toolwire.catalog.http.answers import RawBody
 from toolwire.catalog.money import DOLLARS, PER_DOLLAR, dollars, micros

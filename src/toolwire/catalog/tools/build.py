@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from toolwire._log import logger_for
+from toolwire._support.log import logger_for
 from toolwire.catalog.money import dollars
 from toolwire.catalog.tools.definitions import Definition, Entry, Repairs, Skipped
 from toolwire.catalog.tools.pins import Change, Pins, compare

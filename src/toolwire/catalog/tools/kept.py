@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from toolwire._log import logger_for
+from toolwire._support.log import logger_for
 from toolwire._wire.json_codec import dumps, loads
 from toolwire.catalog.tools.definitions import Entry
 

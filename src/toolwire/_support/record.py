@@ -10,7 +10,7 @@ from dataclasses import Field
 from reprlib import recursive_repr
 from typing import Any, ClassVar
 
-from toolwire._secrets import hide
+from toolwire._support.secrets import hide
 
 
 class Record:

@@ -22,8 +22,8 @@ from typing import Any, TypeVar
 
 import anyio
 
-from toolwire._log import logger_for
-from toolwire._tasks import on_trio
+from toolwire._support.log import logger_for
+from toolwire._support.tasks import on_trio
 
 logger = logger_for("threads")
 

@@ -7,7 +7,7 @@ import logging
 import time
 from typing import Final
 
-from toolwire._secrets import REDACTED, keep_secret, redacted
+from toolwire._support.secrets import REDACTED, keep_secret, redacted
 
 __all__ = ["REDACTED", "RepeatLimit", "keep_secret", "logger_for", "redacted"]
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from toolwire._log import logger_for
+from toolwire._support.log import logger_for
 
 logger = logger_for("tasks")
 

@@ -1,0 +1,1 @@
+"""Helpers that know nothing of Claude or MCP: tasks, threads, logging, secrets, records."""
