@@ -20,6 +20,9 @@ from toolwire._mcp_servers import check_servers, policies, split_servers
 from toolwire._option_checks import check_paths
 from toolwire._pipe import Pipe
 from toolwire._process import Command, process_pipe
+from toolwire._protocol.lines import DEFAULT_LIMIT
+from toolwire._protocol.parse import parse
+from toolwire._protocol.run import DEFAULT_CEILING
 from toolwire._session import Handler, Session
 from toolwire._support.log import keep_secret, logger_for
 from toolwire._support.secrets import secret_values
@@ -28,9 +31,6 @@ from toolwire._taps import Taps, eliding
 from toolwire._tracing import Tracer, tracer
 from toolwire._transport import Transport, TransportPipe
 from toolwire._version import __version__
-from toolwire._wire.lines import DEFAULT_LIMIT
-from toolwire._wire.parse import parse
-from toolwire._wire.run import DEFAULT_CEILING
 from toolwire.errors import CanUseToolShadowedWarning, CLIConnectionError, OptionsError
 from toolwire.hooks.registry import blocks_on_failure, register
 from toolwire.messages import EXTRA_MESSAGES, AnyMessage

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from toolwire._jsonrpc import METHOD_NOT_FOUND, Connection, Request, RpcError, refusal, sort
+from toolwire._protocol.jsonrpc import METHOD_NOT_FOUND, Connection, Request, RpcError, refusal, sort
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import awaited, spawn
 from toolwire.elicitation import ElicitationRequest, SamplingRequest, elicitation_to_wire, sampling_to_wire

@@ -8,7 +8,7 @@ come after them, have defaults, and take no part in `==` and `repr`. `raw` is th
 `Message` is what users of the official SDK expect to meet. `AnyMessage` has also the kinds that the
 official SDK throws away (`EXTRA_MESSAGES`); they are yielded with `include_all_messages=True` only.
 
-This module knows nothing of how a frame is read: that is `toolwire._wire.parse`.
+This module knows nothing of how a frame is read: that is `toolwire._protocol.parse`.
 """
 
 from dataclasses import dataclass, field

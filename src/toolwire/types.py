@@ -27,22 +27,6 @@ from toolwire._answers import (
     UsageResponse,
     WorkspaceDiff,
 )
-from toolwire._control_types import (
-    ControlErrorResponse,
-    ControlResponse,
-    SDKControlInitializeRequest,
-    SDKControlInterruptRequest,
-    SDKControlMcpMessageRequest,
-    SDKControlMcpReconnectRequest,
-    SDKControlMcpToggleRequest,
-    SDKControlPermissionRequest,
-    SDKControlRequest,
-    SDKControlResponse,
-    SDKControlRewindFilesRequest,
-    SDKControlSetPermissionModeRequest,
-    SDKControlStopTaskRequest,
-    SDKHookCallbackRequest,
-)
 from toolwire._listings import (
     BinaryVersion,
     ExportedConversation,
@@ -58,6 +42,22 @@ from toolwire._listings import (
     StatusResponse,
     StatusRow,
     StatusSection,
+)
+from toolwire._protocol.frame_types import (
+    ControlErrorResponse,
+    ControlResponse,
+    SDKControlInitializeRequest,
+    SDKControlInterruptRequest,
+    SDKControlMcpMessageRequest,
+    SDKControlMcpReconnectRequest,
+    SDKControlMcpToggleRequest,
+    SDKControlPermissionRequest,
+    SDKControlRequest,
+    SDKControlResponse,
+    SDKControlRewindFilesRequest,
+    SDKControlSetPermissionModeRequest,
+    SDKControlStopTaskRequest,
+    SDKHookCallbackRequest,
 )
 from toolwire._status import (
     ContextUsageCategory,

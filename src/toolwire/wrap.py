@@ -10,7 +10,7 @@ import fnmatch
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from toolwire._jsonrpc import (
+from toolwire._protocol.jsonrpc import (
     INVALID_PARAMS,
     Connection,
     Notification,

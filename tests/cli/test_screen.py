@@ -20,7 +20,7 @@ from toolwire import (
     ToolUseBlock,
     UserMessage,
 )
-from toolwire._wire.parse import parse
+from toolwire._protocol.parse import parse
 from toolwire.cli._asking import Asker, Field, rules
 from toolwire.cli._screen import JsonLines, Screen, failure, plain, summary, tool_name
 from toolwire.cli._stand_in import StandIn, arguments, example, last_prompt

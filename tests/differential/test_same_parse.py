@@ -11,7 +11,7 @@ from claude_agent_sdk._errors import MessageParseError
 from claude_agent_sdk._internal.message_parser import parse_message
 
 from toolwire import blocks, messages
-from toolwire._wire.parse import parse
+from toolwire._protocol.parse import parse
 from toolwire.messages import EXTRA_MESSAGES, AssistantMessage, SystemMessage, UserMessage
 
 FRAMES = [json.loads(line) for line in (Path(__file__).parent / "frames.jsonl").read_text().splitlines()]

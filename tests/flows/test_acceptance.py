@@ -9,8 +9,8 @@ import pytest
 from mcp.server import Server
 
 from toolwire import ClaudeAgentOptions, ClaudeSDKClient, Tool, ToolServer
-from toolwire._jsonrpc import Unanswerable
 from toolwire._mcp_servers import split_servers
+from toolwire._protocol.jsonrpc import Unanswerable
 from toolwire.mcp.bridge import bridged
 from toolwire.tools.parameters import InvalidArguments
 

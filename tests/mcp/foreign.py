@@ -10,7 +10,7 @@ from fastmcp import FastMCP
 from mcp.server import MCPServer, Server
 from mcp.server.mcpserver import Context
 
-from toolwire._jsonrpc import METHOD_NOT_FOUND, RpcError
+from toolwire._protocol.jsonrpc import METHOD_NOT_FOUND, RpcError
 from toolwire.mcp.bridge import bridged
 
 CLIENT = {"name": "claude-code", "version": "2.1.325"}

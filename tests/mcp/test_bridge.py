@@ -24,7 +24,7 @@ from foreign import (
     text_of,
 )
 
-from toolwire._jsonrpc import RpcError, Unanswerable
+from toolwire._protocol.jsonrpc import RpcError, Unanswerable
 from toolwire.errors import NotSupportedError
 from toolwire.mcp.bridge import bridged
 

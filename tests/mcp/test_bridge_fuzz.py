@@ -9,7 +9,7 @@ from foreign import KINDS, Scene, connected, do, greet, initialize, note, reques
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolwire._jsonrpc import Unanswerable
+from toolwire._protocol.jsonrpc import Unanswerable
 
 pytestmark = [
     pytest.mark.anyio,

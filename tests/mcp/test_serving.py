@@ -11,7 +11,7 @@ from mcp.server import MCPServer
 
 from mcp import Client, MCPError
 from toolwire import ClaudeSDKError, Context, McpError, ToolServer
-from toolwire._jsonrpc import Interrupted
+from toolwire._protocol.jsonrpc import Interrupted
 from toolwire.mcp.asking import RequestOutlet
 from toolwire.mcp.serve import connectable, serving_of
 from toolwire.mcp.serving import Serving

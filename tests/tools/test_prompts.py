@@ -24,7 +24,7 @@ from toolwire import (
     ToolError,
     ToolServer,
 )
-from toolwire._jsonrpc import Interrupted
+from toolwire._protocol.jsonrpc import Interrupted
 from toolwire.testing import connect
 
 pytestmark = pytest.mark.anyio

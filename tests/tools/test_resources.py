@@ -28,7 +28,7 @@ from toolwire import (
     ToolError,
     ToolServer,
 )
-from toolwire._jsonrpc import Interrupted
+from toolwire._protocol.jsonrpc import Interrupted
 from toolwire.testing import connect
 from toolwire.tools.connection import DirectConnection
 

@@ -29,8 +29,8 @@ from toolwire import (
     create_sdk_mcp_server,
     tool,
 )
-from toolwire._jsonrpc import Interrupted, Unanswerable
-from toolwire._wire.lines import encode
+from toolwire._protocol.jsonrpc import Interrupted, Unanswerable
+from toolwire._protocol.lines import encode
 from toolwire.tools.connection import DirectConnection
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire._wire.control import Answered, Asked, Control, Malformed, Stray, Withdrawn
+from toolwire._protocol.control import Answered, Asked, Control, Malformed, Stray, Withdrawn
 
 
 def answer(request_id, **body):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire._wire.json_codec import dumps, loads
+from toolwire._protocol.json_codec import dumps, loads
 
 UINT256 = 2**256 - 1
 JSON = st.recursive(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolwire import blocks, messages
-from toolwire._wire.parse import parse
+from toolwire._protocol.parse import parse
 
 CORPUS = Path(__file__).parents[1] / "differential" / "frames.jsonl"
 FRAMES = [json.loads(line) for line in CORPUS.read_text().splitlines()]

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire._wire.run import DROPPED, GRACE, Run
+from toolwire._protocol.run import DROPPED, GRACE, Run
 
 RESULT = {"type": "result", "subtype": "success"}
 ASSISTANT = {"type": "assistant", "parent_tool_use_id": None}

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeGuard
 
 import anyio
 
-from toolwire._jsonrpc import Outlet
+from toolwire._protocol.jsonrpc import Outlet
 from toolwire._support.log import logger_for
 from toolwire._support.threads import Workers
 from toolwire.catalog import settings

@@ -7,7 +7,7 @@ schemas.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from toolwire._wire.json_codec import dumps, loads
+from toolwire._protocol.json_codec import dumps, loads
 from toolwire.catalog.hidden_text import visible
 
 LONGEST_TEXT: Final = 2_000

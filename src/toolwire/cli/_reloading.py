@@ -15,7 +15,7 @@ from toolwire._target import reload, watched
 from toolwire.errors import ClaudeSDKError
 
 if TYPE_CHECKING:
-    from toolwire._jsonrpc import Server
+    from toolwire._protocol.jsonrpc import Server
     from toolwire._target import Target
 
 _EVERY: Final = 0.5

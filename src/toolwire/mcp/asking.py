@@ -22,10 +22,10 @@ from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp.shared.message import ServerMessageMetadata
 from pydantic import BaseModel, ValidationError
 
-from toolwire._jsonrpc import INVALID_PARAMS, INVALID_REQUEST, Interrupted, RpcError
+from toolwire._protocol.json_codec import dumps, loads
+from toolwire._protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, Interrupted, RpcError
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import awaited, spawn
-from toolwire._wire.json_codec import dumps, loads
 from toolwire.tools.context import LEVELS
 
 logger = logger_for("serving")

@@ -24,7 +24,7 @@ from mcp.server.subscriptions import (
 )
 from mcp_types import CLIENT_INFO_META_KEY
 
-from toolwire._jsonrpc import INVALID_PARAMS, RpcError
+from toolwire._protocol.jsonrpc import INVALID_PARAMS, RpcError
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import spawn
 from toolwire.tools.context import LEVELS

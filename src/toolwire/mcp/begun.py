@@ -13,7 +13,7 @@ import anyio
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
-from toolwire._jsonrpc import CANCELLED
+from toolwire._protocol.jsonrpc import CANCELLED
 from toolwire._support.tasks import spawn
 from toolwire.mcp.asking import RequestOutlet
 

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
-from toolwire._jsonrpc import INVALID_REQUEST, RpcError
+from toolwire._protocol.jsonrpc import INVALID_REQUEST, RpcError
 
 LONGEST_ID: Final = 1_000
 """Characters of a request id: it is kept for as long as its answer may be asked for again."""

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import anyio
 
-from toolwire._jsonrpc import (
+from toolwire._protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     Connection,

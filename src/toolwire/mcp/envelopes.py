@@ -6,7 +6,7 @@ what a method's params must be is for the server to say.
 
 from typing import TYPE_CHECKING, Any, Final
 
-from toolwire._jsonrpc import INTERNAL_ERROR, Id, RpcError
+from toolwire._protocol.jsonrpc import INTERNAL_ERROR, Id, RpcError
 from toolwire._support.log import logger_for
 
 if TYPE_CHECKING:

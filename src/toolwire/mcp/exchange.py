@@ -6,7 +6,13 @@ from typing import Any, Final
 from mcp.shared.exceptions import MCPError
 from mcp_types.methods import CACHEABLE_METHODS
 
-from toolwire._jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, Connection, RpcError
+from toolwire._protocol.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    RESOURCE_NOT_FOUND,
+    Connection,
+    RpcError,
+)
 from toolwire.tools.results import error_result
 
 _RESERVED: Final = "io.modelcontextprotocol/"

@@ -28,7 +28,7 @@ from opentelemetry import trace
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from toolwire._jsonrpc import CANCELLED, RpcError, refusal
+from toolwire._protocol.jsonrpc import CANCELLED, RpcError, refusal
 from toolwire.mcp.asking import RequestOutlet
 from toolwire.mcp.audience import client_key, session_of
 from toolwire.mcp.begun import Begun

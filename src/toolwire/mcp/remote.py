@@ -24,7 +24,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 from pydantic import TypeAdapter, ValidationError
 
-from toolwire._jsonrpc import INTERNAL_ERROR
+from toolwire._protocol.jsonrpc import INTERNAL_ERROR
 from toolwire._support.log import logger_for
 from toolwire._version import __version__
 

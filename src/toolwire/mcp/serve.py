@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from toolwire._jsonrpc import Server
+from toolwire._protocol.jsonrpc import Server
 from toolwire.errors import UsageError
 from toolwire.mcp.bridge import bridged
 from toolwire.mcp.error_texts import shorten_errors

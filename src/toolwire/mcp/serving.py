@@ -20,7 +20,7 @@ from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from toolwire._jsonrpc import (
+from toolwire._protocol.jsonrpc import (
     CANCELLED,
     METHOD_NOT_FOUND,
     Connection,

@@ -16,7 +16,7 @@ from typing import Any, Final
 import anyio
 import anyio.abc
 
-from toolwire._jsonrpc import CANCELLED, INTERNAL_ERROR, Id, Outlet, Request, RpcError
+from toolwire._protocol.jsonrpc import CANCELLED, INTERNAL_ERROR, Id, Outlet, Request, RpcError
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import spawn
 from toolwire.mcp.envelopes import GOING_DOWN, Envelopes

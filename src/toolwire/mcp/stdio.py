@@ -27,7 +27,8 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from toolwire._jsonrpc import (
+from toolwire._protocol.json_codec import dumps
+from toolwire._protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     PARSE_ERROR,
@@ -38,7 +39,6 @@ from toolwire._jsonrpc import (
 )
 from toolwire._support.log import logger_for
 from toolwire._support.threads import Workers, from_threads
-from toolwire._wire.json_codec import dumps
 from toolwire.errors import UsageError
 from toolwire.mcp.json_limits import exceeded, find_id
 from toolwire.mcp.limits import JsonLimits

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 from urllib.parse import urldefrag, urljoin
 
-from toolwire._wire.json_codec import dumps, loads
+from toolwire._protocol.json_codec import dumps, loads
 from toolwire.tools.parameters import (
     REQUIRED,
     TOO_LARGE_TO_SAY,

@@ -16,7 +16,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import SchemaError
 from typing_extensions import TypedDict
 
-from toolwire._wire.json_codec import dumps, loads
+from toolwire._protocol.json_codec import dumps, loads
 from toolwire.tools._annotations import readable
 from toolwire.tools._generate import Generator
 from toolwire.tools._typeddict import teach

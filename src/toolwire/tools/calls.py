@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from toolwire._jsonrpc import Id, Interrupted
+from toolwire._protocol.jsonrpc import Id, Interrupted
 from toolwire.tools.context import Context
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-from toolwire._wire.json_codec import dumps
+from toolwire._protocol.json_codec import dumps
 from toolwire.tools._raw import compiled
 from toolwire.tools.names import full_name, wire_name
 from toolwire.tools.parameters import DefinitionError

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final
 
-from toolwire._wire.json_codec import dumps
+from toolwire._protocol.json_codec import dumps
 from toolwire.errors import ToolDefinitionError
 from toolwire.tools.values import BadResult, clean
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 
-from toolwire._jsonrpc import (
+from toolwire._protocol.jsonrpc import (
     CANCELLED,
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -31,10 +31,10 @@ from toolwire._jsonrpc import (
     reply,
     sort,
 )
+from toolwire._protocol.lines import decode, encode
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import nobody_asked, scope_type
 from toolwire._support.threads import TooManyLeftBehind, from_threads
-from toolwire._wire.lines import decode, encode
 from toolwire.errors import ToolError, message_of
 from toolwire.tools.answers import invalid, listed, refused, unknown_method
 from toolwire.tools.calls import Call, Subject, interruption

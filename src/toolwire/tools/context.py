@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, Literal, overload
 import anyio
 from typing_extensions import TypeVar
 
-from toolwire._jsonrpc import Outlet, notification
+from toolwire._protocol.jsonrpc import Outlet, notification
 from toolwire.errors import ClaudeSDKError
 from toolwire.tools.values import clean, sendable
 from toolwire.tools.waiting import Waits

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from toolwire._jsonrpc import INVALID_PARAMS, Request, RpcError
+from toolwire._protocol.jsonrpc import INVALID_PARAMS, Request, RpcError
 from toolwire.errors import ToolError
 from toolwire.tools.answers import answered, kind_of, naming, object_of, text_of, unknown_method
 from toolwire.tools.completion import gathered

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 import orjson
 
-from toolwire._wire.json_codec import dumps
+from toolwire._protocol.json_codec import dumps
 from toolwire.errors import ClaudeSDKError, ToolDefinitionError
 
 _SHOWN_VIOLATIONS: Final = 20

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from toolwire._jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, Request, RpcError
+from toolwire._protocol.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, Request, RpcError
 from toolwire.tools.answers import answered, invalid, kind_of, listed, naming, offered, text_of
 from toolwire.tools.offers import complete
 from toolwire.tools.parameters import InvalidArguments

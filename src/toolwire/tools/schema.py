@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
-from toolwire._wire.json_codec import dumps, loads
+from toolwire._protocol.json_codec import dumps, loads
 from toolwire.tools import docstrings
 from toolwire.tools._annotations import UNIONS, has_default, nullable, readable, with_metadata
 from toolwire.tools._functions import Source, source_of

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Any
 
-from toolwire._wire.json_codec import loads
+from toolwire._protocol.json_codec import loads
 from toolwire.errors import ToolDefinitionError
 from toolwire.tools.completion import Completer, Source
 from toolwire.tools.context import Context

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 
 from typing_extensions import TypeVar
 
-from toolwire._jsonrpc import Outlet
+from toolwire._protocol.jsonrpc import Outlet
 from toolwire._support.threads import DEFAULT_LIMIT, Workers
 from toolwire.errors import ToolDefinitionError
 from toolwire.tools.context import LogLevel

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from fuzz_targets.json_mutation import load, mutate_json
-from toolwire._wire.lines import DEFAULT_LIMIT, Lines, decode, encode
+from toolwire._protocol.lines import DEFAULT_LIMIT, Lines, decode, encode
 
 _SHORT: Final = 400
 _DEEP: Final = 200

@@ -5,10 +5,10 @@ import random
 from typing import Any, Final
 
 from fuzz_targets.json_mutation import dump, load, mutate_json
+from toolwire._protocol.control import Control
+from toolwire._protocol.parse import parse
+from toolwire._protocol.run import Run
 from toolwire._support.record import Record
-from toolwire._wire.control import Control
-from toolwire._wire.parse import parse
-from toolwire._wire.run import Run
 from toolwire.messages import SystemMessage
 
 _WORDS: Final = (

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from toolwire._wire.json_codec import loads
+from toolwire._protocol.json_codec import loads
 from toolwire.errors import CatalogError
 
 _JSON: Final = ("application/json", "text/json", "")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-from toolwire._wire.json_codec import dumps
+from toolwire._protocol.json_codec import dumps
 from toolwire.catalog.profile.model import Profile
 from toolwire.catalog.profile.rules import climbs
 from toolwire.catalog.profile.tables import Request

@@ -7,9 +7,9 @@ from typing import Any, Final, Literal, TypeVar
 
 import httpx2
 
+from toolwire._protocol.json_codec import loads
 from toolwire._support.log import logger_for
 from toolwire._support.threads import Workers
-from toolwire._wire.json_codec import loads
 from toolwire.catalog.http.answers import RawBody, decode_reply, media_type
 from toolwire.catalog.secrets import Scrubber
 from toolwire.errors import CatalogError

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import anyio
 
-from toolwire._wire.json_codec import dumps, loads
+from toolwire._protocol.json_codec import dumps, loads
 
 Clock = Callable[[], float]
 

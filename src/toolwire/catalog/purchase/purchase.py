@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
+from toolwire._protocol.json_codec import dumps
 from toolwire._support.log import logger_for
-from toolwire._wire.json_codec import dumps
 from toolwire.catalog.http.answers import Answer, Attempt, RawBody
 from toolwire.catalog.http.streams import run_off_loop
 from toolwire.catalog.ledger.types import Booking, Order

@@ -21,8 +21,8 @@ from typing import Any, Final
 
 import orjson
 
+from toolwire._protocol.json_codec import dumps
 from toolwire._support.log import logger_for
-from toolwire._wire.json_codec import dumps
 from toolwire.catalog.http.answers import RawBody
 from toolwire.catalog.money import DOLLARS, PER_DOLLAR, dollars, micros
 from toolwire.catalog.profile.amounts import quoted, read_amount

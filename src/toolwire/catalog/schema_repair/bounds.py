@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import unquote
 
-from toolwire._wire.json_codec import dumps
+from toolwire._protocol.json_codec import dumps
 
 MOST_BYTES: Final = 256 * 1024
 MOST_DEPTH: Final = 64

@@ -6,7 +6,7 @@ Each function takes a node that it may change (it is a copy), where that is, and
 from collections.abc import Callable
 from typing import Any, Final
 
-from toolwire._wire.json_codec import dumps
+from toolwire._protocol.json_codec import dumps
 from toolwire.catalog.hidden_text import has_hidden
 from toolwire.catalog.schema_repair.structure import LISTS, ONE, REFERENCES, TABLES
 from toolwire.catalog.values import TYPES, converted, tidy

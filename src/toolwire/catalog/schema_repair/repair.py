@@ -6,7 +6,7 @@ and refers to nothing outside itself, or says why there is none. It never change
 
 from typing import Any, Final
 
-from toolwire._wire.json_codec import loads
+from toolwire._protocol.json_codec import loads
 from toolwire.catalog.hidden_text import find_hidden
 from toolwire.catalog.schema_repair.bare_properties import wrap_bare_properties
 from toolwire.catalog.schema_repair.bounds import Unrepairable, check_work, measure

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from toolwire._wire.json_codec import dumps
+from toolwire._protocol.json_codec import dumps
 from toolwire.catalog.schema_repair.bounds import Unrepairable, measure
 from toolwire.catalog.schema_repair.repair import repaired
 from toolwire.catalog.tools.names import Wish, assign, base_name, check_renames, prefix_of

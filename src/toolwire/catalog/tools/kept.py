@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from toolwire._protocol.json_codec import dumps, loads
 from toolwire._support.log import logger_for
-from toolwire._wire.json_codec import dumps, loads
 from toolwire.catalog.tools.definitions import Entry
 
 logger = logger_for("catalog")

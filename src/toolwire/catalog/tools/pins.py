@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from toolwire._wire.json_codec import dumps
+from toolwire._protocol.json_codec import dumps
 from toolwire.catalog.money import dollars
 from toolwire.catalog.tools.definitions import Definition, fingerprint
 from toolwire.errors import UsageError

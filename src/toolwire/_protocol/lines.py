@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import orjson
 
+from toolwire._protocol.json_codec import LONG_INTEGER, SHAPES, loads
 from toolwire._support.log import logger_for
-from toolwire._wire.json_codec import LONG_INTEGER, SHAPES, loads
 
 logger = logger_for("wire")
 

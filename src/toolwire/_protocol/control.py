@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from toolwire._wire.lines import encode
+from toolwire._protocol.lines import encode
 
 
 @dataclass(slots=True, eq=False)
