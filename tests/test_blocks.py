@@ -5,8 +5,14 @@ import pickle
 
 import pytest
 
-from toolwire import blocks
-from toolwire.blocks import ImageBlock, ServerToolResultBlock, TextBlock, ToolResultBlock, UnknownBlock
+from toolwire.messages import blocks
+from toolwire.messages.blocks import (
+    ImageBlock,
+    ServerToolResultBlock,
+    TextBlock,
+    ToolResultBlock,
+    UnknownBlock,
+)
 
 
 def test_raw_and_citations_stay_out_of_comparison_and_repr():

@@ -10,7 +10,6 @@ import typing
 import pytest
 
 from toolwire import messages
-from toolwire.blocks import TextBlock, ThinkingBlock, ToolUseBlock
 from toolwire.messages import (
     EXTRA_MESSAGES,
     AnyMessage,
@@ -27,6 +26,7 @@ from toolwire.messages import (
     UnknownMessage,
     UserMessage,
 )
+from toolwire.messages.blocks import TextBlock, ThinkingBlock, ToolUseBlock
 
 CLASSES = [getattr(messages, name) for name in messages.__all__ if name.endswith(("Message", "Event"))]
 DATACLASSES = [kind for kind in CLASSES if dataclasses.is_dataclass(kind)]

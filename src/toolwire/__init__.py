@@ -37,7 +37,7 @@ _NAMES: dict[str, str] = {
     "_version": """
         __version__
     """,
-    "blocks": """
+    "messages.blocks": """
         ContainerUploadBlock ContentBlock DocumentBlock ImageBlock McpToolResultBlock McpToolUseBlock
         RedactedThinkingBlock SearchResultBlock ServerToolName ServerToolResultBlock ServerToolUseBlock
         TextBlock ThinkingBlock ToolResultBlock ToolUseBlock UnknownBlock

@@ -175,54 +175,6 @@ from toolwire._transport import (
 from toolwire._version import (
     __version__ as __version__,
 )
-from toolwire.blocks import (
-    ContainerUploadBlock as ContainerUploadBlock,
-)
-from toolwire.blocks import (
-    ContentBlock as ContentBlock,
-)
-from toolwire.blocks import (
-    DocumentBlock as DocumentBlock,
-)
-from toolwire.blocks import (
-    ImageBlock as ImageBlock,
-)
-from toolwire.blocks import (
-    McpToolResultBlock as McpToolResultBlock,
-)
-from toolwire.blocks import (
-    McpToolUseBlock as McpToolUseBlock,
-)
-from toolwire.blocks import (
-    RedactedThinkingBlock as RedactedThinkingBlock,
-)
-from toolwire.blocks import (
-    SearchResultBlock as SearchResultBlock,
-)
-from toolwire.blocks import (
-    ServerToolName as ServerToolName,
-)
-from toolwire.blocks import (
-    ServerToolResultBlock as ServerToolResultBlock,
-)
-from toolwire.blocks import (
-    ServerToolUseBlock as ServerToolUseBlock,
-)
-from toolwire.blocks import (
-    TextBlock as TextBlock,
-)
-from toolwire.blocks import (
-    ThinkingBlock as ThinkingBlock,
-)
-from toolwire.blocks import (
-    ToolResultBlock as ToolResultBlock,
-)
-from toolwire.blocks import (
-    ToolUseBlock as ToolUseBlock,
-)
-from toolwire.blocks import (
-    UnknownBlock as UnknownBlock,
-)
 from toolwire.client import (
     ClaudeSDKClient as ClaudeSDKClient,
 )
@@ -720,6 +672,54 @@ from toolwire.messages import (
 )
 from toolwire.messages import (
     WorkerShuttingDownMessage as WorkerShuttingDownMessage,
+)
+from toolwire.messages.blocks import (
+    ContainerUploadBlock as ContainerUploadBlock,
+)
+from toolwire.messages.blocks import (
+    ContentBlock as ContentBlock,
+)
+from toolwire.messages.blocks import (
+    DocumentBlock as DocumentBlock,
+)
+from toolwire.messages.blocks import (
+    ImageBlock as ImageBlock,
+)
+from toolwire.messages.blocks import (
+    McpToolResultBlock as McpToolResultBlock,
+)
+from toolwire.messages.blocks import (
+    McpToolUseBlock as McpToolUseBlock,
+)
+from toolwire.messages.blocks import (
+    RedactedThinkingBlock as RedactedThinkingBlock,
+)
+from toolwire.messages.blocks import (
+    SearchResultBlock as SearchResultBlock,
+)
+from toolwire.messages.blocks import (
+    ServerToolName as ServerToolName,
+)
+from toolwire.messages.blocks import (
+    ServerToolResultBlock as ServerToolResultBlock,
+)
+from toolwire.messages.blocks import (
+    ServerToolUseBlock as ServerToolUseBlock,
+)
+from toolwire.messages.blocks import (
+    TextBlock as TextBlock,
+)
+from toolwire.messages.blocks import (
+    ThinkingBlock as ThinkingBlock,
+)
+from toolwire.messages.blocks import (
+    ToolResultBlock as ToolResultBlock,
+)
+from toolwire.messages.blocks import (
+    ToolUseBlock as ToolUseBlock,
+)
+from toolwire.messages.blocks import (
+    UnknownBlock as UnknownBlock,
 )
 from toolwire.options import (
     SYSTEM_PROMPT_DYNAMIC_BOUNDARY as SYSTEM_PROMPT_DYNAMIC_BOUNDARY,

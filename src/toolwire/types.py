@@ -77,24 +77,6 @@ from toolwire._status import (
     McpToolAnnotations,
     McpToolInfo,
 )
-from toolwire.blocks import (
-    ContainerUploadBlock,
-    ContentBlock,
-    DocumentBlock,
-    ImageBlock,
-    McpToolResultBlock,
-    McpToolUseBlock,
-    RedactedThinkingBlock,
-    SearchResultBlock,
-    ServerToolName,
-    ServerToolResultBlock,
-    ServerToolUseBlock,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    UnknownBlock,
-)
 from toolwire.errors import (
     CanUseToolShadowedWarning,
 )
@@ -239,6 +221,24 @@ from toolwire.messages import (
     UnknownMessage,
     UserMessage,
     WorkerShuttingDownMessage,
+)
+from toolwire.messages.blocks import (
+    ContainerUploadBlock,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    McpToolResultBlock,
+    McpToolUseBlock,
+    RedactedThinkingBlock,
+    SearchResultBlock,
+    ServerToolName,
+    ServerToolResultBlock,
+    ServerToolUseBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UnknownBlock,
 )
 from toolwire.options import (
     SYSTEM_PROMPT_DYNAMIC_BOUNDARY,

@@ -7,7 +7,8 @@ import claude_agent_sdk
 import claude_agent_sdk.types
 import pytest
 
-from toolwire import blocks, hooks, messages, permissions
+from toolwire import hooks, messages, permissions
+from toolwire.messages import blocks
 
 PLACES = (blocks, messages, permissions, hooks)
 OURS = {name: getattr(place, name) for place in PLACES for name in place.__all__}

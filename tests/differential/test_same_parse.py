@@ -10,9 +10,9 @@ import pytest
 from claude_agent_sdk._errors import MessageParseError
 from claude_agent_sdk._internal.message_parser import parse_message
 
-from toolwire import blocks, messages
+from toolwire import messages
 from toolwire._protocol.parse import parse
-from toolwire.messages import EXTRA_MESSAGES, AssistantMessage, SystemMessage, UserMessage
+from toolwire.messages import EXTRA_MESSAGES, AssistantMessage, SystemMessage, UserMessage, blocks
 
 FRAMES = [json.loads(line) for line in (Path(__file__).parent / "frames.jsonl").read_text().splitlines()]
 

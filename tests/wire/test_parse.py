@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire import blocks, messages
+from toolwire import messages
 from toolwire._protocol.parse import parse
+from toolwire.messages import blocks
 
 CORPUS = Path(__file__).parents[1] / "differential" / "frames.jsonl"
 FRAMES = [json.loads(line) for line in CORPUS.read_text().splitlines()]
@@ -129,7 +130,9 @@ SPELLED = {
 def test_every_field_of_our_own_classes_is_read(frame):
     """A field has the value of its key in the frame, and the corpus has a value for nearly every field."""
     message = parse(frame)
-    if type(message).__module__ not in ("toolwire._notices", "toolwire._extras") or frame["type"] in (
+    if type(message).__module__ not in ("toolwire.messages.notices", "toolwire.messages.extra") or frame[
+        "type"
+    ] in (
         "active_goal",
         "keep_alive",
     ):

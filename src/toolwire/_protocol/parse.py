@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import MISSING
 from typing import Any
 
-from toolwire import blocks as b
 from toolwire import messages as m
+from toolwire.messages import blocks as b
 
 Frame = dict[str, Any]
 

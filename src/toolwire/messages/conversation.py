@@ -14,7 +14,9 @@ This module knows nothing of how a frame is read: that is `toolwire._protocol.pa
 from dataclasses import dataclass, field
 from typing import Any, Literal, NotRequired, Required, TypedDict
 
-from toolwire._extras import (
+from toolwire._support.record import Record
+from toolwire.messages.blocks import ContentBlock, TextBlock
+from toolwire.messages.extra import (
     AuthStatusMessage,
     McpLogMessage,
     McpProgressMessage,
@@ -23,7 +25,7 @@ from toolwire._extras import (
     ToolUseSummaryMessage,
     UnknownMessage,
 )
-from toolwire._notices import (
+from toolwire.messages.notices import (
     ApiRetryMessage,
     BackgroundTasksChangedMessage,
     CommandsChangedMessage,
@@ -49,8 +51,7 @@ from toolwire._notices import (
     ThinkingTokensMessage,
     WorkerShuttingDownMessage,
 )
-from toolwire._support.record import Record
-from toolwire._system import (
+from toolwire.messages.system import (
     TERMINAL_TASK_STATUSES,
     FastModeDisabledReason,
     FastModeState,
@@ -71,7 +72,6 @@ from toolwire._system import (
     TaskUpdatedStatus,
     TaskUsage,
 )
-from toolwire.blocks import ContentBlock, TextBlock
 
 __all__ = [
     "EXTRA_MESSAGES",

@@ -7,7 +7,12 @@ promises none of them. The keys of the dicts inside are the CLI's own.
 from dataclasses import MISSING, dataclass, field
 from typing import Any
 
-from toolwire._system import SystemInitMcpServer, SystemInitPlugin, SystemInitPluginError, SystemMessage
+from toolwire.messages.system import (
+    SystemInitMcpServer,
+    SystemInitPlugin,
+    SystemInitPluginError,
+    SystemMessage,
+)
 
 
 @dataclass(init=False, repr=False, eq=False)
