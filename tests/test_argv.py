@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from toolwire._argv import (
+from toolwire.errors import CLIConnectionError, OptionsError
+from toolwire.options.agent_options import AgentDefinition, ClaudeAgentOptions
+from toolwire.options.command_line import (
     _INITIALIZE,
     _VARIABLES,
     HOST_ONLY,
@@ -17,9 +19,7 @@ from toolwire._argv import (
     shadow_warning,
     user_message,
 )
-from toolwire._flags import FLAGS, POSIX, WINDOWS
-from toolwire.errors import CLIConnectionError, OptionsError
-from toolwire.options import AgentDefinition, ClaudeAgentOptions
+from toolwire.options.flags import FLAGS, POSIX, WINDOWS
 
 LONG = "é" * 50_001  # 100 002 bytes in UTF-8
 START = ["claude", "--output-format", "stream-json", "--verbose"]

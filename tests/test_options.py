@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from toolwire import options as options_module
-from toolwire._option_kinds import AGENT_KINDS, KINDS
 from toolwire.errors import CLIConnectionError, NotSupportedError, OptionsError
 from toolwire.hooks import HookMatcher
-from toolwire.options import AgentDefinition, ClaudeAgentOptions, check_paths, split_servers
+from toolwire.options import agent_options as options_module
+from toolwire.options.agent_options import AgentDefinition, ClaudeAgentOptions, check_paths, split_servers
+from toolwire.options.kinds import AGENT_KINDS, KINDS
 
 UUID = "0b7fbc8e-2d2b-4a55-9d0a-0e6c2c8a5f11"
 

@@ -98,7 +98,7 @@ _NAMES: dict[str, str] = {
         TaskStartedMessage TaskUpdatedMessage TaskUpdatedStatus TaskUsage ThinkingTokensMessage
         ToolProgressMessage ToolUseSummaryMessage UnknownMessage UserMessage WorkerShuttingDownMessage
     """,
-    "options": """
+    "options.agent_options": """
         AgentDefinition AskUserQuestionConfig ClaudeAgentOptions EffortLevel McpHttpServerConfig
         McpSSEServerConfig McpSdkServerConfig McpServerConfig McpStdioServerConfig McpToolPolicy
         OnElicitation OnSampling OnUserDialog PermissionPrompts PluginDelivery

@@ -721,112 +721,112 @@ from toolwire.messages.blocks import (
 from toolwire.messages.blocks import (
     UnknownBlock as UnknownBlock,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     SYSTEM_PROMPT_DYNAMIC_BOUNDARY as SYSTEM_PROMPT_DYNAMIC_BOUNDARY,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     AgentDefinition as AgentDefinition,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     AskUserQuestionConfig as AskUserQuestionConfig,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     ClaudeAgentOptions as ClaudeAgentOptions,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     EffortLevel as EffortLevel,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     McpHttpServerConfig as McpHttpServerConfig,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     McpSdkServerConfig as McpSdkServerConfig,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     McpServerConfig as McpServerConfig,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     McpSSEServerConfig as McpSSEServerConfig,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     McpStdioServerConfig as McpStdioServerConfig,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     McpToolPolicy as McpToolPolicy,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     OnElicitation as OnElicitation,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     OnSampling as OnSampling,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     OnUserDialog as OnUserDialog,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     PermissionPrompts as PermissionPrompts,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     PluginDelivery as PluginDelivery,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     SandboxFilesystemConfig as SandboxFilesystemConfig,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     SandboxIgnoreViolations as SandboxIgnoreViolations,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     SandboxNetworkConfig as SandboxNetworkConfig,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     SandboxSettings as SandboxSettings,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     SdkBeta as SdkBeta,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     SdkPluginConfig as SdkPluginConfig,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     SessionStoreFlushMode as SessionStoreFlushMode,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     SettingSource as SettingSource,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     SpawnProcess as SpawnProcess,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     SystemPromptCustom as SystemPromptCustom,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     SystemPromptFile as SystemPromptFile,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     SystemPromptPreset as SystemPromptPreset,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     TaskBudget as TaskBudget,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     ThinkingConfig as ThinkingConfig,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     ThinkingConfigAdaptive as ThinkingConfigAdaptive,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     ThinkingConfigDisabled as ThinkingConfigDisabled,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     ThinkingConfigEnabled as ThinkingConfigEnabled,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     ThinkingDisplay as ThinkingDisplay,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     ToolConfig as ToolConfig,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     ToolsPreset as ToolsPreset,
 )
 from toolwire.permissions import (

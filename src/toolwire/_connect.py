@@ -11,13 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from toolwire import _argv, _cli_versions
+from toolwire import _cli_versions
 from toolwire._find import find_cli
-from toolwire._flags import MCP_CONFIG
 from toolwire._handlers import handlers
 from toolwire._live_guard import refuse_live_start
-from toolwire._mcp_servers import check_servers, policies, split_servers
-from toolwire._option_checks import check_paths
 from toolwire._pipe import Pipe
 from toolwire._process import Command, process_pipe
 from toolwire._protocol.lines import DEFAULT_LIMIT
@@ -34,7 +31,11 @@ from toolwire._version import __version__
 from toolwire.errors import CanUseToolShadowedWarning, CLIConnectionError, OptionsError
 from toolwire.hooks.registry import blocks_on_failure, register
 from toolwire.messages import EXTRA_MESSAGES, AnyMessage
-from toolwire.options import ClaudeAgentOptions
+from toolwire.options import command_line as _argv
+from toolwire.options.agent_options import ClaudeAgentOptions
+from toolwire.options.checks import check_paths
+from toolwire.options.flags import MCP_CONFIG
+from toolwire.options.mcp_servers import check_servers, policies, split_servers
 
 if TYPE_CHECKING:
     from toolwire._private_files import PrivateFiles

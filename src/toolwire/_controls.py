@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
-from toolwire import _argv
 from toolwire._answers import (
     AccountInfo,
     AgentInfo,
@@ -34,6 +33,7 @@ from toolwire._requests import (
 )
 from toolwire._status import ContextUsageResponse
 from toolwire.hooks.registry import register
+from toolwire.options import command_line as _argv
 from toolwire.permissions import PermissionMode
 
 KEEP: Final = "keep"

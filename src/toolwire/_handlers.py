@@ -10,7 +10,7 @@ from toolwire._session import Handler
 from toolwire._support.tasks import awaited
 from toolwire.elicitation import ElicitationRequest, elicitation_to_wire
 from toolwire.hooks.registry import HookCallback, registered
-from toolwire.options import ClaudeAgentOptions, OnElicitation, OnUserDialog
+from toolwire.options.agent_options import ClaudeAgentOptions, OnElicitation, OnUserDialog
 from toolwire.permissions import CanUseTool
 from toolwire.permissions.answer import context_from_wire, result_to_wire
 

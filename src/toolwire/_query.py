@@ -9,7 +9,7 @@ from typing import cast
 from toolwire._connect import Conversation, Prompt, check_prompt
 from toolwire._transport import Transport
 from toolwire.messages import Message
-from toolwire.options import ClaudeAgentOptions
+from toolwire.options.agent_options import ClaudeAgentOptions
 
 
 async def query(

@@ -15,7 +15,7 @@ from toolwire.errors import CLIConnectionError, UnsupportedRequestError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from toolwire.options import ClaudeAgentOptions
+    from toolwire.options.agent_options import ClaudeAgentOptions
 
 
 class Requests:

@@ -6,7 +6,7 @@ The dicts are the CLI's own; nothing here is built or checked by toolwire. Field
 
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
-from toolwire._option_types import McpHttpServerConfig, McpSSEServerConfig, McpStdioServerConfig
+from toolwire.options.types import McpHttpServerConfig, McpSSEServerConfig, McpStdioServerConfig
 
 McpServerConnectionStatus: TypeAlias = Literal["connected", "failed", "needs-auth", "pending", "disabled"]
 

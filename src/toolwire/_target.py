@@ -19,8 +19,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from toolwire import _modules
-from toolwire._mcp_servers import is_server as could_serve
 from toolwire.errors import NotSupportedError, ToolDefinitionError, UsageError
+from toolwire.options.mcp_servers import is_server as could_serve
 from toolwire.tools.names import problem_with, wire_name
 from toolwire.tools.server import ToolServer
 from toolwire.tools.tool import Tool, from_function

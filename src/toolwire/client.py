@@ -12,7 +12,7 @@ from toolwire._session_controls import SessionControls
 from toolwire._transport import Transport
 from toolwire.errors import CLIConnectionError
 from toolwire.messages import Message, ResultMessage
-from toolwire.options import ClaudeAgentOptions
+from toolwire.options.agent_options import ClaudeAgentOptions
 
 
 class ClaudeSDKClient(Controls, McpControls, FileControls, SessionControls):

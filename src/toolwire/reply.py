@@ -12,7 +12,7 @@ from toolwire._transport import Transport
 from toolwire.errors import OptionsError, ProcessError, ResultError, result_error_text
 from toolwire.messages import AnyMessage, AssistantMessage, ResultMessage, UserMessage
 from toolwire.messages.blocks import ToolResultBlock, ToolUseBlock
-from toolwire.options import ClaudeAgentOptions
+from toolwire.options.agent_options import ClaudeAgentOptions
 
 T = TypeVar("T")
 

@@ -240,7 +240,7 @@ from toolwire.messages.blocks import (
     ToolUseBlock,
     UnknownBlock,
 )
-from toolwire.options import (
+from toolwire.options.agent_options import (
     SYSTEM_PROMPT_DYNAMIC_BOUNDARY,
     AgentDefinition,
     AskUserQuestionConfig,

@@ -18,7 +18,7 @@ from toolwire._support.tasks import Task, spawn
 from toolwire.client import ClaudeSDKClient, client_over
 from toolwire.errors import CLIConnectionError
 from toolwire.messages import AnyMessage
-from toolwire.options import ClaudeAgentOptions
+from toolwire.options.agent_options import ClaudeAgentOptions
 from toolwire.reply import Reply, run_on
 
 logger = logger_for("warm")

@@ -18,13 +18,20 @@ import anyio
 import pytest
 
 import toolwire.options as ours
-from toolwire import _option_types, _status
-from toolwire._argv import command, environment, initialize_request, shadow_warning, user_message
-from toolwire._flags import POSIX
-from toolwire._skill_names import skill_name_problem
+from toolwire import _status
 from toolwire.errors import OptionsError
 from toolwire.hooks import HookMatcher
 from toolwire.hooks.registry import register
+from toolwire.options import types as _option_types
+from toolwire.options.command_line import (
+    command,
+    environment,
+    initialize_request,
+    shadow_warning,
+    user_message,
+)
+from toolwire.options.flags import POSIX
+from toolwire.options.skill_names import skill_name_problem
 
 official = pytest.importorskip("claude_agent_sdk")
 official_types = pytest.importorskip("claude_agent_sdk.types")

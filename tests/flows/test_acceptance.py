@@ -9,9 +9,9 @@ import pytest
 from mcp.server import Server
 
 from toolwire import ClaudeAgentOptions, ClaudeSDKClient, Tool, ToolServer
-from toolwire._mcp_servers import split_servers
 from toolwire._protocol.jsonrpc import Unanswerable
 from toolwire.mcp.bridge import bridged
+from toolwire.options.mcp_servers import split_servers
 from toolwire.tools.parameters import InvalidArguments
 
 pytestmark = pytest.mark.anyio

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from toolwire._mcp_servers import check_servers
-from toolwire._option_kinds import (
+from toolwire.options.kinds import (
     AGENT_KINDS,
     FLAG,
     FUNCTION,
@@ -28,8 +27,9 @@ from toolwire._option_kinds import (
     refuse,
     shown,
 )
-from toolwire._option_types import ThinkingDisplay
-from toolwire._skill_names import skill_name_problem
+from toolwire.options.mcp_servers import check_servers
+from toolwire.options.skill_names import skill_name_problem
+from toolwire.options.types import ThinkingDisplay
 
 _UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _CONTROL = r"[\x00-\x1f\x7f]"

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from toolwire._option_kinds import KINDS, check_kind, is_list, refuse
-from toolwire._option_shapes import SHAPES
 from toolwire.errors import CLIConnectionError, NotSupportedError
+from toolwire.options.kinds import KINDS, check_kind, is_list, refuse
+from toolwire.options.shapes import SHAPES
 
 Given = Mapping[str, Any]
 

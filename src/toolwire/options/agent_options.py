@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from toolwire._mcp_servers import split_servers
-from toolwire._option_checks import check, check_paths
-from toolwire._option_kinds import KINDS
-from toolwire._option_types import (
+from toolwire._support.record import RecordWithSecrets
+from toolwire.hooks import HookEvent, HookMatcher, Hooks
+from toolwire.options.checks import check, check_paths
+from toolwire.options.kinds import KINDS
+from toolwire.options.mcp_servers import split_servers
+from toolwire.options.types import (
     SYSTEM_PROMPT_DYNAMIC_BOUNDARY,
     AgentDefinition,
     AskUserQuestionConfig,
@@ -47,8 +49,6 @@ from toolwire._option_types import (
     ToolConfig,
     ToolsPreset,
 )
-from toolwire._support.record import RecordWithSecrets
-from toolwire.hooks import HookEvent, HookMatcher, Hooks
 from toolwire.permissions import CanUseTool, PermissionMode
 
 OnElicitation: TypeAlias = Callable[..., Awaitable[Any]]

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from toolwire._mcp_servers import split_servers
 from toolwire._support.secrets import holds_secrets
 from toolwire.errors import CLIConnectionError, OptionsError
-from toolwire.options import ClaudeAgentOptions
+from toolwire.options.agent_options import ClaudeAgentOptions
+from toolwire.options.mcp_servers import split_servers
 
 ToFile = Callable[[str, str], str]
 """`(name, text) -> path` of a private file that holds the text for as long as the CLI needs it."""

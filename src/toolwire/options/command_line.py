@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
-from toolwire._flags import FLAGS, HERE, Build, Limits, ToFile, allowed_tools, check_argument, is_long
-from toolwire._mcp_servers import policies, split_servers
 from toolwire._support.secrets import holds_secrets
-from toolwire.options import ClaudeAgentOptions
+from toolwire.options.agent_options import ClaudeAgentOptions
+from toolwire.options.flags import FLAGS, HERE, Build, Limits, ToFile, allowed_tools, check_argument, is_long
+from toolwire.options.mcp_servers import policies, split_servers
 
 
 def command(options: ClaudeAgentOptions, cli: str, to_file: ToFile, limits: Limits = HERE) -> list[str]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from toolwire._option_kinds import ORDERED_TEXTS, TEXT_BY_NAME, Kind, is_json, refuse
+from toolwire.options.kinds import ORDERED_TEXTS, TEXT_BY_NAME, Kind, is_json, refuse
 from toolwire.tools.names import wire_name
 
 # Names that JavaScript objects already have; the CLI skips servers called so.

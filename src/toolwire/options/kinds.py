@@ -10,14 +10,14 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn, get_args
 
-from toolwire._option_types import (
+from toolwire.errors import OptionsError
+from toolwire.options.types import (
     EffortLevel,
     PermissionPrompts,
     PluginDelivery,
     SessionStoreFlushMode,
     SettingSource,
 )
-from toolwire.errors import OptionsError
 from toolwire.permissions import PermissionMode
 
 # They may hold secrets, so errors do not show their values.
