@@ -15,7 +15,7 @@ from toolwire import (
     _connect,
     query,
 )
-from toolwire._cli_versions import OLDEST, TRIED, doubt, numbers
+from toolwire._transport.cli_versions import OLDEST, TRIED, doubt, numbers
 from toolwire.testing import call, say
 from toolwire.testing.cli import ScriptedCLI
 

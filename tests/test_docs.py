@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from toolwire import testing
-from toolwire._find import VARIABLE, bundled_cli
+from toolwire._transport.find_cli import VARIABLE, bundled_cli
 from toolwire.testing import ClaudeEnvironment, ScriptedModel
 
 ROOT = Path(__file__).parent.parent

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from toolwire._find import VARIABLE, bundled_cli
+from toolwire._transport.find_cli import VARIABLE, bundled_cli
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "command.md"

@@ -9,7 +9,7 @@ import pytest
 
 import toolwire
 from toolwire import ClaudeAgentOptions, CLIConnectionError, CLINotFoundError
-from toolwire._find import VARIABLE, bundled_cli, find_cli
+from toolwire._transport.find_cli import VARIABLE, bundled_cli, find_cli
 
 HOME_PLACES = (
     ".local/bin",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from toolwire._find import bundled_cli
+from toolwire._transport.find_cli import bundled_cli
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the lifeline and /proc are Linux")
 DEADLINE = 30

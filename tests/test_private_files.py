@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from toolwire import CLIConnectionError
-from toolwire._private_files import PREFIX, PrivateFiles, sweep
+from toolwire._transport.private_files import PREFIX, PrivateFiles, sweep
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="modes and locks of POSIX")
 DEADLINE = 30

@@ -17,7 +17,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from toolwire import CLIConnectionError, CLINotFoundError
-from toolwire._process import Command, process_pipe
+from toolwire._transport.process import Command, process_pipe
 
 pytestmark = pytest.mark.anyio
 
@@ -139,8 +139,8 @@ async def settled(children_before, descriptors_before):
 @pytest.fixture
 def quick(monkeypatch):
     """Short times for the steps of an end."""
-    monkeypatch.setattr("toolwire._process.GENTLE", 0.3)
-    monkeypatch.setattr("toolwire._process.FIRM", 0.3)
+    monkeypatch.setattr("toolwire._transport.process.GENTLE", 0.3)
+    monkeypatch.setattr("toolwire._transport.process.FIRM", 0.3)
 
 
 class TestBytes:

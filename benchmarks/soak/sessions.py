@@ -30,7 +30,7 @@ from toolwire import (
     ToolServer,
     query,
 )
-from toolwire._find import bundled_cli
+from toolwire._transport.find_cli import bundled_cli
 from toolwire.testing import ClaudeEnvironment, ScriptedModel, call, say, turn
 from toolwire.testing.cli import ScriptedCLI, exit_early
 

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.processes import SDKS
 from benchmarks.results import Bench, Measured
 from benchmarks.scripted import conversed
-from toolwire._find import bundled_cli
+from toolwire._transport.find_cli import bundled_cli
 
 SUITE = "real"
 UNITS = dict.fromkeys(

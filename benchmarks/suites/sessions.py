@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.processes import SDKS, peer_program, python
 from benchmarks.results import Bench, Curve, Measured
 from benchmarks.scripted import NUMBERS, conversed
-from toolwire._find import bundled_cli
+from toolwire._transport.find_cli import bundled_cli
 
 SUITE = "sessions"
 UNITS = {

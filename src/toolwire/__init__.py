@@ -19,7 +19,7 @@ _NAMES: dict[str, str] = {
         PermissionRules SandboxDialog SettingsResponse SettingsSource SkillsDialog StatusResponse
         StatusRow StatusSection
     """,
-    "_process": """
+    "_transport.process": """
         Command
     """,
     "_query": """
@@ -31,7 +31,7 @@ _NAMES: dict[str, str] = {
         McpServerStatus McpServerStatusConfig McpSetServersResult McpStatusResponse McpToolAnnotations
         McpToolInfo
     """,
-    "_transport": """
+    "_transport.custom": """
         Transport
     """,
     "_version": """

@@ -115,9 +115,6 @@ from toolwire._listings import (
 from toolwire._listings import (
     StatusSection as StatusSection,
 )
-from toolwire._process import (
-    Command as Command,
-)
 from toolwire._query import (
     query as query,
 )
@@ -169,8 +166,11 @@ from toolwire._status import (
 from toolwire._status import (
     McpToolInfo as McpToolInfo,
 )
-from toolwire._transport import (
+from toolwire._transport.custom import (
     Transport as Transport,
+)
+from toolwire._transport.process import (
+    Command as Command,
 )
 from toolwire._version import (
     __version__ as __version__,

@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from toolwire import _cli_versions
-from toolwire._find import find_cli
 from toolwire._handlers import handlers
-from toolwire._live_guard import refuse_live_start
-from toolwire._pipe import Pipe
-from toolwire._process import Command, process_pipe
 from toolwire._protocol.lines import DEFAULT_LIMIT
 from toolwire._protocol.parse import parse
 from toolwire._protocol.run import DEFAULT_CEILING
@@ -26,7 +21,12 @@ from toolwire._support.secrets import secret_values
 from toolwire._support.tasks import Task, spawn
 from toolwire._taps import Taps, eliding
 from toolwire._tracing import Tracer, tracer
-from toolwire._transport import Transport, TransportPipe
+from toolwire._transport import cli_versions as _cli_versions
+from toolwire._transport.base import Pipe
+from toolwire._transport.custom import Transport, TransportPipe
+from toolwire._transport.find_cli import find_cli
+from toolwire._transport.live_guard import refuse_live_start
+from toolwire._transport.process import Command, process_pipe
 from toolwire._version import __version__
 from toolwire.errors import CanUseToolShadowedWarning, CLIConnectionError, OptionsError
 from toolwire.hooks.registry import blocks_on_failure, register
@@ -38,8 +38,8 @@ from toolwire.options.flags import MCP_CONFIG
 from toolwire.options.mcp_servers import check_servers, policies, split_servers
 
 if TYPE_CHECKING:
-    from toolwire._private_files import PrivateFiles
     from toolwire._servers import Servers
+    from toolwire._transport.private_files import PrivateFiles
 
 logger = logger_for("client")
 
@@ -243,7 +243,7 @@ class Conversation:
 
     def _to_file(self, name: str, text: str) -> str:
         if self._files is None:
-            from toolwire._private_files import PrivateFiles  # noqa: PLC0415 - few sessions need a file
+            from toolwire._transport.private_files import PrivateFiles  # noqa: PLC0415 - few sessions need a file
 
             self._files = PrivateFiles(self.options.user)
         return self._files.add(name, text)

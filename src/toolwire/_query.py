@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import cast
 
 from toolwire._connect import Conversation, Prompt, check_prompt
-from toolwire._transport import Transport
+from toolwire._transport.custom import Transport
 from toolwire.messages import Message
 from toolwire.options.agent_options import ClaudeAgentOptions
 

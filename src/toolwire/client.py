@@ -9,7 +9,7 @@ from toolwire._controls import Controls
 from toolwire._file_controls import FileControls
 from toolwire._mcp_controls import McpControls
 from toolwire._session_controls import SessionControls
-from toolwire._transport import Transport
+from toolwire._transport.custom import Transport
 from toolwire.errors import CLIConnectionError
 from toolwire.messages import Message, ResultMessage
 from toolwire.options.agent_options import ClaudeAgentOptions

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from toolwire._find import VARIABLE, bundled_cli
+from toolwire._transport.find_cli import VARIABLE, bundled_cli
 
 
 def toolwire(*arguments, env=None, home):

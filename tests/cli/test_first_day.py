@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from terminal import Terminal
 
-from toolwire._find import VARIABLE, bundled_cli
+from toolwire._transport.find_cli import VARIABLE, bundled_cli
 
 pytestmark = [
     pytest.mark.real,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from toolwire._find import VARIABLE, bundled_cli
+from toolwire._transport.find_cli import VARIABLE, bundled_cli
 from toolwire.cli._project import files, package_name
 from toolwire.cli.main import app
 from toolwire.errors import UsageError

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from toolwire._find import bundled_cli
+from toolwire._transport.find_cli import bundled_cli
 from toolwire.testing import ClaudeEnvironment, ScriptedModel, answer, call, fail, say, think, turn
 
 pytestmark = pytest.mark.real

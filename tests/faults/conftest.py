@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from stage import Stage, make_program
 
-from toolwire import _process, _session
+from toolwire import _session
+from toolwire._transport import process as _process
 
 HERE = Path(__file__).parent
 

@@ -18,7 +18,7 @@ from toolwire import (
     ProcessError,
     ToolServer,
 )
-from toolwire._find import bundled_cli
+from toolwire._transport.find_cli import bundled_cli
 from toolwire.testing import ClaudeEnvironment, ScriptedModel, call, hang, say
 
 pytestmark = pytest.mark.real

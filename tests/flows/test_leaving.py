@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from toolwire import AssistantMessage, ClaudeSDKClient, query, run
-from toolwire._find import VARIABLE
+from toolwire._transport.find_cli import VARIABLE
 
 pytestmark = pytest.mark.anyio
 

@@ -474,7 +474,7 @@ class TestItsExceptions:
 
     async def test_close_never_returns(self, monkeypatch, caplog):
         """A close() that hangs is given up after a bounded time."""
-        monkeypatch.setattr("toolwire._transport._STOP", 0.1)
+        monkeypatch.setattr("toolwire._transport.custom._STOP", 0.1)
 
         class Bad(Memory):
             async def close(self):

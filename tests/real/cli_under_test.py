@@ -7,7 +7,7 @@ the scratch environment of `toolwire.testing`.
 import os
 from pathlib import Path
 
-from toolwire._find import bundled_cli
+from toolwire._transport.find_cli import bundled_cli
 
 VARIABLE = "TOOLWIRE_TEST_CLI"
 

@@ -25,7 +25,7 @@ from toolwire import (
     ToolServer,
     query,
 )
-from toolwire._cli_versions import OLDEST, numbers
+from toolwire._transport.cli_versions import OLDEST, numbers
 from toolwire.testing import ClaudeEnvironment, answer, call, fail, say, turn
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

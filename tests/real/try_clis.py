@@ -16,7 +16,7 @@ from pathlib import Path
 
 from cli_under_test import VARIABLE
 
-from toolwire._cli_versions import OLDEST, TRIED
+from toolwire._transport.cli_versions import OLDEST, TRIED
 
 PACKAGE = "@anthropic-ai/claude-code"
 HERE = Path(__file__).parent

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from toolwire import ClaudeAgentOptions, ResultError, ToolServer, run
-from toolwire._find import bundled_cli
+from toolwire._transport.find_cli import bundled_cli
 from toolwire.testing import ClaudeEnvironment, ScriptedCLI, ScriptedModel, call, expect, say, when
 
 pytestmark = pytest.mark.anyio

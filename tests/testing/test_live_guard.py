@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from toolwire import ClaudeAgentOptions, ClaudeSDKClient, LiveStartError, WarmPool, query, run, startup
-from toolwire._find import VARIABLE
-from toolwire._live_guard import IN_USE
+from toolwire._transport.find_cli import VARIABLE
+from toolwire._transport.live_guard import IN_USE
 from toolwire.testing import ClaudeEnvironment, ScriptedCLI, allow_live, say
 
 pytestmark = pytest.mark.anyio

@@ -34,7 +34,7 @@ INTRO: dict[Peer, str] = {
 
 def found() -> Peer:
     """What this machine can show."""
-    from toolwire._find import find_cli  # noqa: PLC0415 - beside its only use
+    from toolwire._transport.find_cli import find_cli  # noqa: PLC0415 - beside its only use
 
     try:
         find_cli()

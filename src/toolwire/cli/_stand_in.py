@@ -235,7 +235,7 @@ async def peer(
     record: Path | None,
 ) -> tuple[dict[str, Any], str]:
     """Who is at the other end, as options, and a line that tells it. `CLINotFoundError` if it has to be there."""
-    from toolwire._find import find_cli  # noqa: PLC0415 - beside its only use
+    from toolwire._transport.find_cli import find_cli  # noqa: PLC0415 - beside its only use
 
     if not scripted:
         try:
@@ -263,7 +263,7 @@ async def peer(
 
 def _apart(record: Path | None) -> Callable[[Any], Any]:
     """Starts the CLI in a session of its own, so that Ctrl-C reaches this program only and it decides."""
-    from toolwire._process import Command  # noqa: PLC0415
+    from toolwire._transport.process import Command  # noqa: PLC0415
     from toolwire.testing.record import ProcessTransport, Recorder  # noqa: PLC0415
 
     class Apart(Command):

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from toolwire._lifeline import Lifeline
+from toolwire._transport.lifeline import Lifeline
 from toolwire.cli._failing import FAILURE
 
 _YOUNG: Final = 5.0  # a process that dies sooner never really served

@@ -121,7 +121,7 @@ def _version(name: str) -> str | None:
 
 
 def _cli(env: Mapping[str, str]) -> list[Found]:
-    from toolwire._find import find_cli  # noqa: PLC0415
+    from toolwire._transport.find_cli import find_cli  # noqa: PLC0415
     from toolwire.errors import CLIConnectionError  # noqa: PLC0415
 
     try:
@@ -139,7 +139,7 @@ def _cli(env: Mapping[str, str]) -> list[Found]:
 
 
 def _how(path: str, env: Mapping[str, str]) -> str:
-    from toolwire._find import VARIABLE, bundled_cli  # noqa: PLC0415
+    from toolwire._transport.find_cli import VARIABLE, bundled_cli  # noqa: PLC0415
 
     if env.get(VARIABLE):
         return f"named by {VARIABLE}"
@@ -177,7 +177,7 @@ def _version_of(path: str) -> tuple[str | None, str]:
 
 
 def _tried(version: str) -> Iterator[Found]:
-    from toolwire._cli_versions import TRIED, doubt  # noqa: PLC0415
+    from toolwire._transport.cli_versions import TRIED, doubt  # noqa: PLC0415
 
     if version == TRIED:
         yield Found("CLI version", "ok", "the one that toolwire was tried with")

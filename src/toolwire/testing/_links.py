@@ -11,7 +11,7 @@ from typing import Any, Final
 import anyio
 from anyio.lowlevel import checkpoint
 
-from toolwire._cli_versions import TRIED
+from toolwire._transport.cli_versions import TRIED
 from toolwire.testing._host import Host, Refused
 
 VERSION: Final = TRIED

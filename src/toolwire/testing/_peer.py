@@ -13,7 +13,7 @@ from uuid import uuid4
 import anyio
 
 from toolwire._support.tasks import Task, spawn
-from toolwire._transport import Transport
+from toolwire._transport.custom import Transport
 from toolwire.errors import CLIConnectionError, ProcessError
 from toolwire.testing._agent import Agent, Exited
 from toolwire.testing._book import Book

@@ -14,7 +14,7 @@ import difflib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from toolwire._transport import Transport
+from toolwire._transport.custom import Transport
 from toolwire.errors import CLIConnectionError
 from toolwire.testing._book import Book, Scene, ToolCall, exit_early, garbage, silence
 from toolwire.testing._peer import Peer

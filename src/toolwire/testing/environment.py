@@ -16,8 +16,8 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from toolwire._live_guard import MARK, allow_live, use_kit
 from toolwire._support.log import logger_for
+from toolwire._transport.live_guard import MARK, allow_live, use_kit
 from toolwire.testing.model import ScriptedModel
 
 __all__ = ["ClaudeEnvironment", "allow_live", "claude_environment"]

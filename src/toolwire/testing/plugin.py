@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from toolwire._process import Command
-    from toolwire._transport import Transport
+    from toolwire._transport.custom import Transport
+    from toolwire._transport.process import Command
     from toolwire.testing.environment import ClaudeEnvironment
     from toolwire.testing.model import ScriptedModel
 
@@ -131,7 +131,7 @@ class ModelPeer(Scripted):
         return self
 
     def options_kwargs(self, **extra: Any) -> dict[str, Any]:
-        from toolwire._find import bundled_cli  # noqa: PLC0415
+        from toolwire._transport.find_cli import bundled_cli  # noqa: PLC0415
         from toolwire.testing.environment import claude_environment  # noqa: PLC0415
 
         given = {**self.env.options_kwargs(), "setting_sources": [], "strict_mcp_config": True, **extra}
@@ -312,7 +312,7 @@ def recording(request: pytest.FixtureRequest) -> Iterator[Recording]:
 @contextmanager
 def _guarded(fixture: str, to_pass: str) -> Iterator[None]:
     """While a fixture is in use, no CLI is started without its options."""
-    from toolwire._live_guard import use_kit  # noqa: PLC0415 - see the module
+    from toolwire._transport.live_guard import use_kit  # noqa: PLC0415 - see the module
 
     leave = use_kit(fixture, to_pass)
     try:

@@ -25,11 +25,11 @@ from typing import Any, Final
 
 import anyio
 
-from toolwire._find import find_cli
-from toolwire._process import Command, process_pipe
 from toolwire._protocol.lines import Lines, decode
 from toolwire._support.log import logger_for, redacted
-from toolwire._transport import Transport
+from toolwire._transport.custom import Transport
+from toolwire._transport.find_cli import find_cli
+from toolwire._transport.process import Command, process_pipe
 from toolwire._version import __version__
 from toolwire.errors import ProcessError
 from toolwire.testing.scrub import Scrubber, secrets_of

@@ -25,8 +25,8 @@ from typing import Any, Final, NoReturn
 import anyio
 import anyio.lowlevel
 
-from toolwire._process import Command
-from toolwire._transport import Transport
+from toolwire._transport.custom import Transport
+from toolwire._transport.process import Command
 from toolwire.errors import ProcessError
 from toolwire.testing.record import Entry, load
 from toolwire.testing.scrub import same

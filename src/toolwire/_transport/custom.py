@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import anyio
 
-from toolwire._pipe import Listener
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import Task, nobody_asked, spawn
+from toolwire._transport.base import Listener
 from toolwire.errors import CLIConnectionError
 
 logger = logger_for("transport")

@@ -21,12 +21,12 @@ from typing import Any, Final, cast
 
 import anyio
 
-from toolwire._lifeline import Lifeline
-from toolwire._pipe import Listener, Pipe
 from toolwire._support.forks import FORKING, give_up_in_children
 from toolwire._support.log import logger_for
 from toolwire._support.secrets import hide
 from toolwire._support.tasks import on_trio, spawn
+from toolwire._transport.base import Listener, Pipe
+from toolwire._transport.lifeline import Lifeline
 from toolwire.errors import CLIConnectionError, CLINotFoundError
 
 logger = logger_for("session")
