@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import toolwire
-from toolwire import _connect
+from toolwire._conversation import wiring as _connect
 
 Turn = Callable[[int], Awaitable[None]]
 """Does so many units of work."""

@@ -12,9 +12,9 @@ from toolwire import (
     ToolServer,
     UnknownBlock,
     UnknownMessage,
-    _connect,
     query,
 )
+from toolwire._conversation import wiring as _connect
 from toolwire._transport.cli_versions import OLDEST, TRIED, doubt, numbers
 from toolwire.testing import call, say
 from toolwire.testing.cli import ScriptedCLI

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from mcp.server import MCPServer
 
 from toolwire import Context, ElicitationResult, McpLogMessage, McpProgressMessage, ToolServer
+from toolwire._conversation.mcp_router import Callbacks, Servers
 from toolwire._protocol.jsonrpc import Unanswerable
 from toolwire._protocol.lines import encode
-from toolwire._servers import Callbacks, Servers
 
 pytestmark = pytest.mark.anyio
 

@@ -20,7 +20,7 @@ from toolwire import (
     ResultError,
     UnsupportedRequestError,
 )
-from toolwire._session import Session
+from toolwire._conversation.session import Session
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,7 @@ Apart from `client`, so that who asks once does not load what a client can ask t
 from collections.abc import AsyncIterator
 from typing import cast
 
-from toolwire._connect import Conversation, Prompt, check_prompt
+from toolwire._conversation.wiring import Conversation, Prompt, check_prompt
 from toolwire._transport.custom import Transport
 from toolwire.messages import Message
 from toolwire.options.agent_options import ClaudeAgentOptions

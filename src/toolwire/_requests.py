@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from toolwire._connect import Conversation
+from toolwire._conversation.wiring import Conversation
 from toolwire.errors import CLIConnectionError, UnsupportedRequestError
 
 if TYPE_CHECKING:

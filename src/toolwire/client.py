@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Any, Self, cast
 
-from toolwire._connect import Conversation, Prompt, check_prompt
 from toolwire._controls import Controls
+from toolwire._conversation.wiring import Conversation, Prompt, check_prompt
 from toolwire._file_controls import FileControls
 from toolwire._mcp_controls import McpControls
 from toolwire._session_controls import SessionControls

@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar, cast, overload
 
 import anyio
 
-from toolwire._connect import Conversation, Prompt, check_prompt
+from toolwire._conversation.wiring import Conversation, Prompt, check_prompt
 from toolwire._output import Output
 from toolwire._transport.custom import Transport
 from toolwire.errors import OptionsError, ProcessError, ResultError, result_error_text

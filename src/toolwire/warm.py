@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import anyio
 
-from toolwire._connect import Conversation, Prompt, check_prompt
+from toolwire._conversation.wiring import Conversation, Prompt, check_prompt
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import Task, spawn
 from toolwire.client import ClaudeSDKClient, client_over

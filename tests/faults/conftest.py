@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from stage import Stage, make_program
 
-from toolwire import _session
+from toolwire._conversation import session as _session
 from toolwire._transport import process as _process
 
 HERE = Path(__file__).parent

@@ -20,7 +20,7 @@ from toolwire import (
     ToolServer,
     run,
 )
-from toolwire._taps import LONGEST
+from toolwire._conversation.taps import LONGEST
 from toolwire.testing import ScriptedCLI, call, say
 
 pytestmark = pytest.mark.anyio

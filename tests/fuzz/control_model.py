@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from toolwire import ClaudeSDKError, ProcessError
-from toolwire._session import Session
+from toolwire._conversation.session import Session
 
 PICKS = st.integers(0, 30)
 IDS = st.sampled_from(["a", "b", "c"])

@@ -104,7 +104,7 @@ async def connected(
     on_elicitation: Callable[[Any], Any] | None = None,
 ) -> AsyncIterator["DirectClient"]:
     """A client of the target's server. `on_notice(method, params)` hears what the server tells, when it does."""
-    from toolwire._servers import Callbacks, Servers  # noqa: PLC0415 - loads the tools
+    from toolwire._conversation.mcp_router import Callbacks, Servers  # noqa: PLC0415 - loads the tools
     from toolwire.testing.direct import DirectClient  # noqa: PLC0415
 
     class Listening(DirectClient):

@@ -18,10 +18,10 @@ from typing import Any
 
 import anyio
 
+from toolwire._conversation.mcp_router import Callbacks, Servers
 from toolwire._protocol.json_codec import NOT_FINITE, has_non_finite, loads
 from toolwire._protocol.jsonrpc import notification
 from toolwire._protocol.lines import encode
-from toolwire._servers import Callbacks, Servers
 from toolwire._version import __version__
 from toolwire.elicitation import ElicitationRequest, SamplingRequest
 from toolwire.errors import McpError

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from toolwire._handlers import handlers
+from toolwire._conversation.handlers import handlers
+from toolwire._conversation.session import Handler, Session
+from toolwire._conversation.taps import Taps, eliding
+from toolwire._conversation.tracing import Tracer, tracer
 from toolwire._protocol.lines import DEFAULT_LIMIT
 from toolwire._protocol.parse import parse
 from toolwire._protocol.run import DEFAULT_CEILING
-from toolwire._session import Handler, Session
 from toolwire._support.log import keep_secret, logger_for
 from toolwire._support.secrets import secret_values
 from toolwire._support.tasks import Task, spawn
-from toolwire._taps import Taps, eliding
-from toolwire._tracing import Tracer, tracer
 from toolwire._transport import cli_versions as _cli_versions
 from toolwire._transport.base import Pipe
 from toolwire._transport.custom import Transport, TransportPipe
@@ -38,7 +38,7 @@ from toolwire.options.flags import MCP_CONFIG
 from toolwire.options.mcp_servers import check_servers, policies, split_servers
 
 if TYPE_CHECKING:
-    from toolwire._servers import Servers
+    from toolwire._conversation.mcp_router import Servers
     from toolwire._transport.private_files import PrivateFiles
 
 logger = logger_for("client")
@@ -82,7 +82,7 @@ class Conversation:
     def servers(self) -> "Servers":
         """The in-process servers. Tools are loaded when the first one is needed."""
         if self._servers is None:
-            from toolwire._servers import Callbacks, Servers  # noqa: PLC0415 - not needed without tools
+            from toolwire._conversation.mcp_router import Callbacks, Servers  # noqa: PLC0415 - not needed without tools
 
             options = self.options
             self._servers = Servers(Callbacks(options.on_elicitation, options.on_sampling, options.roots))

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import anyio
 
+from toolwire._conversation.taps import Taps
 from toolwire._protocol.control import Answered, Asked, Control, Malformed, Stray, Withdrawn
 from toolwire._protocol.lines import DEFAULT_LIMIT, Lines, decode, encode
 from toolwire._protocol.run import DEFAULT_CEILING, Run
 from toolwire._support.log import logger_for, redacted
 from toolwire._support.tasks import Task, is_cancellation, nobody_asked, spawn
-from toolwire._taps import Taps
 from toolwire._transport.base import Pipe
 from toolwire._transport.stderr import Stderr
 from toolwire.errors import (

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
+from toolwire._conversation.taps import Direction
 from toolwire._support.secrets import redacted
-from toolwire._taps import Direction
 from toolwire._version import __version__
 
 Handler = Callable[[dict[str, Any]], dict[str, Any] | Awaitable[dict[str, Any]]]

@@ -6,7 +6,7 @@ Each handler turns a request's body into what a user's callback wants, and its a
 from collections.abc import Mapping
 from typing import Any
 
-from toolwire._session import Handler
+from toolwire._conversation.session import Handler
 from toolwire._support.tasks import awaited
 from toolwire.elicitation import ElicitationRequest, elicitation_to_wire
 from toolwire.hooks.registry import HookCallback, registered
