@@ -54,7 +54,14 @@ NEVER = {
 # Only what runs on an event loop, or has a type in it, needs these.
 NOT_YET = {
     BARE: {"asyncio", "anyio", "typing", "re", "json", "logging", "inspect", "pydantic", "email"},
-    ASKING: {"pydantic", "email", "importlib.metadata", "tempfile", "anyio._backends", "toolwire._controls"},
+    ASKING: {
+        "pydantic",
+        "email",
+        "importlib.metadata",
+        "tempfile",
+        "anyio._backends",
+        "toolwire.client.controls",
+    },
     CLIENT: {"pydantic", "email", "importlib.metadata", "tempfile", "anyio._backends", "toolwire.tools.tool"},
     TOOL: {"anyio._backends", "toolwire.options", "toolwire.messages", "toolwire.tools.connection"},
 }

@@ -15,8 +15,8 @@ import typing_extensions
 from pydantic import BaseModel, Field, RootModel, conint, field_validator
 
 from toolwire import OptionsError, OutputValidationError
-from toolwire._output import Output
-from toolwire.reply import Reply
+from toolwire.client.output import Output
+from toolwire.client.reply import Reply
 
 T = TypeVar("T")
 NEW_YEAR = dt.datetime(2020, 1, 2, 3, 4, 5, tzinfo=dt.UTC)

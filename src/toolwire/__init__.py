@@ -7,14 +7,14 @@ The public names, and where they live. Each module is loaded when one of its nam
 from importlib import import_module
 
 _NAMES: dict[str, str] = {
-    "_answers": """
+    "client.answers": """
         AccountInfo AgentInfo FileContents FileSuggestion FileSuggestions ForkConversationResult
         InitializeResponse InterruptReceipt ModelInfo PlanResponse ProactivityLevel
         ReloadOutputStylesResponse ReloadPluginsResponse ReloadSkillsResponse RepoRoot
         RewindConversationResult RewindFilesResult SessionModelUsage SessionUsage SetCwdResult SideAnswer
         SlashCommand TaskOutput UsageResponse WorkspaceDiff
     """,
-    "_listings": """
+    "client.listings": """
         BinaryVersion ExportedConversation HookEventInfo HooksListing MemoryDialog PermissionRule
         PermissionRules SandboxDialog SettingsResponse SettingsSource SkillsDialog StatusResponse
         StatusRow StatusSection
@@ -22,10 +22,10 @@ _NAMES: dict[str, str] = {
     "_transport.process": """
         Command
     """,
-    "_query": """
+    "client.query": """
         query
     """,
-    "_status": """
+    "client.status": """
         ContextUsageCategory ContextUsageResponse McpCallResult McpClaudeAIProxyServerConfig McpContent
         McpModeOverride McpResource McpSdkServerConfigStatus McpServerConnectionStatus McpServerInfo
         McpServerStatus McpServerStatusConfig McpSetServersResult McpStatusResponse McpToolAnnotations
@@ -42,7 +42,7 @@ _NAMES: dict[str, str] = {
         RedactedThinkingBlock SearchResultBlock ServerToolName ServerToolResultBlock ServerToolUseBlock
         TextBlock ThinkingBlock ToolResultBlock ToolUseBlock UnknownBlock
     """,
-    "client": """
+    "client.client": """
         ClaudeSDKClient
     """,
     "elicitation": """
@@ -113,7 +113,7 @@ _NAMES: dict[str, str] = {
         PermissionResultDeny PermissionRuleValue PermissionUpdate PermissionUpdateDestination
         ToolPermissionContext
     """,
-    "reply": """
+    "client.reply": """
         Reply ToolCall run run_sync
     """,
     "tools.annotations": """
@@ -137,7 +137,7 @@ _NAMES: dict[str, str] = {
     "tools.tool": """
         SdkMcpTool Tool tool
     """,
-    "warm": """
+    "client.warm": """
         WarmPool startup
     """,
 }

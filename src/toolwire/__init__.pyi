@@ -1,171 +1,3 @@
-from toolwire._answers import (
-    AccountInfo as AccountInfo,
-)
-from toolwire._answers import (
-    AgentInfo as AgentInfo,
-)
-from toolwire._answers import (
-    FileContents as FileContents,
-)
-from toolwire._answers import (
-    FileSuggestion as FileSuggestion,
-)
-from toolwire._answers import (
-    FileSuggestions as FileSuggestions,
-)
-from toolwire._answers import (
-    ForkConversationResult as ForkConversationResult,
-)
-from toolwire._answers import (
-    InitializeResponse as InitializeResponse,
-)
-from toolwire._answers import (
-    InterruptReceipt as InterruptReceipt,
-)
-from toolwire._answers import (
-    ModelInfo as ModelInfo,
-)
-from toolwire._answers import (
-    PlanResponse as PlanResponse,
-)
-from toolwire._answers import (
-    ProactivityLevel as ProactivityLevel,
-)
-from toolwire._answers import (
-    ReloadOutputStylesResponse as ReloadOutputStylesResponse,
-)
-from toolwire._answers import (
-    ReloadPluginsResponse as ReloadPluginsResponse,
-)
-from toolwire._answers import (
-    ReloadSkillsResponse as ReloadSkillsResponse,
-)
-from toolwire._answers import (
-    RepoRoot as RepoRoot,
-)
-from toolwire._answers import (
-    RewindConversationResult as RewindConversationResult,
-)
-from toolwire._answers import (
-    RewindFilesResult as RewindFilesResult,
-)
-from toolwire._answers import (
-    SessionModelUsage as SessionModelUsage,
-)
-from toolwire._answers import (
-    SessionUsage as SessionUsage,
-)
-from toolwire._answers import (
-    SetCwdResult as SetCwdResult,
-)
-from toolwire._answers import (
-    SideAnswer as SideAnswer,
-)
-from toolwire._answers import (
-    SlashCommand as SlashCommand,
-)
-from toolwire._answers import (
-    TaskOutput as TaskOutput,
-)
-from toolwire._answers import (
-    UsageResponse as UsageResponse,
-)
-from toolwire._answers import (
-    WorkspaceDiff as WorkspaceDiff,
-)
-from toolwire._listings import (
-    BinaryVersion as BinaryVersion,
-)
-from toolwire._listings import (
-    ExportedConversation as ExportedConversation,
-)
-from toolwire._listings import (
-    HookEventInfo as HookEventInfo,
-)
-from toolwire._listings import (
-    HooksListing as HooksListing,
-)
-from toolwire._listings import (
-    MemoryDialog as MemoryDialog,
-)
-from toolwire._listings import (
-    PermissionRule as PermissionRule,
-)
-from toolwire._listings import (
-    PermissionRules as PermissionRules,
-)
-from toolwire._listings import (
-    SandboxDialog as SandboxDialog,
-)
-from toolwire._listings import (
-    SettingsResponse as SettingsResponse,
-)
-from toolwire._listings import (
-    SettingsSource as SettingsSource,
-)
-from toolwire._listings import (
-    SkillsDialog as SkillsDialog,
-)
-from toolwire._listings import (
-    StatusResponse as StatusResponse,
-)
-from toolwire._listings import (
-    StatusRow as StatusRow,
-)
-from toolwire._listings import (
-    StatusSection as StatusSection,
-)
-from toolwire._query import (
-    query as query,
-)
-from toolwire._status import (
-    ContextUsageCategory as ContextUsageCategory,
-)
-from toolwire._status import (
-    ContextUsageResponse as ContextUsageResponse,
-)
-from toolwire._status import (
-    McpCallResult as McpCallResult,
-)
-from toolwire._status import (
-    McpClaudeAIProxyServerConfig as McpClaudeAIProxyServerConfig,
-)
-from toolwire._status import (
-    McpContent as McpContent,
-)
-from toolwire._status import (
-    McpModeOverride as McpModeOverride,
-)
-from toolwire._status import (
-    McpResource as McpResource,
-)
-from toolwire._status import (
-    McpSdkServerConfigStatus as McpSdkServerConfigStatus,
-)
-from toolwire._status import (
-    McpServerConnectionStatus as McpServerConnectionStatus,
-)
-from toolwire._status import (
-    McpServerInfo as McpServerInfo,
-)
-from toolwire._status import (
-    McpServerStatus as McpServerStatus,
-)
-from toolwire._status import (
-    McpServerStatusConfig as McpServerStatusConfig,
-)
-from toolwire._status import (
-    McpSetServersResult as McpSetServersResult,
-)
-from toolwire._status import (
-    McpStatusResponse as McpStatusResponse,
-)
-from toolwire._status import (
-    McpToolAnnotations as McpToolAnnotations,
-)
-from toolwire._status import (
-    McpToolInfo as McpToolInfo,
-)
 from toolwire._transport.custom import (
     Transport as Transport,
 )
@@ -175,8 +7,194 @@ from toolwire._transport.process import (
 from toolwire._version import (
     __version__ as __version__,
 )
-from toolwire.client import (
+from toolwire.client.answers import (
+    AccountInfo as AccountInfo,
+)
+from toolwire.client.answers import (
+    AgentInfo as AgentInfo,
+)
+from toolwire.client.answers import (
+    FileContents as FileContents,
+)
+from toolwire.client.answers import (
+    FileSuggestion as FileSuggestion,
+)
+from toolwire.client.answers import (
+    FileSuggestions as FileSuggestions,
+)
+from toolwire.client.answers import (
+    ForkConversationResult as ForkConversationResult,
+)
+from toolwire.client.answers import (
+    InitializeResponse as InitializeResponse,
+)
+from toolwire.client.answers import (
+    InterruptReceipt as InterruptReceipt,
+)
+from toolwire.client.answers import (
+    ModelInfo as ModelInfo,
+)
+from toolwire.client.answers import (
+    PlanResponse as PlanResponse,
+)
+from toolwire.client.answers import (
+    ProactivityLevel as ProactivityLevel,
+)
+from toolwire.client.answers import (
+    ReloadOutputStylesResponse as ReloadOutputStylesResponse,
+)
+from toolwire.client.answers import (
+    ReloadPluginsResponse as ReloadPluginsResponse,
+)
+from toolwire.client.answers import (
+    ReloadSkillsResponse as ReloadSkillsResponse,
+)
+from toolwire.client.answers import (
+    RepoRoot as RepoRoot,
+)
+from toolwire.client.answers import (
+    RewindConversationResult as RewindConversationResult,
+)
+from toolwire.client.answers import (
+    RewindFilesResult as RewindFilesResult,
+)
+from toolwire.client.answers import (
+    SessionModelUsage as SessionModelUsage,
+)
+from toolwire.client.answers import (
+    SessionUsage as SessionUsage,
+)
+from toolwire.client.answers import (
+    SetCwdResult as SetCwdResult,
+)
+from toolwire.client.answers import (
+    SideAnswer as SideAnswer,
+)
+from toolwire.client.answers import (
+    SlashCommand as SlashCommand,
+)
+from toolwire.client.answers import (
+    TaskOutput as TaskOutput,
+)
+from toolwire.client.answers import (
+    UsageResponse as UsageResponse,
+)
+from toolwire.client.answers import (
+    WorkspaceDiff as WorkspaceDiff,
+)
+from toolwire.client.client import (
     ClaudeSDKClient as ClaudeSDKClient,
+)
+from toolwire.client.listings import (
+    BinaryVersion as BinaryVersion,
+)
+from toolwire.client.listings import (
+    ExportedConversation as ExportedConversation,
+)
+from toolwire.client.listings import (
+    HookEventInfo as HookEventInfo,
+)
+from toolwire.client.listings import (
+    HooksListing as HooksListing,
+)
+from toolwire.client.listings import (
+    MemoryDialog as MemoryDialog,
+)
+from toolwire.client.listings import (
+    PermissionRule as PermissionRule,
+)
+from toolwire.client.listings import (
+    PermissionRules as PermissionRules,
+)
+from toolwire.client.listings import (
+    SandboxDialog as SandboxDialog,
+)
+from toolwire.client.listings import (
+    SettingsResponse as SettingsResponse,
+)
+from toolwire.client.listings import (
+    SettingsSource as SettingsSource,
+)
+from toolwire.client.listings import (
+    SkillsDialog as SkillsDialog,
+)
+from toolwire.client.listings import (
+    StatusResponse as StatusResponse,
+)
+from toolwire.client.listings import (
+    StatusRow as StatusRow,
+)
+from toolwire.client.listings import (
+    StatusSection as StatusSection,
+)
+from toolwire.client.query import (
+    query as query,
+)
+from toolwire.client.reply import (
+    Reply as Reply,
+)
+from toolwire.client.reply import (
+    ToolCall as ToolCall,
+)
+from toolwire.client.reply import (
+    run as run,
+)
+from toolwire.client.reply import (
+    run_sync as run_sync,
+)
+from toolwire.client.status import (
+    ContextUsageCategory as ContextUsageCategory,
+)
+from toolwire.client.status import (
+    ContextUsageResponse as ContextUsageResponse,
+)
+from toolwire.client.status import (
+    McpCallResult as McpCallResult,
+)
+from toolwire.client.status import (
+    McpClaudeAIProxyServerConfig as McpClaudeAIProxyServerConfig,
+)
+from toolwire.client.status import (
+    McpContent as McpContent,
+)
+from toolwire.client.status import (
+    McpModeOverride as McpModeOverride,
+)
+from toolwire.client.status import (
+    McpResource as McpResource,
+)
+from toolwire.client.status import (
+    McpSdkServerConfigStatus as McpSdkServerConfigStatus,
+)
+from toolwire.client.status import (
+    McpServerConnectionStatus as McpServerConnectionStatus,
+)
+from toolwire.client.status import (
+    McpServerInfo as McpServerInfo,
+)
+from toolwire.client.status import (
+    McpServerStatus as McpServerStatus,
+)
+from toolwire.client.status import (
+    McpServerStatusConfig as McpServerStatusConfig,
+)
+from toolwire.client.status import (
+    McpSetServersResult as McpSetServersResult,
+)
+from toolwire.client.status import (
+    McpStatusResponse as McpStatusResponse,
+)
+from toolwire.client.status import (
+    McpToolAnnotations as McpToolAnnotations,
+)
+from toolwire.client.status import (
+    McpToolInfo as McpToolInfo,
+)
+from toolwire.client.warm import (
+    WarmPool as WarmPool,
+)
+from toolwire.client.warm import (
+    startup as startup,
 )
 from toolwire.elicitation import (
     ElicitationRequest as ElicitationRequest,
@@ -862,18 +880,6 @@ from toolwire.permissions import (
 from toolwire.permissions import (
     ToolPermissionContext as ToolPermissionContext,
 )
-from toolwire.reply import (
-    Reply as Reply,
-)
-from toolwire.reply import (
-    ToolCall as ToolCall,
-)
-from toolwire.reply import (
-    run as run,
-)
-from toolwire.reply import (
-    run_sync as run_sync,
-)
 from toolwire.tools.annotations import (
     ToolAnnotations as ToolAnnotations,
 )
@@ -927,10 +933,4 @@ from toolwire.tools.tool import (
 )
 from toolwire.tools.tool import (
     tool as tool,
-)
-from toolwire.warm import (
-    WarmPool as WarmPool,
-)
-from toolwire.warm import (
-    startup as startup,
 )

@@ -1,6 +1,22 @@
 """The names that people import from `claude_agent_sdk.types`, and ours of the same kind."""
 
-from toolwire._answers import (
+from toolwire._protocol.frame_types import (
+    ControlErrorResponse,
+    ControlResponse,
+    SDKControlInitializeRequest,
+    SDKControlInterruptRequest,
+    SDKControlMcpMessageRequest,
+    SDKControlMcpReconnectRequest,
+    SDKControlMcpToggleRequest,
+    SDKControlPermissionRequest,
+    SDKControlRequest,
+    SDKControlResponse,
+    SDKControlRewindFilesRequest,
+    SDKControlSetPermissionModeRequest,
+    SDKControlStopTaskRequest,
+    SDKHookCallbackRequest,
+)
+from toolwire.client.answers import (
     AccountInfo,
     AgentInfo,
     FileContents,
@@ -27,7 +43,7 @@ from toolwire._answers import (
     UsageResponse,
     WorkspaceDiff,
 )
-from toolwire._listings import (
+from toolwire.client.listings import (
     BinaryVersion,
     ExportedConversation,
     HookEventInfo,
@@ -43,23 +59,7 @@ from toolwire._listings import (
     StatusRow,
     StatusSection,
 )
-from toolwire._protocol.frame_types import (
-    ControlErrorResponse,
-    ControlResponse,
-    SDKControlInitializeRequest,
-    SDKControlInterruptRequest,
-    SDKControlMcpMessageRequest,
-    SDKControlMcpReconnectRequest,
-    SDKControlMcpToggleRequest,
-    SDKControlPermissionRequest,
-    SDKControlRequest,
-    SDKControlResponse,
-    SDKControlRewindFilesRequest,
-    SDKControlSetPermissionModeRequest,
-    SDKControlStopTaskRequest,
-    SDKHookCallbackRequest,
-)
-from toolwire._status import (
+from toolwire.client.status import (
     ContextUsageCategory,
     ContextUsageResponse,
     McpCallResult,

@@ -18,7 +18,7 @@ import anyio
 import pytest
 
 import toolwire.options as ours
-from toolwire import _status
+from toolwire.client import status as _status
 from toolwire.errors import OptionsError
 from toolwire.hooks import HookMatcher
 from toolwire.hooks.registry import register

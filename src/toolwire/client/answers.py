@@ -6,7 +6,7 @@ more, and what is `NotRequired` an older one may leave out.
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-from toolwire._status import McpServerStatus
+from toolwire.client.status import McpServerStatus
 from toolwire.messages import ModelUsage
 from toolwire.permissions import PermissionMode
 

@@ -3,7 +3,7 @@
 import os
 from typing import Any, Literal, cast
 
-from toolwire._answers import (
+from toolwire.client.answers import (
     FileContents,
     FileSuggestions,
     RepoRoot,
@@ -11,7 +11,14 @@ from toolwire._answers import (
     SetCwdResult,
     WorkspaceDiff,
 )
-from toolwire._requests import Requests, checked_choice, checked_number, checked_path, checked_text, given
+from toolwire.client.requests import (
+    Requests,
+    checked_choice,
+    checked_number,
+    checked_path,
+    checked_text,
+    given,
+)
 
 Path = str | os.PathLike[str]
 

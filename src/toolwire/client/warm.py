@@ -15,11 +15,11 @@ import anyio
 from toolwire._conversation.wiring import Conversation, Prompt, check_prompt
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import Task, spawn
-from toolwire.client import ClaudeSDKClient, client_over
+from toolwire.client.client import ClaudeSDKClient, client_over
+from toolwire.client.reply import Reply, run_on
 from toolwire.errors import CLIConnectionError
 from toolwire.messages import AnyMessage
 from toolwire.options.agent_options import ClaudeAgentOptions
-from toolwire.reply import Reply, run_on
 
 logger = logger_for("warm")
 

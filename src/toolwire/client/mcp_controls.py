@@ -5,7 +5,8 @@ from typing import Any, Final, Literal, cast
 
 import anyio
 
-from toolwire._requests import (
+from toolwire._support.secrets import redacted
+from toolwire.client.requests import (
     Requests,
     checked_choice,
     checked_mapping,
@@ -13,7 +14,7 @@ from toolwire._requests import (
     checked_text,
     given,
 )
-from toolwire._status import (
+from toolwire.client.status import (
     McpCallResult,
     McpModeOverride,
     McpResource,
@@ -21,7 +22,6 @@ from toolwire._status import (
     McpSetServersResult,
     McpStatusResponse,
 )
-from toolwire._support.secrets import redacted
 from toolwire.errors import CLIConnectionError, CLITimeoutError, OptionsError
 
 _FIRST_LOOK: Final = 0.02  # seconds between two looks at the status, doubled each time

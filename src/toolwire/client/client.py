@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Any, Self, cast
 
-from toolwire._controls import Controls
 from toolwire._conversation.wiring import Conversation, Prompt, check_prompt
-from toolwire._file_controls import FileControls
-from toolwire._mcp_controls import McpControls
-from toolwire._session_controls import SessionControls
 from toolwire._transport.custom import Transport
+from toolwire.client.controls import Controls
+from toolwire.client.file_controls import FileControls
+from toolwire.client.mcp_controls import McpControls
+from toolwire.client.session_controls import SessionControls
 from toolwire.errors import CLIConnectionError
 from toolwire.messages import Message, ResultMessage
 from toolwire.options.agent_options import ClaudeAgentOptions

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
-from toolwire._answers import (
+from toolwire.client.answers import (
     ForkConversationResult,
     PlanResponse,
     RewindConversationResult,
     SideAnswer,
 )
-from toolwire._listings import (
+from toolwire.client.listings import (
     BinaryVersion,
     ExportedConversation,
     HooksListing,
@@ -20,7 +20,7 @@ from toolwire._listings import (
     SkillsDialog,
     StatusResponse,
 )
-from toolwire._requests import Requests, checked_choice, checked_mapping, checked_text, given
+from toolwire.client.requests import Requests, checked_choice, checked_mapping, checked_text, given
 
 
 class SessionControls(Requests):

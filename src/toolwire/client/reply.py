@@ -7,8 +7,8 @@ from typing import Any, Generic, TypeVar, cast, overload
 import anyio
 
 from toolwire._conversation.wiring import Conversation, Prompt, check_prompt
-from toolwire._output import Output
 from toolwire._transport.custom import Transport
+from toolwire.client.output import Output
 from toolwire.errors import OptionsError, ProcessError, ResultError, result_error_text
 from toolwire.messages import AnyMessage, AssistantMessage, ResultMessage, UserMessage
 from toolwire.messages.blocks import ToolResultBlock, ToolUseBlock

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
-from toolwire._answers import (
+from toolwire.client.answers import (
     AccountInfo,
     AgentInfo,
     InitializeResponse,
@@ -23,7 +23,7 @@ from toolwire._answers import (
     TaskOutput,
     UsageResponse,
 )
-from toolwire._requests import (
+from toolwire.client.requests import (
     Requests,
     checked_choice,
     checked_mapping,
@@ -31,7 +31,7 @@ from toolwire._requests import (
     checked_text,
     given,
 )
-from toolwire._status import ContextUsageResponse
+from toolwire.client.status import ContextUsageResponse
 from toolwire.hooks.registry import register
 from toolwire.options import command_line as _argv
 from toolwire.permissions import PermissionMode

@@ -1,0 +1,1 @@
+"""Talking to Claude: `query()`, `ClaudeSDKClient`, `run()`, processes started ahead, and control requests."""
