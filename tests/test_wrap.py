@@ -5,7 +5,7 @@ import pytest
 from mcp.server import MCPServer
 
 from toolwire import ToolDefinitionError, ToolServer
-from toolwire.wrap import combine, only, prefix, rename, without
+from toolwire.tools.toolset import combine, only, prefix, rename, without
 
 pytestmark = pytest.mark.anyio
 

@@ -45,7 +45,7 @@ _NAMES: dict[str, str] = {
     "client.client": """
         ClaudeSDKClient
     """,
-    "elicitation": """
+    "tools.elicitation": """
         ElicitationRequest ElicitationResult SamplingRequest
     """,
     "errors": """
@@ -119,7 +119,7 @@ _NAMES: dict[str, str] = {
     "tools.annotations": """
         ToolAnnotations
     """,
-    "tools.content": """
+    "tools.results.content": """
         Audio Image Resource ResourceLink Text
     """,
     "tools.context": """

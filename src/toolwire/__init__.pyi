@@ -196,15 +196,6 @@ from toolwire.client.warm import (
 from toolwire.client.warm import (
     startup as startup,
 )
-from toolwire.elicitation import (
-    ElicitationRequest as ElicitationRequest,
-)
-from toolwire.elicitation import (
-    ElicitationResult as ElicitationResult,
-)
-from toolwire.elicitation import (
-    SamplingRequest as SamplingRequest,
-)
 from toolwire.errors import (
     CanUseToolShadowedWarning as CanUseToolShadowedWarning,
 )
@@ -883,21 +874,6 @@ from toolwire.permissions import (
 from toolwire.tools.annotations import (
     ToolAnnotations as ToolAnnotations,
 )
-from toolwire.tools.content import (
-    Audio as Audio,
-)
-from toolwire.tools.content import (
-    Image as Image,
-)
-from toolwire.tools.content import (
-    Resource as Resource,
-)
-from toolwire.tools.content import (
-    ResourceLink as ResourceLink,
-)
-from toolwire.tools.content import (
-    Text as Text,
-)
 from toolwire.tools.context import (
     Context as Context,
 )
@@ -913,11 +889,35 @@ from toolwire.tools.context import (
 from toolwire.tools.context import (
     ToolCancelled as ToolCancelled,
 )
+from toolwire.tools.elicitation import (
+    ElicitationRequest as ElicitationRequest,
+)
+from toolwire.tools.elicitation import (
+    ElicitationResult as ElicitationResult,
+)
+from toolwire.tools.elicitation import (
+    SamplingRequest as SamplingRequest,
+)
 from toolwire.tools.prompts import (
     ServedPrompt as ServedPrompt,
 )
 from toolwire.tools.resources import (
     ServedResource as ServedResource,
+)
+from toolwire.tools.results.content import (
+    Audio as Audio,
+)
+from toolwire.tools.results.content import (
+    Image as Image,
+)
+from toolwire.tools.results.content import (
+    Resource as Resource,
+)
+from toolwire.tools.results.content import (
+    ResourceLink as ResourceLink,
+)
+from toolwire.tools.results.content import (
+    Text as Text,
 )
 from toolwire.tools.server import (
     ToolServer as ToolServer,

@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any, Final, NoReturn, TypeVar
 
 from toolwire.errors import UsageError
-from toolwire.tools.failing import was_pressed
+from toolwire.tools.dispatch.failures import was_pressed
 
 T = TypeVar("T")
 

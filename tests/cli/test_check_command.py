@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from toolwire.cli.main import app
-from toolwire.tools.check import findings
+from toolwire.tools.lint import findings
 
 GOOD = {
     "name": "add",

@@ -24,10 +24,10 @@ from toolwire._protocol.parse import parse
 from toolwire.cli._asking import Asker, Field, rules
 from toolwire.cli._screen import JsonLines, Screen, failure, plain, summary, tool_name
 from toolwire.cli._stand_in import StandIn, arguments, example, last_prompt
-from toolwire.elicitation import ElicitationRequest
 from toolwire.errors import UsageError
 from toolwire.permissions import PermissionResultAllow, PermissionResultDeny, ToolPermissionContext
 from toolwire.testing import Request, call, say, turn
+from toolwire.tools.elicitation import ElicitationRequest
 
 RESULT = ResultMessage(
     "success",

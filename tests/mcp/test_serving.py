@@ -15,7 +15,7 @@ from toolwire._protocol.jsonrpc import Interrupted
 from toolwire.mcp.asking import RequestOutlet
 from toolwire.mcp.serve import connectable, serving_of
 from toolwire.mcp.serving import Serving
-from toolwire.wrap import prefix
+from toolwire.tools.toolset import prefix
 
 pytestmark = pytest.mark.anyio
 

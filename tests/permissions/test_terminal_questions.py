@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from toolwire import ElicitationRequest
-from toolwire.elicitation import elicitation_to_wire
 from toolwire.permissions import ToolPermissionContext
 from toolwire.permissions.policies import ask, ask_on_terminal, terminal_elicitation
+from toolwire.tools.elicitation import elicitation_to_wire
 
 pytestmark = pytest.mark.anyio
 

@@ -13,8 +13,8 @@ from toolwire import (
     create_sdk_mcp_server,
     tool,
 )
-from toolwire.testing.direct import connect
-from toolwire.wrap import prefix
+from toolwire.tools.client import connect
+from toolwire.tools.toolset import prefix
 
 pytestmark = pytest.mark.anyio
 

@@ -19,10 +19,10 @@ from toolwire import (
     query,
     run,
 )
-from toolwire.elicitation import ElicitationResult
 from toolwire.errors import CLIConnectionError, CLITimeoutError
 from toolwire.testing import answer, call, drop, fail, hang, say, think, turn
 from toolwire.testing.cli import ScriptedCLI, exit_early, garbage, silence
+from toolwire.tools.elicitation import ElicitationResult
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ import mcp.types
 import pytest
 from pydantic import AnyUrl
 
-from toolwire.tools.results import BadResult, to_result
+from toolwire.tools.results.result import BadResult, to_result
 
 PNG = b"\x89PNG\r\n\x1a\n...."
 WAV = b"RIFF\x04\0\0\0WAVE"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from toolwire.tools.content import Audio, Image, Resource, ResourceLink, Text, from_bytes, sniff
+from toolwire.tools.results.content import Audio, Image, Resource, ResourceLink, Text, from_bytes, sniff
 
 PNG = b"\x89PNG\r\n\x1a\n...."
 WAV = b"RIFF\x04\0\0\0WAVE"

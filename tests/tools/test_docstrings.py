@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.tools.docstrings import Documentation, read
+from toolwire.tools.schema.docstrings import Documentation, read
 
 GOOGLE = """Greet a person.
 

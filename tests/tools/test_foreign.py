@@ -10,7 +10,7 @@ from mcp.server.mcpserver import Audio as McpAudio
 from mcp.server.mcpserver import Image as McpImage
 from pydantic import AnyUrl, BaseModel
 
-from toolwire.tools.results import BadResult, to_result
+from toolwire.tools.results.result import BadResult, to_result
 
 PNG = b"\x89PNG\r\n\x1a\n...."
 WAV = b"RIFF\x04\0\0\0WAVE"

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from toolwire.tools.forms import from_json_schema, from_official, output_type
-from toolwire.tools.parameters import DefinitionError, InvalidArguments, Violation
+from toolwire.tools.schema.official import from_json_schema, from_official, output_type
+from toolwire.tools.schema.parameters import DefinitionError, InvalidArguments, Violation
 
 
 class Color(enum.Enum):
@@ -475,7 +475,7 @@ def test_output_types():
 @pytest.mark.parametrize(
     ("code", "absent"),
     [
-        ("import toolwire.tools.forms", {"pydantic", "jsonschema_rs", "docstring_parser"}),
+        ("import toolwire.tools.schema.official", {"pydantic", "jsonschema_rs", "docstring_parser"}),
         (
             "import toolwire.tools.forms as f; f.from_json_schema({'type': 'object'})",
             {"pydantic", "docstring_parser"},

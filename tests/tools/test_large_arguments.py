@@ -6,9 +6,9 @@ import pytest
 from pydantic import BaseModel, Field
 
 from toolwire.tools.context import Context
-from toolwire.tools.forms import from_json_schema
-from toolwire.tools.parameters import InvalidArguments, shortened
-from toolwire.tools.schema import signature_of
+from toolwire.tools.schema.official import from_json_schema
+from toolwire.tools.schema.parameters import InvalidArguments, shortened
+from toolwire.tools.schema.signature import signature_of
 
 MANY = 20_000
 TREE = {

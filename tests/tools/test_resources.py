@@ -30,7 +30,7 @@ from toolwire import (
 )
 from toolwire._protocol.jsonrpc import Interrupted
 from toolwire.testing import connect
-from toolwire.tools.connection import DirectConnection
+from toolwire.tools.dispatch.connection import DirectConnection
 
 pytestmark = pytest.mark.anyio
 

@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from toolwire.tools.content import Audio, Image, Resource, ResourceLink, Text
-from toolwire.tools.results import BadResult, error_result, loses_text, to_result
+from toolwire.tools.results.content import Audio, Image, Resource, ResourceLink, Text
+from toolwire.tools.results.result import BadResult, error_result, loses_text, to_result
 
 PNG = b"\x89PNG\r\n\x1a\n...."
 WAV = b"RIFF\x04\0\0\0WAVE"
@@ -234,7 +234,7 @@ def test_content_inside_data_is_refused():
     """A picture that nobody would see is the author's mistake, and the message says what to do."""
     with pytest.raises(BadResult, match=r"beside the data \(at chart\)") as caught:
         to_result({"chart": Image(PNG)})
-    assert caught.value.type_name == "toolwire.tools.content.Image"
+    assert caught.value.type_name == "toolwire.tools.results.content.Image"
     with pytest.raises(BadResult, match=r"at \[1\]\[0\]"):
         to_result([Order(1), [Image(PNG)]])
     with pytest.raises(BadResult, match=r"beside the data"):

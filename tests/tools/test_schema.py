@@ -34,9 +34,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
 from toolwire.errors import ToolDefinitionError
-from toolwire.tools.forms import from_json_schema
-from toolwire.tools.parameters import InvalidArguments, Violation
-from toolwire.tools.schema import DefinitionError, signature_of
+from toolwire.tools.schema.official import from_json_schema
+from toolwire.tools.schema.parameters import InvalidArguments, Violation
+from toolwire.tools.schema.signature import DefinitionError, signature_of
 
 S = TypeVar("S")
 

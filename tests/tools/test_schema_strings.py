@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypedDict
 
 import pytest
 
-from toolwire.tools.schema import DefinitionError, signature_of
+from toolwire.tools.schema.signature import DefinitionError, signature_of
 
 if TYPE_CHECKING:
     from decimal import Decimal

@@ -31,7 +31,7 @@ from toolwire import (
 )
 from toolwire._protocol.jsonrpc import Interrupted, Unanswerable
 from toolwire._protocol.lines import encode
-from toolwire.tools.connection import DirectConnection
+from toolwire.tools.dispatch.connection import DirectConnection
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from doubles import RecordingOutlet, connected
 
 from toolwire import Context, McpError, Resource, ToolError, ToolServer
 from toolwire.tools.context import ToolCancelled
-from toolwire.tools.values import sendable
+from toolwire.tools.results.to_json import sendable
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ import typing_extensions
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
-from toolwire.tools._typeddict import teach
+from toolwire.tools.schema.typeddict import teach
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolwire import ToolDefinitionError
-from toolwire.tools.parameters import InvalidArguments
-from toolwire.tools.uri import UriTemplate, check_uri
+from toolwire.tools.schema.parameters import InvalidArguments
+from toolwire.tools.uri_template import UriTemplate, check_uri
 
 
 @pytest.mark.parametrize(

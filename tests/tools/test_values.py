@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, SecretStr
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from toolwire.tools.content import Text
-from toolwire.tools.values import BadResult, plain, text
+from toolwire.tools.results.content import Text
+from toolwire.tools.results.to_json import BadResult, plain, text
 
 
 class Colour(Enum):
@@ -232,7 +232,7 @@ REFUSED = [
     (json, "module", "module"),
     (ValueError("x"), "ValueError", "raised, not returned"),
     (zip("a", "b", strict=True), "zip", "only once"),
-    (Text("a"), "toolwire.tools.content.Text", "beside the data"),
+    (Text("a"), "toolwire.tools.results.content.Text", "beside the data"),
     ({1: "a", "1": "b"}, "dict", "two keys"),
     (10**5000, "int", "digits"),
 ]

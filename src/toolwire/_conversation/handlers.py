@@ -8,11 +8,11 @@ from typing import Any
 
 from toolwire._conversation.session import Handler
 from toolwire._support.tasks import awaited
-from toolwire.elicitation import ElicitationRequest, elicitation_to_wire
 from toolwire.hooks.registry import HookCallback, registered
 from toolwire.options.agent_options import ClaudeAgentOptions, OnElicitation, OnUserDialog
 from toolwire.permissions import CanUseTool
 from toolwire.permissions.answer import context_from_wire, result_to_wire
+from toolwire.tools.elicitation import ElicitationRequest, elicitation_to_wire
 
 
 def handlers(options: ClaudeAgentOptions, hooks: Mapping[str, HookCallback]) -> dict[str, Handler]:

@@ -18,10 +18,15 @@ import anyio
 from toolwire._protocol.jsonrpc import METHOD_NOT_FOUND, Connection, Request, RpcError, refusal, sort
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import awaited, spawn
-from toolwire.elicitation import ElicitationRequest, SamplingRequest, elicitation_to_wire, sampling_to_wire
 from toolwire.messages import McpLogMessage, McpProgressMessage
-from toolwire.tools.connection import DirectConnection
-from toolwire.wrap import as_server
+from toolwire.tools.dispatch.connection import DirectConnection
+from toolwire.tools.elicitation import (
+    ElicitationRequest,
+    SamplingRequest,
+    elicitation_to_wire,
+    sampling_to_wire,
+)
+from toolwire.tools.toolset import as_server
 
 logger = logger_for("servers")
 

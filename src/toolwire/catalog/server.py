@@ -40,8 +40,8 @@ from toolwire.catalog.tools.pins import Pins
 from toolwire.catalog.tools.refreshing import Refreshing
 from toolwire.catalog.tools.selection import Selection
 from toolwire.errors import CatalogError, ToolDefinitionError, UsageError
-from toolwire.tools.connection import DirectConnection
 from toolwire.tools.context import Context
+from toolwire.tools.dispatch.connection import DirectConnection
 from toolwire.tools.server import ToolServer
 
 __all__ = ["SESSION", "Catalog", "Status"]

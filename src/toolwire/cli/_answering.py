@@ -4,7 +4,7 @@ import sys
 from collections.abc import Awaitable, Callable
 
 from toolwire.cli._progress import Progress
-from toolwire.elicitation import ElicitationRequest, ElicitationResult
+from toolwire.tools.elicitation import ElicitationRequest, ElicitationResult
 
 
 def elicited(progress: Progress) -> Callable[[ElicitationRequest], Awaitable[ElicitationResult]]:

@@ -16,7 +16,6 @@ from rich.console import Console
 from rich.text import Text
 
 from toolwire.cli._screen import arguments, one_line, plain, tool_name
-from toolwire.elicitation import ElicitationRequest, ElicitationResult
 from toolwire.errors import UsageError
 from toolwire.permissions import (
     PermissionResult,
@@ -24,6 +23,7 @@ from toolwire.permissions import (
     PermissionResultDeny,
     ToolPermissionContext,
 )
+from toolwire.tools.elicitation import ElicitationRequest, ElicitationResult
 
 
 class ReadLine(Protocol):
@@ -175,8 +175,8 @@ class Field:
 
     def read(self, answer: str) -> Any:
         """The value that an answer stands for, None for no value; ValueError if it is none."""
-        from toolwire.tools._raw import RawParameters  # noqa: PLC0415 - loads the validator
-        from toolwire.tools.parameters import InvalidArguments  # noqa: PLC0415
+        from toolwire.tools.schema.json_schema import RawParameters  # noqa: PLC0415 - loads the validator
+        from toolwire.tools.schema.parameters import InvalidArguments  # noqa: PLC0415
 
         if not answer and self.required and self.schema.get("default") is None:
             raise ValueError(f"{self.name} is needed")

@@ -18,7 +18,7 @@ from toolwire.errors import CatalogError, McpError
 
 if TYPE_CHECKING:
     from toolwire._target import Target
-    from toolwire.testing.direct import DirectClient
+    from toolwire.tools.client import DirectClient
 
 T = TypeVar("T")
 
@@ -105,7 +105,7 @@ async def connected(
 ) -> AsyncIterator["DirectClient"]:
     """A client of the target's server. `on_notice(method, params)` hears what the server tells, when it does."""
     from toolwire._conversation.mcp_router import Callbacks, Servers  # noqa: PLC0415 - loads the tools
-    from toolwire.testing.direct import DirectClient  # noqa: PLC0415
+    from toolwire.tools.client import DirectClient  # noqa: PLC0415
 
     class Listening(DirectClient):
         def tell(self, body: dict[str, Any]) -> None:

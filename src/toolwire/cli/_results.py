@@ -13,7 +13,7 @@ from toolwire.cli._show import note, one_line, plain, show_json, size, to_json
 from toolwire.errors import ClaudeSDKError
 
 if TYPE_CHECKING:
-    from toolwire.testing.direct import CallResult
+    from toolwire.tools.client import CallResult
 
 
 def show(result: "CallResult", *, json: bool, save: Path | None) -> None:

@@ -11,7 +11,7 @@ from toolwire.cli._show import one_line
 
 if TYPE_CHECKING:
     from toolwire._target import Target
-    from toolwire.testing.direct import CallResult
+    from toolwire.tools.client import CallResult
 
 
 def call(  # noqa: PLR0917 - typer calls it by name
@@ -97,8 +97,8 @@ def _schema(tools: list[Any], name: str, where: str) -> dict[str, Any]:
 
 def _check(name: str, values: dict[str, Any], schema: dict[str, Any]) -> None:
     """Refuse what does not fit, before the tool sees it."""
-    from toolwire.tools._raw import compiled  # noqa: PLC0415 - loads the schema compiler
-    from toolwire.tools.parameters import DefinitionError, InvalidArguments  # noqa: PLC0415
+    from toolwire.tools.schema.json_schema import compiled  # noqa: PLC0415 - loads the schema compiler
+    from toolwire.tools.schema.parameters import DefinitionError, InvalidArguments  # noqa: PLC0415
 
     try:
         compiled(schema).validate(values)

@@ -27,7 +27,7 @@ def check(
 
       toolwire check app.py --strict --json
     """
-    from toolwire.tools.check import findings  # noqa: PLC0415 - loads the schema compiler
+    from toolwire.tools.lint import findings  # noqa: PLC0415 - loads the schema compiler
 
     where = resolved(target, header)
     tools = run(listed_tools, where)

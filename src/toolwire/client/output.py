@@ -20,7 +20,7 @@ class Output:
     def __init__(self, output_type: Any) -> None:
         from pydantic import TypeAdapter  # noqa: PLC0415 - heavy
 
-        from toolwire.tools._typeddict import teach  # noqa: PLC0415
+        from toolwire.tools.schema.typeddict import teach  # noqa: PLC0415
 
         self._name = getattr(output_type, "__name__", str(output_type))
         if isinstance(output_type, str | dict) or inspect.isroutine(output_type):

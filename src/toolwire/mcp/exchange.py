@@ -13,7 +13,7 @@ from toolwire._protocol.jsonrpc import (
     Connection,
     RpcError,
 )
-from toolwire.tools.results import error_result
+from toolwire.tools.results.result import error_result
 
 _RESERVED: Final = "io.modelcontextprotocol/"
 

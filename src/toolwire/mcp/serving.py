@@ -35,8 +35,8 @@ from toolwire.mcp.audience import EVENTS, Announcer, Audience, client_key, clien
 from toolwire.mcp.begun import taken_over
 from toolwire.mcp.core import Core
 from toolwire.mcp.exchange import enveloped, greeted, result_of, without_envelope
-from toolwire.tools.failing import named
-from toolwire.tools.reading import found
+from toolwire.tools.dispatch.failures import named
+from toolwire.tools.dispatch.methods import found
 from toolwire.tools.server import ToolServer
 
 logger = logger_for("serving")

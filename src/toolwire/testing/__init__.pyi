@@ -16,39 +16,6 @@ from toolwire.testing.cli import (
 from toolwire.testing.cli import (
     silence as silence,
 )
-from toolwire.testing.direct import (
-    CallResult as CallResult,
-)
-from toolwire.testing.direct import (
-    Completed as Completed,
-)
-from toolwire.testing.direct import (
-    DirectClient as DirectClient,
-)
-from toolwire.testing.direct import (
-    ListedPrompt as ListedPrompt,
-)
-from toolwire.testing.direct import (
-    ListedResource as ListedResource,
-)
-from toolwire.testing.direct import (
-    ListedTemplate as ListedTemplate,
-)
-from toolwire.testing.direct import (
-    ListedTool as ListedTool,
-)
-from toolwire.testing.direct import (
-    Notified as Notified,
-)
-from toolwire.testing.direct import (
-    PromptResult as PromptResult,
-)
-from toolwire.testing.direct import (
-    ResourceContent as ResourceContent,
-)
-from toolwire.testing.direct import (
-    connect as connect,
-)
 from toolwire.testing.environment import (
     ClaudeEnvironment as ClaudeEnvironment,
 )
@@ -117,4 +84,37 @@ from toolwire.testing.script import (
 )
 from toolwire.testing.script import (
     when as when,
+)
+from toolwire.tools.client import (
+    CallResult as CallResult,
+)
+from toolwire.tools.client import (
+    Completed as Completed,
+)
+from toolwire.tools.client import (
+    DirectClient as DirectClient,
+)
+from toolwire.tools.client import (
+    ListedPrompt as ListedPrompt,
+)
+from toolwire.tools.client import (
+    ListedResource as ListedResource,
+)
+from toolwire.tools.client import (
+    ListedTemplate as ListedTemplate,
+)
+from toolwire.tools.client import (
+    ListedTool as ListedTool,
+)
+from toolwire.tools.client import (
+    Notified as Notified,
+)
+from toolwire.tools.client import (
+    PromptResult as PromptResult,
+)
+from toolwire.tools.client import (
+    ResourceContent as ResourceContent,
+)
+from toolwire.tools.client import (
+    connect as connect,
 )

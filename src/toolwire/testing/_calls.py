@@ -18,7 +18,7 @@ from toolwire.testing._host import Host, Refused
 from toolwire.testing._links import Link, Tool, pretty
 from toolwire.testing._tool_results import NO_PERMISSION, NO_TOOL, Outcome, failed, from_answer
 from toolwire.testing.script import STRUCTURED_OUTPUT, Call
-from toolwire.tools.parameters import InvalidArguments
+from toolwire.tools.schema.parameters import InvalidArguments
 
 _ELICITATION: Final = -32042
 _REPEATS: Final = 3
@@ -207,7 +207,7 @@ class Calls:
     # The call itself.
 
     def _structured(self, given: dict[str, Any]) -> Outcome:
-        from toolwire.tools._raw import RawParameters  # noqa: PLC0415 - loads the validator
+        from toolwire.tools.schema.json_schema import RawParameters  # noqa: PLC0415 - loads the validator
 
         meta = {"permission_decision": {"decision": "accept", "source": "config"}}
         try:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from toolwire._protocol.json_codec import dumps
 from toolwire.errors import ToolDefinitionError
-from toolwire.tools.values import BadResult, clean
+from toolwire.tools.results.to_json import BadResult, clean
 
 Source = Iterable[str] | Callable[..., Any]
 """Values to choose from, or `fn(value)`, `fn(value, arguments)` that gives some."""

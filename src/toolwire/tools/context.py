@@ -16,8 +16,8 @@ from typing_extensions import TypeVar
 
 from toolwire._protocol.jsonrpc import Outlet, notification
 from toolwire.errors import ClaudeSDKError
-from toolwire.tools.values import clean, sendable
-from toolwire.tools.waiting import Waits
+from toolwire.tools.results.to_json import clean, sendable
+from toolwire.tools.thread_bridge import Waits
 
 S = TypeVar("S", default=Any)
 T = TypeVar("T")
@@ -307,7 +307,7 @@ def _answer_schema(schema: Any) -> tuple[Any, dict[str, Any]]:
         return None, schema
     from pydantic import TypeAdapter  # noqa: PLC0415 - heavy
 
-    from toolwire.tools._typeddict import teach  # noqa: PLC0415
+    from toolwire.tools.schema.typeddict import teach  # noqa: PLC0415
 
     teach(schema)
     adapter: TypeAdapter[Any] = TypeAdapter(schema)

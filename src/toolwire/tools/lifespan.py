@@ -10,7 +10,7 @@ import anyio
 
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import Task, spawn
-from toolwire.tools.failing import is_failure, named
+from toolwire.tools.dispatch.failures import is_failure, named
 
 logger = logger_for("server")
 

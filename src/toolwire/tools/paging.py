@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 
 import orjson
 
-from toolwire.tools.values import plain
+from toolwire.tools.results.to_json import plain
 
 SIZE: Final = 1_000
 """Entries on one page."""

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, TypedDict
 
-from toolwire.tools.block import checked
 from toolwire.tools.completion import Source
-from toolwire.tools.foreign import dumped, own_block
+from toolwire.tools.exposed_function import Served, checked_settings, function_name
 from toolwire.tools.names import problem_with
 from toolwire.tools.paging import Pages
-from toolwire.tools.served import Served, checked_settings, function_name
-from toolwire.tools.values import BadResult, clean, type_name
+from toolwire.tools.results.adapters import dumped, own_block
+from toolwire.tools.results.blocks import checked
+from toolwire.tools.results.to_json import BadResult, clean, type_name
 
 _ROLES: Final = ("user", "assistant")
 _PAIR: Final = 2

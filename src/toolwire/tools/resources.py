@@ -12,15 +12,15 @@ from types import MappingProxyType
 from typing import Any, TypedDict
 
 from toolwire.errors import ToolDefinitionError
-from toolwire.tools.block import checked
 from toolwire.tools.completion import Source
-from toolwire.tools.content import Audio, Image, Resource, Text
-from toolwire.tools.foreign import own_block
+from toolwire.tools.exposed_function import Served, checked_settings, function_name
 from toolwire.tools.paging import Pages
-from toolwire.tools.parameters import InvalidArguments
-from toolwire.tools.served import Served, checked_settings, function_name
-from toolwire.tools.uri import UriTemplate, check_uri
-from toolwire.tools.values import BadResult, clean, text
+from toolwire.tools.results.adapters import own_block
+from toolwire.tools.results.blocks import checked
+from toolwire.tools.results.content import Audio, Image, Resource, Text
+from toolwire.tools.results.to_json import BadResult, clean, text
+from toolwire.tools.schema.parameters import InvalidArguments
+from toolwire.tools.uri_template import UriTemplate, check_uri
 
 _BYTES = (bytes, bytearray, memoryview)
 

@@ -24,7 +24,7 @@ from toolwire.tools.resources import Resources, ResourceSettings, ServedResource
 from toolwire.tools.tool import Tool, from_function
 
 if TYPE_CHECKING:
-    from toolwire.tools.connection import DirectConnection
+    from toolwire.tools.dispatch.connection import DirectConnection
 
 S = TypeVar("S", default=Any)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -332,7 +332,7 @@ class ToolServer(Generic[S]):
         every_update: bool = False,
     ) -> "DirectConnection":
         """A connection for one client, with the settings of `DirectConnection`. Must be called on an event loop."""
-        from toolwire.tools.connection import DirectConnection  # noqa: PLC0415 - loaded when somebody calls
+        from toolwire.tools.dispatch.connection import DirectConnection  # noqa: PLC0415 - loaded when somebody calls
 
         connection = DirectConnection(
             self,

@@ -14,8 +14,8 @@ from typing import Any, Final, Generic, Literal, TypeVar, overload
 from toolwire.errors import ToolDefinitionError
 from toolwire.tools.context import Context
 from toolwire.tools.names import problem_with
-from toolwire.tools.parameters import Parameters
-from toolwire.tools.values import BadResult
+from toolwire.tools.results.to_json import BadResult
+from toolwire.tools.schema.parameters import Parameters
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -161,7 +161,7 @@ def _parameters(tool: "Tool[Any]") -> Parameters:
     if tool.typed is not None:
         parameters: Parameters = tool.typed.parameters
         return parameters
-    from toolwire.tools.forms import from_official  # noqa: PLC0415 - compiles schemas, needed only here
+    from toolwire.tools.schema.official import from_official  # noqa: PLC0415 - compiles schemas, needed only here
 
     try:
         return from_official(tool.input_schema)
@@ -212,10 +212,10 @@ def _output(tool: "Tool[Any]") -> "_TypedOutput | _SchemaOutput | None":
             )
         return _TypedOutput(tool.typed.output_schema, tool.typed.output_adapter)
     if isinstance(given, dict):
-        from toolwire.tools.forms import from_json_schema  # noqa: PLC0415 - compiles schemas, needed only here
+        from toolwire.tools.schema.official import from_json_schema  # noqa: PLC0415 - compiles schemas, needed only here
 
         return _SchemaOutput(from_json_schema(given))
-    from toolwire.tools._typed import output_schema  # noqa: PLC0415 - loads Pydantic
+    from toolwire.tools.schema.pydantic_types import output_schema  # noqa: PLC0415 - loads Pydantic
 
     adapter, schema = output_schema(given)
     return _TypedOutput(schema, adapter)
@@ -258,7 +258,7 @@ class _SchemaOutput:
 
 def from_function(function: Callable[..., Any], *, name: str | None = None, **settings: Any) -> "Tool[Any]":
     """A tool from a typed function. `settings` are fields of `Tool`, or hints such as `read_only`."""
-    from toolwire.tools.schema import signature_of  # noqa: PLC0415 - loads Pydantic
+    from toolwire.tools.schema.signature import signature_of  # noqa: PLC0415 - loads Pydantic
 
     if isinstance(function, SdkMcpTool):
         changes: dict[str, Any] = _settings(settings, function.annotations)

@@ -10,7 +10,7 @@ import jsonschema
 from fuzz_targets.json_mutation import dump, load, mutate_json
 from toolwire import ToolServer
 from toolwire._protocol.jsonrpc import Unanswerable
-from toolwire.tools.connection import DirectConnection
+from toolwire.tools.dispatch.connection import DirectConnection
 from toolwire.tools.tool import Tool
 
 _SCHEMA: Final[dict[str, Any]] = {

@@ -29,7 +29,7 @@ from toolwire.catalog.secrets import Scrubber
 from toolwire.catalog.tools.definitions import Definition
 from toolwire.errors import CatalogError
 from toolwire.tools.context import Context
-from toolwire.tools.results import error_result
+from toolwire.tools.results.result import error_result
 
 logger = logger_for("catalog")
 

@@ -30,7 +30,7 @@ from toolwire.catalog.tools.definitions import Definition, price_for
 from toolwire.catalog.tools.names import identity
 from toolwire.errors import CatalogError
 from toolwire.tools.context import Context
-from toolwire.tools.results import error_result
+from toolwire.tools.results.result import error_result
 
 if TYPE_CHECKING:
     from toolwire.catalog.purchase.buyer import Buyer

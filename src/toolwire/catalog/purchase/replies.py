@@ -28,8 +28,8 @@ from toolwire.catalog.money import DOLLARS, PER_DOLLAR, dollars, micros
 from toolwire.catalog.profile.amounts import quoted, read_amount
 from toolwire.catalog.profile.tables import Condition, Reply, rate_of
 from toolwire.catalog.values import at, denied, fits, leads
-from toolwire.tools.content import Audio, Image, Resource, blob_uri, sniff
-from toolwire.tools.parameters import clipped
+from toolwire.tools.results.content import Audio, Image, Resource, blob_uri, sniff
+from toolwire.tools.schema.parameters import clipped
 
 _log = logger_for("catalog.replies")
 

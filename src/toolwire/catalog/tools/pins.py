@@ -18,7 +18,7 @@ from toolwire._protocol.json_codec import dumps
 from toolwire.catalog.money import dollars
 from toolwire.catalog.tools.definitions import Definition, fingerprint
 from toolwire.errors import UsageError
-from toolwire.tools.parameters import clipped
+from toolwire.tools.schema.parameters import clipped
 
 Kind = Literal["added", "removed", "changed", "price_up", "price_down"]
 

@@ -16,10 +16,11 @@ from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from toolwire._protocol.json_codec import dumps, loads
-from toolwire.tools import docstrings
-from toolwire.tools._annotations import UNIONS, has_default, nullable, readable, with_metadata
-from toolwire.tools._functions import Source, source_of
-from toolwire.tools._typed import (
+from toolwire.tools.schema import docstrings
+from toolwire.tools.schema.annotations import UNIONS, has_default, nullable, readable, with_metadata
+from toolwire.tools.schema.functions import Source, source_of
+from toolwire.tools.schema.parameters import DefinitionError, Parameters
+from toolwire.tools.schema.pydantic_types import (
     BUILD_ERRORS,
     HINT,
     TypedParameters,
@@ -28,8 +29,7 @@ from toolwire.tools._typed import (
     gist,
     output_schema,
 )
-from toolwire.tools._typeddict import teach
-from toolwire.tools.parameters import DefinitionError, Parameters
+from toolwire.tools.schema.typeddict import teach
 
 __all__ = ["DefinitionError", "Signature", "signature_of"]
 

@@ -38,7 +38,7 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-from toolwire.tools.content import Audio, Image, Resource, ResourceLink, Text
+from toolwire.tools.results.content import Audio, Image, Resource, ResourceLink, Text
 
 __all__ = [
     "CONTENT",

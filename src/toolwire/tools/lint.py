@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 from toolwire._protocol.json_codec import dumps
-from toolwire.tools._raw import compiled
 from toolwire.tools.names import full_name, wire_name
-from toolwire.tools.parameters import DefinitionError
+from toolwire.tools.schema.json_schema import compiled
+from toolwire.tools.schema.parameters import DefinitionError
 
 Level = Literal["error", "warning", "hint"]
 Definition = dict[str, Any]

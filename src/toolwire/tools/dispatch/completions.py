@@ -13,14 +13,14 @@ import anyio
 
 from toolwire._protocol.jsonrpc import INVALID_PARAMS, Request, RpcError
 from toolwire.errors import ToolError
-from toolwire.tools.answers import answered, kind_of, naming, object_of, text_of, unknown_method
 from toolwire.tools.completion import gathered
+from toolwire.tools.dispatch.errors import answered, kind_of, naming, object_of, text_of, unknown_method
 from toolwire.tools.tool import is_async
 
 if TYPE_CHECKING:
-    from toolwire.tools.calls import Call
-    from toolwire.tools.connection import DirectConnection
-    from toolwire.tools.served import Served
+    from toolwire.tools.dispatch.calls import Call
+    from toolwire.tools.dispatch.connection import DirectConnection
+    from toolwire.tools.exposed_function import Served
 
 
 def complete(connection: "DirectConnection", request: Request) -> Callable[[], Awaitable[Any]]:

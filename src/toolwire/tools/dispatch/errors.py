@@ -20,14 +20,14 @@ from toolwire._protocol.jsonrpc import (
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import nobody_asked
 from toolwire.errors import ResourceNotFoundError, ToolError, message_of
-from toolwire.tools.failing import is_failure, named
+from toolwire.tools.dispatch.failures import is_failure, named
 from toolwire.tools.paging import Page
-from toolwire.tools.parameters import InvalidArguments
-from toolwire.tools.values import BadResult, clean, sendable
+from toolwire.tools.results.to_json import BadResult, clean, sendable
+from toolwire.tools.schema.parameters import InvalidArguments
 
 if TYPE_CHECKING:
-    from toolwire.tools.connection import DirectConnection
-    from toolwire.tools.served import Served
+    from toolwire.tools.dispatch.connection import DirectConnection
+    from toolwire.tools.exposed_function import Served
     from toolwire.tools.server import ToolServer
 
 logger = logger_for("server")

@@ -17,10 +17,9 @@ from pydantic_core import SchemaError
 from typing_extensions import TypedDict
 
 from toolwire._protocol.json_codec import dumps, loads
-from toolwire.tools._annotations import readable
-from toolwire.tools._generate import Generator
-from toolwire.tools._typeddict import teach
-from toolwire.tools.parameters import (
+from toolwire.tools.schema.annotations import readable
+from toolwire.tools.schema.generate import Generator
+from toolwire.tools.schema.parameters import (
     REQUIRED,
     TOO_LARGE_TO_SAY,
     DefinitionError,
@@ -32,6 +31,7 @@ from toolwire.tools.parameters import (
     to_json,
     unknown,
 )
+from toolwire.tools.schema.typeddict import teach
 
 HINT: Final = (
     "use JSON-like types: str, int, float, bool, None, list, dict, tuple, set, Literal, Enum, dates, UUID, "

@@ -9,13 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from toolwire._protocol.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, Request, RpcError
-from toolwire.tools.answers import answered, invalid, kind_of, listed, naming, offered, text_of
-from toolwire.tools.offers import complete
-from toolwire.tools.parameters import InvalidArguments
+from toolwire.tools.dispatch.completions import complete
+from toolwire.tools.dispatch.errors import answered, invalid, kind_of, listed, naming, offered, text_of
+from toolwire.tools.schema.parameters import InvalidArguments
 
 if TYPE_CHECKING:
-    from toolwire.tools.calls import Call
-    from toolwire.tools.connection import DirectConnection
+    from toolwire.tools.dispatch.calls import Call
+    from toolwire.tools.dispatch.connection import DirectConnection
     from toolwire.tools.prompts import Prompts, ServedPrompt
     from toolwire.tools.resources import Resources, ServedResource
     from toolwire.tools.server import ToolServer

@@ -36,18 +36,18 @@ from toolwire._support.log import logger_for
 from toolwire._support.tasks import nobody_asked, scope_type
 from toolwire._support.threads import TooManyLeftBehind, from_threads
 from toolwire.errors import ToolError, message_of
-from toolwire.tools.answers import invalid, listed, refused, unknown_method
-from toolwire.tools.calls import Call, Subject, interruption
 from toolwire.tools.context import LEVELS, Context, LogLevel, check_level
-from toolwire.tools.failing import is_failure, named
-from toolwire.tools.parameters import InvalidArguments
-from toolwire.tools.reading import AT_ONCE, STARTED
-from toolwire.tools.results import BadResult, error_result, loses_text, to_result
-from toolwire.tools.values import clean, sendable
+from toolwire.tools.dispatch.calls import Call, Subject, interruption
+from toolwire.tools.dispatch.errors import invalid, listed, refused, unknown_method
+from toolwire.tools.dispatch.failures import is_failure, named
+from toolwire.tools.dispatch.methods import AT_ONCE, STARTED
+from toolwire.tools.results.result import BadResult, error_result, loses_text, to_result
+from toolwire.tools.results.to_json import clean, sendable
+from toolwire.tools.schema.parameters import InvalidArguments
 
 if TYPE_CHECKING:
+    from toolwire.tools.exposed_function import Served
     from toolwire.tools.lifespan import Lifespan
-    from toolwire.tools.served import Served
     from toolwire.tools.server import ToolServer
     from toolwire.tools.tool import Tool
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from toolwire.tools.parameters import DefinitionError
+from toolwire.tools.schema.parameters import DefinitionError
 
 
 @dataclass

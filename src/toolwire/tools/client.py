@@ -23,8 +23,8 @@ from toolwire._protocol.json_codec import NOT_FINITE, has_non_finite, loads
 from toolwire._protocol.jsonrpc import notification
 from toolwire._protocol.lines import encode
 from toolwire._version import __version__
-from toolwire.elicitation import ElicitationRequest, SamplingRequest
 from toolwire.errors import McpError
+from toolwire.tools.elicitation import ElicitationRequest, SamplingRequest
 
 _PROTOCOL = "2025-11-25"
 

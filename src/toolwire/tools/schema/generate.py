@@ -13,7 +13,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from toolwire.tools._annotations import described, metadata_of
+from toolwire.tools.schema.annotations import described, metadata_of
 
 _FIRST: Final = ("type", "title", "description", "properties", "required", "additionalProperties")
 

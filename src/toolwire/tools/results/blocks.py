@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any, Final
 
-from toolwire.tools.content import sniff
-from toolwire.tools.values import BadResult, clean, plain
+from toolwire.tools.results.content import sniff
+from toolwire.tools.results.to_json import BadResult, clean, plain
 
 __all__ = ["camel", "checked", "is_block", "is_known"]
 

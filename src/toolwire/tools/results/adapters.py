@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from toolwire.tools.block import checked, is_block
-from toolwire.tools.content import Content, Image, from_bytes, sniff
-from toolwire.tools.values import CONTENT, Table, first_fit
+from toolwire.tools.results.blocks import checked, is_block
+from toolwire.tools.results.content import Content, Image, from_bytes, sniff
+from toolwire.tools.results.to_json import CONTENT, Table, first_fit
 
 __all__ = ["DATA", "dumped", "own_block"]
 

@@ -14,9 +14,9 @@ from toolwire._protocol.json_codec import loads
 from toolwire.errors import ToolDefinitionError
 from toolwire.tools.completion import Completer, Source
 from toolwire.tools.context import Context
-from toolwire.tools.parameters import InvalidArguments, Parameters, Violation
+from toolwire.tools.results.to_json import BadResult, plain
+from toolwire.tools.schema.parameters import InvalidArguments, Parameters, Violation
 from toolwire.tools.tool import is_async
-from toolwire.tools.values import BadResult, plain
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Served:
 
     def read(self) -> None:
         """Look at the function; `ToolDefinitionError` says what cannot be. `label` must be set."""
-        from toolwire.tools.schema import signature_of  # noqa: PLC0415 - loads Pydantic
+        from toolwire.tools.schema.signature import signature_of  # noqa: PLC0415 - loads Pydantic
 
         if self.timeout is not None and not self.timeout > 0:
             raise self.wrong(f"timeout must be over 0 seconds, got {self.timeout!r}")

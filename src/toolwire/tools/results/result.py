@@ -19,10 +19,10 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final, Protocol
 
-from toolwire.tools.block import camel, checked, is_block, is_known
-from toolwire.tools.content import from_bytes
-from toolwire.tools.foreign import DATA, dumped, own_block
-from toolwire.tools.values import BadResult, clean, plain, spell_float, text, type_name
+from toolwire.tools.results.adapters import DATA, dumped, own_block
+from toolwire.tools.results.blocks import camel, checked, is_block, is_known
+from toolwire.tools.results.content import from_bytes
+from toolwire.tools.results.to_json import BadResult, clean, plain, spell_float, text, type_name
 
 __all__ = ["BadResult", "OutputSchema", "error_result", "loses_text", "to_result"]
 

@@ -7,8 +7,8 @@ schema are made elsewhere, and their libraries load only when one of their kind 
 
 from typing import Any, Final
 
-from toolwire.tools._raw import RawParameters, compiled
-from toolwire.tools.parameters import DefinitionError, Parameters, shown
+from toolwire.tools.schema.json_schema import RawParameters, compiled
+from toolwire.tools.schema.parameters import DefinitionError, Parameters, shown
 
 # Any of these makes a dict without types a JSON schema.
 _KEYWORDS: Final = {
@@ -71,7 +71,7 @@ def from_official(schema: Any) -> Parameters:
 
 def output_type(given: Any) -> tuple[Any, dict[str, Any]]:
     """The Pydantic adapter and the JSON schema of a type of results. `DefinitionError` unless it is an object."""
-    from toolwire.tools._typed import output_schema  # noqa: PLC0415 - loads Pydantic
+    from toolwire.tools.schema.pydantic_types import output_schema  # noqa: PLC0415 - loads Pydantic
 
     return output_schema(given)
 
@@ -85,7 +85,7 @@ class _TypedForm:
     """
 
     def __init__(self, given: Any) -> None:
-        from toolwire.tools import _typed  # noqa: PLC0415 - loads Pydantic
+        from toolwire.tools.schema import pydantic_types as _typed  # noqa: PLC0415 - loads Pydantic
 
         self._typed = _typed.open_form(given)
         self._raw = RawParameters(self._typed.json_schema)
