@@ -180,7 +180,7 @@ async def posts(
     server: Callable[[], Any], method: str, params: dict[str, Any], found: bytes
 ) -> AsyncIterator[Turn]:
     """Requests of a client in a session."""
-    from toolwire.mcp.serve import http_app  # noqa: PLC0415 - heavy, and only for these paths
+    from toolwire.mcp.serve.start import http_app  # noqa: PLC0415 - heavy, and only for these paths
 
     app = http_app(server())
     client = Caller(app)

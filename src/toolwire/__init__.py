@@ -76,10 +76,10 @@ _NAMES: dict[str, str] = {
         UserPromptSubmitHookInput UserPromptSubmitHookSpecificOutput WorktreeCreateHookInput
         WorktreeCreateHookSpecificOutput WorktreeRemoveHookInput
     """,
-    "mcp.limits": """
+    "mcp.serve.limits": """
         HttpLimits
     """,
-    "mcp.serve": """
+    "mcp.serve.start": """
         as_mcp_server http_app serve_http serve_stdio
     """,
     "messages": """

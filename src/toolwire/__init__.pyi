@@ -469,19 +469,19 @@ from toolwire.hooks import (
 from toolwire.hooks import (
     WorktreeRemoveHookInput as WorktreeRemoveHookInput,
 )
-from toolwire.mcp.limits import (
+from toolwire.mcp.serve.limits import (
     HttpLimits as HttpLimits,
 )
-from toolwire.mcp.serve import (
+from toolwire.mcp.serve.start import (
     as_mcp_server as as_mcp_server,
 )
-from toolwire.mcp.serve import (
+from toolwire.mcp.serve.start import (
     http_app as http_app,
 )
-from toolwire.mcp.serve import (
+from toolwire.mcp.serve.start import (
     serve_http as serve_http,
 )
-from toolwire.mcp.serve import (
+from toolwire.mcp.serve.start import (
     serve_stdio as serve_stdio,
 )
 from toolwire.messages import (

@@ -139,7 +139,7 @@ def _remote(url: str, headers: Mapping[str, str]) -> Target:
         whole = False
     if not whole:
         raise UsageError(f"{url} is no URL; an MCP server is at one like https://example.com/mcp")
-    from toolwire.mcp.proxy import name_of, proxy  # noqa: PLC0415 - loads mcp
+    from toolwire.mcp.remote.proxy import name_of, proxy  # noqa: PLC0415 - loads mcp
 
     return Target(url, name_of(url), proxy(url, headers), headers=headers)
 
@@ -292,7 +292,7 @@ def _is_server(value: Any) -> bool:
         return True
     if isinstance(value, type | types.ModuleType | Mapping) or inspect.isroutine(value):
         return False
-    from toolwire.mcp.recognise import core_of  # noqa: PLC0415 - beside its only use
+    from toolwire.mcp.foreign.detect import core_of  # noqa: PLC0415 - beside its only use
 
     try:
         core_of(value)

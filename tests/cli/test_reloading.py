@@ -13,7 +13,7 @@ from toolwire import ClaudeSDKError
 from toolwire._target import reload, resolve
 from toolwire.cli._reloading import follow
 from toolwire.errors import UsageError
-from toolwire.mcp.serving import Serving
+from toolwire.mcp.serve.host import Serving
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ import pytest
 from mcp.server import Server
 
 from toolwire import Tool, ToolServer
-from toolwire.mcp.bridge import bridged
+from toolwire.mcp.foreign.connection import bridged
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,7 @@ from points import WAYS_TO_CANCEL, sweep
 from stage import Outcome
 
 from toolwire import ClaudeAgentOptions, ClaudeSDKClient, ResultMessage, ToolServer, query, run
-from toolwire.mcp.serve import http_app
+from toolwire.mcp.serve.start import http_app
 from toolwire.testing import ScriptedCLI, call, connect, say
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "catalog"))

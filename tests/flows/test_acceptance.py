@@ -10,7 +10,7 @@ from mcp.server import Server
 
 from toolwire import ClaudeAgentOptions, ClaudeSDKClient, Tool, ToolServer
 from toolwire._protocol.jsonrpc import Unanswerable
-from toolwire.mcp.bridge import bridged
+from toolwire.mcp.foreign.connection import bridged
 from toolwire.options.mcp_servers import split_servers
 from toolwire.tools.schema.parameters import InvalidArguments
 

@@ -11,7 +11,7 @@ from mcp.server import MCPServer, Server
 from mcp.server.mcpserver import Context
 
 from toolwire._protocol.jsonrpc import METHOD_NOT_FOUND, RpcError
-from toolwire.mcp.bridge import bridged
+from toolwire.mcp.foreign.connection import bridged
 
 CLIENT = {"name": "claude-code", "version": "2.1.325"}
 

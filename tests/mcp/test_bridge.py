@@ -26,7 +26,7 @@ from foreign import (
 
 from toolwire._protocol.jsonrpc import RpcError, Unanswerable
 from toolwire.errors import NotSupportedError
-from toolwire.mcp.bridge import bridged
+from toolwire.mcp.foreign.connection import bridged
 
 pytestmark = [
     pytest.mark.anyio,

@@ -25,8 +25,8 @@ from foreign import (
 )
 from mcp.shared.exceptions import MCPError
 
-from toolwire.mcp import bridge
-from toolwire.mcp.bridge import bridged
+from toolwire.mcp.foreign import connection as bridge
+from toolwire.mcp.foreign.connection import bridged
 from toolwire.mcp.streams import Inbox, Outbox
 
 pytestmark = [

@@ -12,12 +12,12 @@ import pytest
 
 from toolwire import HttpLimits, ToolServer
 from toolwire.errors import UsageError
-from toolwire.mcp import limits as limits_module
-from toolwire.mcp.connections import Connection, Connections
-from toolwire.mcp.guard import guard_for
-from toolwire.mcp.http import bound_socket
-from toolwire.mcp.limits import connection_limit
-from toolwire.mcp.serve import serve_over, serving_of
+from toolwire.mcp.serve import limits as limits_module
+from toolwire.mcp.serve.access import guard_for
+from toolwire.mcp.serve.connections import Connection, Connections
+from toolwire.mcp.serve.http import bound_socket
+from toolwire.mcp.serve.limits import connection_limit
+from toolwire.mcp.serve.start import serve_over, serving_of
 from toolwire.tools.context import Context
 
 PATIENCE = 30

@@ -7,8 +7,8 @@ import anyio.lowlevel
 import pytest
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCResponse
 
-from toolwire.mcp import events as module
-from toolwire.mcp.events import MOST, Events
+from toolwire.mcp.serve import resumption as module
+from toolwire.mcp.serve.resumption import MOST, Events
 
 pytestmark = pytest.mark.anyio
 

@@ -10,9 +10,9 @@ from test_stdio import serving as serving_wire
 
 from mcp import Client
 from toolwire import McpError, ToolServer, create_sdk_mcp_server, tool
-from toolwire.mcp.guard import guard_for
-from toolwire.mcp.http import bound_socket
-from toolwire.mcp.serve import as_mcp_server, serve_over, serving_of
+from toolwire.mcp.serve.access import guard_for
+from toolwire.mcp.serve.http import bound_socket
+from toolwire.mcp.serve.start import as_mcp_server, serve_over, serving_of
 from toolwire.testing import connect
 from toolwire.tools.tool import Tool
 

@@ -3,7 +3,7 @@
 import pytest
 
 from toolwire.errors import UsageError
-from toolwire.mcp.guard import Guard, guard_for, hostname, is_loopback
+from toolwire.mcp.serve.access import Guard, guard_for, hostname, is_loopback
 
 TOKEN = "s3cret"  # noqa: S105
 

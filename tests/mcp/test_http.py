@@ -14,9 +14,9 @@ from mcp.shared.exceptions import MCPError
 
 from toolwire import ToolServer
 from toolwire.errors import UsageError
-from toolwire.mcp.guard import guard_for
-from toolwire.mcp.http import HttpApp, bound_socket
-from toolwire.mcp.serve import serve_over, serving_of
+from toolwire.mcp.serve.access import guard_for
+from toolwire.mcp.serve.http import HttpApp, bound_socket
+from toolwire.mcp.serve.start import serve_over, serving_of
 
 LIMIT = 30
 BAD = "\ud800"  # half of a character: no UTF-8 can hold it

@@ -23,11 +23,11 @@ from test_quick_edges import HANDSHAKE, MODERN, call, client_of, opened
 from test_refused_calls import message_of
 
 from toolwire import HttpLimits, http_app
-from toolwire.mcp.guard import guard_for
-from toolwire.mcp.http import HttpApp, bound_socket
-from toolwire.mcp.http_sessions import HttpSession
-from toolwire.mcp.quick import Quick
-from toolwire.mcp.serve import serve_over, serving_of
+from toolwire.mcp.serve.access import guard_for
+from toolwire.mcp.serve.fast_path import Quick
+from toolwire.mcp.serve.http import HttpApp, bound_socket
+from toolwire.mcp.serve.http_sessions import HttpSession
+from toolwire.mcp.serve.start import serve_over, serving_of
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from test_refused_calls import message_of
 from test_stdio import core, serving  # noqa: F401 - a fixture
 
 from toolwire import Context, ToolServer, http_app
-from toolwire.mcp.serve import as_mcp_server
+from toolwire.mcp.serve.start import as_mcp_server
 
 pytestmark = pytest.mark.anyio
 

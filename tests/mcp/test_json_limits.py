@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.mcp.json_limits import exceeded, find_id
-from toolwire.mcp.limits import JsonLimits
+from toolwire.mcp.serve.json_limits import exceeded, find_id
+from toolwire.mcp.serve.limits import JsonLimits
 
 TRICKY = st.text(alphabet='\\"[]{},:a\n\u00e9\U0001f600', max_size=12)
 VALUES = st.recursive(

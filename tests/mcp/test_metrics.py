@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolwire.mcp.metrics import Metrics
+from toolwire.mcp.serve.metrics import Metrics
 
 OK, FAILED = {"content": []}, {"content": [], "isError": True}
 

@@ -11,9 +11,9 @@ from test_quick_edges import HANDSHAKE, MODERN
 from test_refused_calls import message_of
 
 from toolwire import Context, HttpLimits, ToolServer
-from toolwire.mcp.guard import guard_for
-from toolwire.mcp.http import bound_socket
-from toolwire.mcp.serve import serve_over, serving_of
+from toolwire.mcp.serve.access import guard_for
+from toolwire.mcp.serve.http import bound_socket
+from toolwire.mcp.serve.start import serve_over, serving_of
 
 pytestmark = pytest.mark.anyio
 

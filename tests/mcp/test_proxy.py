@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from mcp import Client
 from toolwire.errors import McpError
-from toolwire.mcp.proxy import name_of, proxy
+from toolwire.mcp.remote.proxy import name_of, proxy
 from toolwire.testing import connect
 
 pytestmark = [

@@ -9,9 +9,9 @@ import httpx2
 import pytest
 
 from toolwire import Context, ToolServer
-from toolwire.mcp.guard import guard_for
-from toolwire.mcp.http import bound_socket
-from toolwire.mcp.serve import serve_over, serving_of
+from toolwire.mcp.serve.access import guard_for
+from toolwire.mcp.serve.http import bound_socket
+from toolwire.mcp.serve.start import serve_over, serving_of
 
 LIMIT = 30
 VERSIONS = ["2025-06-18", "2025-11-25", "2026-07-28"]

@@ -10,10 +10,10 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 
 from toolwire import ToolServer, http_app
-from toolwire.mcp.guard import guard_for
-from toolwire.mcp.http import HttpApp
-from toolwire.mcp.quick import Quick
-from toolwire.mcp.serve import serving_of
+from toolwire.mcp.serve.access import guard_for
+from toolwire.mcp.serve.fast_path import Quick
+from toolwire.mcp.serve.http import HttpApp
+from toolwire.mcp.serve.start import serving_of
 
 LIMIT = 30
 HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"

@@ -18,10 +18,10 @@ from pydantic import ValidationError
 from test_quick_edges import ENVELOPE, HANDSHAKE, MODERN, Calc, call, client_of, opened
 
 from toolwire import ToolServer, http_app
-from toolwire.mcp.guard import guard_for
-from toolwire.mcp.http import HttpApp
-from toolwire.mcp.quick import Quick
-from toolwire.mcp.serve import serving_of
+from toolwire.mcp.serve.access import guard_for
+from toolwire.mcp.serve.fast_path import Quick
+from toolwire.mcp.serve.http import HttpApp
+from toolwire.mcp.serve.start import serving_of
 
 pytestmark = pytest.mark.anyio
 
@@ -190,7 +190,7 @@ async def test_both_ways_refuse_the_same_calls(calc_over_http, version, params):
 @pytest.mark.parametrize("version", [HANDSHAKE, MODERN])
 async def test_a_call_that_is_refused_after_all_ends_at_once(version, monkeypatch):
     """Should `mcp` ever refuse what has begun, the tool does not run on for a client that has its answer."""
-    monkeypatch.setattr("toolwire.mcp.begun._HANDOVER", 10_000)
+    monkeypatch.setattr("toolwire.mcp.serve.early_call._HANDOVER", 10_000)
     calc = Calc()
     serving = serving_of(calc.server)
     app = HttpApp(serving.core, guard_for("127.0.0.1", None), quick=Quick(serving))

@@ -12,9 +12,9 @@ from mcp.server import MCPServer
 from mcp import Client, MCPError
 from toolwire import ClaudeSDKError, Context, McpError, ToolServer
 from toolwire._protocol.jsonrpc import Interrupted
-from toolwire.mcp.asking import RequestOutlet
-from toolwire.mcp.serve import connectable, serving_of
-from toolwire.mcp.serving import Serving
+from toolwire.mcp.serve.channel import RequestOutlet
+from toolwire.mcp.serve.host import Serving
+from toolwire.mcp.serve.start import connectable, serving_of
 from toolwire.tools.toolset import prefix
 
 pytestmark = pytest.mark.anyio

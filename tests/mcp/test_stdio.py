@@ -14,8 +14,8 @@ from mcp.server import MCPServer
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
-from toolwire.mcp.serve import as_mcp_server
-from toolwire.mcp.stdio import serve_wire
+from toolwire.mcp.serve.start import as_mcp_server
+from toolwire.mcp.serve.stdio import serve_wire
 
 pytestmark = pytest.mark.anyio
 

@@ -14,9 +14,9 @@ from test_refused_calls import message_of
 from test_stdio import Peer
 
 from toolwire import Context, ToolServer
-from toolwire.mcp.guard import guard_for
-from toolwire.mcp.http import bound_socket
-from toolwire.mcp.serve import serve_over, serve_pipe, serving_of
+from toolwire.mcp.serve.access import guard_for
+from toolwire.mcp.serve.http import bound_socket
+from toolwire.mcp.serve.start import serve_over, serve_pipe, serving_of
 
 pytestmark = pytest.mark.anyio
 

@@ -25,7 +25,7 @@ async def follow(
     target: "Target", replace: "Callable[[Server], Awaitable[None]]", say: Callable[[str], None]
 ) -> None:
     """Hand every new state of the target to `replace`, for as long as it runs."""
-    from toolwire.mcp.serve import connectable  # noqa: PLC0415 - heavy
+    from toolwire.mcp.serve.start import connectable  # noqa: PLC0415 - heavy
 
     seen = _stamps(watched(target))
     while True:

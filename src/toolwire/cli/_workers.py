@@ -28,8 +28,8 @@ _METRICS: Final = "toolwire-metrics-"
 def supervise(listening: socket.socket, count: int, drain: float, secret_variable: str) -> int:
     """Run this very command `count` times on the socket until SIGINT or SIGTERM; the exit code."""
     from toolwire.catalog.server import SESSION  # noqa: PLC0415 - heavy
-    from toolwire.mcp.metrics import FOLDER  # noqa: PLC0415
-    from toolwire.mcp.serving import new_secret  # noqa: PLC0415
+    from toolwire.mcp.serve.host import new_secret  # noqa: PLC0415
+    from toolwire.mcp.serve.metrics import FOLDER  # noqa: PLC0415
 
     # What all of them must agree on: the seal of stateless calls, and whose budget it is.
     shared = {secret_variable: new_secret(), SESSION: secrets.token_hex(8)}

@@ -14,7 +14,7 @@ from toolwire.errors import UsageError
 
 if TYPE_CHECKING:
     from toolwire._target import Target
-    from toolwire.mcp.serving import Serving
+    from toolwire.mcp.serve.host import Serving
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -147,12 +147,12 @@ def serve(  # noqa: PLR0917 - options
     """
     if not http:
         _refuse_options_of_http(context)
-    from toolwire.mcp.stdio import Wire, have_stderr  # noqa: PLC0415 - heavy
+    from toolwire.mcp.serve.stdio import Wire, have_stderr  # noqa: PLC0415 - heavy
 
     have_stderr()
     wire = None if http else Wire()  # before the file is loaded: what it prints must not get on the wire
     _log_to_stderr(quiet)
-    from toolwire.mcp.serve import serving_of  # noqa: PLC0415
+    from toolwire.mcp.serve.start import serving_of  # noqa: PLC0415
 
     found = resolved(
         target,
@@ -174,14 +174,14 @@ def serve(  # noqa: PLR0917 - options
         beside.append(partial(tend, found.server, partial(_say, quiet)))
     if wire is not None:
         _say(quiet, f"{_what(serving)} over stdio")
-        from toolwire.mcp.serve import serve_pipe  # noqa: PLC0415
+        from toolwire.mcp.serve.start import serve_pipe  # noqa: PLC0415
 
         _run(partial(serve_pipe, serving, wire, drain), beside)
         return
-    from toolwire.mcp.guard import guard_for  # noqa: PLC0415
-    from toolwire.mcp.http import bound_socket  # noqa: PLC0415
-    from toolwire.mcp.limits import HttpLimits, raise_descriptor_limit  # noqa: PLC0415
-    from toolwire.mcp.serve import Listening, check_path  # noqa: PLC0415
+    from toolwire.mcp.serve.access import guard_for  # noqa: PLC0415
+    from toolwire.mcp.serve.http import bound_socket  # noqa: PLC0415
+    from toolwire.mcp.serve.limits import HttpLimits, raise_descriptor_limit  # noqa: PLC0415
+    from toolwire.mcp.serve.start import Listening, check_path  # noqa: PLC0415
 
     check_path(path)
     limits = HttpLimits(
@@ -205,7 +205,7 @@ def serve(  # noqa: PLR0917 - options
 
             _say(quiet, f"{workers} processes, no sessions")
             raise typer.Exit(supervise(listening, workers, drain, SECRET))
-    from toolwire.mcp.serve import serve_over  # noqa: PLC0415
+    from toolwire.mcp.serve.start import serve_over  # noqa: PLC0415
 
     raise_descriptor_limit()
     work = partial(serve_over, serving, listening, guard, path=path, sessions=not stateless, drain=drain)

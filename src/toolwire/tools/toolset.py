@@ -66,7 +66,7 @@ def as_server(instance: Any) -> Server:
     if callable(getattr(instance, "connect", None)):
         ours: Server = instance
         return ours
-    from toolwire.mcp.bridge import bridged  # noqa: PLC0415 - loads mcp
+    from toolwire.mcp.foreign.connection import bridged  # noqa: PLC0415 - loads mcp
 
     return bridged(instance)
 

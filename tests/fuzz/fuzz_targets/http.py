@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from fuzz_targets.json_mutation import dump, load, mutate_json
 from toolwire import Context, ToolServer
-from toolwire.mcp.serve import http_app
+from toolwire.mcp.serve.start import http_app
 
 _OLD: Final = "2025-11-25"
 _NEW: Final = "2026-07-28"

@@ -40,8 +40,8 @@ from toolwire._protocol.jsonrpc import (
 from toolwire._support.log import logger_for
 from toolwire._support.threads import Workers, from_threads
 from toolwire.errors import UsageError
-from toolwire.mcp.json_limits import exceeded, find_id
-from toolwire.mcp.limits import JsonLimits
+from toolwire.mcp.serve.json_limits import exceeded, find_id
+from toolwire.mcp.serve.limits import JsonLimits
 from toolwire.mcp.streams import Inbox
 
 logger = logger_for("serving")

@@ -12,16 +12,16 @@ from typing import Any
 
 from toolwire._protocol.jsonrpc import Server
 from toolwire.errors import UsageError
-from toolwire.mcp.bridge import bridged
-from toolwire.mcp.error_texts import shorten_errors
-from toolwire.mcp.guard import Guard, guard_for
-from toolwire.mcp.http import HEALTH, METRICS, HttpApp, bound_socket, serve_app
-from toolwire.mcp.limits import HttpLimits
-from toolwire.mcp.lists import Lists
-from toolwire.mcp.metrics import Metrics
-from toolwire.mcp.quick import Quick
-from toolwire.mcp.serving import Serving
-from toolwire.mcp.stdio import Wire, serve_wire
+from toolwire.mcp.foreign.connection import bridged
+from toolwire.mcp.serve.access import Guard, guard_for
+from toolwire.mcp.serve.error_texts import shorten_errors
+from toolwire.mcp.serve.fast_path import Quick
+from toolwire.mcp.serve.host import Serving
+from toolwire.mcp.serve.http import HEALTH, METRICS, HttpApp, bound_socket, serve_app
+from toolwire.mcp.serve.limits import HttpLimits
+from toolwire.mcp.serve.metrics import Metrics
+from toolwire.mcp.serve.stdio import Wire, serve_wire
+from toolwire.mcp.serve.tool_lists import Lists
 from toolwire.tools.server import ToolServer
 
 DRAIN = 5.0

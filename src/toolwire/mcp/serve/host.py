@@ -30,11 +30,11 @@ from toolwire._protocol.jsonrpc import (
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import spawn
 from toolwire.errors import ClaudeSDKError
-from toolwire.mcp.asking import RequestOutlet
-from toolwire.mcp.audience import EVENTS, Announcer, Audience, client_key, client_of, session_of
-from toolwire.mcp.begun import taken_over
-from toolwire.mcp.core import Core
-from toolwire.mcp.exchange import enveloped, greeted, result_of, without_envelope
+from toolwire.mcp.serve.channel import RequestOutlet
+from toolwire.mcp.serve.clients import EVENTS, Announcer, Audience, client_key, client_of, session_of
+from toolwire.mcp.serve.early_call import taken_over
+from toolwire.mcp.serve.low_level_server import Core
+from toolwire.mcp.serve.translate import enveloped, greeted, result_of, without_envelope
 from toolwire.tools.dispatch.failures import named
 from toolwire.tools.dispatch.methods import found
 from toolwire.tools.server import ToolServer

@@ -35,9 +35,9 @@ from toolwire._protocol.jsonrpc import (
 )
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import spawn
-from toolwire.mcp.lifespans import shared_lifespan
-from toolwire.mcp.recognise import core_of, shares_lifespan
-from toolwire.mcp.session import Session
+from toolwire.mcp.foreign.detect import core_of, shares_lifespan
+from toolwire.mcp.foreign.lifespans import shared_lifespan
+from toolwire.mcp.foreign.session import Session
 
 logger = logger_for("mcp")
 

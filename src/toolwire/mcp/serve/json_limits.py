@@ -9,7 +9,7 @@ import re
 from itertools import accumulate
 from typing import Any, Final
 
-from toolwire.mcp.limits import JsonLimits
+from toolwire.mcp.serve.limits import JsonLimits
 
 _STRUCTURE: Final = b'"[]{},'
 _ELSE: Final = bytes(each for each in range(256) if each not in _STRUCTURE)

@@ -29,13 +29,13 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from toolwire._protocol.jsonrpc import CANCELLED, RpcError, refusal
-from toolwire.mcp.asking import RequestOutlet
-from toolwire.mcp.audience import client_key, session_of
-from toolwire.mcp.begun import Begun
-from toolwire.mcp.bodies import LONGEST_ID
-from toolwire.mcp.http_sessions import Exchange
-from toolwire.mcp.lists import METHOD, Lists, shaped
-from toolwire.mcp.serving import Serving
+from toolwire.mcp.serve.bodies import LONGEST_ID
+from toolwire.mcp.serve.channel import RequestOutlet
+from toolwire.mcp.serve.clients import client_key, session_of
+from toolwire.mcp.serve.early_call import Begun
+from toolwire.mcp.serve.host import Serving
+from toolwire.mcp.serve.http_sessions import Exchange
+from toolwire.mcp.serve.tool_lists import METHOD, Lists, shaped
 from toolwire.tools.server import ToolServer
 
 _MOMENT: Final = 0.25  # seconds that an answer may take to be one at once

@@ -13,9 +13,9 @@ from mcp_types.methods import serialize_server_result
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from toolwire.mcp.audience import client_of
-from toolwire.mcp.exchange import enveloped
-from toolwire.mcp.serving import Serving
+from toolwire.mcp.serve.clients import client_of
+from toolwire.mcp.serve.host import Serving
+from toolwire.mcp.serve.translate import enveloped
 from toolwire.tools.server import ToolServer
 
 METHOD: Final = "tools/list"

@@ -16,7 +16,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.dispatcher import coerce_request_id
 
 from toolwire._support.log import logger_for
-from toolwire.mcp.audience import client_of
+from toolwire.mcp.serve.clients import client_of
 
 logger = logger_for("serving")
 

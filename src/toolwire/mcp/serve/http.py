@@ -36,14 +36,14 @@ from toolwire._protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, RpcError
 from toolwire._support.log import RepeatLimit, logger_for
 from toolwire._support.threads import Workers
 from toolwire.errors import UsageError
-from toolwire.mcp import bodies, json_limits
-from toolwire.mcp.connections import Connections, Tracked, authorised, connection_of
-from toolwire.mcp.events import Events
-from toolwire.mcp.guard import Guard, Guarded
-from toolwire.mcp.http_sessions import HEADER, Exchange, HttpSession, HttpSessions
-from toolwire.mcp.limits import HttpLimits
-from toolwire.mcp.metrics import CONTENT_TYPE, Metrics
-from toolwire.mcp.quick import Quick
+from toolwire.mcp.serve import bodies, json_limits
+from toolwire.mcp.serve.access import Guard, Guarded
+from toolwire.mcp.serve.connections import Connections, Tracked, authorised, connection_of
+from toolwire.mcp.serve.fast_path import Quick
+from toolwire.mcp.serve.http_sessions import HEADER, Exchange, HttpSession, HttpSessions
+from toolwire.mcp.serve.limits import HttpLimits
+from toolwire.mcp.serve.metrics import CONTENT_TYPE, Metrics
+from toolwire.mcp.serve.resumption import Events
 
 logger = logger_for("serving")
 

@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 
 from toolwire._protocol.jsonrpc import CANCELLED
 from toolwire._support.tasks import spawn
-from toolwire.mcp.asking import RequestOutlet
+from toolwire.mcp.serve.channel import RequestOutlet
 
 _HANDOVER: Final = 5.0  # seconds that `mcp` has to take a request over before it is given up
 

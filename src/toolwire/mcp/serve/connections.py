@@ -24,7 +24,7 @@ from typing import Any, Final
 import anyio
 
 from toolwire._support.log import logger_for
-from toolwire.mcp.limits import HttpLimits, connection_limit
+from toolwire.mcp.serve.limits import HttpLimits, connection_limit
 
 logger = logger_for("serving")
 

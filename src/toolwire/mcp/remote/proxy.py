@@ -23,7 +23,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolwire._version import __version__
-from toolwire.mcp.remote import Address, Context, Link
+from toolwire.mcp.remote.link import Address, Context, Link
 from toolwire.tools.names import wire_name
 
 CONNECT: Final = 10.0

@@ -19,8 +19,8 @@ import anyio.abc
 from toolwire._protocol.jsonrpc import CANCELLED, INTERNAL_ERROR, Id, Outlet, Request, RpcError
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import spawn
-from toolwire.mcp.envelopes import GOING_DOWN, Envelopes
-from toolwire.mcp.lane import Lane, Passage, has_lane
+from toolwire.mcp.foreign.dispatch import Lane, Passage, has_lane
+from toolwire.mcp.foreign.mcp_messages import GOING_DOWN, Envelopes
 from toolwire.mcp.streams import Inbox, Outbox
 
 logger = logger_for("mcp")

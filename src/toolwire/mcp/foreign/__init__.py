@@ -1,0 +1,1 @@
+"""MCP servers of other libraries, used in this process like our own."""

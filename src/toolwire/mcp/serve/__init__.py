@@ -1,0 +1,1 @@
+"""Our servers for any MCP client, over stdio or HTTP."""
