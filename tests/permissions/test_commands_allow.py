@@ -10,8 +10,8 @@ from shell_attacks import BROAD
 from test_commands_policy import verdict
 
 from toolwire.permissions import ToolPermissionContext
-from toolwire.permissions._programs import BUILTINS, KEYWORDS, SAFE_BUILTINS
 from toolwire.permissions.policies import commands
+from toolwire.permissions.shell.programs import BUILTINS, KEYWORDS, SAFE_BUILTINS
 
 NEED_ARGUMENTS = """
 find git tar awk gawk sed gsed xargs env sudo ssh rsync make npm npx docker kubectl vim.basic nvim less man python

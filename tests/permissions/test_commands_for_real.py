@@ -10,8 +10,8 @@ from shell_attacks import ATTACKS, BROAD
 from shell_sandbox import lines_that_leave_a_mark, programs_started
 
 from toolwire.permissions import ToolPermissionContext
-from toolwire.permissions._literal import read_literal
 from toolwire.permissions.policies import commands
+from toolwire.permissions.shell.literal import read_literal
 
 pytestmark = pytest.mark.timeout(300)  # a thousand shells take their time on a busy machine
 

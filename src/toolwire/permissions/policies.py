@@ -6,12 +6,12 @@ writes a record is passed in.
 
 from toolwire.permissions._asking import Answer, Asker, ask, remember
 from toolwire.permissions._audit import audit
-from toolwire.permissions._commands import commands
 from toolwire.permissions._hook import as_hook
 from toolwire.permissions._limits import budget
 from toolwire.permissions._matching import allow, deny
 from toolwire.permissions._paths import FILE_TOOLS, inside
 from toolwire.permissions.policy import Decision, Judge, Policy, first_of, with_timeout
+from toolwire.permissions.shell.commands import commands
 from toolwire.permissions.terminal import ask_on_terminal, terminal_elicitation
 
 __all__ = [

@@ -9,12 +9,12 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from toolwire.permissions._denying import DenyRules
-from toolwire.permissions._literal import NotLiteral, read_literal
 from toolwire.permissions._matching import named
-from toolwire.permissions._patterns import AllowPattern, build_allow_pattern, check_together, split_rule
-from toolwire.permissions._shell import LONGEST_LINE, Unclear
 from toolwire.permissions.policy import Policy
+from toolwire.permissions.shell.denying import DenyRules
+from toolwire.permissions.shell.lines import LONGEST_LINE, Unclear
+from toolwire.permissions.shell.literal import NotLiteral, read_literal
+from toolwire.permissions.shell.patterns import AllowPattern, build_allow_pattern, check_together, split_rule
 from toolwire.permissions.types import (
     PermissionResult,
     PermissionResultAllow,

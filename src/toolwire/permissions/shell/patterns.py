@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from toolwire.permissions._literal import LiteralCommand, LiteralWord
-from toolwire.permissions._programs import (
+from toolwire.permissions.shell.literal import LiteralCommand, LiteralWord
+from toolwire.permissions.shell.programs import (
     ANYTHING,
     BUILTINS,
     CHECKED,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
-from toolwire.permissions._shell import Simple, Unclear, Word, read
+from toolwire.permissions.shell.lines import Simple, Unclear, Word, read
 
 _SHELLS: Final = frozenset(("sh", "bash", "zsh", "dash", "ksh"))
 _FOREIGN: Final = frozenset(

@@ -1,0 +1,1 @@
+"""Policies for shell commands: reading a line, and deciding about the programs in it."""
