@@ -17,7 +17,7 @@ from toolwire import (
 from toolwire._conversation import wiring as _connect
 from toolwire._transport.cli_versions import OLDEST, TRIED, doubt, numbers
 from toolwire.testing import call, say
-from toolwire.testing.cli import ScriptedCLI
+from toolwire.testing.scripted_cli.cli import ScriptedCLI
 
 pytestmark = pytest.mark.anyio
 

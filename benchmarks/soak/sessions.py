@@ -32,7 +32,7 @@ from toolwire import (
 )
 from toolwire._transport.find_cli import bundled_cli
 from toolwire.testing import ClaudeEnvironment, ScriptedModel, call, say, turn
-from toolwire.testing.cli import ScriptedCLI, exit_early
+from toolwire.testing.scripted_cli.cli import ScriptedCLI, exit_early
 
 PAUSE = 0.02
 REAL_PAUSE = 0.5

@@ -18,7 +18,7 @@ from toolwire import (
     query,
 )
 from toolwire.testing import answer, call, fail, say, think, turn
-from toolwire.testing.cli import ScriptedCLI
+from toolwire.testing.scripted_cli.cli import ScriptedCLI
 
 pytestmark = [pytest.mark.anyio]
 

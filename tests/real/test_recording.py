@@ -9,8 +9,8 @@ import pytest
 
 from toolwire import ClaudeAgentOptions, ToolServer, run
 from toolwire.testing import call, say
-from toolwire.testing.record import Recorder
-from toolwire.testing.replay import Replay, ReplayMismatch
+from toolwire.testing.recording.recorder import Recorder
+from toolwire.testing.recording.replay import Replay, ReplayMismatch
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

@@ -20,8 +20,8 @@ from toolwire import (
     query,
     run,
 )
-from toolwire.testing.record import Recorder, load
-from toolwire.testing.replay import Replay, ReplayMismatch
+from toolwire.testing.recording.recorder import Recorder, load
+from toolwire.testing.recording.replay import Replay, ReplayMismatch
 
 pytestmark = pytest.mark.anyio
 

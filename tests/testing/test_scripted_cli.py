@@ -21,7 +21,7 @@ from toolwire import (
 )
 from toolwire.errors import CLIConnectionError, CLITimeoutError
 from toolwire.testing import answer, call, drop, fail, hang, say, think, turn
-from toolwire.testing.cli import ScriptedCLI, exit_early, garbage, silence
+from toolwire.testing.scripted_cli.cli import ScriptedCLI, exit_early, garbage, silence
 from toolwire.tools.elicitation import ElicitationResult
 
 pytestmark = pytest.mark.anyio

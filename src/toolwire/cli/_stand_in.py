@@ -207,7 +207,7 @@ def load_script(path: Path) -> list[Any]:
     """The list `script` of a Python file; `UsageError` if there is none."""
     import runpy  # noqa: PLC0415 - beside its only use
 
-    from toolwire.testing._book import Fault  # noqa: PLC0415
+    from toolwire.testing.scripted_cli.book import Fault  # noqa: PLC0415
 
     if not path.is_file():
         raise UsageError(f"There is no script {path}.")
@@ -243,7 +243,7 @@ async def peer(
         except CLINotFoundError as error:
             raise CLINotFoundError(f"{error}\nWithout one, --scripted tries your tools.") from None
     from toolwire.testing import ClaudeEnvironment, ScriptedCLI, ScriptedModel  # noqa: PLC0415
-    from toolwire.testing._book import Fault  # noqa: PLC0415
+    from toolwire.testing.scripted_cli.book import Fault  # noqa: PLC0415
 
     steps = [StandIn(await _schemas(servers, stack))] * _REQUESTS if script is None else script
     try:
@@ -264,7 +264,7 @@ async def peer(
 def _apart(record: Path | None) -> Callable[[Any], Any]:
     """Starts the CLI in a session of its own, so that Ctrl-C reaches this program only and it decides."""
     from toolwire._transport.process import Command  # noqa: PLC0415
-    from toolwire.testing.record import ProcessTransport, Recorder  # noqa: PLC0415
+    from toolwire.testing.recording.recorder import ProcessTransport, Recorder  # noqa: PLC0415
 
     class Apart(Command):
         def popen_arguments(self, inherit: Sequence[int]) -> dict[str, Any]:

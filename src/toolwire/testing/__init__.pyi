@@ -1,21 +1,3 @@
-from toolwire.testing.cli import (
-    Scene as Scene,
-)
-from toolwire.testing.cli import (
-    ScriptedCLI as ScriptedCLI,
-)
-from toolwire.testing.cli import (
-    ToolCall as ToolCall,
-)
-from toolwire.testing.cli import (
-    exit_early as exit_early,
-)
-from toolwire.testing.cli import (
-    garbage as garbage,
-)
-from toolwire.testing.cli import (
-    silence as silence,
-)
 from toolwire.testing.environment import (
     ClaudeEnvironment as ClaudeEnvironment,
 )
@@ -25,19 +7,13 @@ from toolwire.testing.environment import (
 from toolwire.testing.environment import (
     claude_environment as claude_environment,
 )
-from toolwire.testing.model import (
-    ScriptedModel as ScriptedModel,
-)
-from toolwire.testing.model import (
-    Unexpected as Unexpected,
-)
-from toolwire.testing.record import (
+from toolwire.testing.recording.recorder import (
     Recorder as Recorder,
 )
-from toolwire.testing.replay import (
+from toolwire.testing.recording.replay import (
     Replay as Replay,
 )
-from toolwire.testing.replay import (
+from toolwire.testing.recording.replay import (
     ReplayMismatch as ReplayMismatch,
 )
 from toolwire.testing.request import (
@@ -84,6 +60,30 @@ from toolwire.testing.script import (
 )
 from toolwire.testing.script import (
     when as when,
+)
+from toolwire.testing.scripted_cli.cli import (
+    Scene as Scene,
+)
+from toolwire.testing.scripted_cli.cli import (
+    ScriptedCLI as ScriptedCLI,
+)
+from toolwire.testing.scripted_cli.cli import (
+    ToolCall as ToolCall,
+)
+from toolwire.testing.scripted_cli.cli import (
+    exit_early as exit_early,
+)
+from toolwire.testing.scripted_cli.cli import (
+    garbage as garbage,
+)
+from toolwire.testing.scripted_cli.cli import (
+    silence as silence,
+)
+from toolwire.testing.scripted_model.model import (
+    ScriptedModel as ScriptedModel,
+)
+from toolwire.testing.scripted_model.model import (
+    Unexpected as Unexpected,
 )
 from toolwire.tools.client import (
     CallResult as CallResult,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from toolwire._transport.custom import Transport
     from toolwire._transport.process import Command
     from toolwire.testing.environment import ClaudeEnvironment
-    from toolwire.testing.model import ScriptedModel
+    from toolwire.testing.scripted_model.model import ScriptedModel
 
 _SWITCH: Final = "--toolwire-record"
 _BACKENDS: Final = ("asyncio", "asyncio+uvloop", "trio")  # one recording serves them all
@@ -121,7 +121,7 @@ class ModelPeer(Scripted):
         return self._env
 
     def script(self, *steps: Any) -> "ModelPeer":
-        from toolwire.testing.model import ScriptedModel  # noqa: PLC0415
+        from toolwire.testing.scripted_model.model import ScriptedModel  # noqa: PLC0415
 
         if self._model is not None:
             raise RuntimeError(
@@ -168,7 +168,7 @@ class CLIPeer(Scripted):
         self._calls: dict[Any, tuple[str, dict[str, Any]]] = {}
 
     def script(self, *steps: Any) -> "CLIPeer":
-        from toolwire.testing.cli import ScriptedCLI  # noqa: PLC0415 - see the module
+        from toolwire.testing.scripted_cli.cli import ScriptedCLI  # noqa: PLC0415 - see the module
 
         if self._cli is not None:
             raise RuntimeError("scripted_cli has its script already; give it whole, before options_kwargs()")
@@ -216,8 +216,8 @@ class Recording:
     """A recording beside the test file: replayed, or made anew with `--toolwire-record`."""
 
     def __init__(self, path: Path, *, anew: bool) -> None:
-        from toolwire.testing.record import Recorder  # noqa: PLC0415 - see the module
-        from toolwire.testing.replay import Replay  # noqa: PLC0415
+        from toolwire.testing.recording.recorder import Recorder  # noqa: PLC0415 - see the module
+        from toolwire.testing.recording.replay import Replay  # noqa: PLC0415
 
         self.path = path
         self.anew = anew
@@ -238,7 +238,7 @@ class Recording:
 
     def assert_finished(self) -> None:
         """Fail unless all of the recording was played. The end of a test that passed does it too."""
-        from toolwire.testing.replay import Replay  # noqa: PLC0415
+        from toolwire.testing.recording.replay import Replay  # noqa: PLC0415
 
         if isinstance(self._peer, Replay):
             self._peer.assert_finished()

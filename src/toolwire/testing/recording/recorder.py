@@ -32,7 +32,7 @@ from toolwire._transport.find_cli import find_cli
 from toolwire._transport.process import Command, process_pipe
 from toolwire._version import __version__
 from toolwire.errors import ProcessError
-from toolwire.testing.scrub import Scrubber, secrets_of
+from toolwire.testing.recording.scrub import Scrubber, secrets_of
 
 FORMAT: Final = 1
 _TAIL: Final = 8_192  # bytes of stderr kept for an error message

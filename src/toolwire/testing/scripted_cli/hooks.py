@@ -7,7 +7,7 @@ import re
 from typing import Any
 from uuid import uuid4
 
-from toolwire.testing._host import Host, Refused
+from toolwire.testing.scripted_cli.host import Host, Refused
 
 
 class Hooks:

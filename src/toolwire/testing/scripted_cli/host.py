@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from toolwire.testing._book import Book
-from toolwire.testing._setup import Setup
+from toolwire.testing.scripted_cli.book import Book
+from toolwire.testing.scripted_cli.setup import Setup
 
 if TYPE_CHECKING:
-    from toolwire.testing._agent import Agent
-    from toolwire.testing._links import Links
+    from toolwire.testing.scripted_cli.agent import Agent
+    from toolwire.testing.scripted_cli.links import Links
 
 
 class Refused(Exception):  # noqa: N818 - it names the host's answer

@@ -15,13 +15,13 @@ import anyio
 from toolwire._support.tasks import Task, spawn
 from toolwire._transport.custom import Transport
 from toolwire.errors import CLIConnectionError, ProcessError
-from toolwire.testing._agent import Agent, Exited
-from toolwire.testing._book import Book
-from toolwire.testing._controls import answer
-from toolwire.testing._host import Refused
-from toolwire.testing._links import Links
-from toolwire.testing._setup import Setup
-from toolwire.testing._tool_results import LOST
+from toolwire.testing.scripted_cli.agent import Agent, Exited
+from toolwire.testing.scripted_cli.book import Book
+from toolwire.testing.scripted_cli.controls import answer
+from toolwire.testing.scripted_cli.host import Refused
+from toolwire.testing.scripted_cli.links import Links
+from toolwire.testing.scripted_cli.setup import Setup
+from toolwire.testing.scripted_cli.tool_results import LOST
 
 
 class _Question:

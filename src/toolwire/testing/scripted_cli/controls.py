@@ -6,9 +6,9 @@ Owns the answers only; what a request sets going is done by the links and the ag
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from toolwire.testing._host import Host
-from toolwire.testing._links import VERSION
-from toolwire.testing._setup import DEFAULT_MODEL
+from toolwire.testing.scripted_cli.host import Host
+from toolwire.testing.scripted_cli.links import VERSION
+from toolwire.testing.scripted_cli.setup import DEFAULT_MODEL
 
 _MODES: Final = ("default", "acceptEdits", "plan", "dontAsk", "auto")
 _EMPTY: Final = frozenset(

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import uuid4
 
-from toolwire.testing._links import VERSION, Tool, pretty
-from toolwire.testing._setup import Setup
-from toolwire.testing._tool_results import Outcome
 from toolwire.testing.script import Call, Failure, Turn
+from toolwire.testing.scripted_cli.links import VERSION, Tool, pretty
+from toolwire.testing.scripted_cli.setup import Setup
+from toolwire.testing.scripted_cli.tool_results import Outcome
 
 _INPUT_PRICE: Final = 4e-6  # dollars per token, as the real CLI counts for its default model
 _OUTPUT_PRICE: Final = 20e-6

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 from toolwire._transport.custom import Transport
 from toolwire.errors import CLIConnectionError
-from toolwire.testing._book import Book, Scene, ToolCall, exit_early, garbage, silence
-from toolwire.testing._peer import Peer
-from toolwire.testing._setup import Setup
+from toolwire.testing.scripted_cli.book import Book, Scene, ToolCall, exit_early, garbage, silence
+from toolwire.testing.scripted_cli.peer import Peer
+from toolwire.testing.scripted_cli.setup import Setup
 
 __all__ = ["Scene", "ScriptedCLI", "ToolCall", "exit_early", "garbage", "silence"]
 

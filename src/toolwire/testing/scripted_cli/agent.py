@@ -11,15 +11,22 @@ from typing import Any
 
 import anyio
 
-from toolwire.testing import sse
-from toolwire.testing._book import ExitEarly, Fault, Garbage, Silence
-from toolwire.testing._calls import Calls, Running
-from toolwire.testing._frames import Frames, Tally, api_error_text, error_kind, tool_result, tool_use_meta
-from toolwire.testing._hooks import Hooks
-from toolwire.testing._host import Host
-from toolwire.testing._tool_results import REJECTED, STOPPED, Outcome
 from toolwire.testing.request import Request
 from toolwire.testing.script import STRUCTURED_OUTPUT, Call, Drop, Failure, Hang, Turn
+from toolwire.testing.scripted_cli.book import ExitEarly, Fault, Garbage, Silence
+from toolwire.testing.scripted_cli.calls import Calls, Running
+from toolwire.testing.scripted_cli.frames import (
+    Frames,
+    Tally,
+    api_error_text,
+    error_kind,
+    tool_result,
+    tool_use_meta,
+)
+from toolwire.testing.scripted_cli.hooks import Hooks
+from toolwire.testing.scripted_cli.host import Host
+from toolwire.testing.scripted_cli.tool_results import REJECTED, STOPPED, Outcome
+from toolwire.testing.scripted_model import sse
 
 _ENFORCE = (
     "[structured-output-enforce] You MUST call the StructuredOutput tool to complete this request. "

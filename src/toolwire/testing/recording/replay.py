@@ -28,8 +28,8 @@ import anyio.lowlevel
 from toolwire._transport.custom import Transport
 from toolwire._transport.process import Command
 from toolwire.errors import ProcessError
-from toolwire.testing.record import Entry, load
-from toolwire.testing.scrub import same
+from toolwire.testing.recording.recorder import Entry, load
+from toolwire.testing.recording.scrub import same
 
 _IDS: Final = ("uuid", "session_id", "request_id", "timestamp")
 _WIDTH: Final = 52  # of a column

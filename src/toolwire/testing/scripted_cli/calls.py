@@ -11,13 +11,13 @@ from typing import Any, Final
 import anyio
 from anyio.lowlevel import checkpoint
 
-from toolwire.testing._book import ToolCall
-from toolwire.testing._frames import Frames, Tally
-from toolwire.testing._hooks import Hooks
-from toolwire.testing._host import Host, Refused
-from toolwire.testing._links import Link, Tool, pretty
-from toolwire.testing._tool_results import NO_PERMISSION, NO_TOOL, Outcome, failed, from_answer
 from toolwire.testing.script import STRUCTURED_OUTPUT, Call
+from toolwire.testing.scripted_cli.book import ToolCall
+from toolwire.testing.scripted_cli.frames import Frames, Tally
+from toolwire.testing.scripted_cli.hooks import Hooks
+from toolwire.testing.scripted_cli.host import Host, Refused
+from toolwire.testing.scripted_cli.links import Link, Tool, pretty
+from toolwire.testing.scripted_cli.tool_results import NO_PERMISSION, NO_TOOL, Outcome, failed, from_answer
 from toolwire.tools.schema.parameters import InvalidArguments
 
 _ELICITATION: Final = -32042

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from toolwire.testing.request import Request
 from toolwire.testing.script import Answer, Failure, Rule, Step, fail, say
-from toolwire.testing.server import ModelServer
+from toolwire.testing.scripted_model.server import ModelServer
 
 _short = Repr()
 _short.maxstring = 120

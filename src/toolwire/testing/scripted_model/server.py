@@ -16,9 +16,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from typing import Any
 
-from toolwire.testing import sse
 from toolwire.testing.request import Request
 from toolwire.testing.script import Answer, Call, Drop, Failure, Hang, Text, Turn
+from toolwire.testing.scripted_model import sse
 
 _CREDENTIALS = {"authorization", "cookie", "proxy-authorization", "x-api-key"}
 _CLOSE_WITHIN = 2.0  # seconds; a handler that a user's function holds up is left behind after that

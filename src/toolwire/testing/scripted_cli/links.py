@@ -12,7 +12,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from toolwire._transport.cli_versions import TRIED
-from toolwire.testing._host import Host, Refused
+from toolwire.testing.scripted_cli.host import Host, Refused
 
 VERSION: Final = TRIED
 _INFO: Final = {

@@ -1,0 +1,1 @@
+"""Recordings of conversations with the real CLI: written without secrets, played again."""

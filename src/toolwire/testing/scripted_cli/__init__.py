@@ -1,0 +1,1 @@
+"""`ScriptedCLI`: the CLI's side of the protocol in memory."""

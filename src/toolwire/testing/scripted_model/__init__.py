@@ -1,0 +1,1 @@
+"""`ScriptedModel`: a Messages API on loopback that plays a script."""
