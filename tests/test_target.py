@@ -13,8 +13,8 @@ from fastmcp import FastMCP
 from mcp.server import MCPServer, Server
 
 from toolwire import ToolServer
-from toolwire._modules import neighbours
-from toolwire._target import Target, reload, resolve, watched
+from toolwire.cli.shared.modules import neighbours
+from toolwire.cli.shared.target import Target, reload, resolve, watched
 from toolwire.errors import UsageError
 
 

@@ -8,8 +8,8 @@ import pytest
 from terminal import Terminal
 from typer.testing import CliRunner
 
-from toolwire.cli._values import arguments
 from toolwire.cli.main import app
+from toolwire.cli.shared.arguments import arguments
 from toolwire.errors import UsageError
 
 SOURCE = '''

@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from mcp import Client, StdioServerParameters, stdio_client
-from toolwire.cli import _clients
 from toolwire.cli.main import app
+from toolwire.cli.shared import mcp_clients as _clients
 from toolwire.errors import UsageError
 
 CODE = '''

@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from toolwire._transport.find_cli import VARIABLE, bundled_cli
-from toolwire.cli._project import files, package_name
 from toolwire.cli.main import app
+from toolwire.cli.shared.project import files, package_name
 from toolwire.errors import UsageError
 from toolwire.testing import ClaudeEnvironment, ScriptedModel, call, expect, say
 

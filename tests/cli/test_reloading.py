@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from toolwire import ClaudeSDKError
-from toolwire._target import reload, resolve
-from toolwire.cli._reloading import follow
+from toolwire.cli.shared.reloading import follow
+from toolwire.cli.shared.target import reload, resolve
 from toolwire.errors import UsageError
 from toolwire.mcp.serve.host import Serving
 

@@ -138,7 +138,7 @@ def test_as_a_user_runs_it(tmp_path):
 
 def test_files_are_completed(tmp_path, monkeypatch):
     """Python files and folders, none that are hidden."""
-    from toolwire.cli._direct import complete_target  # noqa: PLC0415 - beside its only use
+    from toolwire.cli.shared.target_options import complete_target  # noqa: PLC0415 - beside its only use
 
     monkeypatch.chdir(tmp_path)
     for name in ("app.py", "apples/x.py", "notes.txt", ".hidden.py"):

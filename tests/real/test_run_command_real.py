@@ -10,7 +10,7 @@ import pytest
 from cli_under_test import cli_under_test
 
 from toolwire import ClaudeAgentOptions, run
-from toolwire._target import resolve
+from toolwire.cli.shared.target import resolve
 from toolwire.testing import ClaudeEnvironment, Replay, ScriptedModel, call, fail, say
 
 pytestmark = pytest.mark.real

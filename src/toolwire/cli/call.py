@@ -6,11 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from toolwire.cli._direct import HeaderOption, JsonOption, TargetArgument, connected, resolved, run
-from toolwire.cli._show import one_line
+from toolwire.cli.shared.printing import one_line
+from toolwire.cli.shared.target_options import (
+    HeaderOption,
+    JsonOption,
+    TargetArgument,
+    connected,
+    resolved,
+    run,
+)
 
 if TYPE_CHECKING:
-    from toolwire._target import Target
+    from toolwire.cli.shared.target import Target
     from toolwire.tools.client import CallResult
 
 
@@ -47,7 +54,7 @@ def call(  # noqa: PLR0917 - typer calls it by name
 
       toolwire call app.py:calc add '{"a": 15, "b": 27}' --json
     """
-    from toolwire.cli import _results  # noqa: PLC0415 - loads the tools
+    from toolwire.cli.shared import tool_output as _results  # noqa: PLC0415 - loads the tools
 
     result = run(_call, resolved(target, header), tool, arguments or [], timeout)
     _results.show(result, json=json, save=save)
@@ -58,9 +65,9 @@ def call(  # noqa: PLR0917 - typer calls it by name
 async def _call(target: "Target", name: str, words: list[str], timeout: float | None) -> "CallResult":  # noqa: ASYNC109 - an option of the command
     import anyio  # noqa: PLC0415
 
-    from toolwire.cli._answering import elicited  # noqa: PLC0415
-    from toolwire.cli._progress import Progress  # noqa: PLC0415
-    from toolwire.cli._values import arguments  # noqa: PLC0415
+    from toolwire.cli.shared.answering import elicited  # noqa: PLC0415
+    from toolwire.cli.shared.arguments import arguments  # noqa: PLC0415
+    from toolwire.cli.shared.progress import Progress  # noqa: PLC0415
     from toolwire.errors import ClaudeSDKError  # noqa: PLC0415
 
     with Progress(name) as progress:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from toolwire.cli._catalog_check import check, schema
-from toolwire.cli._direct import JsonOption
-from toolwire.cli._failing import friendly
-from toolwire.cli._pinning import pin
+from toolwire.cli.shared.catalog_check import check, schema
+from toolwire.cli.shared.failing import friendly
+from toolwire.cli.shared.pinning import pin
+from toolwire.cli.shared.target_options import JsonOption
 from toolwire.errors import UsageError
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ def spend(  # noqa: PLR0917 - typer takes them by position
 
       toolwire catalog spend --json --ledger ./ledger.db
     """
-    from toolwire.cli import _catalog as screen  # noqa: PLC0415 - loads the ledger
-    from toolwire.cli._show import show_json  # noqa: PLC0415
+    from toolwire.cli.shared import catalog_report as screen  # noqa: PLC0415 - loads the ledger
+    from toolwire.cli.shared.printing import show_json  # noqa: PLC0415
 
     limits = {"day": _money("--per-day", per_day), "total": _money("--total", total)}
     now = datetime.now(UTC)
@@ -132,7 +132,7 @@ def reconcile(  # noqa: PLR0917
       toolwire catalog reconcile 3fa9 --not-charged
     """
     from toolwire.catalog.ledger.sqlite import owner_alive  # noqa: PLC0415
-    from toolwire.cli import _catalog as screen  # noqa: PLC0415
+    from toolwire.cli.shared import catalog_report as screen  # noqa: PLC0415
 
     cost = _money("--amount", amount)
     _check_use(call, charged, cost, all_not_charged)
@@ -182,7 +182,7 @@ def accept(
       toolwire catalog accept search --price 0.02 --action deep
     """
     from toolwire.catalog.ledger.types import format_dollars  # noqa: PLC0415
-    from toolwire.cli._show import one_line  # noqa: PLC0415
+    from toolwire.cli.shared.printing import one_line  # noqa: PLC0415
 
     wanted = _money("--price", price)
     opened = _opened(ledger)

@@ -4,7 +4,14 @@ from typing import Annotated, Any
 
 import typer
 
-from toolwire.cli._direct import HeaderOption, JsonOption, TargetArgument, listed_tools, resolved, run
+from toolwire.cli.shared.target_options import (
+    HeaderOption,
+    JsonOption,
+    TargetArgument,
+    listed_tools,
+    resolved,
+    run,
+)
 
 _COLOURS = {"error": "red", "warning": "yellow", "hint": "dim"}
 
@@ -35,7 +42,7 @@ def check(
     failing = ("error", "warning") if strict else ("error",)
     failed = any(each.level in failing for each in found)
     if json:
-        from toolwire.cli._show import show_json  # noqa: PLC0415
+        from toolwire.cli.shared.printing import show_json  # noqa: PLC0415
 
         report = [each.as_json() for each in found]
         show_json({"ok": not failed, "server": where.name, "tools": len(tools), "findings": report})
@@ -46,7 +53,7 @@ def check(
 
 
 def _show(found: list[Any], tools: int, failed: bool) -> None:
-    from toolwire.cli._show import markup, one_line, out  # noqa: PLC0415
+    from toolwire.cli.shared.printing import markup, one_line, out  # noqa: PLC0415
 
     console = out()
     for each in found:

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from toolwire.cli import _clients
-from toolwire.cli._clients import Client, Document, Entry
-from toolwire.cli._failing import fail
+from toolwire.cli.shared import mcp_clients as _clients
+from toolwire.cli.shared.failing import fail
+from toolwire.cli.shared.mcp_clients import Client, Document, Entry
 from toolwire.errors import UsageError
 
 if TYPE_CHECKING:
-    from toolwire._target import Target
     from toolwire.catalog.profile.model import Profile
+    from toolwire.cli.shared.target import Target
 
 _CATALOG: Final = "catalog:"
 
@@ -137,7 +137,7 @@ def _found(target: str | None, name: str | None, *, needed: bool) -> "Target | N
         return None
     if target is None:
         raise UsageError("which server? Such as shop.py:server (with --http or --remove, --name is enough)")
-    from toolwire._target import Target, resolve  # noqa: PLC0415 - heavy
+    from toolwire.cli.shared.target import Target, resolve  # noqa: PLC0415 - heavy
 
     if target.startswith(_CATALOG):  # looked up only: whoever writes the entry need not have the keys
         from toolwire.catalog.tools.names import slug  # noqa: PLC0415

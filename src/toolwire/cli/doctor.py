@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 import typer
 
-from toolwire.cli._direct import JsonOption
+from toolwire.cli.shared.target_options import JsonOption
 
 Level = Literal["ok", "note", "problem"]
 
@@ -53,7 +53,7 @@ def doctor(json: JsonOption = False) -> None:
     found = list(_all(os.environ))
     failed = any(each.level == "problem" for each in found)
     if json:
-        from toolwire.cli._show import show_json  # noqa: PLC0415
+        from toolwire.cli.shared.printing import show_json  # noqa: PLC0415
 
         show_json({"ok": not failed, "findings": [asdict(each) for each in found]})
     else:
@@ -65,7 +65,7 @@ def doctor(json: JsonOption = False) -> None:
 def _show(found: list[Found]) -> None:
     from rich.table import Table  # noqa: PLC0415 - loads rich
 
-    from toolwire.cli._show import markup, show  # noqa: PLC0415
+    from toolwire.cli.shared.printing import markup, show  # noqa: PLC0415
 
     table = Table(box=None, show_header=False, pad_edge=False)
     for each in found:

@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from toolwire._version import __version__
-from toolwire.cli._failing import friendly
 from toolwire.cli.call import call
 from toolwire.cli.catalog import catalog_app
 from toolwire.cli.check import check
@@ -15,6 +14,7 @@ from toolwire.cli.doctor import doctor
 from toolwire.cli.new import new
 from toolwire.cli.run import run
 from toolwire.cli.serve import serve
+from toolwire.cli.shared.failing import friendly
 from toolwire.cli.tools import tools
 
 app = typer.Typer(

@@ -31,7 +31,7 @@ def new(
     """
     from importlib.metadata import packages_distributions  # noqa: PLC0415 - reads what is installed
 
-    from toolwire.cli._project import files, package_name  # noqa: PLC0415 - only this command needs it
+    from toolwire.cli.shared.project import files, package_name  # noqa: PLC0415 - only this command needs it
 
     if not name.strip():
         raise UsageError("a project needs a name: try `toolwire new my-tools`")
@@ -68,7 +68,7 @@ def _check(folder: Path, *, force: bool) -> None:
 
 def _write(folder: Path, texts: Mapping[str, str]) -> None:
     """All files or none."""
-    from toolwire.cli._failing import fail  # noqa: PLC0415 - typer and rich are there by now
+    from toolwire.cli.shared.failing import fail  # noqa: PLC0415 - typer and rich are there by now
 
     try:
         with _undone_on_failure() as made:

@@ -72,9 +72,9 @@ def run(
     """
     if live and (scripted or script):
         raise typer.BadParameter(f"--live and {'--scripted' if scripted else '--script'} exclude each other")
-    from toolwire.cli._asking import rules  # noqa: PLC0415 - a wrong command line must fail at once
-    from toolwire.cli._stand_in import load_script, peer  # noqa: PLC0415
-    from toolwire.cli._talking import Terminal  # noqa: PLC0415
+    from toolwire.cli.shared.asking import rules  # noqa: PLC0415 - a wrong command line must fail at once
+    from toolwire.cli.shared.scripted_model import load_script, peer  # noqa: PLC0415
+    from toolwire.cli.shared.terminal import Terminal  # noqa: PLC0415
 
     file = sys.stdout
     if json:
@@ -131,7 +131,7 @@ def _prompt(given: str | None) -> str | None:
 
 def _servers(targets: list[str]) -> dict[str, Any]:
     """Each target under a name of its own."""
-    from toolwire._target import resolve  # noqa: PLC0415 - loads what it needs
+    from toolwire.cli.shared.target import resolve  # noqa: PLC0415 - loads what it needs
 
     servers: dict[str, Any] = {}
     for target in map(resolve, targets):

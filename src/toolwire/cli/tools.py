@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolwire.cli._direct import (
+from toolwire.cli.shared.target_options import (
     ExcludeOption,
     HeaderOption,
     IncludeOption,
@@ -16,7 +16,7 @@ from toolwire.cli._direct import (
 )
 
 if TYPE_CHECKING:
-    from toolwire._target import Target
+    from toolwire.cli.shared.target import Target
 
 
 def tools(  # noqa: PLR0917 - typer takes them by position
@@ -41,7 +41,7 @@ def tools(  # noqa: PLR0917 - typer takes them by position
 
       toolwire tools https://example.com/mcp --header "Authorization: Bearer $TOKEN"
     """
-    from toolwire.cli._show import show_json  # noqa: PLC0415
+    from toolwire.cli.shared.printing import show_json  # noqa: PLC0415
 
     offer = run(_offer, resolved(target, header, include, exclude))
     if json:
@@ -78,7 +78,7 @@ async def _templates(client: Any) -> list[dict[str, Any]]:
 def _show(offer: dict[str, list[dict[str, Any]]]) -> None:
     from rich.table import Table  # noqa: PLC0415 - loads rich
 
-    from toolwire.cli._show import markup, one_line, show  # noqa: PLC0415
+    from toolwire.cli.shared.printing import markup, one_line, show  # noqa: PLC0415
 
     listed = offer["tools"]
     if listed:
@@ -113,7 +113,7 @@ def _counts(offer: dict[str, list[Any]]) -> list[str]:
 
 
 def _show_schemas(offer: dict[str, list[dict[str, Any]]]) -> None:
-    from toolwire.cli._show import one_line, out, plain, to_json  # noqa: PLC0415
+    from toolwire.cli.shared.printing import one_line, out, plain, to_json  # noqa: PLC0415
 
     console = out()
     for tool in offer["tools"]:
@@ -140,7 +140,7 @@ def parameters(schema: Any) -> str:
 
 
 def _kind(schema: Any, root: dict[str, Any]) -> str:
-    from toolwire.cli._values import kinds_of  # noqa: PLC0415
+    from toolwire.cli.shared.arguments import kinds_of  # noqa: PLC0415
 
     kinds = kinds_of(schema, root)
     return " | ".join(sorted(kinds, key=lambda kind: (kind == "null", kind))) if kinds else "any"

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from toolwire.cli._show import note, plain
+from toolwire.cli.shared.printing import note, plain
 from toolwire.errors import CatalogError, McpError
 
 if TYPE_CHECKING:
-    from toolwire._target import Target
+    from toolwire.cli.shared.target import Target
     from toolwire.tools.client import DirectClient
 
 T = TypeVar("T")
@@ -76,8 +76,8 @@ def resolved(
     **catalog: Any,
 ) -> "Target":
     """The target of a command, with its headers and its choice of tools."""
-    from toolwire._target import Choice, resolve  # noqa: PLC0415 - loads the tools
-    from toolwire.cli._values import headers  # noqa: PLC0415
+    from toolwire.cli.shared.arguments import headers  # noqa: PLC0415
+    from toolwire.cli.shared.target import Choice, resolve  # noqa: PLC0415 - loads the tools
 
     given = {name: value for name, value in catalog.items() if value is not None}
     return resolve(text, headers(header or []), Choice(tuple(include or ()), tuple(exclude or ()), given))

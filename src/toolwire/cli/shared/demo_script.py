@@ -18,7 +18,7 @@ from toolwire import (
     UserMessage,
     query,
 )
-from toolwire.cli._show import markup
+from toolwire.cli.shared.printing import markup
 
 Peer = Literal["real", "scripted", "live"]
 

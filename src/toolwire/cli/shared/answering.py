@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Awaitable, Callable
 
-from toolwire.cli._progress import Progress
+from toolwire.cli.shared.progress import Progress
 from toolwire.tools.elicitation import ElicitationRequest, ElicitationResult
 
 
@@ -14,7 +14,7 @@ def elicited(progress: Progress) -> Callable[[ElicitationRequest], Awaitable[Eli
         import anyio.to_thread  # noqa: PLC0415 - heavy, as is what follows
         from rich.console import Console  # noqa: PLC0415
 
-        from toolwire.cli._asking import Asker  # noqa: PLC0415
+        from toolwire.cli.shared.asking import Asker  # noqa: PLC0415
 
         console = Console(stderr=True, highlight=False)
 

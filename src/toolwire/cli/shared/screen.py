@@ -30,7 +30,7 @@ from toolwire import (
     ToolUseBlock,
     UserMessage,
 )
-from toolwire.cli import _show
+from toolwire.cli.shared import printing as _show
 from toolwire.errors import result_error_text
 
 _RESULT_LINES: Final = 4

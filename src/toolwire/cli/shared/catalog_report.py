@@ -14,7 +14,7 @@ import typer
 
 from toolwire.catalog.ledger.sqlite import Grouping, Price, Row, SqliteLedger, Stop, Total, Unpriced
 from toolwire.catalog.ledger.types import format_dollars
-from toolwire.cli._show import markup, one_line, out, show, show_json
+from toolwire.cli.shared.printing import markup, one_line, out, show, show_json
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from toolwire.cli._direct import JsonOption, run
+from toolwire.cli.shared.target_options import JsonOption, run
 
 if TYPE_CHECKING:
     from toolwire.catalog.check import Checked
@@ -43,7 +43,7 @@ def check(
     from toolwire.catalog.profile.model import Profile  # noqa: PLC0415 - heavy
     from toolwire.catalog.secrets import credentials as find_credentials  # noqa: PLC0415
     from toolwire.catalog.server import CREDENTIALS  # noqa: PLC0415
-    from toolwire.cli._show import show_json  # noqa: PLC0415
+    from toolwire.cli.shared.printing import show_json  # noqa: PLC0415
 
     found = Profile.find(profile.removeprefix("catalog:")).resolved(os.environ)
     secrets = find_credentials(found, os.environ, credentials or os.environ.get(CREDENTIALS))
@@ -69,7 +69,7 @@ def schema(
     """
     from toolwire.catalog.profile.model import json_schema  # noqa: PLC0415 - heavy
     from toolwire.catalog.profile.reference import reference  # noqa: PLC0415
-    from toolwire.cli._show import show_json  # noqa: PLC0415
+    from toolwire.cli.shared.printing import show_json  # noqa: PLC0415
 
     if markdown:
         typer.echo(reference(), nl=False)
@@ -151,7 +151,7 @@ def _request(request: "OutgoingRequest") -> None:
 
 
 def _line(text: str, longest: int = _LONGEST) -> None:
-    from toolwire.cli._show import plain  # noqa: PLC0415
+    from toolwire.cli.shared.printing import plain  # noqa: PLC0415
 
     text = " ".join(text.split()) if not text.startswith(" ") else f"  {' '.join(text.split())}"
     typer.echo(plain(text if len(text) <= longest else f"{text[: longest - 3]}..."))

@@ -5,7 +5,7 @@ import sys
 from types import TracebackType
 from typing import Any, Self
 
-from toolwire.cli._show import note, one_line
+from toolwire.cli.shared.printing import note, one_line
 
 
 class Progress:
@@ -60,6 +60,6 @@ class Progress:
         if self._bar is None:
             note(text)
         else:
-            from toolwire.cli._show import plain  # noqa: PLC0415
+            from toolwire.cli.shared.printing import plain  # noqa: PLC0415
 
             self._bar.console.print(plain(text), markup=False, soft_wrap=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from toolwire.cli._show import note, one_line, plain, show_json, size, to_json
+from toolwire.cli.shared.printing import note, one_line, plain, show_json, size, to_json
 from toolwire.errors import ClaudeSDKError
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from toolwire._target import reload, watched
+from toolwire.cli.shared.target import reload, watched
 from toolwire.errors import ClaudeSDKError
 
 if TYPE_CHECKING:
     from toolwire._protocol.jsonrpc import Server
-    from toolwire._target import Target
+    from toolwire.cli.shared.target import Target
 
 _EVERY: Final = 0.5
 

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolwire.cli._direct import connected, resolved, run
+from toolwire.cli.shared.target_options import connected, resolved, run
 from toolwire.errors import UsageError
 
 if TYPE_CHECKING:
-    from toolwire._target import Target
     from toolwire.catalog.tools.definitions import Definition
+    from toolwire.cli.shared.target import Target
 
 
 def pin(
@@ -33,7 +33,7 @@ def pin(
     if not target.startswith("catalog:"):
         raise UsageError(f"only catalogues are pinned, and {target} is none: catalog:PROFILE")
     from toolwire.catalog.tools.pins import Pins, compare  # noqa: PLC0415 - heavy
-    from toolwire.cli._show import plain  # noqa: PLC0415
+    from toolwire.cli.shared.printing import plain  # noqa: PLC0415
 
     definitions = run(_definitions, resolved(target, None))
     before = Pins.load(file)

@@ -25,7 +25,7 @@ def fail(message: str, code: int = FAILURE) -> NoReturn:
     from rich.console import Console  # noqa: PLC0415 - only when something went wrong
     from rich.markup import escape  # noqa: PLC0415
 
-    from toolwire.cli._show import plain  # noqa: PLC0415
+    from toolwire.cli.shared.printing import plain  # noqa: PLC0415
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     console.print(f"[red]Error:[/] {escape(plain(message))}")
