@@ -1,21 +1,5 @@
 """The names that people import from `claude_agent_sdk.types`, and ours of the same kind."""
 
-from toolwire._protocol.frame_types import (
-    ControlErrorResponse,
-    ControlResponse,
-    SDKControlInitializeRequest,
-    SDKControlInterruptRequest,
-    SDKControlMcpMessageRequest,
-    SDKControlMcpReconnectRequest,
-    SDKControlMcpToggleRequest,
-    SDKControlPermissionRequest,
-    SDKControlRequest,
-    SDKControlResponse,
-    SDKControlRewindFilesRequest,
-    SDKControlSetPermissionModeRequest,
-    SDKControlStopTaskRequest,
-    SDKHookCallbackRequest,
-)
 from toolwire.client.answers import (
     AccountInfo,
     AgentInfo,
@@ -42,6 +26,22 @@ from toolwire.client.answers import (
     TaskOutput,
     UsageResponse,
     WorkspaceDiff,
+)
+from toolwire.client.frame_types import (
+    ControlErrorResponse,
+    ControlResponse,
+    SDKControlInitializeRequest,
+    SDKControlInterruptRequest,
+    SDKControlMcpMessageRequest,
+    SDKControlMcpReconnectRequest,
+    SDKControlMcpToggleRequest,
+    SDKControlPermissionRequest,
+    SDKControlRequest,
+    SDKControlResponse,
+    SDKControlRewindFilesRequest,
+    SDKControlSetPermissionModeRequest,
+    SDKControlStopTaskRequest,
+    SDKHookCallbackRequest,
 )
 from toolwire.client.listings import (
     BinaryVersion,

@@ -72,6 +72,8 @@ from toolwire.messages.conversation import (
 )
 
 __all__ = [
+    "EXTRA_MESSAGES",
+    "TERMINAL_TASK_STATUSES",
     "AnyMessage",
     "ApiRetryMessage",
     "AssistantMessage",
@@ -83,7 +85,6 @@ __all__ = [
     "ControlRequestProgressMessage",
     "ConversationResetMessage",
     "DeferredToolUse",
-    "EXTRA_MESSAGES",
     "ElicitationCompleteMessage",
     "FastModeDisabledReason",
     "FastModeState",
@@ -125,7 +126,6 @@ __all__ = [
     "SystemInitPlugin",
     "SystemInitPluginError",
     "SystemMessage",
-    "TERMINAL_TASK_STATUSES",
     "TaskNotificationMessage",
     "TaskNotificationOriginSubkind",
     "TaskNotificationStatus",

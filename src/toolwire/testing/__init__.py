@@ -8,17 +8,17 @@ from importlib import import_module
 from typing import Any
 
 _NAMES = {
-    "cli": "Scene ScriptedCLI ToolCall exit_early garbage silence",
-    "direct": """
+    "testing.scripted_cli.cli": "Scene ScriptedCLI ToolCall exit_early garbage silence",
+    "tools.client": """
         CallResult Completed DirectClient ListedPrompt ListedResource ListedTemplate ListedTool Notified
         PromptResult ResourceContent connect
     """,
-    "environment": "ClaudeEnvironment allow_live claude_environment",
-    "model": "ScriptedModel Unexpected",
-    "record": "Recorder",
-    "replay": "Replay ReplayMismatch",
-    "request": "Request ToolResult",
-    "script": "Answer Rule Step answer call drop expect fail hang say think turn when",
+    "testing.environment": "ClaudeEnvironment allow_live claude_environment",
+    "testing.scripted_model.model": "ScriptedModel Unexpected",
+    "testing.recording.recorder": "Recorder",
+    "testing.recording.replay": "Replay ReplayMismatch",
+    "testing.request": "Request ToolResult",
+    "testing.script": "Answer Rule Step answer call drop expect fail hang say think turn when",
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 
@@ -28,7 +28,7 @@ __all__ = sorted(_WHERE)  # noqa: PLE0605 - the list for type checkers is in the
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    value = getattr(import_module(f"toolwire.{_WHERE[name]}"), name)
     globals()[name] = value
     return value
 
