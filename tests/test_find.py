@@ -244,7 +244,10 @@ class TestBundled:
 
     def test_without_the_package_there_is_none(self):
         """A missing package is no error."""
-        assert in_a_bare_python("from toolwire._find import bundled_cli; print(bundled_cli())") == "None\n"
+        assert (
+            in_a_bare_python("from toolwire._transport.find_cli import bundled_cli; print(bundled_cli())")
+            == "None\n"
+        )
 
     def test_the_package_is_not_imported_for_the_question(self, tmp_path):
         """Finding the binary does not run the package's code."""
@@ -254,7 +257,7 @@ class TestBundled:
         code = f"""
 import sys
 sys.path.insert(0, {str(package.parent)!r})
-from toolwire._find import bundled_cli
+from toolwire._transport.find_cli import bundled_cli
 print(bundled_cli())
 assert "claude_agent_sdk" not in sys.modules
 """
@@ -264,7 +267,7 @@ assert "claude_agent_sdk" not in sys.modules
         """Tests put bare modules of that name into sys.modules."""
         code = """
 import sys, types
-from toolwire._find import bundled_cli
+from toolwire._transport.find_cli import bundled_cli
 sys.modules["claude_agent_sdk"] = types.ModuleType("claude_agent_sdk")
 print(bundled_cli())
 """
@@ -273,7 +276,7 @@ print(bundled_cli())
 
 NOWHERE = """
 from toolwire import CLINotFoundError
-from toolwire._find import find_cli
+from toolwire._transport.find_cli import find_cli
 try:
     find_cli()
 except CLINotFoundError as error:

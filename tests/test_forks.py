@@ -188,7 +188,7 @@ def test_a_worker_of_the_server_ends_with_its_parent():
     """`toolwire serve --workers` holds its workers by the same lifelines."""
     code = """
 import os, subprocess, sys, time
-from toolwire._lifeline import Lifeline
+from toolwire._transport.lifeline import Lifeline
 lifeline = Lifeline()
 worker = subprocess.Popen(["/bin/sleep", "600"], pass_fds=lifeline.inherit)
 lifeline.hold(worker.pid)

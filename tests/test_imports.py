@@ -128,5 +128,5 @@ def test_the_test_kit_has_a_stub_of_the_same_names():
 
     stub = ast.parse(Path(testing.__file__).with_suffix(".pyi").read_text())
     seen = {alias.asname: node.module for node in stub.body for alias in node.names}
-    assert seen == {name: f"toolwire.testing.{module}" for name, module in testing._WHERE.items()}
+    assert seen == {name: f"toolwire.{module}" for name, module in testing._WHERE.items()}
     assert all(getattr(testing, name) is not None for name in testing.__all__)

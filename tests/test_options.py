@@ -393,7 +393,10 @@ def test_importing_options_is_light():
     """Options need no validation library and no MCP package."""
     import subprocess  # noqa: PLC0415 - only this test starts a process
 
-    code = "import toolwire.options, toolwire._argv, sys; print(*{m.split('.')[0] for m in sys.modules})"
+    code = (
+        "import toolwire.options.agent_options, toolwire.options.command_line, sys;"
+        "print(*{m.split('.')[0] for m in sys.modules})"
+    )
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()

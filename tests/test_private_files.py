@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="modes and locks
 DEADLINE = 30
 HOLDER = """
 import os, sys, time
-from toolwire._private_files import PrivateFiles
+from toolwire._transport.private_files import PrivateFiles
 files = PrivateFiles()
 print(files.add("a.json", "secret"), flush=True)
 if sys.argv[1:] == ["fork"] and os.fork() == 0:
@@ -125,7 +125,7 @@ def test_the_next_start_sweeps_what_a_killed_program_left(place):
         finally:
             living.kill()
     own.remove()
-    code = "from toolwire._private_files import PrivateFiles; PrivateFiles().add('a', '1')"
+    code = "from toolwire._transport.private_files import PrivateFiles; PrivateFiles().add('a', '1')"
     subprocess.run([sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(place)}, check=True)
     assert left(place) == []  # the file of `living` went at that start
 
@@ -150,7 +150,7 @@ def test_a_forked_child_that_ends_leaves_the_files_to_the_parent(place):
     code = """
 import os, sys
 from pathlib import Path
-from toolwire._private_files import PrivateFiles
+from toolwire._transport.private_files import PrivateFiles
 files = PrivateFiles()
 path = Path(files.add("a", "1"))
 if child := os.fork():
@@ -221,7 +221,7 @@ def test_many_at_once_with_sweepers(place):
     code = """
 import sys
 from pathlib import Path
-from toolwire._private_files import PrivateFiles, sweep
+from toolwire._transport.private_files import PrivateFiles, sweep
 for _ in range(200):
     files = PrivateFiles()
     path = Path(files.add("a", "1"))

@@ -481,7 +481,7 @@ class TestEnds:
 FORKS = """
 import atexit, os, sys
 import anyio
-from toolwire._process import Command, process_pipe
+from toolwire._transport.process import Command, process_pipe
 
 class Ear:
     ends = []

@@ -353,7 +353,7 @@ def test_a_file_called_like_a_module_of_python_shadows_nothing(folder):
         write(folder, f"{name}.py", "import calc\ndef f(a: int) -> int:\n    return a\n")
     script = """
         import json
-        from toolwire._target import resolve
+        from toolwire.cli.shared.target import resolve
         names = [resolve(name + ".py").name for name in ("email", "types", "mcp", "rich", "calc")]
         import email.message, mcp.server, rich.table, calc
         print(json.dumps([names, email.message.__name__, mcp.server.Server.__name__, calc.__file__]))

@@ -16,7 +16,7 @@ SOURCE = '''
 import anyio
 
 from toolwire import Context, ToolError
-from toolwire.tools.content import Audio, Image
+from toolwire.tools.results.content import Audio, Image
 
 def add(a: float, b: float) -> float:
     """Add two numbers."""

@@ -170,7 +170,7 @@ def test_that_the_api_is_loaded_does_not_switch_tracing_on():
     """`mcp` loads OpenTelemetry's API: without a provider, nobody would see the spans."""
     code = (
         "from opentelemetry import trace\n"
-        "from toolwire._tracing import tracer\n"
+        "from toolwire._conversation.tracing import tracer\n"
         "assert tracer() is None\n"
         "from opentelemetry.sdk.trace import TracerProvider\n"
         "trace.set_tracer_provider(TracerProvider())\n"

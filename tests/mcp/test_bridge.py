@@ -384,7 +384,7 @@ def test_a_class_is_refused_as_one():
 
 def test_the_bridge_loads_no_mcp():
     """Importing it is light; `mcp` comes with the first session."""
-    code = "import sys, toolwire.mcp.bridge; print({'mcp', 'mcp_types', 'fastmcp'} & set(sys.modules))"
+    code = "import sys, toolwire.mcp.foreign.connection; print({'mcp', 'mcp_types', 'fastmcp'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 

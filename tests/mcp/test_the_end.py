@@ -62,7 +62,7 @@ class Slow:
 def patient(monkeypatch):
     """However slow the machine is, a tool that stops has the time to."""
     for name in ("http.STOP", "http._FLUSH", "stdio._STOP", "stdio._FLUSH"):
-        monkeypatch.setattr(f"toolwire.mcp.{name}", LIMIT)
+        monkeypatch.setattr(f"toolwire.mcp.serve.{name}", LIMIT)
 
 
 @asynccontextmanager

@@ -477,7 +477,7 @@ def test_output_types():
     [
         ("import toolwire.tools.schema.official", {"pydantic", "jsonschema_rs", "docstring_parser"}),
         (
-            "import toolwire.tools.forms as f; f.from_json_schema({'type': 'object'})",
+            "import toolwire.tools.schema.official as f; f.from_json_schema({'type': 'object'})",
             {"pydantic", "docstring_parser"},
         ),
         ("import toolwire.tools.schema", {"jsonschema_rs", "docstring_parser", "mcp"}),

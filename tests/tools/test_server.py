@@ -1081,7 +1081,7 @@ def test_a_hung_sync_tool_does_not_block_the_exit(tmp_path):
     """Python exits although a tool's thread never returns."""
     program = (
         "import anyio, threading\n"
-        "from toolwire._threads import Workers\n"
+        "from toolwire._support.threads import Workers\n"
         "async def main():\n"
         "    with anyio.move_on_after(0.1):\n"
         "        await Workers().run(threading.Event().wait)\n"
