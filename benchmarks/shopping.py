@@ -75,7 +75,9 @@ async def bare(stack: AsyncExitStack, port: int, *, kept: bool, entry: str = PAI
 async def catalogue(stack: AsyncExitStack, port: int, *, ledger: str, entry: str = PAID) -> Act:
     """A tool call of a catalogue, as a client of the server sees it."""
     catalog = _shop(port, ledger)
-    connection = catalog.connect(_Deaf())
+    from toolwire._protocol.jsonrpc import ClientChannel  # noqa: PLC0415
+
+    connection = catalog.connect(ClientChannel())
     stack.push_async_callback(connection.aclose)
     await connection.answer({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}})
     status = await catalog.loaded()
@@ -98,7 +100,9 @@ async def catalogue(stack: AsyncExitStack, port: int, *, ledger: str, entry: str
 async def listing(stack: AsyncExitStack, port: int, *, ledger: str) -> Act:
     """The whole list: fetched, checked, and offered as tools."""
     catalog = _shop(port, ledger)
-    stack.push_async_callback((connection := catalog.connect(_Deaf())).aclose)
+    from toolwire._protocol.jsonrpc import ClientChannel  # noqa: PLC0415
+
+    stack.push_async_callback((connection := catalog.connect(ClientChannel())).aclose)
     await connection.answer({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}})
 
     async def load() -> str:
@@ -149,18 +153,6 @@ def _shop(port: int, ledger: str) -> Any:
     audit = False if ledger == ":memory:" else None
     limit = {"budget": 1000, "refresh": None, "cache": False, "audit": audit}
     return Catalog(profile, ledger=ledger, environ={"BENCH_KEY": "k" * 20, "HOME": str(Path.home())}, **limit)
-
-
-class _Deaf:
-    """A client that nothing is told, and nothing can be asked."""
-
-    capabilities: dict[str, Any] = {}  # noqa: RUF012
-
-    def notify(self, message: dict[str, Any]) -> None:
-        """Not heard."""
-
-    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        raise NotImplementedError(method)
 
 
 WAYS: dict[str, Callable[..., Awaitable[Act]]] = {

@@ -110,7 +110,7 @@ def test_a_server_object_is_told_to_the_cli_by_name():
     """An in-process server given as an object becomes a config of type sdk under its key."""
 
     class Server:
-        def connect(self, outlet: Any) -> None: ...
+        def connect(self, channel: Any) -> None: ...
 
     files = Files()
     flag, path = flags(files, mcp_servers={"calc": Server(), "other": {"command": "x"}})

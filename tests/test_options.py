@@ -20,7 +20,7 @@ UUID = "0b7fbc8e-2d2b-4a55-9d0a-0e6c2c8a5f11"
 class FakeServer:
     """Has what toolwire's own servers have."""
 
-    def connect(self, outlet: Any) -> None: ...
+    def connect(self, channel: Any) -> None: ...
 
 
 class FakeLowLevel:

@@ -5,17 +5,10 @@ import pytest
 from mcp.server import MCPServer
 
 from toolwire import ToolDefinitionError, ToolServer
+from toolwire._protocol.jsonrpc import ClientChannel
 from toolwire.tools.toolset import combine, only, prefix, rename, without
 
 pytestmark = pytest.mark.anyio
-
-
-class Silent:
-    def __init__(self):
-        self.capabilities = {}
-
-    def notify(self, message):
-        """Nobody listens."""
 
 
 def ours(name="ours"):
@@ -75,7 +68,7 @@ INITIALIZE = {
 @pytest.mark.parametrize("listed", [True, False])
 async def test_names_and_calls(wrapped, shown, answer, listed):
     """What is listed can be called by its shown name, listed before or not; the inner name cannot."""
-    connection = wrapped().connect(Silent())
+    connection = wrapped().connect(ClientChannel())
     with anyio.fail_after(10):
         if listed:
             assert await names(connection) == shown
@@ -87,14 +80,14 @@ async def test_names_and_calls(wrapped, shown, answer, listed):
 
 async def test_a_hidden_tool_cannot_be_called():
     """Filtering is not only for show."""
-    connection = only(ours(), "add").connect(Silent())
+    connection = only(ours(), "add").connect(ClientChannel())
     assert (await call(connection, "sub"))["error"]["code"] == -32602
     await connection.aclose()
 
 
 async def test_a_foreign_server_can_be_wrapped_and_combined():
     """A server of the `mcp` package beside ours."""
-    connection = combine("all", prefix(foreign(), "book_"), ours()).connect(Silent())
+    connection = combine("all", prefix(foreign(), "book_"), ours()).connect(ClientChannel())
     with anyio.fail_after(10):
         told = (await ask(connection, "initialize", INITIALIZE))["result"]
         assert told["serverInfo"]["name"] == "all"
@@ -110,7 +103,7 @@ async def test_a_foreign_server_can_be_wrapped_and_combined():
 async def test_malformed_messages_get_the_same_answers():
     """Codes are as without a wrapper."""
     for wrapped in (prefix(ours(), "x"), combine("c", ours())):
-        connection = wrapped.connect(Silent())
+        connection = wrapped.connect(ClientChannel())
         assert (await connection.answer({"id": 1, "method": "ping"}))["error"]["code"] == -32600
         assert (await ask(connection, "no/such"))["error"]["code"] == -32601
         assert await connection.answer({"jsonrpc": "2.0", "method": "notifications/x"}) is None
@@ -136,7 +129,7 @@ async def test_cancel_goes_to_the_server_of_the_newest_call():
 
         return server
 
-    connection = combine("c", slow("a"), slow("b")).connect(Silent())
+    connection = combine("c", slow("a"), slow("b")).connect(ClientChannel())
     answers = {}
     with anyio.fail_after(10):
         await names(connection)

@@ -9,6 +9,7 @@ import pytest
 from shark import Shark
 from till import catalog_for, eventually, opened, states
 
+from toolwire._protocol.jsonrpc import ClientChannel
 from toolwire.catalog.purchase import purchase
 from toolwire.testing import connect
 
@@ -89,19 +90,12 @@ async def test_a_client_that_comes_while_the_last_one_leaves_can_buy(tmp_path):
     assert states(tmp_path) == [("settled", 10_000), ("settled", 10_000)]
 
 
-class Silent:
-    """The way to a client that is told nothing."""
-
-    def notify(self, message):
-        """Drop it."""
-
-
 async def test_a_call_that_is_cancelled_before_the_list_is_there_buys_nothing(tmp_path):
     """A call of a cold start waits for the list; the client's cancellation reaches it there."""
     go = threading.Event()
     with Shark(on_list=lambda: go.wait(10)) as api:
         catalog = catalog_for(api, tmp_path)
-        connection, answers = catalog.connect(Silent()), []
+        connection, answers = catalog.connect(ClientChannel()), []
 
         async def call():
             params = {"name": "weather", "arguments": {}}

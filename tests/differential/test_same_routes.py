@@ -8,6 +8,7 @@ import pytest
 from mcp.server import Server
 
 from toolwire import Tool, ToolServer
+from toolwire._protocol.jsonrpc import ClientChannel
 from toolwire.mcp.foreign.connection import bridged
 
 pytestmark = pytest.mark.anyio
@@ -22,17 +23,6 @@ INITIALIZE = {
     "capabilities": {},
     "clientInfo": {"name": "t", "version": "1"},
 }
-
-
-class Silent:
-    def __init__(self):
-        self.capabilities = {}
-
-    def notify(self, message):
-        """Nobody listens."""
-
-    async def ask(self, method, params):
-        raise AssertionError(method)
 
 
 def direct():
@@ -120,7 +110,7 @@ FRAMES = [
 
 async def test_the_same_answers():
     """Frame by frame, on one connection of each kind."""
-    ours, theirs = direct().connect(Silent()), foreign().connect(Silent())
+    ours, theirs = direct().connect(ClientChannel()), foreign().connect(ClientChannel())
     with anyio.fail_after(30):
         for frame in FRAMES:
             expected, given = await theirs.answer(frame), await ours.answer(frame)
@@ -131,7 +121,7 @@ async def test_the_same_answers():
 
 async def test_capabilities_differ_as_said():
     """Both offer tools; ours also announces changes and takes logging levels."""
-    ours, theirs = direct().connect(Silent()), foreign().connect(Silent())
+    ours, theirs = direct().connect(ClientChannel()), foreign().connect(ClientChannel())
     with anyio.fail_after(30):
         (own, other) = [
             (await each.answer(request("initialize", INITIALIZE)))["result"]["capabilities"]

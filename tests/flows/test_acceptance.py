@@ -9,7 +9,7 @@ import pytest
 from mcp.server import Server
 
 from toolwire import ClaudeAgentOptions, ClaudeSDKClient, Tool, ToolServer
-from toolwire._protocol.jsonrpc import Unanswerable
+from toolwire._protocol.jsonrpc import ClientChannel, Unanswerable
 from toolwire.mcp.foreign.connection import bridged
 from toolwire.options.mcp_servers import split_servers
 from toolwire.tools.schema.parameters import InvalidArguments
@@ -26,17 +26,6 @@ INITIALIZE = {
     "capabilities": {},
     "clientInfo": {"name": "t", "version": "1"},
 }
-
-
-class Silent:
-    def __init__(self):
-        self.capabilities = {}
-
-    def notify(self, message):
-        """Nobody listens."""
-
-    async def ask(self, method, params):
-        raise AssertionError(method)
 
 
 async def add(arguments):
@@ -77,7 +66,7 @@ def nothing_registered():
 
 
 async def ask(server, message):
-    connection = server.connect(Silent())
+    connection = server.connect(ClientChannel())
     with anyio.fail_after(20):
         await connection.answer({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": INITIALIZE})
         await connection.answer({"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -97,7 +86,7 @@ ROUTES = pytest.mark.parametrize("server", [direct, foreign], ids=["direct", "br
 
 async def test_invalid_json():
     """Document 000, 1: bytes that are no JSON get a parse error with details."""
-    connection = direct().connect(Silent())
+    connection = direct().connect(ClientChannel())
     error = orjson.loads(await connection.answer_bytes(b"{invalid json"))["error"]
     assert error["code"] == -32700
     assert error["data"]["details"]

@@ -10,14 +10,16 @@ from fastmcp import FastMCP
 from mcp.server import MCPServer, Server
 from mcp.server.mcpserver import Context
 
-from toolwire._protocol.jsonrpc import METHOD_NOT_FOUND, RpcError
+from toolwire._protocol.jsonrpc import METHOD_NOT_FOUND, ClientChannel, RpcError
 from toolwire.mcp.foreign.connection import bridged
 
 CLIENT = {"name": "claude-code", "version": "2.1.325"}
 
 
-class RecordingOutlet:
+class RecordingChannel(ClientChannel):
     """Keeps notifications and questions; answers the questions that it was given an answer for."""
+
+    capabilities = None
 
     def __init__(self, capabilities=None, answers=None):
         self.capabilities = capabilities or {}
@@ -30,7 +32,7 @@ class RecordingOutlet:
         self.notices.append(message)
         self._move()
 
-    async def ask(self, method, params):
+    async def request(self, method, params, **_settings):
         self.asked.append((method, params))
         self._move()
         answer = self.answers.get(method, RpcError(METHOD_NOT_FOUND, f"{method} is not for me"))
@@ -262,11 +264,11 @@ def running():
 
 
 @asynccontextmanager
-async def connected(server, outlet=None, *, greeting=True, alone=True, limit=20):
+async def connected(server, channel=None, *, greeting=True, alone=True, limit=20):
     """A connection, for a bounded time, that leaves no task behind."""
     before = running()
     with anyio.fail_after(limit):
-        connection = bridged(server).connect(outlet or RecordingOutlet())
+        connection = bridged(server).connect(channel or RecordingChannel())
         try:
             if greeting:
                 await greet(connection)

@@ -10,7 +10,7 @@ import pytest
 from foreign import (
     KINDS,
     Calls,
-    RecordingOutlet,
+    RecordingChannel,
     Scene,
     connected,
     do,
@@ -76,10 +76,10 @@ async def test_prompts_and_completions_are_served(kind):
 @every_kind
 async def test_a_log_line_reaches_the_client(kind):
     """`notifications/message` is passed on as it is."""
-    outlet = RecordingOutlet()
-    async with connected(KINDS[kind](Scene()), outlet) as connection:
+    channel = RecordingChannel()
+    async with connected(KINDS[kind](Scene()), channel) as connection:
         assert text_of(await connection.answer(do(2, "log", "careful"))) == "logged"
-    assert await outlet.noticed("notifications/message") == {
+    assert await channel.noticed("notifications/message") == {
         "level": "warning",
         "data": "careful",
         "logger": "a",
@@ -101,19 +101,19 @@ async def test_the_log_level_is_set_where_the_server_knows_it():
 @every_kind
 async def test_changes_reach_the_client(kind):
     """Notifications that the bridge has no business with are passed on."""
-    outlet = RecordingOutlet()
-    async with connected(KINDS[kind](Scene()), outlet) as connection:
+    channel = RecordingChannel()
+    async with connected(KINDS[kind](Scene()), channel) as connection:
         await connection.answer(do(2, "changed"))
-    assert [each["method"] for each in outlet.notices] == [
+    assert [each["method"] for each in channel.notices] == [
         "notifications/tools/list_changed",
         "notifications/resources/updated",
     ]
-    assert outlet.notices[1]["params"] == {"uri": "res://one"}
+    assert channel.notices[1]["params"] == {"uri": "res://one"}
 
 
 @every_kind
 async def test_a_server_asks_its_client(kind):
-    """Elicitation, sampling, roots and ping are answered by the outlet."""
+    """Elicitation, sampling, roots and ping are answered by the channel."""
     said = {"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"}
     answers = {
         "elicitation/create": {"action": "accept", "content": {"name": "Bob"}},
@@ -121,20 +121,20 @@ async def test_a_server_asks_its_client(kind):
         "roots/list": {"roots": [{"uri": "file:///src"}]},
         "ping": {},
     }
-    outlet = RecordingOutlet({"elicitation": {}, "sampling": {}, "roots": {}}, answers)
-    async with connected(KINDS[kind](Scene()), outlet) as connection:
+    channel = RecordingChannel({"elicitation": {}, "sampling": {}, "roots": {}}, answers)
+    async with connected(KINDS[kind](Scene()), channel) as connection:
         heard = [
             text_of(await connection.answer(do(2, what))) for what in ("elicit", "sample", "roots", "ping")
         ]
     assert heard == ["accept {'name': 'Bob'}", "hi", "file:///src", "alive"]
-    assert [method for method, _ in outlet.asked] == list(answers)
-    assert outlet.asked[0][1]["message"] == "Who are you?"
-    assert outlet.asked[1][1]["maxTokens"] == 5
+    assert [method for method, _ in channel.asked] == list(answers)
+    assert channel.asked[0][1]["message"] == "Who are you?"
+    assert channel.asked[1][1]["maxTokens"] == 5
 
 
 @every_kind
 async def test_a_refused_question_fails_in_the_tool(kind):
-    """The outlet's `RpcError` is what the tool gets, and the session goes on."""
+    """The channel's `RpcError` is what the tool gets, and the session goes on."""
     async with connected(KINDS[kind](Scene())) as connection:
         refused = await connection.answer(do(2, "elicit"))
         alive = await connection.answer(request(3, "ping"))
@@ -146,8 +146,8 @@ async def test_a_refused_question_fails_in_the_tool(kind):
 @pytest.mark.parametrize("answer", [ValueError("broken callback"), ["no", "object"], RpcError("x", None)])
 async def test_a_failing_callback_fails_in_the_tool_only(answer):
     """Whatever the host's callback raises or returns, the server hears of it and lives on."""
-    outlet = RecordingOutlet(answers={"elicitation/create": answer})
-    async with connected(low_level(Scene()), outlet) as connection:
+    channel = RecordingChannel(answers={"elicitation/create": answer})
+    async with connected(low_level(Scene()), channel) as connection:
         refused = await connection.answer(do(2, "elicit"))
         alive = await connection.answer(request(3, "ping"))
     assert "error" in refused
@@ -164,11 +164,11 @@ async def test_a_question_that_the_server_withdraws_is_cancelled():
         finally:
             cancelled.append(True)
 
-    outlet = RecordingOutlet(answers={"elicitation/create": never})
-    async with connected(low_level(scene), outlet) as connection, anyio.create_task_group() as group:
+    channel = RecordingChannel(answers={"elicitation/create": never})
+    async with connected(low_level(scene), channel) as connection, anyio.create_task_group() as group:
         calls = Calls(connection, group)
         calls.start("call", do(2, "impatient", "it"))
-        await outlet.was_asked()
+        await channel.was_asked()
         scene.gate["it"].set()
         assert text_of(await calls.reply("call")) == "gave up"
         assert cancelled == [True]
@@ -176,9 +176,9 @@ async def test_a_question_that_the_server_withdraws_is_cancelled():
 
 @every_kind
 async def test_the_server_knows_what_it_may_ask(kind):
-    """The CLI declares nothing, so the outlet's capabilities are added; the rest of the request is the CLI's."""
-    outlet = RecordingOutlet({"elicitation": {"form": {}}, "roots": {}})
-    async with connected(KINDS[kind](Scene()), outlet) as connection:
+    """The CLI declares nothing, so the channel's capabilities are added; the rest of the request is the CLI's."""
+    channel = RecordingChannel({"elicitation": {"form": {}}, "roots": {}})
+    async with connected(KINDS[kind](Scene()), channel) as connection:
         assert text_of(await connection.answer(do(2, "able"))) == "elicitation,roots of claude-code"
     async with connected(KINDS[kind](Scene())) as connection:
         assert text_of(await connection.answer(do(2, "able"))) == " of claude-code"
@@ -277,8 +277,8 @@ async def test_what_is_not_json_becomes_an_error():
     server.add_request_handler("asking", types.RequestParams, asking)
     server.add_request_handler("odd", types.RequestParams, odd)
     server.add_request_handler("even", types.RequestParams, even)
-    outlet = RecordingOutlet()
-    async with connected(server, outlet) as connection:
+    channel = RecordingChannel()
+    async with connected(server, channel) as connection:
         refused = await connection.answer(request(2, "odd"))
         fine = await connection.answer(request(3, "even"))
         unasked = await connection.answer(request(4, "asking"))
@@ -286,7 +286,7 @@ async def test_what_is_not_json_becomes_an_error():
         assert reply["error"]["code"] == -32603
         assert "not JSON" in reply["error"]["message"]
     assert fine["result"] == {"when": "bytes"}
-    assert outlet.notices == []
+    assert channel.notices == []
 
 
 class Odd:
@@ -296,10 +296,10 @@ class Odd:
         return {"method": "notifications/odd", "params": {"value": object()}}
 
 
-async def test_an_outlet_that_fails_does_not_fail_the_tool():
+async def test_a_channel_that_fails_does_not_fail_the_tool():
     """A notification that cannot be shown is lost, not the call."""
 
-    class Broken(RecordingOutlet):
+    class Broken(RecordingChannel):
         def notify(self, message):
             raise OSError("gone")
 

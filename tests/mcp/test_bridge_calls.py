@@ -6,7 +6,7 @@ import pytest
 from foreign import (
     KINDS,
     Calls,
-    RecordingOutlet,
+    RecordingChannel,
     Scene,
     connected,
     do,
@@ -43,9 +43,9 @@ async def test_two_open_calls_with_one_id_are_not_crossed(kind):
 @every_kind
 async def test_progress_of_equal_ids_is_not_crossed(kind):
     """Each call's progress comes with the token that its own request had, whatever its type."""
-    scene, outlet = Scene(), RecordingOutlet()
+    scene, channel = Scene(), RecordingChannel()
     tokens = {"first": 2, "second": 2, "third": "2", "fourth": 2.5}
-    async with connected(KINDS[kind](scene), outlet) as connection, anyio.create_task_group() as group:
+    async with connected(KINDS[kind](scene), channel) as connection, anyio.create_task_group() as group:
         calls = Calls(connection, group)
         for name, token in tokens.items():
             message = do(2, "progress", name)
@@ -55,14 +55,14 @@ async def test_progress_of_equal_ids_is_not_crossed(kind):
             scene.gate[name].set()
         for name in tokens:
             await calls.reply(name)
-    assert {each["params"]["message"]: each["params"]["progressToken"] for each in outlet.notices} == tokens
-    assert all(each["params"]["progress"] == 0.5 for each in outlet.notices)
+    assert {each["params"]["message"]: each["params"]["progressToken"] for each in channel.notices} == tokens
+    assert all(each["params"]["progress"] == 0.5 for each in channel.notices)
 
 
 async def test_progress_without_a_token_stays_inside():
     """Who asked for none gets none, and no token of the inside leaks out."""
-    scene, outlet = Scene(), RecordingOutlet()
-    async with connected(low_level(scene), outlet) as connection, anyio.create_task_group() as group:
+    scene, channel = Scene(), RecordingChannel()
+    async with connected(low_level(scene), channel) as connection, anyio.create_task_group() as group:
         calls = Calls(connection, group)
         for name, meta in {"none": {}, "odd": {"progressToken": True}}.items():
             message = do(2, "progress", name)
@@ -70,13 +70,13 @@ async def test_progress_without_a_token_stays_inside():
             calls.start(name, message)
             scene.gate[name].set()
             await calls.reply(name)
-    assert [each for each in outlet.notices if each["params"]["message"] == "none"] == []
-    assert all(each["params"]["progressToken"] is True for each in outlet.notices)
+    assert [each for each in channel.notices if each["params"]["message"] == "none"] == []
+    assert all(each["params"]["progressToken"] is True for each in channel.notices)
 
 
 async def test_progress_after_the_reply_stays_inside():
     """A token is good for as long as its call is open; an invented one never is."""
-    outlet = RecordingOutlet()
+    channel = RecordingChannel()
     server = low_level(Scene())
 
     async def late(ctx, params):
@@ -88,9 +88,9 @@ async def test_progress_after_the_reply_stays_inside():
         return {}
 
     server.add_request_handler("late", types.RequestParams, late)
-    async with connected(server, outlet) as connection:
+    async with connected(server, channel) as connection:
         assert (await connection.answer(request(5, "late")))["result"] == {}
-    assert outlet.notices == []
+    assert channel.notices == []
 
 
 @every_kind
@@ -241,7 +241,7 @@ async def test_a_thousand_calls_at_once_in_any_order(make):
 
 async def test_a_flood_of_notifications_lets_others_run():
     """A tool that does nothing but report does not hold the event loop."""
-    outlet, server, stopped = RecordingOutlet(), low_level(Scene()), []
+    channel, server, stopped = RecordingChannel(), low_level(Scene()), []
 
     async def flood(ctx, params):
         while not stopped:
@@ -249,10 +249,10 @@ async def test_a_flood_of_notifications_lets_others_run():
         return {}
 
     server.add_request_handler("flood", types.RequestParams, flood)
-    async with connected(server, outlet) as connection, anyio.create_task_group() as group:
+    async with connected(server, channel) as connection, anyio.create_task_group() as group:
         calls = Calls(connection, group)
         calls.start("flood", request(1, "flood"))
-        await outlet.noticed("notifications/tools/list_changed")
+        await channel.noticed("notifications/tools/list_changed")
         assert (await connection.answer(request(2, "ping")))["result"] == {}
         stopped.append(True)
         assert (await calls.reply("flood"))["result"] == {}

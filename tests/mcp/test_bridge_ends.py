@@ -9,7 +9,7 @@ import pytest
 from foreign import (
     KINDS,
     Calls,
-    RecordingOutlet,
+    RecordingChannel,
     Scene,
     connected,
     do,
@@ -169,16 +169,16 @@ async def test_closing_cancels_and_answers_what_is_open(kind):
     async def never():
         await anyio.sleep_forever()
 
-    outlet = RecordingOutlet(answers={"elicitation/create": never})
+    channel = RecordingChannel(answers={"elicitation/create": never})
     async with (
-        connected(KINDS[kind](scene), outlet) as connection,
+        connected(KINDS[kind](scene), channel) as connection,
         anyio.create_task_group() as group,
     ):
         calls = Calls(connection, group)
         calls.start("it", do(2, "wait", "it"))
         calls.start("asking", do(3, "elicit"))
         await scene.entered["it"].wait()
-        await outlet.was_asked()
+        await channel.was_asked()
         await connection.aclose()
         assert scene.left["it"].is_set()
         for key, request_id in (("it", 2), ("asking", 3)):
@@ -193,7 +193,7 @@ async def test_closing_gives_up_a_hung_tool(monkeypatch, caplog):
     before = running()
     with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
-            connection = bridged(low_level(scene)).connect(RecordingOutlet())
+            connection = bridged(low_level(scene)).connect(RecordingChannel())
             await greet(connection)
             calls = Calls(connection, group)
             calls.start("it", do(2, "stubborn", "it"))
@@ -218,7 +218,7 @@ async def test_closing_does_not_wait_for_a_hung_lifespan(kind, point, monkeypatc
     with anyio.fail_after(20):
         before = running()
         async with anyio.create_task_group() as group:
-            connection = bridged(KINDS[kind](Scene(), lifespan=life)).connect(RecordingOutlet())
+            connection = bridged(KINDS[kind](Scene(), lifespan=life)).connect(RecordingChannel())
             calls = Calls(connection, group)
             calls.start("it", initialize())
             await (life.reached.wait() if point == "start" else calls.reply("it"))
@@ -288,10 +288,10 @@ async def test_a_closed_connection_refuses():
 async def test_two_connections_of_one_server_do_not_meet(kind):
     """Equal ids, own notifications, and one that closes leaves the other alone."""
     scene, server = Scene(), None
-    outlets = {"a": RecordingOutlet(), "b": RecordingOutlet()}
+    channels = {"a": RecordingChannel(), "b": RecordingChannel()}
     server = KINDS[kind](scene)
-    async with connected(server, outlets["b"]) as other, anyio.create_task_group() as group:
-        async with connected(server, outlets["a"], alone=False) as connection:
+    async with connected(server, channels["b"]) as other, anyio.create_task_group() as group:
+        async with connected(server, channels["a"], alone=False) as connection:
             calls = {"a": Calls(connection, group), "b": Calls(other, group)}
             for name, each in calls.items():
                 each.start(name, do(2, "progress", name))
@@ -300,8 +300,8 @@ async def test_two_connections_of_one_server_do_not_meet(kind):
             assert text_of(await calls["a"].reply("a")) == "a is done"
         scene.gate["b"].set()
         assert text_of(await calls["b"].reply("b")) == "b is done"
-        for name, outlet in outlets.items():
-            assert [each["params"]["message"] for each in outlet.notices] == [name]
+        for name, channel in channels.items():
+            assert [each["params"]["message"] for each in channel.notices] == [name]
 
 
 @pytest.mark.parametrize("make", [low_level, high_level])
@@ -319,7 +319,7 @@ async def test_fastmcp_has_one_lifespan_for_all_sessions():
     life = Life()
     server = fastmcp(Scene(), lifespan=life)
     with anyio.fail_after(20):
-        first, second = (bridged(server).connect(RecordingOutlet()) for _ in range(2))
+        first, second = (bridged(server).connect(RecordingChannel()) for _ in range(2))
         async with anyio.create_task_group() as group:
             group.start_soon(greet, first)
             group.start_soon(greet, second)
@@ -336,7 +336,7 @@ async def test_a_fastmcp_session_waits_for_the_end_of_the_lifespan_before_it():
     life = Life(hangs_at=["stop"])
     server = fastmcp(Scene(), lifespan=life)
     with anyio.fail_after(20):
-        first, second = (bridged(server).connect(RecordingOutlet()) for _ in range(2))
+        first, second = (bridged(server).connect(RecordingChannel()) for _ in range(2))
         await greet(first)
         async with anyio.create_task_group() as group:
             group.start_soon(first.aclose)

@@ -10,6 +10,7 @@ from test_stdio import serving as serving_wire
 
 from mcp import Client
 from toolwire import McpError, ToolServer, create_sdk_mcp_server, tool
+from toolwire._protocol.jsonrpc import ClientChannel
 from toolwire.mcp.serve.access import guard_for
 from toolwire.mcp.serve.http import bound_socket
 from toolwire.mcp.serve.start import as_mcp_server, serve_over, serving_of
@@ -50,15 +51,13 @@ class Exact:
         return {"n": arguments["n"]}
 
 
-class Silent:
-    """A way to a client that nobody uses."""
-
-    capabilities = {}  # noqa: RUF012 - never changed
+class Silent(ClientChannel):
+    """The channel to a client that is sent nothing."""
 
     def notify(self, message):
         raise AssertionError(message)
 
-    async def ask(self, method, params):
+    async def request(self, method, params, **_settings):
         raise AssertionError(method)
 
 

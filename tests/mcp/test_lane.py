@@ -9,7 +9,7 @@ import mcp_types as types
 import pytest
 from foreign import (
     Calls,
-    RecordingOutlet,
+    RecordingChannel,
     Scene,
     connected,
     do,
@@ -129,14 +129,14 @@ async def test_the_back_channel_of_a_request_ends_with_it():
         await channel.notify("notifications/tools/list_changed", None)
         return await channel.send_raw_request("roots/list", None)
 
-    outlet = RecordingOutlet({"roots": {}}, {"roots/list": {"roots": []}})
-    async with connected(asking(own), outlet) as connection:
+    channel = RecordingChannel({"roots": {}}, {"roots/list": {"roots": []}})
+    async with connected(asking(own), channel) as connection:
         assert (await connection.answer(request(1, "own")))["result"] == {"roots": []}
         (channel,) = kept
         await channel.notify("notifications/tools/list_changed", None)
         with pytest.raises(NoBackChannelError):
             await channel.send_raw_request("roots/list", None)
-    assert [each["method"] for each in outlet.notices] == ["notifications/tools/list_changed"]
+    assert [each["method"] for each in channel.notices] == ["notifications/tools/list_changed"]
 
 
 async def test_a_second_way_round_still_works():

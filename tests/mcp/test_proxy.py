@@ -7,7 +7,7 @@ import anyio
 import mcp_types as types
 import pytest
 import uvicorn
-from foreign import KINDS, Calls, RecordingOutlet, Scene, connected, do, low_level, note, request, text_of
+from foreign import KINDS, Calls, RecordingChannel, Scene, connected, do, low_level, note, request, text_of
 from mcp.server import MCPServer, Server
 from mcp.server.mcpserver import Context
 from mcp.shared.exceptions import MCPError
@@ -146,16 +146,16 @@ async def test_null_arguments_and_meta_arrive():
 
 async def test_progress_logs_and_changes_reach_the_client():
     """What the remote tells goes on to the client, under the client's own token."""
-    scene, outlet = Scene(), RecordingOutlet()
-    async with served(app_of(low_level(scene))) as url, connected(proxy(url), outlet, alone=False) as client:
+    scene, channel = Scene(), RecordingChannel()
+    async with served(app_of(low_level(scene))) as url, connected(proxy(url), channel, alone=False) as client:
         await client.answer(do(1, "log", name="look out"))
-        assert (await outlet.noticed("notifications/message"))["data"] == "look out"
+        assert (await channel.noticed("notifications/message"))["data"] == "look out"
         await client.answer(do(2, "changed"))
-        await outlet.noticed("notifications/tools/list_changed")
-        assert (await outlet.noticed("notifications/resources/updated"))["uri"] == "res://one"
+        await channel.noticed("notifications/tools/list_changed")
+        assert (await channel.noticed("notifications/resources/updated"))["uri"] == "res://one"
         scene.gate["p"].set()
         await client.answer(do(3, "progress", name="p"))
-        heard = await outlet.noticed("notifications/progress")
+        heard = await channel.noticed("notifications/progress")
     assert (heard["progressToken"], heard["progress"], heard["message"]) == (3, 0.5, "p")
 
 
@@ -191,21 +191,21 @@ async def test_a_cancellation_reaches_the_remote():
 )
 async def test_what_the_remote_asks_is_asked_of_the_client(what, capability, method, answer, expected):
     """Elicitation, sampling and roots: the client's answer goes back to the remote."""
-    outlet = RecordingOutlet({capability: {}}, {method: answer})
+    channel = RecordingChannel({capability: {}}, {method: answer})
     async with (
         served(app_of(low_level(Scene()))) as url,
-        connected(proxy(url), outlet, alone=False) as client,
+        connected(proxy(url), channel, alone=False) as client,
     ):
         assert text_of(await client.answer(do(1, what))) == expected
-    assert outlet.asked[0][0] == method
+    assert channel.asked[0][0] == method
 
 
 async def test_the_client_offers_the_remote_what_it_can_be_asked_and_no_more():
     """The remote sees the client's own capabilities and name."""
-    outlet = RecordingOutlet({"roots": {}})
+    channel = RecordingChannel({"roots": {}})
     async with (
         served(app_of(low_level(Scene()))) as url,
-        connected(proxy(url), outlet, alone=False) as client,
+        connected(proxy(url), channel, alone=False) as client,
     ):
         assert text_of(await client.answer(do(1, "able"))) == "roots of claude-code"
 
@@ -238,7 +238,7 @@ async def test_a_remote_without_the_handshake_is_spoken_to_in_the_newer_protocol
         await ctx.notify_tools_changed()
         return a + b
 
-    inner, outlet = app_of(remote), RecordingOutlet()
+    inner, channel = app_of(remote), RecordingChannel()
 
     async def newer(scope, receive, send):
         if scope["type"] != "http" or scope["method"] != "POST":
@@ -258,10 +258,10 @@ async def test_a_remote_without_the_handshake_is_spoken_to_in_the_newer_protocol
         await inner(scope, replayed, send)
 
     called = request(1, "tools/call", name="add", arguments={"a": 1, "b": 2})
-    async with served(newer) as url, connected(proxy(url), outlet, alone=False) as client:
+    async with served(newer) as url, connected(proxy(url), channel, alone=False) as client:
         assert text_of(await client.answer(called)) == "3"
-        await outlet.noticed("notifications/tools/list_changed")
-    assert len(outlet.notices) == 1
+        await channel.noticed("notifications/tools/list_changed")
+    assert len(channel.notices) == 1
 
 
 async def test_headers_go_with_every_request():

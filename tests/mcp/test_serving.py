@@ -12,7 +12,7 @@ from mcp.server import MCPServer
 from mcp import Client, MCPError
 from toolwire import ClaudeSDKError, Context, McpError, ToolServer
 from toolwire._protocol.jsonrpc import Interrupted
-from toolwire.mcp.serve.channel import RequestOutlet
+from toolwire.mcp.serve.channel import RequestChannel
 from toolwire.mcp.serve.host import Serving
 from toolwire.mcp.serve.start import connectable, serving_of
 from toolwire.tools.toolset import prefix
@@ -157,10 +157,10 @@ async def test_a_client_is_asked_only_what_it_declares(declared, mode, needed, l
     ctx = SimpleNamespace(session=Session(), meta=None, request_id=1)
     form = {"message": "m", "requestedSchema": FORM}
     url = {"mode": "url", "message": "m", "url": "https://example.com", "elicitationId": "1"}
-    outlet = RequestOutlet(ctx, {}, level)
+    channel = RequestChannel(ctx, {}, level)
     expected = McpError if needed is not None else Interrupted if level is None else None
-    with anyio.fail_after(5), outlet.scope, pytest.raises(expected) if expected else nullcontext() as raised:
-        await outlet.ask("elicitation/create", form if mode == "form" else url)
+    with anyio.fail_after(5), channel.scope, pytest.raises(expected) if expected else nullcontext() as raised:
+        await channel.request("elicitation/create", form if mode == "form" else url)
     if needed is not None:
         assert raised.value.data == {"requiredCapabilities": needed}
 
@@ -182,14 +182,14 @@ async def test_a_notice_that_cannot_be_sent_takes_no_other_along(caplog):
                 raise anyio.BrokenResourceError
             sent.append(notice.params.data)
 
-    outlet = RequestOutlet(SimpleNamespace(session=Session(), meta=None, request_id=1), {}, "debug")
+    channel = RequestChannel(SimpleNamespace(session=Session(), meta=None, request_id=1), {}, "debug")
     with caplog.at_level(logging.WARNING), anyio.fail_after(5):
         for data in ("bad", "gone", "after"):
-            outlet.notify({"method": "notifications/message", "params": {"level": "info", "data": data}})
-        outlet.notify({"method": "notifications/message", "params": {"level": "loud", "data": "x"}})
-        outlet.notify({"method": "notifications/progress", "params": {"progressToken": 1, "progress": "x"}})
-        outlet.notify({"method": "notifications/message", "params": {"level": "info", "data": "last"}})
-        await outlet.flushed()
+            channel.notify({"method": "notifications/message", "params": {"level": "info", "data": data}})
+        channel.notify({"method": "notifications/message", "params": {"level": "loud", "data": "x"}})
+        channel.notify({"method": "notifications/progress", "params": {"progressToken": 1, "progress": "x"}})
+        channel.notify({"method": "notifications/message", "params": {"level": "info", "data": "last"}})
+        await channel.flushed()
     assert sent == ["after", "last"]
     assert len(caplog.records) == 3
 

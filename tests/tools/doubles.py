@@ -5,10 +5,13 @@ from contextlib import asynccontextmanager
 import anyio
 
 from toolwire import McpError
+from toolwire._protocol.jsonrpc import ClientChannel
 
 
-class RecordingOutlet:
+class RecordingChannel(ClientChannel):
     """Keeps what it is told, and answers what it is asked from a table."""
+
+    capabilities = None
 
     def __init__(self, answers=None, capabilities=None):
         self.told = []
@@ -19,7 +22,7 @@ class RecordingOutlet:
     def notify(self, message):
         self.told.append(message)
 
-    async def ask(self, method, params):
+    async def request(self, method, params, **_settings):
         self.asked.append((method, params))
         if method not in self.answers:
             raise McpError(-32601, f"Method not found: {method}")
@@ -54,9 +57,9 @@ class Client:
 
 
 @asynccontextmanager
-async def connected(server, outlet=None):
+async def connected(server, channel=None):
     """A client of a server, for as long as the block lasts and no longer than a test may take."""
-    connection = server.connect(outlet or RecordingOutlet())
+    connection = server.connect(channel or RecordingChannel())
     try:
         with anyio.fail_after(20):
             yield Client(connection)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import anyio
 import pytest
-from doubles import RecordingOutlet, connected
+from doubles import RecordingChannel, connected
 from mcp.types import PromptMessage, TextContent
 from pydantic import AfterValidator, Field
 
@@ -137,16 +137,16 @@ async def test_capabilities_tell_of_what_is_there():
 
 async def test_changes_are_announced_once_per_batch():
     """Changes at once are one notification, and none about tools."""
-    server, outlet = ToolServer("s"), RecordingOutlet()
-    async with connected(server, outlet):
+    server, channel = ToolServer("s"), RecordingChannel()
+    async with connected(server, channel):
         for n in range(5):
             server.add_prompt(lambda: "", name=f"p{n}")
         server.remove_prompt("p2")
         await anyio.wait_all_tasks_blocked()
-        assert outlet.told == [{"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"}]
+        assert channel.told == [{"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"}]
         server.remove_prompt("p3")
         await anyio.wait_all_tasks_blocked()
-        assert len(outlet.told) == 2
+        assert len(channel.told) == 2
     assert list(server.prompts) == ["p0", "p1", "p4"]
 
 
@@ -375,7 +375,7 @@ async def test_what_a_function_raises(caplog, error, message, logged):
 
 async def test_async_and_sync_functions_and_the_context():
     """Sync functions run in threads, async ones on the loop; both may ask the user."""
-    here, outlet = threading.get_ident(), RecordingOutlet({"elicitation/create": {"action": "decline"}})
+    here, channel = threading.get_ident(), RecordingChannel({"elicitation/create": {"action": "decline"}})
     server = ToolServer("s")
 
     @server.prompt
@@ -386,7 +386,7 @@ async def test_async_and_sync_functions_and_the_context():
     async def on_loop(context: Context) -> str:
         return f"{context.tool} {(await context.elicit('?')).action} {threading.get_ident() == here}"
 
-    async with connected(server, outlet) as client:
+    async with connected(server, channel) as client:
         assert (await get(client, "threaded"))["messages"] == [said("threaded decline False")]
         assert (await get(client, "on_loop"))["messages"] == [said("on_loop decline True")]
 
@@ -397,7 +397,7 @@ async def test_time_out_and_interruption(caplog):
     def interrupt(params):
         raise Interrupted
 
-    server, outlet = ToolServer("s", timeout=0.05), RecordingOutlet({"roots/list": interrupt})
+    server, channel = ToolServer("s", timeout=0.05), RecordingChannel({"roots/list": interrupt})
 
     @server.prompt
     async def slow() -> str:
@@ -409,7 +409,7 @@ async def test_time_out_and_interruption(caplog):
             group.start_soon(context.roots)
         return ""
 
-    async with connected(server, outlet) as client:
+    async with connected(server, channel) as client:
         assert (await get(client, "slow"))["message"] == "Prompt 'slow' timed out after 0.05 s"
         with pytest.raises(Interrupted):
             await get(client, "asks")

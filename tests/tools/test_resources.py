@@ -14,7 +14,7 @@ import anyio
 import mcp.types
 import orjson
 import pytest
-from doubles import Client, RecordingOutlet, connected
+from doubles import Client, RecordingChannel, connected
 from pydantic import BaseModel, Field
 
 from toolwire import (
@@ -127,7 +127,7 @@ async def test_lists_come_in_pages():
 async def test_a_list_is_encoded_once(method, key, uri):
     """The bytes of a list are made once and reused until something changes."""
     server = library()
-    connection = server.connect(RecordingOutlet())
+    connection = server.connect(RecordingChannel())
     message = {"jsonrpc": "2.0", "id": 1, "method": method}
     first, second = (connection.begin(message, encoded=True)["result"] for _ in range(2))
     assert first is second
@@ -286,7 +286,7 @@ async def test_sync_functions_run_in_threads():
 
 async def test_the_context_reports_and_asks():
     """Progress, logs and questions to the user work as in tools, from threads too."""
-    outlet = RecordingOutlet({"elicitation/create": {"action": "accept", "content": {}}})
+    channel = RecordingChannel({"elicitation/create": {"action": "accept", "content": {}}})
     server = ToolServer("s")
 
     @server.resource("a://b")
@@ -295,11 +295,11 @@ async def test_the_context_reports_and_asks():
         context.log("x")
         return context.wait(context.elicit("Sure?")).action
 
-    async with connected(server, outlet) as client:
+    async with connected(server, channel) as client:
         answer = await client.request("resources/read", {"uri": "a://b", "_meta": {"progressToken": 9}})
     assert answer["result"]["contents"][0]["text"] == "accept"
-    assert [each["method"] for each in outlet.told] == ["notifications/progress", "notifications/message"]
-    assert outlet.told[0]["params"]["progressToken"] == 9
+    assert [each["method"] for each in channel.told] == ["notifications/progress", "notifications/message"]
+    assert channel.told[0]["params"]["progressToken"] == 9
 
 
 # Which one.
@@ -460,7 +460,7 @@ async def test_an_interruption_passes_through(caplog, threaded):
     def interrupt(params):
         raise Interrupted
 
-    server, outlet = ToolServer("s"), RecordingOutlet({"roots/list": interrupt})
+    server, channel = ToolServer("s"), RecordingChannel({"roots/list": interrupt})
 
     @server.resource("a://True")
     def waits(context: Context) -> str:
@@ -476,7 +476,7 @@ async def test_an_interruption_passes_through(caplog, threaded):
         except Exception:  # noqa: BLE001 - as users do
             return "swallowed"
 
-    async with connected(server, outlet) as client:
+    async with connected(server, channel) as client:
         with pytest.raises(Interrupted):
             await read(client, f"a://{threaded}")
         await anyio.wait_all_tasks_blocked()
@@ -488,16 +488,16 @@ async def test_an_interruption_passes_through(caplog, threaded):
 
 async def test_changes_are_announced_once_per_batch():
     """Ten changes of resources and templates at once are one notification."""
-    server, outlet = ToolServer("s"), RecordingOutlet()
-    async with connected(server, outlet):
+    server, channel = ToolServer("s"), RecordingChannel()
+    async with connected(server, channel):
         for n in range(5):
             server.add_resource(f"a://{n}", lambda: "", name="r")
             server.add_resource(f"a{n}://{{x}}", lambda x: x, name="t")
         server.remove_resource("a://3")
         await anyio.wait_all_tasks_blocked()
-        assert outlet.told == [{"jsonrpc": "2.0", "method": "notifications/resources/list_changed"}]
+        assert channel.told == [{"jsonrpc": "2.0", "method": "notifications/resources/list_changed"}]
         await anyio.to_thread.run_sync(server.remove_resource, "a2://{x}")
-        while len(outlet.told) < 2:
+        while len(channel.told) < 2:
             await anyio.lowlevel.checkpoint()
     assert set(server.resources) == {"a://0", "a://1", "a://2", "a://4"}
     assert set(server.resource_templates) == {"a0://{x}", "a1://{x}", "a3://{x}", "a4://{x}"}
@@ -506,8 +506,8 @@ async def test_changes_are_announced_once_per_batch():
 async def test_updates_reach_who_asked_for_them():
     """Only subscribers of just that address hear of it, until they unsubscribe; others on request hear all."""
     server = library()
-    watching, idle, every = RecordingOutlet(), RecordingOutlet(), RecordingOutlet()
-    everything = server.connect(every, every_update=True)
+    watching, idle, every = RecordingChannel(), RecordingChannel(), RecordingChannel()
+    everything = server.connect(every, notify_all_updates=True)
     async with connected(server, watching) as client, connected(server, idle):
         for uri in ("config://app", "book://1"):
             assert (await client.request("resources/subscribe", {"uri": uri}))["result"] == {}
@@ -679,7 +679,7 @@ async def test_the_test_client_reads_a_tool_server():
 
 async def test_the_log_level_to_begin_with():
     """A connection can begin with another level than the lowest."""
-    server, outlet = ToolServer("s"), RecordingOutlet()
+    server, channel = ToolServer("s"), RecordingChannel()
 
     @server.resource("a://b", inline=True)
     def talk(context: Context) -> str:
@@ -687,9 +687,9 @@ async def test_the_log_level_to_begin_with():
         context.log("loud", "error")
         return ""
 
-    connection = DirectConnection(server, outlet, log_level="error")
+    connection = DirectConnection(server, channel, log_level="error")
     await read(Client(connection), "a://b")
     await connection.aclose()
-    assert [each["params"]["data"] for each in outlet.told] == ["loud"]
+    assert [each["params"]["data"] for each in channel.told] == ["loud"]
     with pytest.raises(ValueError, match="unknown log level 'loud'"):
-        DirectConnection(server, outlet, log_level="loud")
+        DirectConnection(server, channel, log_level="loud")

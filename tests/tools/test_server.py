@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 import anyio
 import orjson
 import pytest
-from doubles import Client, RecordingOutlet, connected
+from doubles import Client, RecordingChannel, connected
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -52,7 +52,7 @@ async def divide(a: float, b: float) -> float:
 
 @pytest.fixture
 async def client():
-    connection = calc.connect(RecordingOutlet())
+    connection = calc.connect(RecordingChannel())
     yield Client(connection)
     await connection.aclose()
 
@@ -140,7 +140,7 @@ async def test_an_empty_server_has_an_empty_list():
 async def test_the_list_is_encoded_once():
     """The bytes of a list are made once and reused until something changes."""
     server = ToolServer("s", tools=[add])
-    connection = server.connect(RecordingOutlet())
+    connection = server.connect(RecordingChannel())
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     first, second = (connection.begin(message, encoded=True)["result"] for _ in range(2))
     assert first is second
@@ -290,7 +290,7 @@ async def test_odd_exceptions_are_error_results_too(error):
 
 async def test_violations_as_results():
     """Over other transports MCP wants violations as error results: the same text."""
-    connection = DirectConnection(calc, RecordingOutlet(), violations_as_results=True)
+    connection = DirectConnection(calc, RecordingChannel(), violations_as_results=True)
     answer = await Client(connection).call("add", a="x")
     assert answer["result"]["isError"]
     assert text(answer).startswith("Validation failed: ")
@@ -456,7 +456,7 @@ async def test_context_knows_the_call():
 
 async def test_progress_and_logs_go_out_from_threads_and_from_the_loop():
     """Both kinds of tool can report, and may await it or not."""
-    server, outlet = ToolServer("s"), RecordingOutlet()
+    server, channel = ToolServer("s"), RecordingChannel()
 
     @server.tool
     def threaded(context: Context) -> None:
@@ -468,10 +468,10 @@ async def test_progress_and_logs_go_out_from_threads_and_from_the_loop():
         await context.progress(2)
         await context.log("text", logger="mine")
 
-    async with connected(server, outlet) as client:
+    async with connected(server, channel) as client:
         await client.call("threaded", _meta={"progressToken": 7, "claudecode/toolUseId": "t"})
         await client.call("on_loop", _meta={"progressToken": "x"})
-    assert [message["params"] for message in outlet.told] == [
+    assert [message["params"] for message in channel.told] == [
         {
             "progressToken": 7,
             "progress": 1,
@@ -487,7 +487,7 @@ async def test_progress_and_logs_go_out_from_threads_and_from_the_loop():
 
 async def test_no_token_no_progress_and_no_level_no_log():
     """Progress needs a token, a log the level that the client set."""
-    server, outlet = ToolServer("s"), RecordingOutlet()
+    server, channel = ToolServer("s"), RecordingChannel()
 
     @server.tool
     async def report(context: Context) -> None:
@@ -495,10 +495,10 @@ async def test_no_token_no_progress_and_no_level_no_log():
         context.log("quiet", "info")
         context.log("loud", "error")
 
-    async with connected(server, outlet) as client:
+    async with connected(server, channel) as client:
         await client.request("logging/setLevel", {"level": "error"})
         await client.call("report")
-    assert [message["params"]["data"] for message in outlet.told] == ["loud"]
+    assert [message["params"]["data"] for message in channel.told] == ["loud"]
 
 
 async def test_asking_the_client():
@@ -512,7 +512,7 @@ async def test_asking_the_client():
         },
         "roots/list": {"roots": [{"uri": "file:///a", "name": "A"}]},
     }
-    server, outlet = ToolServer("s"), RecordingOutlet(answers)
+    server, channel = ToolServer("s"), RecordingChannel(answers)
 
     @dataclass
     class Person:
@@ -530,11 +530,11 @@ async def test_asking_the_client():
     def ask_in_thread(context: Context) -> str:
         return context.wait(context.sample("What?")).text
 
-    async with connected(server, outlet) as client:
+    async with connected(server, channel) as client:
         assert text(await client.call("ask")).endswith("Person(name='Ada', age=36) 42 file:///a")
         assert text(await client.call("ask_in_thread")) == "42"
-    assert outlet.asked[0][1]["requestedSchema"]["properties"].keys() == {"name", "age"}
-    assert outlet.asked[1][1]["temperature"] == 0
+    assert channel.asked[0][1]["requestedSchema"]["properties"].keys() == {"name", "age"}
+    assert channel.asked[1][1]["temperature"] == 0
 
 
 class Name(TypedDict):
@@ -549,8 +549,8 @@ async def test_an_answer_of_a_standard_typed_dict():
     async def ask(context: Context) -> str:
         return (await context.elicit("Who?", Name)).content["name"]
 
-    outlet = RecordingOutlet({"elicitation/create": {"action": "accept", "content": {"name": "Ada"}}})
-    async with connected(server, outlet) as client:
+    channel = RecordingChannel({"elicitation/create": {"action": "accept", "content": {"name": "Ada"}}})
+    async with connected(server, channel) as client:
         assert text(await client.call("ask")) == "Ada"
 
 
@@ -715,7 +715,7 @@ async def test_closing_cancels_what_runs():
         started.set()
         await anyio.sleep_forever()
 
-    connection = server.connect(RecordingOutlet())
+    connection = server.connect(RecordingChannel())
     with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
 
@@ -784,7 +784,7 @@ async def test_an_interruption_passes_through(caplog, name):
     def interrupt(params):
         raise Interrupted
 
-    server, outlet = ToolServer("s"), RecordingOutlet({"roots/list": interrupt})
+    server, channel = ToolServer("s"), RecordingChannel({"roots/list": interrupt})
 
     @server.tool
     def threaded(context: Context) -> str:
@@ -806,7 +806,7 @@ async def test_an_interruption_passes_through(caplog, name):
             group.start_soon(context.roots)
             await anyio.sleep_forever()
 
-    async with connected(server, outlet) as client:
+    async with connected(server, channel) as client:
         with pytest.raises(Interrupted):
             await client.call(name)
         await anyio.wait_all_tasks_blocked()
@@ -814,27 +814,28 @@ async def test_an_interruption_passes_through(caplog, name):
     assert caplog.text == ""
 
 
-async def test_an_outlet_hears_of_a_tool_before_it_runs():
-    """`starting` is called with the tool, once its arguments are good; what it raises ends the call."""
+async def test_a_channel_learns_whether_a_call_may_be_repeated():
+    """A request to the client carries `repeatable` of the tool that sends it."""
     server = ToolServer("s")
-    events = []
+    seen = []
+
+    class Listening(RecordingChannel):
+        async def request(self, method, params, *, key=None, repeatable=True):
+            seen.append((key, repeatable))
+            return {"roots": []}
 
     @server.tool(repeatable=False)
-    async def pay(amount: int) -> None:
-        events.append("ran")
+    async def pay(context: Context) -> None:
+        await context.roots(key="mine")
 
-    class Listening(RecordingOutlet):
-        def starting(self, tool):
-            events.append((tool.name, tool.repeatable))
-            if len(events) > 2:
-                raise Interrupted
+    @server.tool
+    async def look(context: Context) -> None:
+        await context.roots()
 
     async with connected(server, Listening()) as client:
-        assert "error" in await client.call("pay", amount="x")
-        assert "result" in await client.call("pay", amount=5)
-        with pytest.raises(Interrupted):
-            await client.call("pay", amount=5)
-    assert events == [("pay", False), "ran", ("pay", False)]
+        assert "result" in await client.call("pay")
+        assert "result" in await client.call("look")
+    assert seen == [("mine", False), (None, True)]
     assert "repeatable" not in str(server.tools["pay"].definition)
     assert server.add(add).repeatable
 
@@ -845,30 +846,30 @@ async def test_an_outlet_hears_of_a_tool_before_it_runs():
 async def test_changes_are_announced_once_per_batch():
     """Ten changes at once are one notification, to every connection."""
     server = ToolServer("s")
-    outlets = [RecordingOutlet(), RecordingOutlet()]
-    connections = [server.connect(outlet) for outlet in outlets]
+    channels = [RecordingChannel(), RecordingChannel()]
+    connections = [server.connect(channel) for channel in channels]
     for n in range(10):
         server.tool(lambda: 1, name=f"t{n}")
     server.remove("t3")
     await anyio.wait_all_tasks_blocked()
-    for outlet in outlets:
-        assert outlet.told == [{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}]
+    for channel in channels:
+        assert channel.told == [{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}]
     server.add(Tool("t0", "new", {"type": "object"}, lambda arguments: 2), replace=True)
     await anyio.wait_all_tasks_blocked()
-    assert len(outlets[0].told) == 2
+    assert len(channels[0].told) == 2
     for connection in connections:
         await connection.aclose()
     server.remove("t0")
     await anyio.wait_all_tasks_blocked()
-    assert len(outlets[0].told) == 2
+    assert len(channels[0].told) == 2
 
 
 async def test_a_change_from_another_thread():
     """Tools may be added from any thread."""
-    server, outlet = ToolServer("s"), RecordingOutlet()
-    async with connected(server, outlet) as client:
+    server, channel = ToolServer("s"), RecordingChannel()
+    async with connected(server, channel) as client:
         await anyio.to_thread.run_sync(lambda: server.tool(lambda: "x", name="late"))
-        while not outlet.told:
+        while not channel.told:
             await anyio.lowlevel.checkpoint()
         assert text(await client.call("late")) == "x"
 
@@ -1043,7 +1044,7 @@ async def full_client():
     server = ToolServer("full", tools=[add, divide])
     server.add_resource("file:///{path}", lambda path: path, name="file")
     server.add_prompt(lambda a, b: f"{a} {b}", name="write", complete={"a": ["this", "that"]})
-    connection = server.connect(RecordingOutlet())
+    connection = server.connect(RecordingChannel())
     yield Client(connection)
     await connection.aclose()
 

@@ -8,7 +8,7 @@ import threading
 
 import anyio
 import pytest
-from doubles import RecordingOutlet, connected
+from doubles import RecordingChannel, connected
 
 from toolwire import Context, McpError, Resource, ToolError, ToolServer
 from toolwire.tools.context import ToolCancelled
@@ -140,7 +140,7 @@ async def test_an_exception_that_cannot_be_shown_is_named():
 async def test_notices_and_questions_can_be_written(threaded):
     """Log data, progress and questions go out as what JSON has, in both kinds of tool."""
     server = ToolServer("s")
-    outlet = RecordingOutlet({"elicitation/create": {"action": "decline"}}, {"elicitation": {}})
+    channel = RecordingChannel({"elicitation/create": {"action": "decline"}}, {"elicitation": {}})
     odd = [HALF, {HALF: [HALF]}, math.nan, b"\xff", object, {1, 2}, 1 << 70]
 
     def tell(context):
@@ -158,16 +158,16 @@ async def test_notices_and_questions_can_be_written(threaded):
         tell(context)
         await context.elicit(HALF)
 
-    async with connected(server, outlet) as client:
+    async with connected(server, channel) as client:
         server.log(HALF)
         answer = await client.call("tell" if threaded else "tell_on_loop", _meta={"progressToken": 1})
         assert "isError" not in answer["result"]
         await anyio.wait_all_tasks_blocked()
-    logged = [each["params"]["data"] for each in outlet.told if each["method"] == "notifications/message"]
+    logged = [each["params"]["data"] for each in channel.told if each["method"] == "notifications/message"]
     assert len(logged) == len(odd) + 1
     assert SHOWN in logged
-    assert all(map(writable, outlet.told))
-    assert outlet.asked[0][1]["message"] == SHOWN
+    assert all(map(writable, channel.told))
+    assert channel.asked[0][1]["message"] == SHOWN
 
 
 async def test_a_value_that_cannot_even_be_shown():
@@ -208,30 +208,30 @@ async def test_a_server_logs_only_at_levels_that_there_are():
 )
 async def test_progress_takes_numbers_only(given, kind, threaded):
     """What is no finite number is an error of the tool, and nothing goes out."""
-    server, outlet = ToolServer("s"), RecordingOutlet()
+    server, channel = ToolServer("s"), RecordingChannel()
 
     @server.tool(inline=not threaded)
     def work(context: Context) -> None:
         context.progress(*given)
 
-    async with connected(server, outlet) as client:
+    async with connected(server, channel) as client:
         result = (await client.call("work", _meta={"progressToken": 1}))["result"]
         assert result["isError"]
         assert result["content"][0]["text"].startswith(kind)
-        assert outlet.told == []
+        assert channel.told == []
 
 
 async def test_progress_of_large_numbers():
     """An integer too large to be exact everywhere goes out as a float."""
-    server, outlet = ToolServer("s"), RecordingOutlet()
+    server, channel = ToolServer("s"), RecordingChannel()
 
     @server.tool
     async def work(context: Context) -> None:
         context.progress(1 << 70, 1.5)
 
-    async with connected(server, outlet) as client:
+    async with connected(server, channel) as client:
         await client.call("work", _meta={"progressToken": 1})
-    assert outlet.told[0]["params"]["progress"] == float(1 << 70)
+    assert channel.told[0]["params"]["progress"] == float(1 << 70)
 
 
 @pytest.mark.parametrize("cursor", ["9" * 5000, "1" * 10, "1", "-1", "x", "", 1, ["x" * 500]])
@@ -361,7 +361,7 @@ def test_ctrl_c_is_not_swallowed(backend, inline):
 # Threads that wait.
 
 
-class Mute(RecordingOutlet):
+class Mute(RecordingChannel):
     """Is asked, and never answers."""
 
     def __init__(self):
@@ -369,7 +369,7 @@ class Mute(RecordingOutlet):
         self.heard = anyio.Event()
         self.ended = 0
 
-    async def ask(self, method, params):
+    async def request(self, method, params, **_settings):
         self.heard.set()
         try:
             await anyio.sleep_forever()
@@ -399,10 +399,10 @@ async def test_a_thread_that_waits_is_let_go_when_its_call_ends(how):
     def add(a: int) -> int:
         return a + 1
 
-    outlet = Mute()
-    async with connected(server, outlet) as client, anyio.create_task_group() as tasks:
+    channel = Mute()
+    async with connected(server, channel) as client, anyio.create_task_group() as tasks:
         tasks.start_soon(client.call, "ask", None, "mine")
-        await outlet.heard.wait()
+        await channel.heard.wait()
         if how == "cancelled":
             await client.notify("notifications/cancelled", requestId="mine")
         if how == "closed":
@@ -411,7 +411,7 @@ async def test_a_thread_that_waits_is_let_go_when_its_call_ends(how):
             assert (await client.call("add", a=1))["result"]["content"][0]["text"] == "2"
         await anyio.to_thread.run_sync(gone.wait, 5)
     assert raised == ["the call of ask was cancelled"]
-    assert outlet.ended == 1
+    assert channel.ended == 1
 
 
 async def test_what_a_thread_waits_for_may_fail():

@@ -15,7 +15,15 @@ from typing import Any, Protocol
 
 import anyio
 
-from toolwire._protocol.jsonrpc import METHOD_NOT_FOUND, Connection, Request, RpcError, refusal, sort
+from toolwire._protocol.jsonrpc import (
+    METHOD_NOT_FOUND,
+    ClientChannel,
+    Connection,
+    Request,
+    RpcError,
+    refusal,
+    sort,
+)
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import awaited, spawn
 from toolwire.messages import McpLogMessage, McpProgressMessage
@@ -72,7 +80,7 @@ class Servers:
 
     def add(self, name: str, instance: object) -> None:
         """Connect a server. On an event loop."""
-        self._connections[name] = as_server(instance).connect(_HostOutlet(name, self._callbacks, self))
+        self._connections[name] = as_server(instance).connect(_HostChannel(name, self._callbacks, self))
 
     def remove(self, name: str) -> None:
         """Take one off the table. Its calls that run go on, and it is disconnected after the last of them."""
@@ -184,8 +192,8 @@ class Servers:
                 await done.wait()
 
 
-class _HostOutlet:
-    """What a server has of its client: this application, with the CLI behind it."""
+class _HostChannel(ClientChannel):
+    """The channel to this application, with the CLI behind it."""
 
     def __init__(self, name: str, callbacks: Callbacks, servers: Servers) -> None:
         self._name = name
@@ -206,7 +214,10 @@ class _HostOutlet:
     def notify(self, message: dict[str, Any]) -> None:
         self._servers.emit(self._name, message)
 
-    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    async def request(
+        self, method: str, params: dict[str, Any], *, key: str | None = None, repeatable: bool = True
+    ) -> dict[str, Any]:
+        del key, repeatable  # a call that waits for its result here is never run again
         route = _ASKS.get(method)
         if route is None:
             raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}", {"method": method})
@@ -244,11 +255,11 @@ class _HostOutlet:
         return callback
 
 
-_ASKS: Mapping[str, Callable[[_HostOutlet, dict[str, Any]], Awaitable[dict[str, Any]]]] = {
-    "elicitation/create": _HostOutlet._elicit,  # noqa: SLF001 - the table of this class
-    "sampling/createMessage": _HostOutlet._sample,  # noqa: SLF001
-    "roots/list": _HostOutlet._roots,  # noqa: SLF001
-    "ping": _HostOutlet._ping,  # noqa: SLF001
+_ASKS: Mapping[str, Callable[[_HostChannel, dict[str, Any]], Awaitable[dict[str, Any]]]] = {
+    "elicitation/create": _HostChannel._elicit,  # noqa: SLF001 - the table of this class
+    "sampling/createMessage": _HostChannel._sample,  # noqa: SLF001
+    "roots/list": _HostChannel._roots,  # noqa: SLF001
+    "ping": _HostChannel._ping,  # noqa: SLF001
 }
 
 

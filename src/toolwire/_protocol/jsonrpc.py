@@ -4,6 +4,7 @@ Both ways to a server (direct and bridged) sort messages by the same rules here,
 no I/O and knows no method.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -31,7 +32,7 @@ class Unanswerable(Exception):  # noqa: N818 - it names the message, not a fault
 class Interrupted(BaseException):
     """The call ends here: its carrier has something else to answer.
 
-    An outlet raises it out of `ask`. It is no `Exception`, so that no handler in a user's function swallows it.
+    A channel raises it out of `request`. It is no `Exception`, so that no handler in a user's function swallows it.
     """
 
 
@@ -118,21 +119,40 @@ def notification(method: str, params: dict[str, Any] | None = None) -> dict[str,
     return message if params is None else {**message, "params": params}
 
 
-class Outlet(Protocol):
-    """What a connection has of its client: a way to tell it things and to ask it things."""
+class ClientChannel:
+    """The way from a server's connection to its client. Each carrier overrides the parts that it supports."""
+
+    session: object = None
+    """Identifies the client's session (`Context.session`). None: the connection stands for it."""
+
+    request_scope: str | None = None
+    """Identifies a client that uses each request id once (`Context.request_key`). None: ids are reused."""
 
     @property
     def capabilities(self) -> dict[str, Any]:
-        """What the client can be asked, as MCP client capabilities (`sampling`, `elicitation`, `roots`)."""
-        ...
+        """The MCP client capabilities: requests that the client answers (`sampling`, `elicitation`, `roots`)."""
+        return {}
+
+    def client_key(self) -> Hashable:
+        """Identify the client of a request without a session, as far as that is known."""
+        return None
 
     def notify(self, message: dict[str, Any]) -> None:
-        """Pass a notification on. Never waits."""
-        ...
+        """Send a notification. Never waits."""
 
-    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Send a request and wait for its result; `RpcError` if it is refused."""
-        ...
+    async def request(
+        self, method: str, params: dict[str, Any], *, key: str | None = None, repeatable: bool = True
+    ) -> dict[str, Any]:
+        """Send a request and wait for its result; `RpcError` if it is refused.
+
+        Some carriers can only deliver the result by running the call again. `key` then identifies the request, and
+        `repeatable` False forbids that.
+        """
+        del params, key, repeatable
+        raise RpcError(METHOD_NOT_FOUND, f"{method}: there is no client that could answer this request")
+
+    def close_stream(self) -> None:
+        """Over HTTP, end the stream that the response would come on; the client can resume it later."""
 
 
 class Connection(Protocol):
@@ -150,6 +170,6 @@ class Connection(Protocol):
 class Server(Protocol):
     """Anything that can be connected to in process."""
 
-    def connect(self, outlet: Outlet) -> Connection:
+    def connect(self, channel: ClientChannel) -> Connection:
         """A new connection; any number may be open at once."""
         ...

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeGuard
 
 import anyio
 
-from toolwire._protocol.jsonrpc import Outlet
+from toolwire._protocol.jsonrpc import ClientChannel
 from toolwire._support.log import logger_for
 from toolwire._support.threads import Workers
 from toolwire.catalog import settings
@@ -194,12 +194,12 @@ class Catalog(ToolServer[None]):
             return f"{said} The catalogue is still being loaded."
         return f"{said} The catalogue is down: {self.status.error}" if self.status.state == "down" else said
 
-    def connect(self, outlet: Outlet, **settings: Any) -> DirectConnection:
+    def connect(self, channel: ClientChannel, **settings: Any) -> DirectConnection:
         """A connection for one client. The first begins to fetch the list."""
         if self.lifespan is None:
             self._refreshing.begin()
             self._listable = anyio.Event()
-        return super().connect(outlet, **settings)
+        return super().connect(channel, **settings)
 
     def before_list(self) -> Callable[[], Awaitable[None]] | None:
         """Wait for the first list of a cold start, but not for ever."""

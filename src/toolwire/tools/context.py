@@ -1,7 +1,7 @@
 """What a tool may know and do while it runs, and the function of a resource or prompt just as well.
 
 One that has a parameter annotated `Context` gets one for each call. Everything that goes out goes through the
-connection's outlet; this module does not know what is on the other side.
+connection's channel; this module does not know what is on the other side.
 """
 
 import math
@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, Literal, overload
 import anyio
 from typing_extensions import TypeVar
 
-from toolwire._protocol.jsonrpc import Outlet, notification
+from toolwire._protocol.jsonrpc import ClientChannel, notification
 from toolwire.errors import ClaudeSDKError
 from toolwire.tools.results.to_json import clean, sendable
 from toolwire.tools.thread_bridge import Waits
@@ -79,8 +79,9 @@ class Context(Generic[S]):
         *,
         server: str,
         tool: str,
-        outlet: Outlet,
+        channel: ClientChannel,
         state: S,
+        repeatable: bool = True,
         session: Any = None,
         request_key: str | None = None,
         meta: Mapping[str, Any] | None = None,
@@ -107,7 +108,8 @@ class Context(Generic[S]):
         self.meta: Mapping[str, Any] = meta or {}
         """The request's `_meta`."""
         self._cancelled = False
-        self._outlet = outlet
+        self._channel = channel
+        self._repeatable = repeatable
         self._log_level = log_level
         self._post = post
 
@@ -163,20 +165,18 @@ class Context(Generic[S]):
     @property
     def client_capabilities(self) -> Mapping[str, Any]:
         """What the client says it can be asked: `elicitation`, `sampling`, `roots`."""
-        return self._outlet.capabilities
+        return self._channel.capabilities
 
     def client_supports(self, capability: str) -> bool:
         """Whether the client can be asked for that (`elicitation`, `sampling`, `roots`)."""
-        return capability in self._outlet.capabilities
+        return capability in self._channel.capabilities
 
     def close_stream(self) -> "Done":
         """Over HTTP, end the stream that the answer would come on; a client that can comes back for it later.
 
         For calls that take long, so that no connection is held. Elsewhere it does nothing.
         """
-        close = getattr(self._outlet, "close_stream", None)
-        if close is not None:
-            self._on_loop(close)
+        self._on_loop(self._channel.close_stream)
         return Done()
 
     # Questions. A client of MCP 2026-07-28 answers by running the call again, with the answers: everything before a
@@ -255,14 +255,11 @@ class Context(Generic[S]):
         return params if used is None else {**params, "_meta": {"claudecode/toolUseId": used}}
 
     async def _ask(self, method: str, params: dict[str, Any], key: str | None) -> dict[str, Any]:
-        """Only a carrier that repeats calls knows keys; the others need not."""
-        params = sendable(params)
-        named = getattr(self._outlet, "ask_named", None)
-        return await (self._outlet.ask(method, params) if named is None else named(method, params, key))
+        return await self._channel.request(method, sendable(params), key=key, repeatable=self._repeatable)
 
     def _notify(self, method: str, params: dict[str, Any]) -> None:
         message = notification(method, params)
-        self._on_loop(lambda: self._outlet.notify(message))
+        self._on_loop(lambda: self._channel.notify(message))
 
     def _on_loop(self, act: Callable[[], None]) -> None:
         if self._post is None:

@@ -8,7 +8,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar
 
 from toolwire._protocol.json_codec import loads
 from toolwire.errors import ToolDefinitionError
@@ -40,6 +40,7 @@ class Served:
     """True: run a quick sync function on the event loop instead of in a thread."""
     label: str = field(default="", init=False, repr=False)
     """How it is called in errors."""
+    repeatable: ClassVar[bool] = True
 
     def read(self) -> None:
         """Look at the function; `ToolDefinitionError` says what cannot be. `label` must be set."""

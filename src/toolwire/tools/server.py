@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 
 from typing_extensions import TypeVar
 
-from toolwire._protocol.jsonrpc import Outlet
+from toolwire._protocol.jsonrpc import ClientChannel
 from toolwire._support.threads import DEFAULT_LIMIT, Workers
 from toolwire.errors import ToolDefinitionError
 from toolwire.tools.context import LogLevel
@@ -325,21 +325,21 @@ class ToolServer(Generic[S]):
 
     def connect(
         self,
-        outlet: Outlet,
+        channel: ClientChannel,
         *,
         violations_as_results: bool = False,
         log_level: LogLevel = "debug",
-        every_update: bool = False,
+        notify_all_updates: bool = False,
     ) -> "DirectConnection":
         """A connection for one client, with the settings of `DirectConnection`. Must be called on an event loop."""
         from toolwire.tools.dispatch.connection import DirectConnection  # noqa: PLC0415 - loaded when somebody calls
 
         connection = DirectConnection(
             self,
-            outlet,
+            channel,
             violations_as_results=violations_as_results,
             log_level=log_level,
-            every_update=every_update,
+            notify_all_updates=notify_all_updates,
         )
         self._connections.add(connection)
         if self._make_lifespan is not None and self._lifespan is None:

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 from toolwire._protocol.jsonrpc import (
     INVALID_PARAMS,
+    ClientChannel,
     Connection,
     Notification,
-    Outlet,
     Request,
     RpcError,
     Server,
@@ -78,9 +78,9 @@ class Renamed:
         self._server = as_server(server)
         self._shown = shown
 
-    def connect(self, outlet: Outlet) -> "RenamedConnection":
+    def connect(self, channel: ClientChannel) -> "RenamedConnection":
         """A connection for one client."""
-        return RenamedConnection(self._server.connect(outlet), self._shown)
+        return RenamedConnection(self._server.connect(channel), self._shown)
 
     def cli_config(self) -> dict[str, Any]:
         """As the inner server has it."""
@@ -154,9 +154,9 @@ class Combined:
         self.name = name
         self._servers = [as_server(server) for server in servers]
 
-    def connect(self, outlet: Outlet) -> "CombinedConnection":
+    def connect(self, channel: ClientChannel) -> "CombinedConnection":
         """A connection for one client, with one to each server behind it."""
-        return CombinedConnection(self.name, [server.connect(outlet) for server in self._servers])
+        return CombinedConnection(self.name, [server.connect(channel) for server in self._servers])
 
     def cli_config(self) -> dict[str, Any]:
         """Loaded at once if one of them is."""

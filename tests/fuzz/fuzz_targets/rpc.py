@@ -9,7 +9,7 @@ import jsonschema
 
 from fuzz_targets.json_mutation import dump, load, mutate_json
 from toolwire import ToolServer
-from toolwire._protocol.jsonrpc import Unanswerable
+from toolwire._protocol.jsonrpc import ClientChannel, Unanswerable
 from toolwire.tools.dispatch.connection import DirectConnection
 from toolwire.tools.tool import Tool
 
@@ -67,14 +67,9 @@ def _server() -> ToolServer:
     return server
 
 
-class _Outlet:
-    capabilities: Final[dict[str, Any]] = {}
-
+class _Channel(ClientChannel):
     def notify(self, message: dict[str, Any]) -> None:
         dump(message)
-
-    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        raise AssertionError("nothing here asks")
 
 
 _loop = asyncio.new_event_loop()
@@ -88,7 +83,7 @@ def check(data: bytes) -> None:
 
 
 async def _check(data: bytes) -> None:
-    connection: Any = _served.connect(_Outlet())
+    connection: Any = _served.connect(_Channel())
     assert isinstance(connection, DirectConnection)
     try:
         for line in data.split(b"\n"):
@@ -175,7 +170,7 @@ def run(data: bytes) -> None:
 
 
 async def _run_only(data: bytes) -> None:
-    connection: Any = _served.connect(_Outlet())
+    connection: Any = _served.connect(_Channel())
     await connection.answer_bytes(data)
     await connection.aclose()
 

@@ -3,7 +3,7 @@
 Owns the connection as its client sees it: what each message gets, the handshake, and what happens when the server
 stops. The session behind it is `session`'s. It must not know the CLI, nor import `mcp` before a session starts.
 
-The handshake. Client capabilities are completed by what the outlet can be asked. A second `initialize` on a live
+The handshake. Client capabilities are completed by what the channel can be asked. A second `initialize` on a live
 session (the CLI sends one whenever its set of servers changes) is answered from the first one's result, and its
 `notifications/initialized` is not repeated to the server. If it asks for another protocol version it goes to the
 server, which renegotiates in place: calls in flight go on either way. Only the handshake era of the protocol is
@@ -23,9 +23,9 @@ import anyio
 from toolwire._protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
+    ClientChannel,
     Connection,
     Notification,
-    Outlet,
     Request,
     RpcError,
     Server,
@@ -62,14 +62,14 @@ class BridgedServer:
         self._core = core_of(server)
         self._server = server  # FastMCP's core has only a weak reference to it
 
-    def connect(self, outlet: Outlet) -> Connection:
+    def connect(self, channel: ClientChannel) -> Connection:
         """A new connection. Its session starts with the first message."""
-        return BridgedConnection(self, outlet)
+        return BridgedConnection(self, channel)
 
-    def start(self, outlet: Outlet) -> Session:
+    def start(self, channel: ClientChannel) -> Session:
         """A new session. On an event loop."""
         lifespan = shared_lifespan if shares_lifespan(self._core) else nullcontext
-        return Session(self._core, outlet, lifespan)
+        return Session(self._core, channel, lifespan)
 
 
 @dataclass(slots=True)
@@ -84,9 +84,9 @@ class _Handshake:
 class BridgedConnection:
     """One client of a foreign server."""
 
-    def __init__(self, server: BridgedServer, outlet: Outlet) -> None:
+    def __init__(self, server: BridgedServer, channel: ClientChannel) -> None:
         self._server = server
-        self._outlet = outlet
+        self._channel = channel
         self._session: Session | None = None
         self._handshake = _Handshake()
         self._closed = False
@@ -101,7 +101,7 @@ class BridgedConnection:
             if isinstance(event, Notification) and event.method:
                 self._hear(event)
             else:
-                # What the server asks goes through the outlet, which has the answers under ids of its own.
+                # What the server asks goes through the channel, which has the answers under ids of its own.
                 logger.debug("a response to nothing that was asked, or a notification of nothing: dropped")
         except RpcError as error:
             return refusal(message["id"], error)
@@ -139,7 +139,7 @@ class BridgedConnection:
         session = self._session
         if session is None or (session.over and method == "initialize"):
             self._handshake = _Handshake()
-            session = self._session = self._server.start(self._outlet)
+            session = self._session = self._server.start(self._channel)
         elif session.over:
             raise session.stopped()
         return session
@@ -152,7 +152,7 @@ class BridgedConnection:
         params = request.params
         capabilities = params.get("capabilities")
         if isinstance(capabilities, dict):
-            params = {**params, "capabilities": {**capabilities, **self._outlet.capabilities}}
+            params = {**params, "capabilities": {**capabilities, **self._channel.capabilities}}
         result = await session.call(replace(request, params=params))
         if session is self._session:
             self._handshake = _Handshake(version, result)

@@ -16,7 +16,7 @@ from typing import Any, Final
 import anyio
 import anyio.abc
 
-from toolwire._protocol.jsonrpc import CANCELLED, INTERNAL_ERROR, Id, Outlet, Request, RpcError
+from toolwire._protocol.jsonrpc import CANCELLED, INTERNAL_ERROR, ClientChannel, Id, Request, RpcError
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import spawn
 from toolwire.mcp.foreign.dispatch import Lane, Passage, has_lane
@@ -44,11 +44,11 @@ class _Call:
 class Session:
     """A running server. `core` is the low-level one of `mcp` 2.x; it runs inside `lifespan(core)`."""
 
-    def __init__(self, core: Any, outlet: Outlet, lifespan: Lifespan) -> None:
+    def __init__(self, core: Any, channel: ClientChannel, lifespan: Lifespan) -> None:
         self.over = False
         """Whether the server has ended: nothing more will be answered."""
         self._core = core
-        self._outlet = outlet
+        self._channel = channel
         self._lifespan = lifespan
         self._envelopes = Envelopes()
         self._inbox = Inbox()
@@ -224,7 +224,7 @@ class Session:
 
     def _on_notice(self, message: dict[str, Any]) -> None:
         try:
-            self._outlet.notify(message)
+            self._channel.notify(message)
         except Exception:  # the boundary of the client: no tool fails because its log line could not be shown
             logger.exception("a notification of the MCP server %s was lost", self._name)
 
@@ -251,7 +251,7 @@ class Session:
     async def _ask(self, scope: anyio.CancelScope, message: dict[str, Any]) -> None:
         with scope:
             try:
-                result = await self._outlet.ask(message["method"], message.get("params", {}))
+                result = await self._channel.request(message["method"], message.get("params", {}))
                 answer = self._envelopes.result(message["id"], result)
             except RpcError as error:
                 answer = self._envelopes.error(message["id"], error)

@@ -23,7 +23,7 @@ from mcp.shared.message import ServerMessageMetadata
 from pydantic import BaseModel, ValidationError
 
 from toolwire._protocol.json_codec import dumps, loads
-from toolwire._protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, Interrupted, RpcError
+from toolwire._protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, ClientChannel, Interrupted, RpcError
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import awaited, spawn
 from toolwire.tools.context import LEVELS
@@ -52,8 +52,8 @@ _NOTICES: Final[Mapping[str, Any]] = {
 }
 
 
-class RequestOutlet:
-    """The outlet of one request. `level` is the log level of the client's session, None where there is none.
+class RequestChannel(ClientChannel):
+    """The channel of one request. `level` is the log level of the client's session, None where there is none.
 
     `session` stands for that session, `request_scope` for the client within which a request id is used once. The
     call is to be run inside of `scope`, which ends it once it must.
@@ -76,7 +76,7 @@ class RequestOutlet:
         client_key: Callable[[], Hashable] = lambda: None,
     ) -> None:
         self.session = session
-        self.client_key = client_key
+        self._client_key = client_key
         self.request_scope = request_scope
         self.questions: dict[str, Any] | None = None
         """The "input required" result that the call has come to, if it has."""
@@ -91,7 +91,6 @@ class RequestOutlet:
         self._asked: dict[str, dict[str, Any]] = {}
         self._numbers: Counter[str] = Counter()
         self._late = 0
-        self._repeatable = True
         self._outgoing: deque[Any] = deque()
         self._written: anyio.Event | None = None
         self._bound: anyio.Event | None = None
@@ -102,6 +101,9 @@ class RequestOutlet:
         """What the client can be asked."""
         declared = self._declared()
         return {} if declared is None else declared.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+    def client_key(self) -> Hashable:
+        return self._client_key()
 
     def bind(self, ctx: ServerRequestContext[Any, Any]) -> None:
         """`mcp` has the request now: what waits for that goes out."""
@@ -119,10 +121,6 @@ class RequestOutlet:
             self._wanted()
             await self._bound.wait()
         return self._ctx
-
-    def starting(self, tool: Any) -> None:
-        """The tool that is about to run: some must not run twice."""
-        self._repeatable = tool.repeatable
 
     def close_stream(self) -> None:
         """End the stream that the answer would come on; a client that can comes back for it."""
@@ -182,12 +180,10 @@ class RequestOutlet:
 
     # Asking.
 
-    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Ask the client; in the stateless era the call may end here."""
-        return await self.ask_named(method, params, None)
-
-    async def ask_named(self, method: str, params: dict[str, Any], key: str | None) -> dict[str, Any]:
-        """The same for a question that its asker has a name for."""
+    async def request(
+        self, method: str, params: dict[str, Any], *, key: str | None = None, repeatable: bool = True
+    ) -> dict[str, Any]:
+        """Send a request to the client; in the stateless era the call may end here."""
         capability, request, result = _QUESTIONS[method]
         self._check(capability, params)
         if params.get("tools"):
@@ -197,7 +193,7 @@ class RequestOutlet:
         except ValidationError as error:
             raise RpcError(INVALID_PARAMS, f"{method}: {_first(error)}") from None
         if self._stateless:
-            return await self._from_rounds(method, params, key, result)
+            return await self._from_rounds(method, params, key, result, repeatable)
         ctx = await self._context()
         await self.flushed()
         try:
@@ -228,7 +224,7 @@ class RequestOutlet:
         )
 
     async def _from_rounds(
-        self, method: str, params: dict[str, Any], key: str | None, result: type[BaseModel]
+        self, method: str, params: dict[str, Any], key: str | None, result: type[BaseModel], repeatable: bool
     ) -> dict[str, Any]:
         if self.questions is not None:
             self._late += 1
@@ -242,7 +238,7 @@ class RequestOutlet:
             key = f"{content}-{self._numbers[content]}"
         if key in self._answers:
             return self._answer(key, result)
-        if not self._repeatable:
+        if not repeatable:
             text = (
                 "This tool must not run twice, and with this client's version of MCP an answer runs it again"
             )

@@ -24,7 +24,7 @@ from mcp.server.subscriptions import (
 )
 from mcp_types import CLIENT_INFO_META_KEY
 
-from toolwire._protocol.jsonrpc import INVALID_PARAMS, RpcError
+from toolwire._protocol.jsonrpc import ClientChannel
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import spawn
 from toolwire.tools.context import LEVELS
@@ -97,21 +97,14 @@ class Audience:
             spawn(_told, client, method, params)
 
 
-class Announcer:
-    """The outlet of the connection that is always open: it takes notices and answers nothing."""
+class Broadcaster(ClientChannel):
+    """The channel of the primary connection: sends its notifications to every client that wants them."""
 
     def __init__(self, audience: Audience) -> None:
-        self.capabilities: dict[str, Any] = {}
         self._audience = audience
 
     def notify(self, message: dict[str, Any]) -> None:
-        """Pass it on."""
         self._audience.announce(message)
-
-    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Nobody is there to be asked."""
-        del params
-        raise RpcError(INVALID_PARAMS, f"{method}: there is no client to ask")
 
 
 def client_of(ctx: ServerRequestContext[Any, Any]) -> Client:

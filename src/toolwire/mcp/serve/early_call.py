@@ -15,11 +15,11 @@ from mcp.shared.exceptions import MCPError
 
 from toolwire._protocol.jsonrpc import CANCELLED
 from toolwire._support.tasks import spawn
-from toolwire.mcp.serve.channel import RequestOutlet
+from toolwire.mcp.serve.channel import RequestChannel
 
 _HANDOVER: Final = 5.0  # seconds that `mcp` has to take a request over before it is given up
 
-Work = Callable[[RequestOutlet], Awaitable[dict[str, Any]]]
+Work = Callable[[RequestChannel], Awaitable[dict[str, Any]]]
 
 
 class Begun:
@@ -34,18 +34,18 @@ class Begun:
         self._error: BaseException | None = None
         self._over = anyio.Event()
         self._taken = anyio.Event()
-        self._outlet: RequestOutlet | None = None
+        self._channel: RequestChannel | None = None
         self._scope = anyio.CancelScope()
 
-    def start(self, outlet: RequestOutlet, work: Work, on_done: Callable[[], None]) -> None:
+    def start(self, channel: RequestChannel, work: Work, on_done: Callable[[], None]) -> None:
         """Run it in a task of its own. `on_done` is called when it has ended."""
-        self._outlet = outlet
-        spawn(self._run, outlet, work, on_done=on_done)
+        self._channel = channel
+        spawn(self._run, channel, work, on_done=on_done)
 
-    async def _run(self, outlet: RequestOutlet, work: Work) -> None:
+    async def _run(self, channel: RequestChannel, work: Work) -> None:
         try:
             with self._scope:
-                self.result = await work(outlet)
+                self.result = await work(channel)
         except Exception as error:  # noqa: BLE001 - goes to whoever waits for the outcome
             self._error = error
         finally:
@@ -61,8 +61,8 @@ class Begun:
     async def outcome(self, ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
         """Take it over: the result, or its error raised. To cancel this is to cancel it."""
         self._taken.set()
-        if self._outlet is not None:
-            self._outlet.bind(ctx)
+        if self._channel is not None:
+            self._channel.bind(ctx)
         try:
             await self._over.wait()
         except BaseException:

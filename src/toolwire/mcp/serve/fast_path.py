@@ -30,7 +30,7 @@ from pydantic_core import from_json
 
 from toolwire._protocol.jsonrpc import CANCELLED, RpcError, refusal
 from toolwire.mcp.serve.bodies import LONGEST_ID
-from toolwire.mcp.serve.channel import RequestOutlet
+from toolwire.mcp.serve.channel import RequestChannel
 from toolwire.mcp.serve.clients import client_key, session_of
 from toolwire.mcp.serve.early_call import Begun
 from toolwire.mcp.serve.host import Serving
@@ -155,7 +155,7 @@ class Quick:
         """None if it has its answer, else what has begun."""
         begun, client = Begun(asked.id), asked.client
         session = None if client is None else session_of(client)
-        outlet = RequestOutlet(
+        channel = RequestChannel(
             None,
             asked.params,
             None if session is None else session.level,
@@ -173,7 +173,7 @@ class Quick:
             if self._running.get(place) is begun:
                 del self._running[place]
 
-        begun.start(outlet, work, over)
+        begun.start(channel, work, over)
         try:
             with anyio.move_on_after(_MOMENT):
                 await begun.turned.wait()

@@ -30,8 +30,8 @@ from toolwire._protocol.jsonrpc import (
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import spawn
 from toolwire.errors import ClaudeSDKError
-from toolwire.mcp.serve.channel import RequestOutlet
-from toolwire.mcp.serve.clients import EVENTS, Announcer, Audience, client_key, client_of, session_of
+from toolwire.mcp.serve.channel import RequestChannel
+from toolwire.mcp.serve.clients import EVENTS, Audience, Broadcaster, client_key, client_of, session_of
 from toolwire.mcp.serve.early_call import taken_over
 from toolwire.mcp.serve.low_level_server import Core
 from toolwire.mcp.serve.translate import enveloped, greeted, result_of, without_envelope
@@ -133,11 +133,11 @@ class Serving:
 
     async def _kept(self, server: Server) -> tuple[Connection, dict[str, Any]]:
         """Hold one connection open: it keeps the server's lifespan, and hears of every change. And its hello."""
-        outlet = Announcer(self.audience)
+        channel = Broadcaster(self.audience)
         keeper = (
-            server.connect(outlet, every_update=True)
+            server.connect(channel, notify_all_updates=True)
             if isinstance(server, ToolServer)
-            else server.connect(outlet)
+            else server.connect(channel)
         )
         ready = False
         try:
@@ -230,10 +230,10 @@ class Serving:
         session = None if modern else client
         level = None if session is None else session.level
         scope = self.request_scope or client.key
-        outlet = RequestOutlet(
+        channel = RequestChannel(
             ctx, params, level, session, request_scope=scope, client_key=partial(self._client_key, ctx)
         )
-        return await self.result(ctx.method, ctx.request_id or 0, params, outlet, modern=modern)
+        return await self.result(ctx.method, ctx.request_id or 0, params, channel, modern=modern)
 
     def _client_key(self, ctx: ServerRequestContext[Any, Any]) -> Hashable:
         if client_of(ctx).session_id is not None:
@@ -245,7 +245,7 @@ class Serving:
         method: str,
         request_id: int | str,
         params: dict[str, Any],
-        outlet: RequestOutlet,
+        channel: RequestChannel,
         *,
         modern: bool,
     ) -> dict[str, Any]:
@@ -254,7 +254,7 @@ class Serving:
         with self.counted(method, str(params.get("name") or params.get("uri") or "")) as seen:
             if self._stopped.is_set():
                 raise _stopped()
-            reply = await self._answered(message, outlet)
+            reply = await self._answered(message, channel)
             if self._stopped.is_set() and reply.get("error", {}).get("code") == CANCELLED:
                 raise _stopped()
             result = result_of(reply, method, modern)
@@ -276,26 +276,26 @@ class Serving:
             if not self.running:
                 self._idle.set()
 
-    async def _answered(self, message: dict[str, Any], outlet: RequestOutlet) -> dict[str, Any]:
-        connection = self.server.connect(outlet)
+    async def _answered(self, message: dict[str, Any], channel: RequestChannel) -> dict[str, Any]:
+        connection = self.server.connect(channel)
         self._connections.add(connection)
         reply = None
         try:
-            with outlet.scope:
+            with channel.scope:
                 if not isinstance(self.server, ToolServer):
-                    await greeted(connection, outlet.capabilities)
+                    await greeted(connection, channel.capabilities)
                     message = without_envelope(message)
                 reply = await connection.answer(message)
         except BaseException:
             # Whatever the tool made of it, a question to a stateless client ends the call.
-            if outlet.questions is None:
+            if channel.questions is None:
                 raise
         finally:
             self._connections.discard(connection)
             await connection.aclose()
-        await outlet.flushed()
-        if outlet.questions is not None:
-            return {"result": outlet.questions}
+        await channel.flushed()
+        if channel.questions is not None:
+            return {"result": channel.questions}
         return reply or {}
 
     async def _set_level(

@@ -15,6 +15,11 @@ class Subject(Protocol):
     timeout: float | None
 
     @property
+    def repeatable(self) -> bool:
+        """Whether it may run again for the same call, as a stateless client's answers require."""
+        ...
+
+    @property
     def threaded(self) -> bool:
         """Whether a worker thread runs it."""
         ...

@@ -10,7 +10,7 @@ import traceback
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
@@ -20,9 +20,9 @@ from toolwire._protocol.jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     PARSE_ERROR,
+    ClientChannel,
     Id,
     Notification,
-    Outlet,
     Request,
     RpcError,
     Unanswerable,
@@ -61,47 +61,35 @@ Result = Callable[..., Awaitable[dict[str, Any]]]
 """Makes the result of a request: `(subject, arguments, meta, call)`."""
 
 
-class Starting(Protocol):
-    """What an outlet may have besides: it is told of each tool that is about to run."""
-
-    def starting(self, tool: "Tool[Any]") -> None:
-        """The arguments are good, the tool runs next. What this raises ends the call."""
-        ...
-
-
 class DirectConnection:
     """One client of a `ToolServer`.
 
     `violations_as_results`: arguments that break the schema come back as an error result, as MCP wants it over
     stdio and HTTP, instead of a JSON-RPC error, which the CLI shows to the model just as well.
-    `log_level`: the least level that is sent before the client sets one. `every_update`: the outlet hears of every
-    resource that was updated, for a carrier that keeps the subscriptions itself.
+    `log_level`: the least level that is sent before the client sets one. `notify_all_updates`: updates of
+    all resources are sent, for a carrier that keeps the subscriptions itself.
 
-    An outlet that has a method `starting` (see `Starting`) hears of each tool before it runs. One that has a
-    `session` gives tools that as `context.session`; for others it is this connection. One that has a
-    `request_scope` stands for a client that uses each request id once: see `Context.request_key`. One that has a
-    method `client_key` tells by it whose calls are whose, where there is no session; it may give None.
+    Without a `session` of the channel, `context.session` is this connection.
     """
 
     def __init__(
         self,
         server: "ToolServer[Any]",
-        outlet: Outlet,
+        channel: ClientChannel,
         *,
         violations_as_results: bool = False,
         log_level: LogLevel = "debug",
-        every_update: bool = False,
+        notify_all_updates: bool = False,
     ) -> None:
         check_level(log_level)
         self.server = server
         self.subscriptions: set[str] = set()
         """The resources of whose updates the client wants to hear."""
-        self._outlet = outlet
-        self._session = getattr(outlet, "session", None) or self
-        self._request_scope: str | None = getattr(outlet, "request_scope", None)
-        self._starting: Callable[[Tool[Any]], None] | None = getattr(outlet, "starting", None)
+        self._channel = channel
+        self._session = channel.session or self
+        self._request_scope = channel.request_scope
         self._violations_as_results = violations_as_results
-        self._every_update = every_update
+        self._notify_all_updates = notify_all_updates
         self._post = from_threads()
         self._scope = scope_type()
         self._log_level: str = log_level
@@ -275,8 +263,6 @@ class DirectConnection:
             state = self.server.state if lifespan is None or lifespan.open else await self._opened(lifespan)
             if threaded or tool.takes_context:
                 call.context = self._context(tool, state, meta, call)
-            if self._starting is not None:
-                self._starting(tool)
             if threaded or tool.timeout is not None or self.server.timeout is not None:
                 value = await self._limited(tool, values, call)
             else:  # as in `_perform`: this is most calls, and a coroutine less in each
@@ -315,7 +301,8 @@ class DirectConnection:
         return Context(
             server=self.server.name,
             tool=subject.name,
-            outlet=self._outlet,
+            channel=self._channel,
+            repeatable=subject.repeatable,
             state=state,
             session=self._session,
             request_key=f"{self._request_scope}:{call.request_id!r}" if self._request_scope else None,
@@ -335,8 +322,9 @@ class DirectConnection:
 
     async def in_thread(self, subject: Subject, work: Callable[[], Any]) -> Any:
         """Run a sync function of a subject in a worker thread."""
-        client_key = getattr(self._outlet, "client_key", None)
-        client = (None if client_key is None else client_key()) or self._session
+        client = self._channel.client_key()
+        if client is None:
+            client = self._session
         try:
             return await self.server.workers.run(work, client)
         except TooManyLeftBehind as error:
@@ -400,7 +388,7 @@ class DirectConnection:
     def _announce(self, kind: str) -> None:
         self._unannounced.discard(kind)
         if not self._closed:
-            self._outlet.notify(notification(f"notifications/{kind}/list_changed"))
+            self._channel.notify(notification(f"notifications/{kind}/list_changed"))
 
     def log(self, data: Any, level: LogLevel) -> None:
         """Send the client a log message that belongs to no call, if it wants that level. Any thread may call it."""
@@ -411,7 +399,7 @@ class DirectConnection:
     def _tell_log(self, data: Any, level: LogLevel) -> None:
         if not self._closed and LEVELS.index(level) >= LEVELS.index(self._log_level):
             params = {"level": level, "logger": self.server.name, "data": data}
-            self._outlet.notify(notification("notifications/message", params))
+            self._channel.notify(notification("notifications/message", params))
 
     def resource_updated(self, uri: str) -> None:
         """Tell the client of a resource that has new contents, if it wants to hear. Any thread may call it."""
@@ -419,8 +407,8 @@ class DirectConnection:
             self._post(partial(self._tell_update, uri))
 
     def _tell_update(self, uri: str) -> None:
-        if not self._closed and (self._every_update or uri in self.subscriptions):
-            self._outlet.notify(notification("notifications/resources/updated", {"uri": uri}))
+        if not self._closed and (self._notify_all_updates or uri in self.subscriptions):
+            self._channel.notify(notification("notifications/resources/updated", {"uri": uri}))
 
     async def aclose(self) -> None:
         """Cancel what runs and let go of the server; bounded, and may be called again."""
