@@ -67,7 +67,7 @@ NOT_YET = {
 }
 # All modules and our own among them. A little above what it is: a new module here wants a reason.
 COUNTED_ON = (3, 11)
-CEILINGS = {BARE: (12, 1), ASKING: (200, 64), CLIENT: (206, 69), TOOL: (280, 40)}
+CEILINGS = {BARE: (12, 1), ASKING: (200, 64), CLIENT: (206, 69), TOOL: (281, 41)}
 
 
 def loaded(code):

@@ -1,11 +1,11 @@
 """`toolwire call`: call one tool, by hand."""
 
-import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from toolwire._support.words import closest
 from toolwire.cli.shared.printing import one_line
 from toolwire.cli.shared.target_options import (
     HeaderOption,
@@ -91,13 +91,9 @@ def _schema(tools: list[Any], name: str, where: str) -> dict[str, Any]:
             schema: dict[str, Any] = tool.input_schema
             return schema
     names = [tool.name for tool in tools]
-    near = difflib.get_close_matches(name, names, n=1)
+    near = closest(name, names)
     hint = (
-        f"did you mean {near[0]}?"
-        if near
-        else f"there are {', '.join(names[:10])}"
-        if names
-        else "it has none"
+        f"did you mean {near}?" if near else f"there are {', '.join(names[:10])}" if names else "it has none"
     )
     raise UsageError(f"{where} has no tool {name!r}; {one_line(hint)}")
 

@@ -5,12 +5,12 @@ type, so that a misspelt `deny` denies nothing, nor does one whose reason is a n
 counts is decided by whoever calls the hook.
 """
 
-import difflib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict, get_args, get_origin, get_type_hints
 
+from toolwire._support.words import closest
 from toolwire.hooks.inputs import HookEvent
 from toolwire.hooks.outcomes import SPECIFIC
 from toolwire.hooks.outputs import SyncHookJSONOutput
@@ -73,8 +73,7 @@ class _Part:
 
 def nearest_event(event: str) -> str | None:
     """The event that was probably meant by a name that is none; None if it is one, or like none."""
-    near = [] if event in _EVENTS else difflib.get_close_matches(event, _EVENTS, n=1, cutoff=0.8)
-    return near[0] if near else None
+    return None if event in _EVENTS else closest(event, _EVENTS, cutoff=0.8)
 
 
 def checked(event: str, output: dict[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
@@ -199,9 +198,9 @@ def _unknown(key: object, known: Mapping[str, Any], where: str, elsewhere: Mappi
         place = "beside 'hookSpecificOutput', not into it" if where else "into 'hookSpecificOutput'"
         return Problem("misspelt", f"{key!r} belongs {place}")
     names = [*known] if where else [*known, *elsewhere]
-    near = difflib.get_close_matches(str(key), names, n=1, cutoff=0.7)
+    near = closest(str(key), names, cutoff=0.7)
     if near:
-        return Problem("misspelt", f"unknown key {key!r}{where}; did you mean {near[0]!r}?")
+        return Problem("misspelt", f"unknown key {key!r}{where}; did you mean {near!r}?")
     return Problem("unknown", f"unknown key {key!r}{where}")
 
 

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn, get_args
 
+from toolwire._support.words import closest
 from toolwire.errors import OptionsError
 from toolwire.options.types import (
     EffortLevel,
@@ -256,9 +257,7 @@ def _suggestion(option: str, value: object, kind: Kind) -> str:
         return "; for a flag that takes no value, give None"
     words = [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []
     for word in words if kind.literals else []:
-        import difflib  # noqa: PLC0415 - only a mistake needs it
-
-        near = difflib.get_close_matches(str(word), kind.literals, n=1, cutoff=0.5)
+        near = closest(str(word), kind.literals, cutoff=0.5)
         if near and word not in kind.literals:
-            return f". Did you mean {near[0]!r}?"
+            return f". Did you mean {near!r}?"
     return ""

@@ -10,11 +10,12 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+
+from toolwire._support.words import closest
 
 if TYPE_CHECKING:
     from toolwire._transport.custom import Transport
@@ -88,8 +89,8 @@ class Scripted(ABC):
             lines = [f"expected: {wanted}", *(f"called:   {_written(tool, given)}" for given in same_tool)]
             raise AssertionError("\n".join([f"{tool} was called with other arguments", *lines]))
         names = [name for name, _ in calls]
-        near = get_close_matches(tool, {*names, *map(bare, names)}, 1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        near = closest(tool, {*names, *map(bare, names)})
+        hint = f" (did you mean {near!r}?)" if near else ""
         lines = [f"called:   {_written(name, given)}" for name, given in calls] or [
             "called:   no tool at all"
         ]

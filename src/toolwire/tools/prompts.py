@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, TypedDict
 
+from toolwire._support.words import closest
 from toolwire.tools.completion import Source
 from toolwire.tools.exposed_function import Served, checked_settings, function_name
 from toolwire.tools.names import problem_with
@@ -104,10 +105,8 @@ class Prompts:
 
     def unknown(self, name: str) -> str:
         """What to say of a prompt that is not there."""
-        import difflib  # noqa: PLC0415 - only a mistake needs it
-
-        near = difflib.get_close_matches(name[:200], self._prompts, n=1)
-        return f"Unknown prompt: {name!r}." + (f" Did you mean {near[0]!r}?" if near else "")
+        near = closest(name, self._prompts)
+        return f"Unknown prompt: {name!r}." + (f" Did you mean {near!r}?" if near else "")
 
 
 def served_prompt(function: Callable[..., Any], settings: Mapping[str, Any]) -> ServedPrompt:

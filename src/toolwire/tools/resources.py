@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypedDict
 
+from toolwire._support.words import closest
 from toolwire.errors import ToolDefinitionError
 from toolwire.tools.completion import Source
 from toolwire.tools.exposed_function import Served, checked_settings, function_name
@@ -179,10 +180,8 @@ class Resources:
 
     def hint(self, uri: str) -> str:
         """What to add when an address is nobody's."""
-        import difflib  # noqa: PLC0415 - only a mistake needs it
-
-        near = difflib.get_close_matches(uri[:200], [*self._fixed, *self._templates], n=1)
-        return f". Did you mean {near[0]!r}?" if near else ""
+        near = closest(uri, [*self._fixed, *self._templates])
+        return f". Did you mean {near!r}?" if near else ""
 
     def _holder(self, resource: ServedResource) -> str | None:
         if resource.template is None:

@@ -14,6 +14,7 @@ from typing_extensions import TypeVar
 
 from toolwire._protocol.jsonrpc import ClientChannel
 from toolwire._support.threads import DEFAULT_LIMIT, Workers
+from toolwire._support.words import closest
 from toolwire.errors import ToolDefinitionError
 from toolwire.tools.context import LogLevel
 from toolwire.tools.lifespan import Lifespan
@@ -194,10 +195,8 @@ class ToolServer(Generic[S]):
 
     def unknown(self, name: str) -> str:
         """What to say of a tool that is not there."""
-        import difflib  # noqa: PLC0415 - only a mistake needs it
-
-        near = difflib.get_close_matches(name[:200], self._tools, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        near = closest(name, self._tools)
+        hint = f" Did you mean {near!r}?" if near else ""
         return f"Unknown tool: {name[:200]!r}.{hint}"
 
     # Resources.

@@ -4,7 +4,6 @@ Owns finding, reading and changing profiles, and the words for what is wrong wit
 it reads the one file that it is given and knows nothing of HTTP.
 """
 
-import difflib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
@@ -14,6 +13,7 @@ from typing import Any, Final, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from toolwire._support.words import closest
 from toolwire.catalog.profile.entries import read_item
 from toolwire.catalog.profile.file import parse, read
 from toolwire.catalog.profile.rules import ProfileError, shown
@@ -233,8 +233,8 @@ def _described(error: ErrorDetails) -> str:
 def _unknown_setting(error: ErrorDetails) -> str:
     *table, name = error["loc"]
     known = list(_names_at(tuple(table)))
-    near = difflib.get_close_matches(str(name), known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+    near = closest(str(name), known)
+    hint = f"did you mean {near!r}?" if near else f"known are {', '.join(known)}"
     where = f"{_dotted(tuple(table))}: " if table else ""
     return f"{where}there is no setting {str(name)[:_SHOWN]!r}: {hint}"
 

@@ -9,7 +9,6 @@ those that toolwire stands on: somebody's `email.py` or `mcp.py` must not break 
 """
 
 import contextlib
-import difflib
 import importlib
 import importlib.machinery
 import importlib.util
@@ -21,6 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NoReturn, TypeVar
 
+from toolwire._support.words import closest
 from toolwire.errors import UsageError
 from toolwire.tools.dispatch.failures import was_pressed
 
@@ -262,5 +262,5 @@ def _near(path: Path) -> str:
     """A file of nearly that name in the same folder."""
     folder = path.parent
     there = sorted(each.stem for each in folder.glob("*.py")) if folder.is_dir() else []
-    near = difflib.get_close_matches(path.stem, there, n=1)
-    return f"; did you mean {folder / near[0]}.py?" if near else ""
+    near = closest(path.stem, there)
+    return f"; did you mean {folder / near}.py?" if near else ""

@@ -7,7 +7,6 @@ with it: one line each, that says what, where and what to do. How a file becomes
 serves nothing and connects to nothing.
 """
 
-import difflib
 import inspect
 import re
 import types
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from toolwire._support.words import closest
 from toolwire.cli.shared import modules as _modules
 from toolwire.errors import NotSupportedError, ToolDefinitionError, UsageError
 from toolwire.options.mcp_servers import is_server as could_serve
@@ -241,8 +241,8 @@ def _named(module: types.ModuleType, place: str, name: str) -> tuple[str, Any]:
 def _unknown(module: types.ModuleType, place: str, name: str) -> str:
     tools = [key for key, value in vars(module).items() if isinstance(value, Tool)]
     there = [*_servers_in(module), *tools, *(key for key, _ in _functions_in(module))]
-    near = difflib.get_close_matches(name, there, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
+    near = closest(name, there)
+    hint = f"did you mean {near}? " if near else ""
     listed = f"there are {', '.join(there[:10])}" if there else "there is no server and no function in it"
     return f"{place} has no {name!r}: {hint}{listed}" if name else f"{place}: name something after the colon"
 

@@ -10,10 +10,10 @@ through `Peer`, one for each connection; the script is shared by them.
     cli.assert_finished()
 """
 
-import difflib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from toolwire._support.words import closest
 from toolwire._transport.custom import Transport
 from toolwire.errors import CLIConnectionError
 from toolwire.testing.scripted_cli.book import Book, Scene, ToolCall, exit_early, garbage, silence
@@ -85,8 +85,8 @@ class ScriptedCLI(Transport):
         lines = [f"{name}({wanted}) was not called"]
         if not named:
             names = {each for call in self._book.calls for each in (call.name, call.bare_name)}
-            near = difflib.get_close_matches(name, names, n=1)
-            lines += [f"did you mean {near[0]!r}?"] if near else []
+            near = closest(name, names)
+            lines += [f"did you mean {near!r}?"] if near else []
         lines += [f"called: {call!r}" for call in named or self._book.calls] or ["no tool was called"]
         raise AssertionError("\n".join(lines))
 
