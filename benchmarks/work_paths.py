@@ -147,7 +147,7 @@ async def bursts(burst: int = 64) -> AsyncIterator[Turn]:
 
         async def turn(units: int) -> None:
             for _ in range(units // burst):
-                wires.listener.received(chunk)
+                wires.listener.data_received(chunk)
                 for _ in range(burst):
                     await anext(messages)
 
@@ -165,7 +165,7 @@ async def streamed(line: bytes, cut: int) -> AsyncIterator[Turn]:
         async def turn(units: int) -> None:
             for _ in range(units):
                 for piece in pieces:
-                    loop.call_soon(wires.listener.received, piece)
+                    loop.call_soon(wires.listener.data_received, piece)
                 await anext(messages)
 
         yield turn

@@ -43,7 +43,7 @@ class Wires:
             self.initialize = json.loads(line)
             told = {"subtype": "success", "request_id": self.initialize["request_id"], "response": {"pid": 1}}
             answer = encoded({"type": "control_response", "response": told})
-            asyncio.get_running_loop().call_soon(self.listener.received, answer)
+            asyncio.get_running_loop().call_soon(self.listener.data_received, answer)
 
     async def drain(self) -> None: ...
 
@@ -57,7 +57,7 @@ class Wires:
         """Feed questions and wait until so many lines were written."""
         self._left = count
         answered = self._answered = asyncio.get_running_loop().create_future()
-        self.listener.received(chunk)
+        self.listener.data_received(chunk)
         await answered
 
     def asking(self, blocks: list[bytes], depth: int, expected: bytes) -> Turn:

@@ -55,16 +55,16 @@ class Ear:
         self.ends = []
         self._moved = anyio.Event()
 
-    def received(self, data):
+    def data_received(self, data):
         assert not self.ends, "bytes after the end"
         self.out += data
         self.chunks += 1
         self._wake()
 
-    def received_frame(self, frame):
+    def frame_received(self, frame):
         raise AssertionError("a process has no frames")
 
-    def complained(self, data):
+    def stderr_received(self, data):
         assert not self.ends, "bytes after the end"
         self.err += data
         self._wake()
@@ -485,8 +485,8 @@ from toolwire._transport.process import Command, process_pipe
 
 class Ear:
     ends = []
-    def received(self, data): pass
-    def complained(self, data): pass
+    def data_received(self, data): pass
+    def stderr_received(self, data): pass
     def ended(self, code, error=None): self.ends.append(code)
 
 async def main():
@@ -708,15 +708,15 @@ def test_a_listener_that_fails_does_not_close_the_pipe(uvloop):
         told = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
         async with started(program(CAT)) as (pipe, ear):
-            usual = ear.received
+            usual = ear.data_received
 
             def failing(data):
-                ear.received = usual
+                ear.data_received = usual
                 raise ValueError("not today")
 
             pipe.write(b"before\n")
             await ear.until(lambda: ear.out == b"before\n")
-            ear.received = failing
+            ear.data_received = failing
             pipe.write(b"lost\n")
             while not told:
                 await checkpoint()

@@ -11,7 +11,7 @@ from toolwire._support.secrets import (
     holds_secrets,
     is_secret_name,
     keep_secret,
-    redacted,
+    redact,
     secret_values,
 )
 
@@ -137,8 +137,8 @@ def test_a_secret_of_several_lines_is_hidden_line_by_line():
     """Logs and stderr come in lines."""
     key = "-----BEGIN KEY-----\nfirstLineOfTheKey0123456789\nshort\n-----END KEY-----"
     keep_secret([key])
-    assert redacted("it is firstLineOfTheKey0123456789") == f"it is {REDACTED}"
-    assert redacted("short") == "short"
+    assert redact("it is firstLineOfTheKey0123456789") == f"it is {REDACTED}"
+    assert redact("short") == "short"
 
 
 def test_what_holds_no_secret_stays_as_it_is():
@@ -185,7 +185,7 @@ def test_a_deep_configuration_is_hidden():
 )
 def test_secrets_known_by_their_looks(text, shown):
     """Tokens of well-known kinds, passwords in URLs and parameters named like a secret are never shown."""
-    assert redacted(text) == shown
+    assert redact(text) == shown
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_known_values_are_hidden_in_the_usual_spellings(value):
 
     keep_secret([value])
     for spelled in (value, json.dumps(value), repr(value), quote(value, safe="")):
-        assert redacted(f"<{spelled}>").replace('"', "").replace("'", "") == f"<{REDACTED}>"
+        assert redact(f"<{spelled}>").replace('"', "").replace("'", "") == f"<{REDACTED}>"
 
 
 def test_a_long_lived_service_stays_quick():
@@ -207,7 +207,7 @@ def test_a_long_lived_service_stays_quick():
     for number in range(3_000):
         keep_secret([f"token-number-{number}"])
     assert len(_secrets._known) <= 2_000
-    assert redacted("token-number-2999") == REDACTED
+    assert redact("token-number-2999") == REDACTED
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_long_odd_texts_take_no_time(piece):
     """A hostile line does not stop the event loop: 200 kB that kept a careless pattern busy for minutes."""
     text = piece * (200_000 // len(piece))
     start = time.monotonic()
-    redacted(text)
+    redact(text)
     hide([text])
     list(secret_values([text]))
     assert time.monotonic() - start < 30

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mcp.server import MCPServer
 
 from toolwire import Context, ElicitationResult, McpLogMessage, McpProgressMessage, ToolServer
-from toolwire._conversation.mcp_router import Callbacks, Servers
+from toolwire._conversation.mcp_router import ClientCallbacks, McpRouter
 from toolwire._protocol.jsonrpc import Unanswerable
 from toolwire._protocol.lines import encode
 
@@ -67,7 +67,7 @@ def foreign():
 
 @pytest.fixture
 async def servers():
-    table = Servers(Callbacks())
+    table = McpRouter(ClientCallbacks())
     table.add("ours", ours())
     table.add("foreign", foreign())
     with anyio.fail_after(60):
@@ -146,7 +146,7 @@ async def test_an_unknown_server_is_named(servers):
 
 async def test_progress_logs_and_changes_go_out():
     """Notifications reach the CLI; progress and logs the conversation too, with the id of the tool use."""
-    table, stream, server = Servers(Callbacks()), Stream(), ours()
+    table, stream, server = McpRouter(ClientCallbacks()), Stream(), ours()
     table.add("s", server)
     table.attach(stream)
     body = {
@@ -176,8 +176,8 @@ async def test_callbacks_answer_what_servers_ask():
         return ElicitationResult("decline")
 
     here = Path.cwd()
-    table = Servers(
-        Callbacks(elicit, lambda request: "42", [here, "https://example.com/x", {"uri": "file:///z"}])
+    table = McpRouter(
+        ClientCallbacks(elicit, lambda request: "42", [here, "https://example.com/x", {"uri": "file:///z"}])
     )
     table.add("s", ours())
     answer = await handle(table, {"server_name": "s", "message": call("ask", {})})
@@ -205,7 +205,7 @@ async def test_a_removed_server_finishes_its_calls():
         await release.wait()
         return "done"
 
-    table = Servers(Callbacks())
+    table = McpRouter(ClientCallbacks())
     table.add("s", server)
     answers = []
     with anyio.fail_after(10):

@@ -61,7 +61,7 @@ class FakePipe:
 
     def say(self, *frames):
         """All frames in one chunk."""
-        self.listener.received(b"".join(json.dumps(frame).encode() + b"\n" for frame in frames))
+        self.listener.data_received(b"".join(json.dumps(frame).encode() + b"\n" for frame in frames))
 
     async def has_written(self, count):
         """The lines written, once there are `count`."""
@@ -131,7 +131,7 @@ def prompt(text="hi"):
 async def collect(into, session, subtype, seconds=5.0, **body):
     """Ask, and note the answer or the exception."""
     try:
-        into[subtype] = await session.ask({"subtype": subtype, **body}, seconds)
+        into[subtype] = await session.request({"subtype": subtype, **body}, seconds)
     except Exception as error:  # noqa: BLE001 - whatever it was is what the test looks at
         into[subtype] = error
 
@@ -232,12 +232,12 @@ class TestOurQuestions:
                 for number in range(3):
                     group.start_soon(collect, answers, session, str(number))
                 await pipe.has_written(3)
-                pipe.listener.complained(b"the reason\n")
+                pipe.listener.stderr_received(b"the reason\n")
                 pipe.listener.ended(9)
             assert [type(error) for error in answers.values()] == [ProcessError] * 3
             assert all(error.exit_code == 9 and error.stderr == "the reason" for error in answers.values())
             with pytest.raises(ProcessError):
-                await session.ask({"subtype": "late"}, 5)
+                await session.request({"subtype": "late"}, 5)
 
     async def test_an_answer_that_comes_together_with_the_end_is_an_answer(self):
         """The CLI answers and is gone before the asker has run: the answer counts."""
@@ -263,7 +263,7 @@ class TestOurQuestions:
         """What JSON cannot carry is a TypeError, and nothing is written."""
         async with opened() as (session, pipe):
             with pytest.raises(TypeError):
-                await session.ask({"subtype": "x", "value": object()}, 5)
+                await session.request({"subtype": "x", "value": object()}, 5)
             assert pipe.written == []
 
 
@@ -446,7 +446,7 @@ class TestTheirQuestions:
             await anyio.sleep_forever()
 
         async with opened({"ping": ping}) as (session, pipe):
-            pipe.listener.received(json.dumps(asked()).encode())  # no newline: the end completes it
+            pipe.listener.data_received(json.dumps(asked()).encode())  # no newline: the end completes it
             pipe.listener.ended(0)
             await anyio.wait_all_tasks_blocked()
             await session.aclose()
@@ -480,7 +480,7 @@ class TestTheirQuestions:
         """A handler can wait for an answer of the CLI: the reader does not wait for the handler."""
 
         async def ping(_):
-            return await session.ask({"subtype": "back"}, 5)
+            return await session.request({"subtype": "back"}, 5)
 
         async with opened({"ping": ping}) as (session, pipe):
             pipe.say(asked())
@@ -580,7 +580,7 @@ class TestReading:
     async def test_a_last_line_without_newline_is_a_message(self):
         """The end of the bytes completes the last line."""
         async with opened() as (session, pipe):
-            pipe.listener.received(json.dumps(result("cut")).encode())
+            pipe.listener.data_received(json.dumps(result("cut")).encode())
             pipe.listener.ended(0)
             assert (await session.next_frame())["result"] == "cut"
             assert await session.next_frame() is None
@@ -812,7 +812,7 @@ class TestClosing:
             with pytest.raises(CLIConnectionError, match="has ended"):
                 session.prompt(prompt())
             with pytest.raises(CLIConnectionError, match="has ended"):
-                await session.ask({"subtype": "x"}, 5)
+                await session.request({"subtype": "x"}, 5)
             assert await session.next_frame() is None
             assert pipe.written == []
 

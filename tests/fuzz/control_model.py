@@ -51,7 +51,7 @@ class Pipe:
     async def stop(self) -> None:
         await checkpoint()
         for chunk in self.last_words:
-            self.listener.received(chunk)
+            self.listener.data_received(chunk)
 
     def kill(self) -> None:
         raise AssertionError("closing was not cut short, and there was no need to kill")
@@ -208,7 +208,7 @@ class ControlModel(RuleBasedStateMachine):
         one.allowed = ["cancelled", answer]
 
         def both() -> None:
-            self.session.received(_line(_answer(one.request_id, answer)))
+            self.session.data_received(_line(_answer(one.request_id, answer)))
             one.scope.cancel()
 
         self._in_loop(both)
@@ -485,7 +485,7 @@ class ControlModel(RuleBasedStateMachine):
         outcome: Any = "cancelled"
         with one.scope:
             try:
-                outcome = await self.session.ask({"subtype": "question", "n": one.number}, seconds)
+                outcome = await self.session.request({"subtype": "question", "n": one.number}, seconds)
             except ClaudeSDKError:
                 outcome = "error"
         one.outcomes.append(outcome)
@@ -504,8 +504,8 @@ class ControlModel(RuleBasedStateMachine):
         def arrive() -> None:
             for change in changes:
                 change()
-            self.session.received(data[:cut])
-            self.session.received(data[cut:])
+            self.session.data_received(data[:cut])
+            self.session.data_received(data[cut:])
 
         self._in_loop(arrive)
 

@@ -15,22 +15,22 @@ MUTANTS: Final = (
     ),
     Mutant(
         "crossed-id",
-        "Session._on_answered",
-        "self._questions.get(event.request_id)",
-        "next(iter(self._questions.values()), None)",
+        "Session._on_responded",
+        "self._pending.get(event.request_id)",
+        "next(iter(self._pending.values()), None)",
         ("test_answers_out_of_order_find_their_askers",),
     ),
     Mutant(
         "late-answer-delivered",
-        "Control._answered",
+        "Control._on_response",
         " or request_id not in self._pending",
         "",
         ("test_stray_answers_are_told_apart",),
     ),
     Mutant(
         "request-run-twice",
-        "Session._on_asked",
-        "event.request_id in self._answering",
+        "Session._on_requested",
+        "event.request_id in self._unanswered",
         "False",
         ("test_the_same_id_twice_is_one_question",),
     ),
@@ -38,7 +38,7 @@ MUTANTS: Final = (
         "notification-answered",
         "DirectConnection.begin",
         "\n        return None",
-        "\n        return reply(0, {})",
+        "\n        return make_response(0, {})",
         ("test_ping_and_notifications",),
     ),
     Mutant(
@@ -51,8 +51,8 @@ MUTANTS: Final = (
     # Cancellation and the end.
     Mutant(
         "swallowed-cancel",
-        "Session._on_withdrawn",
-        "self._working[asked].cancel()",
+        "Session._on_cancelled",
+        "self._handling[asked].cancel()",
         "pass",
         ("test_a_withdrawn_question_is_cancelled_and_not_answered",),
     ),
@@ -65,7 +65,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "unbounded-wait",
-        "Session.ask",
+        "Session.request",
         "anyio.move_on_after(timeout)",
         "anyio.move_on_after(None)",
         ("test_a_question_that_timed_out_may_be_answered_late",),
@@ -87,7 +87,7 @@ MUTANTS: Final = (
     Mutant(
         "stderr-not-drained",
         "_TrioPipe._read_until_exit",
-        "readers.start_soon(self._read, self._process.stderr, self._listener.complained)",
+        "readers.start_soon(self._read, self._process.stderr, self._listener.stderr_received)",
         "pass",
         ("test_much_on_stderr_does_not_hold_up_stdout",),
     ),
@@ -157,8 +157,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "secret-in-the-log",
-        "_redact",
-        "clean = redacted(message)",
+        "_redact_record",
+        "clean = redact(message)",
         "clean = message",
         ("test_secrets_are_taken_out_of_messages_arguments_and_traces",),
     ),

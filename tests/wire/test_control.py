@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire._protocol.control import Answered, Asked, Control, Malformed, Stray, Withdrawn
+from toolwire._protocol.control import Cancelled, Control, Malformed, Requested, Responded, Unmatched
 
 
 def answer(request_id, **body):
@@ -15,46 +15,48 @@ def answer(request_id, **body):
 def test_a_question_and_its_answer():
     """The answer to a question is matched by id."""
     control = Control()
-    request_id, line = control.ask({"subtype": "interrupt"})
+    request_id, line = control.request({"subtype": "interrupt"})
     assert orjson.loads(line) == {
         "type": "control_request",
         "request_id": request_id,
         "request": {"subtype": "interrupt"},
     }
     event = control.receive(answer(request_id, subtype="success", response={"still_queued": []}))
-    assert event == Answered(request_id, {"still_queued": []})
+    assert event == Responded(request_id, {"still_queued": []})
 
 
 def test_ids_are_never_used_twice():
     """Each question has an id of its own, across connections too."""
-    ids = [Control().ask({"subtype": "x"})[0] for _ in range(5)]
+    ids = [Control().request({"subtype": "x"})[0] for _ in range(5)]
     control = Control()
-    ids += [control.ask({"subtype": "x"})[0] for _ in range(5)]
+    ids += [control.request({"subtype": "x"})[0] for _ in range(5)]
     assert len(set(ids)) == 10
 
 
 def test_answers_in_any_order():
     """Two open questions are answered the other way round."""
     control = Control()
-    first, second = control.ask({"subtype": "a"})[0], control.ask({"subtype": "b"})[0]
-    assert control.receive(answer(second, subtype="success", response={"n": 2})) == Answered(second, {"n": 2})
-    assert control.receive(answer(first, subtype="success", response={"n": 1})) == Answered(first, {"n": 1})
+    first, second = control.request({"subtype": "a"})[0], control.request({"subtype": "b"})[0]
+    assert control.receive(answer(second, subtype="success", response={"n": 2})) == Responded(
+        second, {"n": 2}
+    )
+    assert control.receive(answer(first, subtype="success", response={"n": 1})) == Responded(first, {"n": 1})
 
 
 def test_an_error_answer_carries_text_and_code():
     """A refusal keeps the CLI's words and code."""
     control = Control()
-    request_id, _ = control.ask({"subtype": "x"})
+    request_id, _ = control.request({"subtype": "x"})
     event = control.receive(answer(request_id, subtype="error", error="no", error_code="unsupported_request"))
-    assert event == Answered(request_id, {}, "no", "unsupported_request")
+    assert event == Responded(request_id, {}, "no", "unsupported_request")
 
 
 @pytest.mark.parametrize("response", [None, 5, [], "text"])
 def test_a_success_without_a_body_is_an_empty_answer(response):
     """Many answers have no body."""
     control = Control()
-    request_id, _ = control.ask({"subtype": "x"})
-    assert control.receive(answer(request_id, subtype="success", response=response)) == Answered(
+    request_id, _ = control.request({"subtype": "x"})
+    assert control.receive(answer(request_id, subtype="success", response=response)) == Responded(
         request_id, {}
     )
 
@@ -62,27 +64,27 @@ def test_a_success_without_a_body_is_an_empty_answer(response):
 def test_stray_answers_are_told_apart():
     """Echoes, repeats and answers that come after we stopped waiting wake nobody."""
     control = Control()
-    request_id, _ = control.ask({"subtype": "x"})
+    request_id, _ = control.request({"subtype": "x"})
     control.receive(answer(request_id, subtype="success"))
-    assert control.receive(answer(request_id, subtype="success")) == Stray(request_id)
-    assert control.receive(answer("their-own-id", subtype="success")) == Stray("their-own-id")
-    late, _ = control.ask({"subtype": "x"})
+    assert control.receive(answer(request_id, subtype="success")) == Unmatched(request_id)
+    assert control.receive(answer("their-own-id", subtype="success")) == Unmatched("their-own-id")
+    late, _ = control.request({"subtype": "x"})
     control.forget(late)
-    assert control.receive(answer(late, subtype="success")) == Stray(late)
+    assert control.receive(answer(late, subtype="success")) == Unmatched(late)
 
 
 def test_a_question_of_the_cli():
     """A control request of the CLI comes as a question with its body."""
     body = {"subtype": "can_use_tool", "tool_name": "Bash"}
     event = Control().receive({"type": "control_request", "request_id": "r1", "request": body})
-    assert isinstance(event, Asked)
+    assert isinstance(event, Requested)
     assert (event.request_id, event.subtype, event.body) == ("r1", "can_use_tool", body)
 
 
 def test_a_withdrawn_question():
     """The CLI takes a question back."""
     event = Control().receive({"type": "control_cancel_request", "request_id": "r1"})
-    assert event == Withdrawn("r1")
+    assert event == Cancelled("r1")
 
 
 @pytest.mark.parametrize(
@@ -115,11 +117,11 @@ def test_everything_else_is_conversation():
 def test_replies_have_the_wire_shape():
     """Accepting and refusing use the envelopes of the protocol."""
     control = Control()
-    assert orjson.loads(control.accept("r", {"a": 1})) == {
+    assert orjson.loads(control.respond("r", {"a": 1})) == {
         "type": "control_response",
         "response": {"subtype": "success", "request_id": "r", "response": {"a": 1}},
     }
-    assert orjson.loads(control.refuse("r", "boom")) == {
+    assert orjson.loads(control.respond_error("r", "boom")) == {
         "type": "control_response",
         "response": {"subtype": "error", "request_id": "r", "error": "boom"},
     }

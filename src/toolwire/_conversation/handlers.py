@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolwire._conversation.session import Handler
-from toolwire._support.tasks import awaited
+from toolwire._support.tasks import maybe_await
 from toolwire.hooks.registry import HookCallback, registered
 from toolwire.options.agent_options import ClaudeAgentOptions, OnElicitation, OnUserDialog
 from toolwire.permissions import CanUseTool
@@ -33,7 +33,9 @@ def _permission(decide: CanUseTool) -> Handler:
     async def answer(body: dict[str, Any]) -> dict[str, Any]:
         given = body.get("input")
         tool_input: dict[str, Any] = given if isinstance(given, dict) else {}
-        verdict = await awaited(decide(str(body.get("tool_name", "")), tool_input, context_from_wire(body)))
+        verdict = await maybe_await(
+            decide(str(body.get("tool_name", "")), tool_input, context_from_wire(body))
+        )
         return result_to_wire(verdict, tool_input)
 
     return answer
@@ -52,14 +54,14 @@ def _elicitation(ask: OnElicitation | None) -> Handler:
             elicitation_id=body.get("elicitation_id"),
             raw=body,
         )
-        return elicitation_to_wire(await awaited(ask(request)))
+        return elicitation_to_wire(await maybe_await(ask(request)))
 
     return answer
 
 
 def _dialog(show: OnUserDialog) -> Handler:
     async def answer(body: dict[str, Any]) -> dict[str, Any]:
-        shown = await awaited(show(body))
+        shown = await maybe_await(show(body))
         if not isinstance(shown, dict):
             raise TypeError(f"on_user_dialog must return a dict, got {type(shown).__name__}")
         return shown

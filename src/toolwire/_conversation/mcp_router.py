@@ -21,11 +21,11 @@ from toolwire._protocol.jsonrpc import (
     Connection,
     Request,
     RpcError,
-    refusal,
-    sort,
+    classify,
+    make_error,
 )
 from toolwire._support.log import logger_for
-from toolwire._support.tasks import awaited, spawn
+from toolwire._support.tasks import maybe_await, spawn
 from toolwire.messages import McpLogMessage, McpProgressMessage
 from toolwire.tools.dispatch.connection import DirectConnection
 from toolwire.tools.elicitation import (
@@ -55,7 +55,7 @@ class Stream(Protocol):
 
 
 @dataclass(frozen=True)
-class Callbacks:
+class ClientCallbacks:
     """The application's answers to what servers ask of a client."""
 
     on_elicitation: Callable[[ElicitationRequest], Any] | None = None
@@ -63,13 +63,13 @@ class Callbacks:
     roots: list[Any] | None = None
 
 
-class Servers:
+class McpRouter:
     """The table of connections, by the key that the CLI knows them under."""
 
-    def __init__(self, callbacks: Callbacks) -> None:
+    def __init__(self, callbacks: ClientCallbacks) -> None:
         self._callbacks = callbacks
         self._connections: dict[str, Connection] = {}
-        self._leaving: list[Connection] = []
+        self._removed: list[Connection] = []
         self._running: Counter[int] = Counter()
         self._open_calls: dict[tuple[str, Any], Any] = {}
         self._stream: Stream | None = None
@@ -86,12 +86,12 @@ class Servers:
         """Take one off the table. Its calls that run go on, and it is disconnected after the last of them."""
         connection = self._connections.pop(name, None)
         if connection is not None:
-            self._leaving.append(connection)
-            self._let_go(connection)
+            self._removed.append(connection)
+            self._close_if_idle(connection)
 
-    def _let_go(self, connection: Connection) -> None:
-        if connection in self._leaving and not self._running[id(connection)]:
-            self._leaving.remove(connection)
+    def _close_if_idle(self, connection: Connection) -> None:
+        if connection in self._removed and not self._running[id(connection)]:
+            self._removed.remove(connection)
             spawn(connection.aclose)
 
     def handle(self, body: dict[str, Any]) -> dict[str, Any] | Awaitable[dict[str, Any]]:
@@ -118,8 +118,8 @@ class Servers:
             answer = await start()
         finally:
             self._running[key] -= 1
-            if self._leaving:
-                self._let_go(connection)
+            if self._removed:
+                self._close_if_idle(connection)
         return _ACKNOWLEDGED if answer is None else {"mcp_response": answer}
 
     async def _foreign(self, connection: Connection, name: str, message: Any) -> Any:
@@ -139,11 +139,11 @@ class Servers:
         known = ", ".join(map(repr, self._connections)) or "none"
         text = f"Server {name!r} not found (in-process servers: {known})"
         try:
-            event = sort(message)
+            event = classify(message)
         except RpcError:
             event = None
         if isinstance(event, Request):
-            return {"mcp_response": refusal(event.id, RpcError(METHOD_NOT_FOUND, text, {"server": name}))}
+            return {"mcp_response": make_error(event.id, RpcError(METHOD_NOT_FOUND, text, {"server": name}))}
         raise LookupError(text)
 
     def emit(self, server: str, message: dict[str, Any]) -> None:
@@ -168,9 +168,9 @@ class Servers:
 
     async def aclose(self) -> None:
         """Disconnect all, side by side; an error of one does not keep the others open."""
-        connections = [*self._connections.values(), *self._leaving]
+        connections = [*self._connections.values(), *self._removed]
         self._connections.clear()
-        self._leaving.clear()
+        self._removed.clear()
         pending = len(connections)
         done = anyio.Event()
 
@@ -195,7 +195,7 @@ class Servers:
 class _HostChannel(ClientChannel):
     """The channel to this application, with the CLI behind it."""
 
-    def __init__(self, name: str, callbacks: Callbacks, servers: Servers) -> None:
+    def __init__(self, name: str, callbacks: ClientCallbacks, servers: McpRouter) -> None:
         self._name = name
         self._callbacks = callbacks
         self._servers = servers
@@ -234,11 +234,11 @@ class _HostChannel(ClientChannel):
             elicitation_id=params.get("elicitationId"),
             raw=params,
         )
-        return elicitation_to_wire(await awaited(callback(request)))
+        return elicitation_to_wire(await maybe_await(callback(request)))
 
     async def _sample(self, params: dict[str, Any]) -> dict[str, Any]:
         callback = self._callback("on_sampling", self._callbacks.on_sampling)
-        return sampling_to_wire(await awaited(callback(SamplingRequest(self._name, params))))
+        return sampling_to_wire(await maybe_await(callback(SamplingRequest(self._name, params))))
 
     async def _roots(self, _params: dict[str, Any]) -> dict[str, Any]:
         if self._callbacks.roots is None:

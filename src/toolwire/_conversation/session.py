@@ -15,11 +15,11 @@ from typing import Any, Final
 import anyio
 
 from toolwire._conversation.taps import Taps
-from toolwire._protocol.control import Answered, Asked, Control, Malformed, Stray, Withdrawn
+from toolwire._protocol.control import Cancelled, Control, Malformed, Requested, Responded, Unmatched
 from toolwire._protocol.lines import DEFAULT_LIMIT, Lines, decode, encode
 from toolwire._protocol.run import DEFAULT_CEILING, Run
-from toolwire._support.log import logger_for, redacted
-from toolwire._support.tasks import Task, is_cancellation, nobody_asked, spawn
+from toolwire._support.log import logger_for, redact
+from toolwire._support.tasks import Task, cancelled_from_inside, is_cancellation, spawn
 from toolwire._transport.base import Pipe
 from toolwire._transport.stderr import Stderr
 from toolwire.errors import (
@@ -67,9 +67,11 @@ class Session:
         self._run = Run(ceiling)
         self._stderr = Stderr(on_stderr)
         self._inbox: deque[Any] = deque()
-        self._questions: dict[str, _Question] = {}
-        self._answering: dict[str, Asked] = {}  # questions that still want an answer, by their ids
-        self._working: dict[Asked, Task] = {}  # and all handlers that run, those of withdrawn questions too
+        self._pending: dict[str, _Pending] = {}
+        self._unanswered: dict[str, Requested] = {}  # questions that still want an answer, by their ids
+        self._handling: dict[
+            Requested, Task
+        ] = {}  # and all handlers that run, those of withdrawn questions too
         self._moved: anyio.Event | None = None  # set at every message and at the end, when somebody waits
         self._idle_handlers: anyio.Event | None = None
         self._failed_result: dict[str, Any] | None = None
@@ -120,24 +122,24 @@ class Session:
         if self._error is not None:
             raise self._error
 
-    async def ask(self, body: dict[str, Any], timeout: float) -> dict[str, Any]:  # noqa: ASYNC109 - it has an error of its own
+    async def request(self, body: dict[str, Any], timeout: float) -> dict[str, Any]:  # noqa: ASYNC109 - it has an error of its own
         """Send a control request and wait for its answer."""
         self._must_be_alive()
-        request_id, line = self._control.ask(body)
-        question = self._questions[request_id] = _Question()
+        request_id, line = self._control.request(body)
+        question = self._pending[request_id] = _Pending()
         self._write(line)
         try:
             with anyio.move_on_after(timeout):
                 await question.settled.wait()
         finally:
-            del self._questions[request_id]
+            del self._pending[request_id]
             self._control.forget(request_id)
         return self._answer_to(body["subtype"], question, timeout)
 
     def tell(self, body: dict[str, Any]) -> None:
         """Send a control request whose answer nobody waits for. Nothing happens once the connection has ended."""
         if self.alive:
-            request_id, line = self._control.ask(body)
+            request_id, line = self._control.request(body)
             self._control.forget(request_id)
             self._write(line)
 
@@ -157,7 +159,7 @@ class Session:
                 if self._error is not None:
                     raise self._error.with_traceback(None)
                 return None
-            await self._movement()
+            await self._wait_for_change()
         return self._inbox.popleft()
 
     async def end_input_when_over(self) -> None:
@@ -168,14 +170,14 @@ class Session:
             if until is not None and until <= now:
                 break
             with anyio.move_on_after(None if until is None else until - now):
-                await self._movement()
+                await self._wait_for_change()
         self._pipe.end_input()
 
-    async def see_out(self) -> None:
+    async def wait_for_exit(self) -> None:
         """Wait for the CLI to leave after the end of its input, and end it if it does not."""
         with anyio.move_on_after(self._leave):
             while not self._over:
-                await self._movement()
+                await self._wait_for_change()
         if not self._over and self._closer is None:
             logger.warning(
                 "the CLI did not leave within %g s of the end of its run (close_timeout): ended by force",
@@ -203,20 +205,20 @@ class Session:
 
     # What the pipe tells us. Synchronous, on the event loop.
 
-    def received(self, data: bytes) -> None:
+    def data_received(self, data: bytes) -> None:
         for frame in self._lines.feed(data):
-            self.received_frame(frame)
+            self.frame_received(frame)
 
-    def received_frame(self, frame: dict[str, Any]) -> None:
+    def frame_received(self, frame: dict[str, Any]) -> None:
         if self._taps:
             self._taps("in", frame)
         event = self._control.receive(frame)
         if event is None:
-            self._said(frame)
+            self._on_message(frame)
         else:
             _ROUTES[type(event)](self, event)
 
-    def complained(self, data: bytes) -> None:
+    def stderr_received(self, data: bytes) -> None:
         self._stderr.feed(data)
 
     def ended(self, exit_code: int | None, error: Exception | None = None) -> None:
@@ -224,19 +226,19 @@ class Session:
             return
         self._ending = True
         for frame in self._lines.finish():
-            self.received_frame(frame)
+            self.frame_received(frame)
         self._stderr.finish()
         self._over = True
         if self._closer is None:
             self._error = self._why(exit_code, error)
-        for question in self._questions.values():
+        for question in self._pending.values():
             question.settle(None)
-        self._answering.clear()
-        for task in list(self._working.values()):
+        self._unanswered.clear()
+        for task in list(self._handling.values()):
             task.cancel()
         self._wake()
 
-    def _said(self, frame: dict[str, Any]) -> None:
+    def _on_message(self, frame: dict[str, Any]) -> None:
         self._run.feed(frame, time.monotonic())
         kind = frame.get("type")
         if kind == "result":
@@ -252,24 +254,24 @@ class Session:
 
     # Events, by table.
 
-    def _on_asked(self, event: Asked) -> None:
+    def _on_requested(self, event: Requested) -> None:
         handler = self._handlers.get(event.subtype)
         if handler is None:
             logger.warning("the CLI asked %r, which nothing here answers: refused", event.subtype)
             refusal = f"Unsupported control request subtype: {event.subtype}"
-            self._write(self._control.refuse(event.request_id, refusal))
-        elif event.request_id in self._answering:
+            self._write(self._control.respond_error(event.request_id, refusal))
+        elif event.request_id in self._unanswered:
             logger.warning("the CLI asked twice with the id %s: the second is ignored", event.request_id)
         elif self._closer is None and not self._ending:
             self._handle(handler, event)
 
-    def _on_withdrawn(self, event: Withdrawn) -> None:
-        asked = self._answering.pop(event.request_id, None)
+    def _on_cancelled(self, event: Cancelled) -> None:
+        asked = self._unanswered.pop(event.request_id, None)
         if asked is not None:
-            self._working[asked].cancel()
+            self._handling[asked].cancel()
 
-    def _on_answered(self, event: Answered) -> None:
-        question = self._questions.get(event.request_id)
+    def _on_responded(self, event: Responded) -> None:
+        question = self._pending.get(event.request_id)
         if question is not None:
             question.settle(event)
 
@@ -277,56 +279,56 @@ class Session:
         logger.warning("%s: refused", event.reason)
         self._write(event.reply)
 
-    def _on_stray(self, event: Stray) -> None:
+    def _on_unmatched(self, event: Unmatched) -> None:
         logger.debug("an answer to nothing that was asked: %s", event.request_id)
 
-    def _handle(self, handler: Handler, asked: Asked) -> None:
+    def _handle(self, handler: Handler, asked: Requested) -> None:
         try:
             response = handler({**asked.body, "request_id": asked.request_id})
             if not isinstance(response, dict):
-                self._answering[asked.request_id] = asked
+                self._unanswered[asked.request_id] = asked
                 done = partial(self._done, response, asked)
-                self._working[asked] = spawn(self._answer, response, asked, on_done=done)
+                self._handling[asked] = spawn(self._answer, response, asked, on_done=done)
                 return
-            line = self._control.accept(asked.request_id, response)
+            line = self._control.respond(asked.request_id, response)
         except Exception as error:  # noqa: BLE001 - as in _answer
             self._still_wanted(asked)
             line = self._failure(asked, error)
         self._write(line)
 
-    def _done(self, response: Awaitable[dict[str, Any]], asked: Asked) -> None:
+    def _done(self, response: Awaitable[dict[str, Any]], asked: Requested) -> None:
         if self._still_wanted(asked):  # cancelled, but neither by the CLI nor by us
             logger.warning("the handler of %r has cancelled itself", asked.subtype)
-            self._write(self._control.refuse(asked.request_id, "the handler was cancelled"))
-        del self._working[asked]
+            self._write(self._control.respond_error(asked.request_id, "the handler was cancelled"))
+        del self._handling[asked]
         if isinstance(response, CoroutineType):
             response.close()  # it may never have been started
-        if self._idle_handlers is not None and not self._working:
+        if self._idle_handlers is not None and not self._handling:
             self._idle_handlers.set()
 
-    def _still_wanted(self, asked: Asked) -> bool:
+    def _still_wanted(self, asked: Requested) -> bool:
         """Whether the question is open; it is not any more after this. Its id may be used again by then."""
-        if self._answering.get(asked.request_id) is not asked:
+        if self._unanswered.get(asked.request_id) is not asked:
             return False
-        del self._answering[asked.request_id]
+        del self._unanswered[asked.request_id]
         return True
 
-    async def _answer(self, response: Awaitable[dict[str, Any]], asked: Asked) -> None:
+    async def _answer(self, response: Awaitable[dict[str, Any]], asked: Requested) -> None:
         try:
-            line = self._control.accept(asked.request_id, await response)
+            line = self._control.respond(asked.request_id, await response)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # the boundary of the handler: the CLI hears of every failure
-            if is_cancellation(error) and not nobody_asked():
+            if is_cancellation(error) and not cancelled_from_inside():
                 raise
             line = self._failure(asked, error)
         if self._still_wanted(asked):
             self._write(line)
 
-    def _failure(self, asked: Asked, error: BaseException) -> bytes:
+    def _failure(self, asked: Requested, error: BaseException) -> bytes:
         reason = message_of(error) or type(error).__name__
         logger.warning("answering %r failed: %s", asked.subtype, reason, exc_info=error)
-        return self._control.refuse(asked.request_id, reason)
+        return self._control.respond_error(asked.request_id, reason)
 
     # The end.
 
@@ -335,7 +337,7 @@ class Session:
             await self._stop_handlers()
             if self._run.busy and not self._over:
                 # Without it the CLI would finish the turn before it heeds the end of its input.
-                self._write(self._control.ask({"subtype": "interrupt"})[1])
+                self._write(self._control.request({"subtype": "interrupt"})[1])
         except BaseException:
             self._pipe.kill()  # the event loop is going down: there is no time left to be gentle
             raise
@@ -351,16 +353,16 @@ class Session:
         self._closed.set()
 
     async def _stop_handlers(self) -> None:
-        if not self._working:
+        if not self._handling:
             return
         self._idle_handlers = anyio.Event()
-        self._answering.clear()
-        for task in list(self._working.values()):
+        self._unanswered.clear()
+        for task in list(self._handling.values()):
             task.cancel()
         with anyio.move_on_after(_WIND_DOWN):
             await self._idle_handlers.wait()
-        if self._working:
-            logger.warning("%d handlers did not stop within %g s", len(self._working), _WIND_DOWN)
+        if self._handling:
+            logger.warning("%d handlers did not stop within %g s", len(self._handling), _WIND_DOWN)
 
     def _why(self, exit_code: int | None, error: Exception | None) -> Exception | None:
         """The exception for an end that we did not ask for, None for a good one."""
@@ -368,7 +370,7 @@ class Session:
         stderr = self._stderr.tail()
         if failed and self._failed_result is not None:
             code = error.exit_code if isinstance(error, ProcessError) else exit_code
-            text = f"Claude Code returned an error result: {redacted(result_error_text(self._failed_result))}"
+            text = f"Claude Code returned an error result: {redact(result_error_text(self._failed_result))}"
             return ResultError(text, data=self._failed_result, exit_code=code, stderr=stderr)
         if error is not None:
             return error
@@ -380,7 +382,7 @@ class Session:
 
     # Small things.
 
-    def _answer_to(self, subtype: str, question: "_Question", seconds: float) -> dict[str, Any]:
+    def _answer_to(self, subtype: str, question: "_Pending", seconds: float) -> dict[str, Any]:
         if not question.settled.is_set():
             text = f"Claude Code did not answer the control request {subtype!r} within {seconds:g} s"
             tail = self._stderr.tail()
@@ -391,7 +393,7 @@ class Session:
         if answer.error is None:
             return answer.response
         kind = UnsupportedRequestError if answer.error_code == "unsupported_request" else ControlRequestError
-        raise kind(redacted(answer.error), subtype=subtype, error_code=answer.error_code)
+        raise kind(redact(answer.error), subtype=subtype, error_code=answer.error_code)
 
     def _must_be_alive(self) -> None:
         if self._over and isinstance(self._error, ClaudeSDKError):
@@ -399,7 +401,7 @@ class Session:
         if not self.alive:
             raise CLIConnectionError("The connection to Claude Code has ended; connect again.")
 
-    async def _movement(self) -> None:
+    async def _wait_for_change(self) -> None:
         if self._moved is None:
             self._moved = anyio.Event()
         await self._moved.wait()
@@ -411,22 +413,22 @@ class Session:
 
 
 _ROUTES: dict[type, Callable[[Session, Any], None]] = {
-    Asked: Session._on_asked,  # noqa: SLF001 - the table of this class
-    Withdrawn: Session._on_withdrawn,  # noqa: SLF001
-    Answered: Session._on_answered,  # noqa: SLF001
+    Requested: Session._on_requested,  # noqa: SLF001 - the table of this class
+    Cancelled: Session._on_cancelled,  # noqa: SLF001
+    Responded: Session._on_responded,  # noqa: SLF001
     Malformed: Session._on_malformed,  # noqa: SLF001
-    Stray: Session._on_stray,  # noqa: SLF001
+    Unmatched: Session._on_unmatched,  # noqa: SLF001
 }
 
 
-class _Question:
+class _Pending:
     """One of our own questions, waiting."""
 
     def __init__(self) -> None:
         self.settled = anyio.Event()
-        self.answer: Answered | None = None
+        self.answer: Responded | None = None
 
-    def settle(self, answer: Answered | None) -> None:
+    def settle(self, answer: Responded | None) -> None:
         if not self.settled.is_set():
             self.answer = answer
             self.settled.set()

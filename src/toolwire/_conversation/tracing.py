@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from toolwire._conversation.taps import Direction
-from toolwire._support.secrets import redacted
+from toolwire._support.secrets import redact
 from toolwire._version import __version__
 
 Handler = Callable[[dict[str, Any]], dict[str, Any] | Awaitable[dict[str, Any]]]
@@ -116,7 +116,7 @@ class Tracer:
     def _span(self, name: str, attributes: Mapping[str, Any]) -> Iterator[Any]:
         context = self._inside(self._turn or self._run)
         with self._tracer.start_as_current_span(
-            redacted(name),
+            redact(name),
             context=context,
             attributes=_known(attributes),
             record_exception=False,  # it would copy texts that may hold secrets
@@ -126,7 +126,7 @@ class Tracer:
                 yield span
             except Exception as error:
                 span.add_event("exception", _described(error))
-                span.set_status(self._trace.StatusCode.ERROR, redacted(f"{type(error).__name__}: {error}"))
+                span.set_status(self._trace.StatusCode.ERROR, redact(f"{type(error).__name__}: {error}"))
                 raise
 
     def _inside(self, span: Any) -> Any:
@@ -193,15 +193,15 @@ def _described(error: Exception) -> dict[str, str]:
     """An exception as OpenTelemetry's conventions have it, without secrets."""
     return {
         "exception.type": f"{type(error).__module__}.{type(error).__qualname__}",
-        "exception.message": redacted(str(error)),
-        "exception.stacktrace": redacted("".join(traceback.format_exception(error))),
+        "exception.message": redact(str(error)),
+        "exception.stacktrace": redact("".join(traceback.format_exception(error))),
     }
 
 
 def _known(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """The attributes that a span takes, without secrets."""
     return {
-        name: redacted(value) if isinstance(value, str) else value
+        name: redact(value) if isinstance(value, str) else value
         for name, value in attributes.items()
         if isinstance(value, str | int | float | bool)
     }

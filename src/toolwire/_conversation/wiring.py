@@ -38,7 +38,7 @@ from toolwire.options.flags import MCP_CONFIG
 from toolwire.options.mcp_servers import check_servers, policies, split_servers
 
 if TYPE_CHECKING:
-    from toolwire._conversation.mcp_router import Servers
+    from toolwire._conversation.mcp_router import McpRouter
     from toolwire._transport.private_files import PrivateFiles
 
 logger = logger_for("client")
@@ -64,7 +64,7 @@ class Conversation:
         self._files: PrivateFiles | None = None
         self._session: Session | None = None
         self._handlers: dict[str, Handler] = {}
-        self._servers: Servers | None = None
+        self._servers: McpRouter | None = None
         self._feeder: Task | None = None
         self._fed: anyio.Event  # set when the feeder has ended
         self._input_error: Exception | None = None
@@ -79,13 +79,15 @@ class Conversation:
         return self._session
 
     @property
-    def servers(self) -> "Servers":
+    def servers(self) -> "McpRouter":
         """The in-process servers. Tools are loaded when the first one is needed."""
         if self._servers is None:
-            from toolwire._conversation.mcp_router import Callbacks, Servers  # noqa: PLC0415 - not needed without tools
+            from toolwire._conversation.mcp_router import ClientCallbacks, McpRouter  # noqa: PLC0415 - not needed without tools
 
             options = self.options
-            self._servers = Servers(Callbacks(options.on_elicitation, options.on_sampling, options.roots))
+            self._servers = McpRouter(
+                ClientCallbacks(options.on_elicitation, options.on_sampling, options.roots)
+            )
             handle: Handler = self._servers.handle
             self._handlers["mcp_message"] = (
                 handle if self._tracer is None else self._tracer.traced("mcp_message", handle)
@@ -127,7 +129,7 @@ class Conversation:
                 self._servers.attach(self._session)
             await self._session.open()
             request = _argv.initialize_request(options, hooks_config)
-            self.info = await self._session.ask(request, _initialize_timeout(options))
+            self.info = await self._session.request(request, _initialize_timeout(options))
             if self._files is not None:
                 self._files.remove(MCP_CONFIG)  # it is read once, before the CLI answers anything
             _check_answer(options, hooks_config, self.info)
@@ -172,7 +174,7 @@ class Conversation:
         except Exception as error:  # noqa: BLE001 - the user's generator: raised again where the messages are read
             self._input_error = error
         await self.session.end_input_when_over()
-        await self.session.see_out()
+        await self.session.wait_for_exit()
 
     async def set_servers(self, servers: Mapping[str, Any]) -> dict[str, Any]:
         """Replace the MCP servers of the running session. In-process ones that stay keep their connection."""
@@ -190,7 +192,7 @@ class Conversation:
                 configs[name]["tools"] = tools
         try:
             body = {"subtype": "mcp_set_servers", "servers": configs}
-            answer = await self.session.ask(body, self.options.control_timeout)
+            answer = await self.session.request(body, self.options.control_timeout)
         except BaseException:
             for name in added:
                 self.servers.remove(name)

@@ -12,7 +12,7 @@ from toolwire._protocol.lines import encode
 
 
 @dataclass(slots=True, eq=False)
-class Asked:
+class Requested:
     """The CLI wants an answer, which goes out by `accept` or `refuse`. Each is itself only: ids are used again."""
 
     request_id: str
@@ -29,14 +29,14 @@ class Malformed:
 
 
 @dataclass(slots=True)
-class Withdrawn:
+class Cancelled:
     """The CLI no longer wants the answer to its question."""
 
     request_id: str
 
 
 @dataclass(slots=True)
-class Answered:
+class Responded:
     """Our question was answered: `error` is None on success."""
 
     request_id: str
@@ -46,13 +46,13 @@ class Answered:
 
 
 @dataclass(slots=True)
-class Stray:
+class Unmatched:
     """An answer to nothing we asked: late, repeated, or an echo of our own (`--replay-user-messages`)."""
 
     request_id: Any
 
 
-Event = Asked | Malformed | Withdrawn | Answered | Stray
+Event = Requested | Malformed | Cancelled | Responded | Unmatched
 
 
 class Control:
@@ -63,7 +63,7 @@ class Control:
         self._pending: set[str] = set()
         self._nonce = os.urandom(4).hex()  # ids stay apart from those of an earlier connection in a log
 
-    def ask(self, body: dict[str, Any]) -> tuple[str, bytes]:
+    def request(self, body: dict[str, Any]) -> tuple[str, bytes]:
         """The id of a new question and the line that asks it."""
         self._count += 1
         request_id = f"req_{self._count}_{self._nonce}"
@@ -81,17 +81,17 @@ class Control:
         route = _ROUTES.get(kind) if isinstance(kind, str) else None
         return None if route is None else route(self, frame)
 
-    def accept(self, request_id: str, response: dict[str, Any]) -> bytes:
+    def respond(self, request_id: str, response: dict[str, Any]) -> bytes:
         """The line that answers a question. TypeError if the answer is not JSON."""
         body = {"subtype": "success", "request_id": request_id, "response": response}
         return encode({"type": "control_response", "response": body})
 
-    def refuse(self, request_id: str | None, error: str) -> bytes:
+    def respond_error(self, request_id: str | None, error: str) -> bytes:
         """The line that answers a question with an error."""
         body = {"subtype": "error", "request_id": request_id, "error": error}
         return encode({"type": "control_response", "response": body})
 
-    def _asked(self, frame: dict[str, Any]) -> Event:
+    def _on_request(self, frame: dict[str, Any]) -> Event:
         request_id, body = frame.get("request_id"), frame.get("request")
         if not isinstance(request_id, str) or not request_id:
             return self._malformed(None, "control request without a request_id")
@@ -100,33 +100,33 @@ class Control:
         subtype = body.get("subtype")
         if not isinstance(subtype, str):
             return self._malformed(request_id, "control request without a subtype")
-        return Asked(request_id, subtype, body)
+        return Requested(request_id, subtype, body)
 
     def _malformed(self, request_id: str | None, reason: str) -> Malformed:
-        return Malformed(self.refuse(request_id, reason), reason)
+        return Malformed(self.respond_error(request_id, reason), reason)
 
-    def _withdrawn(self, frame: dict[str, Any]) -> Event:
+    def _on_cancel(self, frame: dict[str, Any]) -> Event:
         request_id = frame.get("request_id")
-        return Withdrawn(request_id) if isinstance(request_id, str) else Stray(request_id)
+        return Cancelled(request_id) if isinstance(request_id, str) else Unmatched(request_id)
 
-    def _answered(self, frame: dict[str, Any]) -> Event:
+    def _on_response(self, frame: dict[str, Any]) -> Event:
         body = frame.get("response")
         body = body if isinstance(body, dict) else {}
         request_id = body.get("request_id")
         if not isinstance(request_id, str) or request_id not in self._pending:
-            return Stray(request_id)
+            return Unmatched(request_id)
         self._pending.discard(request_id)
         if body.get("subtype") == "error":
             text, code = body.get("error"), body.get("error_code")
-            return Answered(
+            return Responded(
                 request_id, {}, str(text) if text else "no reason given", str(code) if code else None
             )
         response = body.get("response")
-        return Answered(request_id, response if isinstance(response, dict) else {})
+        return Responded(request_id, response if isinstance(response, dict) else {})
 
 
 _ROUTES = {
-    "control_request": Control._asked,  # noqa: SLF001 - the table of this class
-    "control_response": Control._answered,  # noqa: SLF001
-    "control_cancel_request": Control._withdrawn,  # noqa: SLF001
+    "control_request": Control._on_request,  # noqa: SLF001 - the table of this class
+    "control_response": Control._on_response,  # noqa: SLF001
+    "control_cancel_request": Control._on_cancel,  # noqa: SLF001
 }

@@ -62,7 +62,7 @@ class Response:
     error: Any = None
 
 
-def sort(message: Any) -> Request | Notification | Response:
+def classify(message: Any) -> Request | Notification | Response:
     """What a decoded message is.
 
     In this order: not an object: `Unanswerable`. `result` or `error` and no `method`: a response. No `id`: a
@@ -91,12 +91,12 @@ def sort(message: Any) -> Request | Notification | Response:
     return Request(request_id, method, params)
 
 
-def reply(request_id: Id, result: Any) -> dict[str, Any]:
+def make_response(request_id: Id, result: Any) -> dict[str, Any]:
     """A good reply."""
     return {"jsonrpc": "2.0", "id": request_id, "result": result}
 
 
-def refusal(request_id: Id | None, error: RpcError) -> dict[str, Any]:
+def make_error(request_id: Id | None, error: RpcError) -> dict[str, Any]:
     """An error reply."""
     body: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.data is not None:
@@ -113,7 +113,7 @@ def id_in_use(request_id: Id) -> RpcError:
     )
 
 
-def notification(method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+def make_notification(method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
     """A message that wants no reply."""
     message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
     return message if params is None else {**message, "params": params}

@@ -1,15 +1,15 @@
 """The tree of loggers below `toolwire`. Silent unless the application sets up logging, as a library should be.
 
-Nothing secret is logged: `_secrets.redacted` goes over every record, its message, arguments and trace.
+Nothing secret is logged: `secrets.redact` goes over every record, its message, arguments and trace.
 """
 
 import logging
 import time
 from typing import Final
 
-from toolwire._support.secrets import REDACTED, keep_secret, redacted
+from toolwire._support.secrets import REDACTED, keep_secret, redact
 
-__all__ = ["REDACTED", "RepeatLimit", "keep_secret", "logger_for", "redacted"]
+__all__ = ["REDACTED", "RepeatLimit", "keep_secret", "logger_for", "redact"]
 
 logging.getLogger("toolwire").addHandler(logging.NullHandler())
 
@@ -17,22 +17,22 @@ logging.getLogger("toolwire").addHandler(logging.NullHandler())
 def logger_for(name: str) -> logging.Logger:
     """The logger `toolwire.<name>`."""
     logger = logging.getLogger(f"toolwire.{name}")
-    logger.addFilter(_redact)
+    logger.addFilter(_redact_record)
     return logger
 
 
-def _redact(record: logging.LogRecord) -> bool:
+def _redact_record(record: logging.LogRecord) -> bool:
     """A filter on every logger of ours. A record with nothing in it to hide stays as it is."""
     try:
         message = record.getMessage()
     except Exception:  # noqa: BLE001 - logging itself reports it, and must not break who logs
         return True
-    clean = redacted(message)
+    clean = redact(message)
     if clean != message:
         record.msg, record.args = clean, ()
     if record.exc_info is not None and record.exc_info[1] is not None:
         trace = _FORMATTER.formatException(record.exc_info)
-        if (clean := redacted(trace)) != trace:
+        if (clean := redact(trace)) != trace:
             record.exc_text, record.exc_info = clean, None
     return True
 

@@ -142,7 +142,7 @@ def hide(value: Any, *, _name: str = "", _depth: int = 0) -> Any:
         if value.lstrip()[:1] in ("{", "[") and (parsed := _parsed(value)) is not None:
             shown = hide(parsed, _name=_name, _depth=_depth + 1)
             return value if shown == parsed else json.dumps(shown, ensure_ascii=False)
-        shown = redacted(_URL.sub(_hide_in_url, value))
+        shown = redact(_URL.sub(_hide_in_url, value))
         return (
             value if shown == value else shown
         )  # the same object: it may be of a class that prints otherwise
@@ -277,7 +277,7 @@ def _forms(value: str) -> Iterator[str]:
         return
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """The text without secrets: known values, and what looks like one."""
     for secret in _longest_first:
         if secret in text:

@@ -44,7 +44,7 @@ def spawn(work: Work, *args: Any, on_done: Callable[[], None] | None = None) -> 
     return (_spawn_trio if on_trio() else _spawn_asyncio)(work, args, on_done)
 
 
-async def awaited(value: Any) -> Any:
+async def maybe_await(value: Any) -> Any:
     """What a callback that may be sync or async gave."""
     return await value if inspect.isawaitable(value) else value
 
@@ -65,7 +65,7 @@ def _holds(error: BaseException, cancelled: type[BaseException]) -> bool:
     return isinstance(error, cancelled)
 
 
-def nobody_asked() -> bool:
+def cancelled_from_inside() -> bool:
     """In an `except CancelledError`: whether no one has cancelled this task, so that something inside it was."""
     task = None if on_trio() else asyncio.current_task()
     return task is not None and not task.cancelling()

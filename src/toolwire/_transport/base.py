@@ -10,15 +10,15 @@ from typing import Any, Protocol
 class Listener(Protocol):
     """Who hears what the other side sends. Called from the event loop, never awaited, must not block."""
 
-    def received(self, data: bytes) -> None:
+    def data_received(self, data: bytes) -> None:
         """Bytes of the conversation, cut anywhere."""
         ...
 
-    def received_frame(self, frame: dict[str, Any]) -> None:
+    def frame_received(self, frame: dict[str, Any]) -> None:
         """A whole frame, from a carrier that has already decoded it."""
         ...
 
-    def complained(self, data: bytes) -> None:
+    def stderr_received(self, data: bytes) -> None:
         """Bytes of stderr, cut anywhere."""
         ...
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import anyio
 
 from toolwire._support.log import logger_for
-from toolwire._support.tasks import Task, nobody_asked, spawn
+from toolwire._support.tasks import Task, cancelled_from_inside, spawn
 from toolwire._transport.base import Listener
 from toolwire.errors import CLIConnectionError
 
@@ -115,11 +115,11 @@ class TransportPipe:
             frame: Any
             async for frame in self._transport.read_messages():
                 if isinstance(frame, dict):
-                    self._listener.received_frame(frame)
+                    self._listener.frame_received(frame)
                 else:
                     logger.warning("the transport gave a %s, not a frame: skipped", type(frame).__name__)
         except anyio.get_cancelled_exc_class():
-            if not nobody_asked():
+            if not cancelled_from_inside():
                 raise
             self._finish(CLIConnectionError("The transport's reading was cancelled from within"))
         except Exception as error:  # noqa: BLE001 - the user's transport: it becomes the end of the session
@@ -142,7 +142,7 @@ class TransportPipe:
                 self._something = anyio.Event()
                 await self._something.wait()
         except anyio.get_cancelled_exc_class():
-            if not nobody_asked():
+            if not cancelled_from_inside():
                 raise
             self._finish(CLIConnectionError("The transport's writing was cancelled from within"))
         except Exception as error:  # noqa: BLE001 - as in _read

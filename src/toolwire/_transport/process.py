@@ -270,17 +270,17 @@ class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
         if output is not None and not output.is_closing():
             if hasattr(output, "max_size"):  # asyncio's own pipes read four times as much
                 output.max_size = _READ
-            output.set_protocol(_Output(self.received, cast("asyncio.Protocol", output.get_protocol())))
+            output.set_protocol(_Output(self.data_received, cast("asyncio.Protocol", output.get_protocol())))
 
-    def received(self, data: bytes) -> None:
+    def data_received(self, data: bytes) -> None:
         if self._listener is not None and not self._ended:
-            self._listener.received(data)
+            self._listener.data_received(data)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 1:
-            self.received(data)
+            self.data_received(data)
         elif self._listener is not None and not self._ended:
-            self._listener.complained(data)
+            self._listener.stderr_received(data)
 
     def pipe_connection_lost(self, fd: int, _exc: Exception | None) -> None:
         if fd == 0:
@@ -403,7 +403,7 @@ class _TrioPipe(_ProcessPipe):
 
         async with trio.open_nursery() as readers:
             readers.start_soon(self._read_output)
-            readers.start_soon(self._read, self._process.stderr, self._listener.complained)
+            readers.start_soon(self._read, self._process.stderr, self._listener.stderr_received)
             await self._process.wait()
             readers.cancel_scope.deadline = trio.current_time() + LINGER
         everything.cancel()
@@ -411,7 +411,7 @@ class _TrioPipe(_ProcessPipe):
     async def _read_output(self) -> None:
         import trio  # noqa: PLC0415
 
-        await self._read(self._process.stdout, self._listener.received)
+        await self._read(self._process.stdout, self._listener.data_received)
         with trio.move_on_after(LINGER):
             await self._process.wait()
             return

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from toolwire._support.log import logger_for, redacted
+from toolwire._support.log import logger_for, redact
 
 logger = logger_for("session")
 stderr_logger = logger_for("cli.stderr")
@@ -37,7 +37,7 @@ class Stderr:
 
     def tail(self) -> str | None:
         """The last lines without secrets, long ones cut; None if there are none."""
-        text = redacted(self._tail.decode(errors="replace"))
+        text = redact(self._tail.decode(errors="replace"))
         lines = text[-_TAIL:].strip().splitlines()[-_TAIL_LINES:]
         return (
             "\n".join(line if len(line) <= _TAIL_WIDTH else line[:_TAIL_WIDTH] + "…" for line in lines)

@@ -5,7 +5,7 @@ from typing import Any, Final, Literal, cast
 
 import anyio
 
-from toolwire._support.secrets import redacted
+from toolwire._support.secrets import redact
 from toolwire.client.requests import (
     Requests,
     checked_choice,
@@ -60,7 +60,7 @@ class McpControls(Requests):
         if not missing:
             return status
         late = any(why in _LATE for why in missing.values())
-        text = redacted(", ".join(f"{name} ({why})" for name, why in sorted(missing.items())))
+        text = redact(", ".join(f"{name} ({why})" for name, why in sorted(missing.items())))
         if late:
             raise CLITimeoutError(f"MCP servers not ready within {timeout:g} s: {text}")
         raise CLIConnectionError(f"MCP servers not ready: {text}")

@@ -40,7 +40,7 @@ class Requests:
         checked_number("control_timeout", seconds)
         live = self._live
         with self._explained(live):
-            return await live.session.ask({**fields, "subtype": subtype}, seconds)
+            return await live.session.request({**fields, "subtype": subtype}, seconds)
 
     @property
     def _live(self) -> Conversation:

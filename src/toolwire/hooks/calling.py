@@ -14,7 +14,7 @@ from typing import Any, Final
 import anyio
 
 from toolwire._support.log import logger_for
-from toolwire._support.tasks import awaited, is_cancellation, nobody_asked
+from toolwire._support.tasks import cancelled_from_inside, is_cancellation, maybe_await
 from toolwire._support.threads import Workers
 from toolwire.errors import message_of
 from toolwire.hooks.checking import checked, nearest_event
@@ -52,7 +52,7 @@ def answering(hooks: Mapping[str, Registered]) -> Answer:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # the boundary of the user's code
-            if is_cancellation(error) and not nobody_asked():
+            if is_cancellation(error) and not cancelled_from_inside():
                 _say_that_it_was_cut(hook, anyio.current_time() - began)
                 raise
             reason = message_of(error) or type(error).__name__
@@ -66,7 +66,7 @@ async def invoke(function: Callable[..., Any], *args: Any) -> Any:
     """Call a function that may be sync or async; a sync one in a worker thread."""
     if is_async(function):
         return await function(*args)
-    return await awaited(await _workers.run(functools.partial(function, *args)))
+    return await maybe_await(await _workers.run(functools.partial(function, *args)))
 
 
 def is_async(function: Any) -> bool:

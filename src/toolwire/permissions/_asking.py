@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from toolwire._support.tasks import awaited
+from toolwire._support.tasks import maybe_await
 from toolwire._support.threads import Workers
 from toolwire.permissions.policy import Decision, Judge, Otherwise, Policy, as_policy, with_timeout
 from toolwire.permissions.types import (
@@ -47,7 +47,7 @@ def ask(asker: Asker | None = None, *, timeout: float | None = None, otherwise: 
             if waits
             else await _THREADS.run(partial(question, name, given, context))
         )
-        answer = await awaited(told)
+        answer = await maybe_await(told)
         if answer == "always":
             return PermissionResultAllow(updated_permissions=session_rules(name, context))
         if isinstance(answer, bool):

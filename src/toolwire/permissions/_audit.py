@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import anyio
 
-from toolwire._support.tasks import awaited
+from toolwire._support.tasks import maybe_await
 from toolwire.permissions.policy import Decision, Judge, Policy, as_policy, logger
 from toolwire.permissions.types import (
     PermissionResult,
@@ -111,7 +111,7 @@ def _untold(decision: Decision) -> PermissionResult:
 
 async def _failure(write: Sink, line: str) -> str | None:
     try:
-        await awaited(write(line))
+        await maybe_await(write(line))
     except Exception as error:  # noqa: BLE001 - the boundary of the sink: whatever it was, there is no record
         logger.exception("a decision on a tool call could not be recorded")
         return type(error).__name__

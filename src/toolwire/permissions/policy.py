@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import anyio
 
 from toolwire._support.log import logger_for
-from toolwire._support.tasks import awaited
+from toolwire._support.tasks import maybe_await
 from toolwire.permissions.types import (
     PermissionResult,
     PermissionResultAllow,
@@ -54,7 +54,7 @@ class Policy:
     ) -> Decision | None:
         """The decision, None for no opinion. A failure is a no, and is logged with the policy's name."""
         try:
-            opinion = await awaited(self._judge(name, given, context))
+            opinion = await maybe_await(self._judge(name, given, context))
         except Exception:
             logger.exception("the policy %s failed on %s: denied", self, name)
             return self._no(f"{name} was refused because the check of its permission failed.")

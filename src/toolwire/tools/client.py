@@ -18,9 +18,9 @@ from typing import Any
 
 import anyio
 
-from toolwire._conversation.mcp_router import Callbacks, Servers
+from toolwire._conversation.mcp_router import ClientCallbacks, McpRouter
 from toolwire._protocol.json_codec import NOT_FINITE, has_non_finite, loads
-from toolwire._protocol.jsonrpc import notification
+from toolwire._protocol.jsonrpc import make_notification
 from toolwire._protocol.lines import encode
 from toolwire._version import __version__
 from toolwire.errors import McpError
@@ -136,7 +136,7 @@ class Notified:
 class DirectClient:
     """One client of one server; `connect` makes it."""
 
-    def __init__(self, servers: Servers, name: str) -> None:
+    def __init__(self, servers: McpRouter, name: str) -> None:
         self._mark = secrets.token_hex(4)  # no two clients make the same call
         self.server_info: dict[str, Any] = {}
         self.capabilities: dict[str, Any] = {}
@@ -288,7 +288,7 @@ class DirectClient:
         self.server_info = result.get("serverInfo") or {}
         self.capabilities = result.get("capabilities") or {}
         self.instructions = result.get("instructions")
-        await self._send(notification("notifications/initialized"))
+        await self._send(make_notification("notifications/initialized"))
 
     async def _listed(self, method: str, key: str) -> AsyncIterator[dict[str, Any]]:
         cursor: str | None = None
@@ -307,7 +307,7 @@ class DirectClient:
             answer = await self._send(message)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
-                await self._send(notification("notifications/cancelled", {"requestId": request_id}))
+                await self._send(make_notification("notifications/cancelled", {"requestId": request_id}))
             raise
         error = answer.get("error")
         if error is not None:
@@ -335,7 +335,7 @@ async def connect(
     roots: list[Any] | None = None,
 ) -> AsyncIterator[DirectClient]:
     """A client of `server`: a `ToolServer`, a wrapped one, or an MCP server of another library."""
-    servers = Servers(Callbacks(on_elicitation, on_sampling, roots))
+    servers = McpRouter(ClientCallbacks(on_elicitation, on_sampling, roots))
     instance = _instance(server)
     name = str(getattr(instance, "name", None) or "server")
     client = DirectClient(servers, name)

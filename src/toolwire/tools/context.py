@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, Literal, overload
 import anyio
 from typing_extensions import TypeVar
 
-from toolwire._protocol.jsonrpc import ClientChannel, notification
+from toolwire._protocol.jsonrpc import ClientChannel, make_notification
 from toolwire.errors import ClaudeSDKError
 from toolwire.tools.results.to_json import clean, sendable
 from toolwire.tools.thread_bridge import Waits
@@ -258,7 +258,7 @@ class Context(Generic[S]):
         return await self._channel.request(method, sendable(params), key=key, repeatable=self._repeatable)
 
     def _notify(self, method: str, params: dict[str, Any]) -> None:
-        message = notification(method, params)
+        message = make_notification(method, params)
         self._on_loop(lambda: self._channel.notify(message))
 
     def _on_loop(self, act: Callable[[], None]) -> None:

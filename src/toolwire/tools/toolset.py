@@ -18,9 +18,9 @@ from toolwire._protocol.jsonrpc import (
     Request,
     RpcError,
     Server,
-    refusal,
-    reply,
-    sort,
+    classify,
+    make_error,
+    make_response,
 )
 from toolwire.errors import ToolDefinitionError
 from toolwire.tools.names import problem_with
@@ -105,14 +105,14 @@ class RenamedConnection:
     async def answer(self, message: Any) -> dict[str, Any] | None:
         """As the inner connection answers, with the names of this one."""
         try:
-            event = sort(message)
+            event = classify(message)
         except RpcError as error:
-            return refusal(message["id"], error)
+            return make_error(message["id"], error)
         if isinstance(event, Request) and event.method == "tools/call":
             name = await self._own_name(event.params.get("name"))
             if name is None:
                 shown = event.params.get("name")
-                return refusal(
+                return make_error(
                     event.id, RpcError(INVALID_PARAMS, f"Unknown tool: {shown!r}.", {"tool": shown})
                 )
             message = {**message, "params": {**event.params, "name": name}}
@@ -182,9 +182,9 @@ class CombinedConnection:
     async def answer(self, message: Any) -> dict[str, Any] | None:
         """The first server answers what is not about tools; notifications go to all."""
         try:
-            event = sort(message)
+            event = classify(message)
         except RpcError as error:
-            return refusal(message["id"], error)
+            return make_error(message["id"], error)
         if isinstance(event, Notification):
             for connection in self._concerned(event):
                 await connection.answer(message)
@@ -214,7 +214,7 @@ class CombinedConnection:
         told = [result["instructions"] for result in results if result.get("instructions")]
         merged = {**results[0], "serverInfo": {**results[0]["serverInfo"], "name": self._name}}
         merged["capabilities"] = {"tools": {"listChanged": True}, **results[0].get("capabilities", {})}
-        return reply(request.id, {**merged, "instructions": "\n\n".join(told)} if told else merged)
+        return make_response(request.id, {**merged, "instructions": "\n\n".join(told)} if told else merged)
 
     async def _list(self, request: Request, _message: Any) -> dict[str, Any]:
         tools: dict[str, Any] = {}
@@ -224,7 +224,7 @@ class CombinedConnection:
                 for tool in page:
                     if tools.setdefault(tool["name"], tool) is tool:
                         self._home[tool["name"]] = connection
-        return reply(request.id, {"tools": list(tools.values())})
+        return make_response(request.id, {"tools": list(tools.values())})
 
     async def _call(self, request: Request, message: Any) -> dict[str, Any] | None:
         name = request.params.get("name")
@@ -232,7 +232,9 @@ class CombinedConnection:
             await self._list(request, message)
         home = self._home.get(name) if isinstance(name, str) else None
         if home is None:
-            return refusal(request.id, RpcError(INVALID_PARAMS, f"Unknown tool: {name!r}.", {"tool": name}))
+            return make_error(
+                request.id, RpcError(INVALID_PARAMS, f"Unknown tool: {name!r}.", {"tool": name})
+            )
         entry = (request.id, home)
         self._open.append(entry)
         try:

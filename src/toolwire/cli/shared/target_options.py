@@ -104,7 +104,7 @@ async def connected(
     on_elicitation: Callable[[Any], Any] | None = None,
 ) -> AsyncIterator["DirectClient"]:
     """A client of the target's server. `on_notice(method, params)` hears what the server tells, when it does."""
-    from toolwire._conversation.mcp_router import Callbacks, Servers  # noqa: PLC0415 - loads the tools
+    from toolwire._conversation.mcp_router import ClientCallbacks, McpRouter  # noqa: PLC0415 - loads the tools
     from toolwire.tools.client import DirectClient  # noqa: PLC0415
 
     class Listening(DirectClient):
@@ -114,7 +114,7 @@ async def connected(
                 heard = self.notifications[-1]
                 on_notice(heard.method, heard.params)
 
-    servers = Servers(Callbacks(on_elicitation))
+    servers = McpRouter(ClientCallbacks(on_elicitation))
     client = Listening(servers, target.name)
     servers.attach(client)
     servers.add(target.name, target.server)

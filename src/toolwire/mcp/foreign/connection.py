@@ -29,9 +29,9 @@ from toolwire._protocol.jsonrpc import (
     Request,
     RpcError,
     Server,
-    refusal,
-    reply,
-    sort,
+    classify,
+    make_error,
+    make_response,
 )
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import spawn
@@ -95,16 +95,16 @@ class BridgedConnection:
     async def answer(self, message: Any) -> dict[str, Any] | None:
         """The reply to a request, None for anything else. `Unanswerable` when there can be no reply."""
         try:
-            event = sort(message)
+            event = classify(message)
             if isinstance(event, Request):
-                return reply(event.id, await self._call(event))
+                return make_response(event.id, await self._call(event))
             if isinstance(event, Notification) and event.method:
                 self._hear(event)
             else:
                 # What the server asks goes through the channel, which has the answers under ids of its own.
                 logger.debug("a response to nothing that was asked, or a notification of nothing: dropped")
         except RpcError as error:
-            return refusal(message["id"], error)
+            return make_error(message["id"], error)
         return None
 
     async def aclose(self) -> None:

@@ -25,7 +25,7 @@ from pydantic import BaseModel, ValidationError
 from toolwire._protocol.json_codec import dumps, loads
 from toolwire._protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, ClientChannel, Interrupted, RpcError
 from toolwire._support.log import logger_for
-from toolwire._support.tasks import awaited, spawn
+from toolwire._support.tasks import maybe_await, spawn
 from toolwire.tools.context import LEVELS
 
 logger = logger_for("serving")
@@ -128,7 +128,7 @@ class RequestChannel(ClientChannel):
             self._closes_stream = True
             self._wanted()
         elif self._ctx.close_sse_stream is not None:
-            spawn(awaited, self._ctx.close_sse_stream())
+            spawn(maybe_await, self._ctx.close_sse_stream())
 
     # Telling.
 

@@ -28,7 +28,7 @@ from opentelemetry import trace
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from toolwire._protocol.jsonrpc import CANCELLED, RpcError, refusal
+from toolwire._protocol.jsonrpc import CANCELLED, RpcError, make_error
 from toolwire.mcp.serve.bodies import LONGEST_ID
 from toolwire.mcp.serve.channel import RequestChannel
 from toolwire.mcp.serve.clients import client_key, session_of
@@ -239,7 +239,7 @@ class _Reply:
         await self._message(b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (orjson.dumps(self._id), result))
 
     async def error(self, error: RpcError) -> None:
-        await self._message(orjson.dumps(refusal(self._id, error)))
+        await self._message(orjson.dumps(make_error(self._id, error)))
 
     async def _message(self, body: bytes) -> None:
         headers = [(b"content-type", b"application/json")]

@@ -32,7 +32,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from toolwire._protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, RpcError, id_in_use, refusal
+from toolwire._protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, RpcError, id_in_use, make_error
 from toolwire._support.log import RepeatLimit, logger_for
 from toolwire._support.threads import Workers
 from toolwire.errors import UsageError
@@ -344,7 +344,9 @@ class _Reply:
             elif not self._complete:
                 body = b""
                 if self._streams and self.request_id is not None:
-                    body = b"event: message\r\ndata: %b\r\n\r\n" % to_json(refusal(self.request_id, _ENDED))
+                    body = b"event: message\r\ndata: %b\r\n\r\n" % to_json(
+                        make_error(self.request_id, _ENDED)
+                    )
                 await self._send({"type": "http.response.body", "body": body})
 
 
@@ -376,7 +378,7 @@ def _declared_length(scope: Any) -> int:
 
 def _invalid(reason: str, request_id: Any = None, status: int = 400, **headers: str) -> Response:
     error = RpcError(INVALID_REQUEST, f"Invalid Request: {reason}")
-    return JSONResponse(refusal(request_id, error), status, headers)
+    return JSONResponse(make_error(request_id, error), status, headers)
 
 
 def _too_slow() -> Response:
@@ -384,11 +386,11 @@ def _too_slow() -> Response:
 
 
 def _unavailable(reason: RpcError) -> Response:
-    return JSONResponse(refusal(None, reason), 503, {"retry-after": "1", "connection": "close"})
+    return JSONResponse(make_error(None, reason), 503, {"retry-after": "1", "connection": "close"})
 
 
 def _refused(reason: RpcError, status: int, request_id: int | str | None = None) -> Response:
-    return JSONResponse(refusal(request_id, reason), status)
+    return JSONResponse(make_error(request_id, reason), status)
 
 
 async def _writable(ctx: Any, call_next: Any) -> Any:

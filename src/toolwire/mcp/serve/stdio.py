@@ -34,8 +34,8 @@ from toolwire._protocol.jsonrpc import (
     PARSE_ERROR,
     RpcError,
     id_in_use,
-    refusal,
-    reply,
+    make_error,
+    make_response,
 )
 from toolwire._support.log import logger_for
 from toolwire._support.threads import Workers, from_threads
@@ -53,7 +53,7 @@ _SURE: Final = 4096  # a pipe that select calls writable takes this much at once
 
 
 _TOO_LONG: Final = orjson.dumps(
-    refusal(None, RpcError(INVALID_REQUEST, f"Invalid Request: a line is longer than {_LINE} bytes"))
+    make_error(None, RpcError(INVALID_REQUEST, f"Invalid Request: a line is longer than {_LINE} bytes"))
 )
 _ENDING: Final = RpcError(types.CONNECTION_CLOSED, "the server is ending and takes no new requests")
 _STOP: Final = 4.0  # seconds in which requests that are cancelled at the end have to stop
@@ -132,11 +132,11 @@ async def serve_wire(
         # Lists are no work, and `mcp`'s client wants one before it believes the result that it was waiting for.
         work = isinstance(message, types.JSONRPCRequest) and not message.method.endswith("/list")
         if ending.is_set() and work:
-            writer.put(dumps(refusal(message.id, _ENDING)))
+            writer.put(dumps(make_error(message.id, _ENDING)))
         elif unanswered.heard(message):
             inbox.put(SessionMessage(message))
         else:
-            writer.put(dumps(refusal(message.id, id_in_use(message.id))))
+            writer.put(dumps(make_error(message.id, id_in_use(message.id))))
 
     threading.Thread(
         target=_read,
@@ -269,7 +269,7 @@ def _taken(line: bytes, take: Callable[[Any], None], writer: "_Writer") -> Calla
     """What to do on the event loop for one line."""
     if (reason := exceeded(line, _JSON)) is not None:
         error = RpcError(INVALID_REQUEST, f"Invalid Request: {reason}, which is the limit of this server")
-        refused = orjson.dumps(refusal(find_id(line), error))
+        refused = orjson.dumps(make_error(find_id(line), error))
         return lambda: writer.put(refused)
     try:
         message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
@@ -287,10 +287,10 @@ def _complaint(line: bytes, reason: str) -> dict[str, Any]:
     try:
         message = orjson.loads(line)
     except orjson.JSONDecodeError as broken:
-        return refusal(None, RpcError(PARSE_ERROR, "Parse error", {"details": str(broken)}))
+        return make_error(None, RpcError(PARSE_ERROR, "Parse error", {"details": str(broken)}))
     given = message.get("id") if isinstance(message, dict) else None
     usable = isinstance(given, int | str) and not isinstance(given, bool)
-    return refusal(given if usable else None, RpcError(INVALID_REQUEST, f"Invalid Request: {reason}"))
+    return make_error(given if usable else None, RpcError(INVALID_REQUEST, f"Invalid Request: {reason}"))
 
 
 def _line(message: Any) -> bytes:
@@ -300,7 +300,7 @@ def _line(message: Any) -> bytes:
             type, message.result.values()
         ):
             answer = {
-                **reply("", message.result),
+                **make_response("", message.result),
                 "id": orjson.Fragment(dumps(message.id)),
             }  # maybe over 64 bits
             return orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE)
@@ -312,7 +312,7 @@ def _line(message: Any) -> bytes:
         logger.warning("a message to the client cannot be written as JSON: %s", error)
         if isinstance(message, types.JSONRPCNotification):
             return b""
-        return dumps(refusal(message.id, _UNWRITABLE)) + b"\n"
+        return dumps(make_error(message.id, _UNWRITABLE)) + b"\n"
 
 
 class _Writer:

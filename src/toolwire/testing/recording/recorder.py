@@ -26,7 +26,7 @@ from typing import Any, Final
 import anyio
 
 from toolwire._protocol.lines import Lines, decode
-from toolwire._support.log import logger_for, redacted
+from toolwire._support.log import logger_for, redact
 from toolwire._transport.custom import Transport
 from toolwire._transport.find_cli import find_cli
 from toolwire._transport.process import Command, process_pipe
@@ -151,7 +151,7 @@ class ProcessTransport(Transport):
             self._news = anyio.Event()
             await self._news.wait()
         if self._exit not in (0, None):
-            stderr = redacted(self._tail.decode(errors="replace"))
+            stderr = redact(self._tail.decode(errors="replace"))
             raise ProcessError("Claude Code failed", exit_code=self._exit, stderr=stderr)
 
     async def close(self) -> None:
@@ -166,22 +166,22 @@ class ProcessTransport(Transport):
 
     # The pipe calls these.
 
-    def received(self, data: bytes) -> None:
+    def data_received(self, data: bytes) -> None:
         for frame in self._lines.feed(data):
-            self.received_frame(frame)
+            self.frame_received(frame)
 
-    def received_frame(self, frame: dict[str, Any]) -> None:
+    def frame_received(self, frame: dict[str, Any]) -> None:
         self._frames.append(frame)
         self._news.set()
 
-    def complained(self, data: bytes) -> None:
+    def stderr_received(self, data: bytes) -> None:
         self._tail = (self._tail + data)[-_TAIL:]
         for line in data.decode(errors="replace").splitlines():
             _stderr.debug("%s", line)
 
     def ended(self, exit_code: int | None, error: Exception | None = None) -> None:  # noqa: ARG002 - a process has none
         for frame in self._lines.finish():
-            self.received_frame(frame)
+            self.frame_received(frame)
         self._exit, self._ended = exit_code, True
         self._news.set()
 
@@ -224,9 +224,9 @@ class _Recorded(ProcessTransport):
         finally:
             self._close_file()
 
-    def received_frame(self, frame: dict[str, Any]) -> None:
+    def frame_received(self, frame: dict[str, Any]) -> None:
         self._note(dir="<", frame=frame)
-        super().received_frame(frame)
+        super().frame_received(frame)
 
     def ended(self, exit_code: int | None, error: Exception | None = None) -> None:
         super().ended(exit_code, error)

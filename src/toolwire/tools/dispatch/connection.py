@@ -26,14 +26,14 @@ from toolwire._protocol.jsonrpc import (
     Request,
     RpcError,
     Unanswerable,
-    notification,
-    refusal,
-    reply,
-    sort,
+    classify,
+    make_error,
+    make_notification,
+    make_response,
 )
 from toolwire._protocol.lines import decode, encode
 from toolwire._support.log import logger_for
-from toolwire._support.tasks import nobody_asked, scope_type
+from toolwire._support.tasks import cancelled_from_inside, scope_type
 from toolwire._support.threads import TooManyLeftBehind, from_threads
 from toolwire.errors import ToolError, message_of
 from toolwire.tools.context import LEVELS, Context, LogLevel, check_level
@@ -111,11 +111,11 @@ class DirectConnection:
         try:
             message = decode(data.encode() if isinstance(data, str) else data)
         except ValueError as error:
-            return encode(refusal(None, RpcError(PARSE_ERROR, "Parse error", {"details": str(error)})))
+            return encode(make_error(None, RpcError(PARSE_ERROR, "Parse error", {"details": str(error)})))
         try:
             answer = await self.answer(message)
         except Unanswerable as error:
-            return encode(refusal(None, RpcError(INVALID_REQUEST, str(error))))
+            return encode(make_error(None, RpcError(INVALID_REQUEST, str(error))))
         return None if answer is None else encode(answer)
 
     def begin(self, message: Any, *, encoded: bool = False) -> Any:
@@ -124,7 +124,7 @@ class DirectConnection:
         With `encoded`, a list may hold an `orjson.Fragment` made once, for a caller that writes with orjson.
         """
         try:
-            event = sort(message)
+            event = classify(message)
             if isinstance(event, Request):
                 return self._request(event, encoded)
         except RpcError as error:
@@ -140,7 +140,7 @@ class DirectConnection:
             return self.started(request, self._listed_when_ready, ready, request.params)
         method = _METHODS.get(request.method)
         if method is not None:
-            return reply(request.id, method(self, request.params, encoded))
+            return make_response(request.id, method(self, request.params, encoded))
         start = STARTED.get(request.method)
         if start is None:
             raise unknown_method(self.server, request.method)
@@ -237,7 +237,7 @@ class DirectConnection:
             calls = self._calls[request_id]
             calls.append(call)
             try:
-                return reply(request_id, await result(subject, arguments, meta, call))
+                return make_response(request_id, await result(subject, arguments, meta, call))
             except RpcError as error:
                 return refused(request_id, error)
             except BaseException as error:
@@ -251,7 +251,7 @@ class DirectConnection:
                     del self._calls[request_id]
                 if self._idle is not None and not self._calls:
                     self._idle.set()
-        return refusal(request_id, RpcError(CANCELLED, "Request cancelled"))
+        return make_error(request_id, RpcError(CANCELLED, "Request cancelled"))
 
     async def _result(
         self, tool: "Tool[Any]", arguments: dict[str, Any], meta: dict[str, Any], call: Call
@@ -388,7 +388,7 @@ class DirectConnection:
     def _announce(self, kind: str) -> None:
         self._unannounced.discard(kind)
         if not self._closed:
-            self._channel.notify(notification(f"notifications/{kind}/list_changed"))
+            self._channel.notify(make_notification(f"notifications/{kind}/list_changed"))
 
     def log(self, data: Any, level: LogLevel) -> None:
         """Send the client a log message that belongs to no call, if it wants that level. Any thread may call it."""
@@ -399,7 +399,7 @@ class DirectConnection:
     def _tell_log(self, data: Any, level: LogLevel) -> None:
         if not self._closed and LEVELS.index(level) >= LEVELS.index(self._log_level):
             params = {"level": level, "logger": self.server.name, "data": data}
-            self._channel.notify(notification("notifications/message", params))
+            self._channel.notify(make_notification("notifications/message", params))
 
     def resource_updated(self, uri: str) -> None:
         """Tell the client of a resource that has new contents, if it wants to hear. Any thread may call it."""
@@ -408,7 +408,7 @@ class DirectConnection:
 
     def _tell_update(self, uri: str) -> None:
         if not self._closed and (self._notify_all_updates or uri in self.subscriptions):
-            self._channel.notify(notification("notifications/resources/updated", {"uri": uri}))
+            self._channel.notify(make_notification("notifications/resources/updated", {"uri": uri}))
 
     async def aclose(self) -> None:
         """Cancel what runs and let go of the server; bounded, and may be called again."""
@@ -430,7 +430,7 @@ class DirectConnection:
 def _is_its_own(error: BaseException) -> bool:
     """Whether a tool failed, rather than somebody outside of it wanted an end."""
     # Nobody has cancelled it: it lost a task of its own.
-    return nobody_asked() if isinstance(error, asyncio.CancelledError) else is_failure(error)
+    return cancelled_from_inside() if isinstance(error, asyncio.CancelledError) else is_failure(error)
 
 
 _METHODS: Final[dict[str, Callable[[DirectConnection, dict[str, Any], bool], Any]]] = {

@@ -15,10 +15,10 @@ from toolwire._protocol.jsonrpc import (
     RESOURCE_NOT_FOUND,
     Id,
     RpcError,
-    refusal,
+    make_error,
 )
 from toolwire._support.log import logger_for
-from toolwire._support.tasks import nobody_asked
+from toolwire._support.tasks import cancelled_from_inside
 from toolwire.errors import ResourceNotFoundError, ToolError, message_of
 from toolwire.tools.dispatch.failures import is_failure, named
 from toolwire.tools.paging import Page
@@ -48,7 +48,7 @@ R = TypeVar("R", bound=Registry)
 def refused(request_id: Id, error: RpcError) -> dict[str, Any]:
     """An error reply that any wire can carry, whatever text and data a function gave it."""
     data = None if error.data is None else sendable(error.data)
-    return refusal(request_id, RpcError(error.code, clean(str(error.message)), data))
+    return make_error(request_id, RpcError(error.code, clean(str(error.message)), data))
 
 
 def invalid(error: InvalidArguments, data: dict[str, Any]) -> RpcError:
@@ -94,7 +94,7 @@ async def answered(
             raise
         raise _failed(connection, subject, error, about) from error
     except asyncio.CancelledError as error:
-        if not nobody_asked():
+        if not cancelled_from_inside():
             raise
         raise _failed(connection, subject, error, about) from error  # it lost a task of its own
 
