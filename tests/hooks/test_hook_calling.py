@@ -10,8 +10,9 @@ import anyio
 import pytest
 
 from toolwire import Hooks
+from toolwire._support.tasks import is_async
 from toolwire.hooks import HookMatcher, HookOutcome, allow, ask, block, change_input, deny, stop
-from toolwire.hooks.calling import answering, is_async
+from toolwire.hooks.calling import answering
 from toolwire.hooks.registry import registered
 
 pytestmark = pytest.mark.anyio

@@ -44,6 +44,15 @@ def spawn(work: Work, *args: Any, on_done: Callable[[], None] | None = None) -> 
     return (_spawn_trio if on_trio() else _spawn_asyncio)(work, args, on_done)
 
 
+def is_async(function: Any) -> bool:
+    """True if calling it gives an awaitable, as far as can be seen: an async function, method or `__call__`."""
+    while isinstance(function, partial):
+        function = function.func
+    if inspect.iscoroutinefunction(function):
+        return True
+    return callable(function) and inspect.iscoroutinefunction(type(function).__call__)
+
+
 async def maybe_await(value: Any) -> Any:
     """What a callback that may be sync or async gave."""
     return await value if inspect.isawaitable(value) else value

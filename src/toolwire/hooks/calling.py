@@ -7,14 +7,13 @@ cancels the callback, and ours only makes sure that it is cancelled.
 """
 
 import functools
-import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import anyio
 
 from toolwire._support.log import logger_for
-from toolwire._support.tasks import cancelled_from_inside, is_cancellation, maybe_await
+from toolwire._support.tasks import cancelled_from_inside, is_async, is_cancellation, maybe_await
 from toolwire._support.threads import Workers
 from toolwire.errors import message_of
 from toolwire.hooks.checking import checked, nearest_event
@@ -67,13 +66,6 @@ async def invoke(function: Callable[..., Any], *args: Any) -> Any:
     if is_async(function):
         return await function(*args)
     return await maybe_await(await _workers.run(functools.partial(function, *args)))
-
-
-def is_async(function: Any) -> bool:
-    """Whether calling it gives an awaitable, as far as can be seen without a call."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 async def _decision(hook: Registered, body: Mapping[str, Any]) -> Any:

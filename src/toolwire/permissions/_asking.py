@@ -1,14 +1,13 @@
 """Policies that ask somebody, and that remember what was said. Who is asked, and where, is passed in."""
 
 import hashlib
-import inspect
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from toolwire._support.tasks import maybe_await
+from toolwire._support.tasks import is_async, maybe_await
 from toolwire._support.threads import Workers
 from toolwire.permissions.policy import Decision, Judge, Otherwise, Policy, as_policy, with_timeout
 from toolwire.permissions.types import (
@@ -38,7 +37,7 @@ def ask(asker: Asker | None = None, *, timeout: float | None = None, otherwise: 
         asker = ask_on_terminal()
     question: Asker = asker
 
-    waits = inspect.iscoroutinefunction(asker) or inspect.iscoroutinefunction(type(asker).__call__)
+    waits = is_async(asker)
 
     async def judge(name: str, given: dict[str, Any], context: ToolPermissionContext) -> Any:
         # A sync one may take its time: beside the event loop, so that the question can be given up.

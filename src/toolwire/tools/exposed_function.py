@@ -11,12 +11,12 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Any, ClassVar
 
 from toolwire._protocol.json_codec import loads
+from toolwire._support.tasks import is_async
 from toolwire.errors import ToolDefinitionError
 from toolwire.tools.completion import Completer, Source
 from toolwire.tools.context import Context
 from toolwire.tools.results.to_json import BadResult, plain
 from toolwire.tools.schema.parameters import InvalidArguments, Parameters, Violation
-from toolwire.tools.tool import is_async
 
 
 @dataclass

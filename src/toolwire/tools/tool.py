@@ -5,12 +5,12 @@ way (`tool(name, description, schema)`), or by hand for a schema known only at r
 decided when it is made is decided then: the schema is compiled, the definition for `tools/list` is built.
 """
 
-import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Generic, Literal, TypeVar, overload
 
+from toolwire._support.tasks import is_async
 from toolwire.errors import ToolDefinitionError
 from toolwire.tools.context import Context
 from toolwire.tools.names import problem_with
@@ -167,14 +167,6 @@ def _parameters(tool: "Tool[Any]") -> Parameters:
         return from_official(tool.input_schema)
     except ToolDefinitionError as error:
         raise ToolDefinitionError(f"tool {tool.name!r}: {error}") from error
-
-
-def is_async(handler: Any) -> bool:
-    """Whether calling it gives an awaitable, as far as can be seen without a call."""
-    while isinstance(handler, functools.partial):
-        handler = handler.func
-    called = type(handler).__call__ if callable(handler) else None  # an object may have an async __call__
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(called)
 
 
 def _takes_two(handler: Any) -> bool:

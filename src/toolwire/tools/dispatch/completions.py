@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from toolwire._protocol.jsonrpc import INVALID_PARAMS, Request, RpcError
+from toolwire._support.tasks import is_async
 from toolwire.errors import ToolError
 from toolwire.tools.completion import gathered
 from toolwire.tools.dispatch.errors import answered, kind_of, naming, object_of, text_of, unknown_method
-from toolwire.tools.tool import is_async
 
 if TYPE_CHECKING:
     from toolwire.tools.dispatch.calls import Call
