@@ -9,7 +9,6 @@ import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,7 +17,6 @@ import anyio
 from toolwire._protocol.jsonrpc import (
     METHOD_NOT_FOUND,
     ClientChannel,
-    Connection,
     Request,
     RpcError,
     classify,
@@ -27,7 +25,7 @@ from toolwire._protocol.jsonrpc import (
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import maybe_await, spawn
 from toolwire.messages import McpLogMessage, McpProgressMessage
-from toolwire.tools.dispatch.connection import DirectConnection
+from toolwire.tools.dispatch.interface import Connection, Pending, Reply
 from toolwire.tools.elicitation import (
     ElicitationRequest,
     SamplingRequest,
@@ -38,7 +36,6 @@ from toolwire.tools.toolset import as_server
 
 logger = logger_for("servers")
 
-Start = Callable[[], Awaitable[Any]]
 _ACKNOWLEDGED = {"mcp_response": {"jsonrpc": "2.0", "result": {}}}
 
 
@@ -104,34 +101,34 @@ class McpRouter:
         connection = self._connections.get(name)
         if connection is None:
             return self._no_server(name, message)
-        if not isinstance(connection, DirectConnection):
-            return self._awaited(connection, partial(self._foreign, connection, name, message))
-        start = connection.begin(message, encoded=True)
-        if callable(start):
-            return self._awaited(connection, start)
-        return _ACKNOWLEDGED if start is None else {"mcp_response": start}
+        begun = connection.begin(message, encoded=True)
+        if not isinstance(begun, Pending):
+            return _ACKNOWLEDGED if begun is None else {"mcp_response": begun}
+        if not connection.tags_progress:
+            begun = Pending(self._tag_progress, begun, name, message)
+        return self._awaited(connection, begun)
 
-    async def _awaited(self, connection: Connection, start: Start) -> dict[str, Any]:
+    async def _awaited(self, connection: Connection, pending: Pending) -> dict[str, Any]:
         key = id(connection)
         self._running[key] += 1
         try:
-            answer = await start()
+            answer = await pending()
         finally:
             self._running[key] -= 1
             if self._removed:
                 self._close_if_idle(connection)
         return _ACKNOWLEDGED if answer is None else {"mcp_response": answer}
 
-    async def _foreign(self, connection: Connection, name: str, message: Any) -> Any:
-        """The answer of a server that does not say itself which tool use its progress belongs to."""
+    async def _tag_progress(self, pending: Pending, name: str, message: Any) -> Reply | None:
+        """Answer a message, and remember meanwhile to which tool use its progress belongs."""
         params = message.get("params") if isinstance(message, dict) else None
         meta = params.get("_meta") if isinstance(params, dict) else None
         key = (name, meta.get("progressToken")) if isinstance(meta, dict) else None
         if key is None or not isinstance(key[1], int | str):
-            return await connection.answer(message)
+            return await pending()
         self._open_calls[key] = meta.get("claudecode/toolUseId")  # type: ignore[union-attr] # meta is a dict here
         try:
-            return await connection.answer(message)
+            return await pending()
         finally:
             self._open_calls.pop(key, None)
 

@@ -6,7 +6,7 @@ no I/O and knows no method.
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from toolwire.errors import McpError
 
@@ -153,23 +153,3 @@ class ClientChannel:
 
     def close_stream(self) -> None:
         """Over HTTP, end the stream that the response would come on; the client can resume it later."""
-
-
-class Connection(Protocol):
-    """One client of a server."""
-
-    async def answer(self, message: Any) -> dict[str, Any] | None:
-        """The reply to a request, None for anything else. `Unanswerable` when there can be no reply."""
-        ...
-
-    async def aclose(self) -> None:
-        """End it, in bounded time: what runs is cancelled, the server itself stays."""
-        ...
-
-
-class Server(Protocol):
-    """Anything that can be connected to in process."""
-
-    def connect(self, channel: ClientChannel) -> Connection:
-        """A new connection; any number may be open at once."""
-        ...

@@ -13,16 +13,15 @@ from typing import Any, Protocol
 from toolwire._protocol.jsonrpc import (
     INVALID_PARAMS,
     ClientChannel,
-    Connection,
     Notification,
     Request,
     RpcError,
-    Server,
     classify,
     make_error,
     make_response,
 )
 from toolwire.errors import ToolDefinitionError
+from toolwire.tools.dispatch.interface import Connection, Pending, Reply, Server
 from toolwire.tools.names import problem_with
 
 
@@ -94,7 +93,7 @@ class Renamed:
         ]
 
 
-class RenamedConnection:
+class RenamedConnection(Connection):
     """Turns names on the way through."""
 
     def __init__(self, inner: Connection, shown: _Names) -> None:
@@ -102,8 +101,11 @@ class RenamedConnection:
         self._shown = shown
         self._own: dict[str, str] = {}  # shown name -> own name, as far as lists have told
 
-    async def answer(self, message: Any) -> dict[str, Any] | None:
+    def begin(self, message: Any, *, encoded: bool = False) -> Pending:  # noqa: ARG002 - replies are plain here
         """As the inner connection answers, with the names of this one."""
+        return Pending(self._handle, message)
+
+    async def _handle(self, message: Any) -> Reply | None:
         try:
             event = classify(message)
         except RpcError as error:
@@ -170,7 +172,7 @@ class Combined:
         return [each for server in self._servers for each in getattr(server, "cli_policies", list)()]
 
 
-class CombinedConnection:
+class CombinedConnection(Connection):
     """Lists the tools of all, and sends each call where its tool is."""
 
     def __init__(self, name: str, inner: list[Connection]) -> None:
@@ -179,8 +181,11 @@ class CombinedConnection:
         self._home: dict[str, Connection] = {}
         self._open: list[tuple[Any, Connection]] = []  # calls that run, oldest first
 
-    async def answer(self, message: Any) -> dict[str, Any] | None:
+    def begin(self, message: Any, *, encoded: bool = False) -> Pending:  # noqa: ARG002 - replies are plain here
         """The first server answers what is not about tools; notifications go to all."""
+        return Pending(self._handle, message)
+
+    async def _handle(self, message: Any) -> Reply | None:
         try:
             event = classify(message)
         except RpcError as error:

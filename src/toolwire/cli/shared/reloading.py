@@ -15,8 +15,8 @@ from toolwire.cli.shared.target import reload, watched
 from toolwire.errors import ClaudeSDKError
 
 if TYPE_CHECKING:
-    from toolwire._protocol.jsonrpc import Server
     from toolwire.cli.shared.target import Target
+    from toolwire.tools.dispatch.interface import Server
 
 _EVERY: Final = 0.5
 

@@ -24,11 +24,9 @@ from toolwire._protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     ClientChannel,
-    Connection,
     Notification,
     Request,
     RpcError,
-    Server,
     classify,
     make_error,
     make_response,
@@ -38,6 +36,7 @@ from toolwire._support.tasks import spawn
 from toolwire.mcp.foreign.detect import core_of, shares_lifespan
 from toolwire.mcp.foreign.lifespans import shared_lifespan
 from toolwire.mcp.foreign.session import Session
+from toolwire.tools.dispatch.interface import Connection, Pending, Reply, Server
 
 logger = logger_for("mcp")
 
@@ -81,7 +80,7 @@ class _Handshake:
     confirmed: bool = False
 
 
-class BridgedConnection:
+class BridgedConnection(Connection):
     """One client of a foreign server."""
 
     def __init__(self, server: BridgedServer, channel: ClientChannel) -> None:
@@ -92,8 +91,11 @@ class BridgedConnection:
         self._closed = False
         self._gone: anyio.Event | None = None
 
-    async def answer(self, message: Any) -> dict[str, Any] | None:
-        """The reply to a request, None for anything else. `Unanswerable` when there can be no reply."""
+    def begin(self, message: Any, *, encoded: bool = False) -> Pending:  # noqa: ARG002 - replies are plain here
+        """Return the work that answers a message: the server runs in a task of its own, so all of it takes time."""
+        return Pending(self._handle, message)
+
+    async def _handle(self, message: Any) -> Reply | None:
         try:
             event = classify(message)
             if isinstance(event, Request):

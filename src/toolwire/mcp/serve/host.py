@@ -23,9 +23,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from toolwire._protocol.jsonrpc import (
     CANCELLED,
     METHOD_NOT_FOUND,
-    Connection,
     RpcError,
-    Server,
 )
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import spawn
@@ -36,6 +34,7 @@ from toolwire.mcp.serve.early_call import taken_over
 from toolwire.mcp.serve.low_level_server import Core
 from toolwire.mcp.serve.translate import enveloped, greeted, result_of, without_envelope
 from toolwire.tools.dispatch.failures import named
+from toolwire.tools.dispatch.interface import Connection, Server
 from toolwire.tools.dispatch.methods import found
 from toolwire.tools.server import ToolServer
 

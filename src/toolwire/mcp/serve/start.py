@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from toolwire._protocol.jsonrpc import Server
 from toolwire.errors import UsageError
 from toolwire.mcp.foreign.connection import bridged
 from toolwire.mcp.serve.access import Guard, guard_for
@@ -22,6 +21,7 @@ from toolwire.mcp.serve.limits import HttpLimits
 from toolwire.mcp.serve.metrics import Metrics
 from toolwire.mcp.serve.stdio import Wire, serve_wire
 from toolwire.mcp.serve.tool_lists import Lists
+from toolwire.tools.dispatch.interface import Server
 from toolwire.tools.server import ToolServer
 
 DRAIN = 5.0

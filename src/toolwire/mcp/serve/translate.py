@@ -10,9 +10,9 @@ from toolwire._protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     RESOURCE_NOT_FOUND,
-    Connection,
     RpcError,
 )
+from toolwire.tools.dispatch.interface import Connection
 from toolwire.tools.results.result import error_result
 
 _RESERVED: Final = "io.modelcontextprotocol/"

@@ -5,7 +5,7 @@ in `completion`.
 """
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from toolwire._support.tasks import is_async
 from toolwire.errors import ToolError
 from toolwire.tools.completion import gathered
 from toolwire.tools.dispatch.errors import answered, kind_of, naming, object_of, text_of, unknown_method
+from toolwire.tools.dispatch.interface import Pending
 
 if TYPE_CHECKING:
     from toolwire.tools.dispatch.calls import Call
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from toolwire.tools.exposed_function import Served
 
 
-def complete(connection: "DirectConnection", request: Request) -> Callable[[], Awaitable[Any]]:
+def complete(connection: "DirectConnection", request: Request) -> Pending:
     """Check a `completion/complete`, and say what to start for it."""
     server, params = connection.server, request.params
     if not (server.registered_resources.ever or server.registered_prompts.ever):
@@ -36,7 +37,7 @@ def complete(connection: "DirectConnection", request: Request) -> Callable[[], A
         raise RpcError(INVALID_PARAMS, f"Invalid params: context.arguments must be an object, got {kind}")
     known = {key: each for key, each in others.items() if isinstance(each, str)}
     seek = partial(_offers, connection=connection, name=name, value=value)
-    return connection.started(request, seek, subject, known)
+    return connection.defer(request, seek, subject, known)
 
 
 def _referred(connection: "DirectConnection", ref: dict[str, Any]) -> "Served":

@@ -40,6 +40,7 @@ from toolwire.tools.context import LEVELS, Context, LogLevel, check_level
 from toolwire.tools.dispatch.calls import Call, Subject, interruption
 from toolwire.tools.dispatch.errors import invalid, listed, refused, unknown_method
 from toolwire.tools.dispatch.failures import is_failure, named
+from toolwire.tools.dispatch.interface import Connection, Pending, Reply
 from toolwire.tools.dispatch.methods import AT_ONCE, STARTED
 from toolwire.tools.results.result import BadResult, error_result, loses_text, to_result
 from toolwire.tools.results.to_json import clean, sendable
@@ -61,7 +62,7 @@ Result = Callable[..., Awaitable[dict[str, Any]]]
 """Makes the result of a request: `(subject, arguments, meta, call)`."""
 
 
-class DirectConnection:
+class DirectConnection(Connection):
     """One client of a `ToolServer`.
 
     `violations_as_results`: arguments that break the schema come back as an error result, as MCP wants it over
@@ -71,6 +72,8 @@ class DirectConnection:
 
     Without a `session` of the channel, `context.session` is this connection.
     """
+
+    tags_progress = True
 
     def __init__(
         self,
@@ -100,12 +103,6 @@ class DirectConnection:
 
     # Messages in.
 
-    async def answer(self, message: Any) -> dict[str, Any] | None:
-        """The reply to a request, None for anything else. `Unanswerable` when there can be no reply."""
-        begun = self.begin(message)
-        answer: dict[str, Any] | None = await begun() if callable(begun) else begun
-        return answer
-
     async def answer_bytes(self, data: bytes | str) -> bytes | None:
         """The same for text off a wire, a line for a line. What is no JSON is answered with a parse error."""
         try:
@@ -118,11 +115,8 @@ class DirectConnection:
             return encode(make_error(None, RpcError(INVALID_REQUEST, str(error))))
         return None if answer is None else encode(answer)
 
-    def begin(self, message: Any, *, encoded: bool = False) -> Any:
-        """Answer at once what needs no waiting; a function that starts the rest for what does.
-
-        With `encoded`, a list may hold an `orjson.Fragment` made once, for a caller that writes with orjson.
-        """
+    def begin(self, message: Any, *, encoded: bool = False) -> Reply | Pending | None:
+        """Answer a message at once if nothing has to be waited for, or return the work that will answer it."""
         try:
             event = classify(message)
             if isinstance(event, Request):
@@ -133,11 +127,11 @@ class DirectConnection:
             self._cancel(event.params.get("requestId"))
         return None
 
-    def _request(self, request: Request, encoded: bool) -> Any:
+    def _request(self, request: Request, encoded: bool) -> Reply | Pending:
         if request.method == "tools/call":
             return self._call(request)
         if request.method == "tools/list" and (ready := self.server.before_list()) is not None:
-            return self.started(request, self._listed_when_ready, ready, request.params)
+            return self.defer(request, self._listed_when_ready, ready, request.params)
         method = _METHODS.get(request.method)
         if method is not None:
             return make_response(request.id, method(self, request.params, encoded))
@@ -184,7 +178,7 @@ class DirectConnection:
 
     # Calls.
 
-    def _call(self, request: Request) -> Callable[[], Awaitable[dict[str, Any]]]:
+    def _call(self, request: Request) -> Pending:
         """Check all that can be checked at once; the rest can be started."""
         name, arguments = request.params.get("name"), request.params.get("arguments")
         if not isinstance(name, str):
@@ -196,10 +190,10 @@ class DirectConnection:
             raise RpcError(INVALID_PARAMS, f"Invalid params: arguments must be an object, got {kind}")
         tool = self.server.tools.get(name)
         if tool is None and (ready := self.server.before_list()) is not None:
-            return self.started(request, self._result_when_ready, (name, ready), arguments)
+            return self.defer(request, self._result_when_ready, (name, ready), arguments)
         if tool is None:
             raise self._unknown_tool(name)
-        return self.started(request, self._result, tool, arguments)
+        return self.defer(request, self._result, tool, arguments)
 
     async def _result_when_ready(
         self,
@@ -220,12 +214,10 @@ class DirectConnection:
         data = {"tool": name, "server": self.server.name}
         return RpcError(INVALID_PARAMS, self.server.unknown(name), data)
 
-    def started(
-        self, request: Request, result: Result, subject: Any, arguments: dict[str, Any]
-    ) -> Callable[[], Awaitable[dict[str, Any]]]:
-        """What starts a request that was checked; `result` makes its result."""
+    def defer(self, request: Request, result: Result, subject: Any, arguments: dict[str, Any]) -> Pending:
+        """Return the work of a request that was checked; `result` makes its result."""
         meta = request.params.get("_meta")
-        return partial(
+        return Pending(
             self._run, request.id, result, subject, arguments, meta if isinstance(meta, dict) else {}
         )
 

@@ -4,13 +4,14 @@ A row either gives its result at once, or checks all that can be checked and say
 run, and how it is cancelled, is the business of `connection`.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from toolwire._protocol.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, Request, RpcError
 from toolwire.tools.dispatch.completions import complete
 from toolwire.tools.dispatch.errors import answered, invalid, kind_of, listed, naming, offered, text_of
+from toolwire.tools.dispatch.interface import Pending
 from toolwire.tools.schema.parameters import InvalidArguments
 
 if TYPE_CHECKING:
@@ -46,10 +47,10 @@ def _unsubscribe(connection: "DirectConnection", params: dict[str, Any], _encode
     return {}
 
 
-def _read(connection: "DirectConnection", request: Request) -> Callable[[], Awaitable[Any]]:
+def _read(connection: "DirectConnection", request: Request) -> Pending:
     uri = text_of(request.params, "uri")
     resource, texts = found(connection.server, uri, request.method)
-    return connection.started(request, partial(_contents, connection=connection, uri=uri), resource, texts)
+    return connection.defer(request, partial(_contents, connection=connection, uri=uri), resource, texts)
 
 
 async def _contents(
@@ -90,12 +91,12 @@ def _list_prompts(connection: "DirectConnection", params: dict[str, Any], encode
     return listed(_prompts(connection.server, "prompts/list").pages.page, params, encoded)
 
 
-def _get(connection: "DirectConnection", request: Request) -> Callable[[], Awaitable[Any]]:
+def _get(connection: "DirectConnection", request: Request) -> Pending:
     prompt = _prompt(connection, text_of(request.params, "name"), request.method)
     texts = request.params.get("arguments")
     if not isinstance(texts, dict | None):
         raise RpcError(INVALID_PARAMS, f"Invalid params: arguments must be an object, got {kind_of(texts)}")
-    return connection.started(request, partial(_written, connection), prompt, texts or {})
+    return connection.defer(request, partial(_written, connection), prompt, texts or {})
 
 
 async def _written(
@@ -131,7 +132,7 @@ AT_ONCE: Final[dict[str, Callable[["DirectConnection", dict[str, Any], bool], An
 }
 """Answered without waiting."""
 
-STARTED: Final[dict[str, Callable[["DirectConnection", Request], Callable[[], Awaitable[Any]]]]] = {
+STARTED: Final[dict[str, Callable[["DirectConnection", Request], Pending]]] = {
     "resources/read": _read,
     "prompts/get": _get,
     "completion/complete": complete,
