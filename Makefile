@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 FUZZ_STAMP := $(VENV)/.installed-fuzz
 
-.PHONY: help demo test slow real work conformance clients bench bench-quick check format clean
+.PHONY: help demo test slow real work conformance clients bench bench-quick check generate format clean
 .PHONY: faults fuzz mutants soak clis pythons
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -53,10 +53,14 @@ bench: $(BENCH_STAMP)  ## toolwire beside its peers, into docs/benchmarks; on an
 bench-quick: $(BENCH_STAMP)  ## the same in short, into build/bench-quick: to see that it works
 	$(BIN)/python -m benchmarks --quick --out build/bench-quick $(ARGS)
 
-check: $(STAMP)  ## lint, format, types
+check: $(STAMP)  ## lint, format, generated files, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python scripts/generate.py --check
 	$(BIN)/mypy
+
+generate: $(STAMP)  ## write the files that follow from lists in the source: the stubs
+	$(BIN)/python scripts/generate.py
 
 format: $(STAMP)  ## write the format that check wants
 	$(BIN)/ruff check --fix --quiet . || true

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from toolwire import AgentDefinition, ClaudeAgentOptions
 from toolwire.errors import CLIConnectionError, OptionsError
-from toolwire.options.agent_options import AgentDefinition, ClaudeAgentOptions
 from toolwire.options.command_line import (
     _INITIALIZE,
     _VARIABLES,

@@ -1,8 +1,10 @@
-"""`import toolwire` is light, and its three lists of names agree."""
+"""`import toolwire` is light, and every place that has public names has the same ones."""
 
 import ast
+import pickle
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import claude_agent_sdk
@@ -10,7 +12,20 @@ import claude_agent_sdk.types
 import pytest
 
 import toolwire
+import toolwire.hooks
+import toolwire.messages
+import toolwire.permissions
+import toolwire.testing
 import toolwire.types
+
+LAZY = [
+    toolwire,
+    toolwire.types,
+    toolwire.hooks,
+    toolwire.messages,
+    toolwire.permissions,
+    toolwire.testing,
+]
 
 HEAVY = [
     "mcp",
@@ -77,30 +92,37 @@ def test_the_bare_import_loads_no_event_loop():
     assert loaded_after("import toolwire") & {"asyncio", "anyio", "orjson", "dataclasses"} == set()
 
 
-def test_every_name_resolves_and_shows():
-    """`__all__`, `dir()` and attributes agree."""
-    assert len(set(toolwire.__all__)) == len(toolwire.__all__)
-    for name in toolwire.__all__:
-        assert getattr(toolwire, name) is not None
-        assert name in dir(toolwire)
-
-
 def test_an_unknown_name_is_an_attribute_error():
     """A misspelt import fails as for any module."""
     with pytest.raises(AttributeError, match="no attribute 'qeury'"):
         _ = toolwire.qeury
 
 
-def test_the_stub_for_type_checkers_has_the_same_names():
-    """What a type checker sees is what there is."""
-    stub = ast.parse(Path(toolwire.__file__).with_suffix(".pyi").read_text())
-    seen = {
-        alias.asname: node.module
-        for node in stub.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    assert seen == {name: f"toolwire.{module}" for name, module in toolwire._WHERE.items()}
+@pytest.mark.parametrize("module", LAZY, ids=lambda module: module.__name__)
+def test_a_type_checker_sees_the_same_names(module):
+    """The stub imports each name of a lazy module, and each name can be loaded."""
+    stub = ast.parse(Path(module.__file__).with_suffix(".pyi").read_text())
+    seen = {alias.asname: node.module for node in stub.body for alias in node.names}
+    assert seen == {name: f"toolwire.{where}" for name, where in module._WHERE.items()}
+    assert all(getattr(module, name) is not None and name in dir(module) for name in module.__all__)
+
+
+def test_a_lazy_name_is_the_same_object_everywhere():
+    """A public name that several packages have is one object, which pickles and has its type hints."""
+    for module in LAZY[1:-1]:
+        for name in set(module.__all__) & set(toolwire.__all__):
+            assert getattr(module, name) is getattr(toolwire, name)
+    message = toolwire.TextBlock("hello")
+    assert pickle.loads(pickle.dumps(message)) == message  # noqa: S301 - our own
+    assert typing.get_type_hints(toolwire.types.AssistantMessage)["model"] is str
+    assert typing.get_type_hints(toolwire.hooks.PreToolUseHookInput)["tool_name"] is str
+
+
+def test_what_is_generated_is_up_to_date():
+    """`make generate` would change nothing."""
+    script = Path(__file__).parent.parent / "scripts" / "generate.py"
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "generated files: up to date\n"), done
 
 
 def test_every_official_name_is_here():
@@ -120,13 +142,3 @@ def test_every_official_type_is_here():
     }
     session = {name for name in NOT_YET if name[0].isupper()}
     assert official - set(toolwire.types.__all__) - session == set()
-
-
-def test_the_test_kit_has_a_stub_of_the_same_names():
-    """`toolwire.testing` loads lazily too, and a type checker sees all of it."""
-    from toolwire import testing  # noqa: PLC0415 - only here
-
-    stub = ast.parse(Path(testing.__file__).with_suffix(".pyi").read_text())
-    seen = {alias.asname: node.module for node in stub.body for alias in node.names}
-    assert seen == {name: f"toolwire.{module}" for name, module in testing._WHERE.items()}
-    assert all(getattr(testing, name) is not None for name in testing.__all__)

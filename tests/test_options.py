@@ -10,9 +10,11 @@ import pytest
 
 from toolwire.errors import CLIConnectionError, NotSupportedError, OptionsError
 from toolwire.hooks import HookMatcher
-from toolwire.options import agent_options as options_module
-from toolwire.options.agent_options import AgentDefinition, ClaudeAgentOptions, check_paths, split_servers
+from toolwire.options.agent_options import ClaudeAgentOptions
+from toolwire.options.checks import check_paths
 from toolwire.options.kinds import AGENT_KINDS, KINDS
+from toolwire.options.mcp_servers import split_servers
+from toolwire.options.types import SYSTEM_PROMPT_DYNAMIC_BOUNDARY, AgentDefinition
 
 UUID = "0b7fbc8e-2d2b-4a55-9d0a-0e6c2c8a5f11"
 
@@ -308,7 +310,7 @@ def test_a_path_has_no_servers_to_split(servers: Any):
         {"betas": ["a-beta-of-tomorrow"]},
         {"extra_args": {"replay-user-messages": None, "max-turns": 3}},
         {"system_prompt": {"type": "preset", "append": "x", "exclude_dynamic_sections": None}},
-        {"system_prompt": ["static", options_module.SYSTEM_PROMPT_DYNAMIC_BOUNDARY, "dynamic"]},
+        {"system_prompt": ["static", SYSTEM_PROMPT_DYNAMIC_BOUNDARY, "dynamic"]},
         {"thinking": {"type": "disabled"}},
         {"initialize_timeout": 0.5, "control_timeout": float("inf")},
         {"settings": {"model": "x"}, "sandbox": {"enabled": True}},

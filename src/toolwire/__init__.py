@@ -1,158 +1,147 @@
 """toolwire: give Claude the functions in your own process.
 
-The public names, and where they live. Each module is loaded when one of its names is first used, so that
-`import toolwire` itself costs next to nothing. `__init__.pyi` is the same list for type checkers.
+Owns the list of public names, and where each is defined. A module is loaded when one of its names is first used, so
+`import toolwire` costs next to nothing. The packages and `toolwire.types` take their names from the same list, and
+`make generate` writes the stubs (`.pyi`) that type checkers read: a new public name is one word in `_NAMES`.
 """
 
 from importlib import import_module
 
-_NAMES: dict[str, str] = {
+_NAMES = {
+    "_transport.custom": "Transport",
+    "_transport.process": "Command",
+    "_version": "__version__",
     "client.answers": """
         AccountInfo AgentInfo FileContents FileSuggestion FileSuggestions ForkConversationResult
-        InitializeResponse InterruptReceipt ModelInfo PlanResponse ProactivityLevel
-        ReloadOutputStylesResponse ReloadPluginsResponse ReloadSkillsResponse RepoRoot
-        RewindConversationResult RewindFilesResult SessionModelUsage SessionUsage SetCwdResult SideAnswer
-        SlashCommand TaskOutput UsageResponse WorkspaceDiff
+        InitializeResponse InterruptReceipt ModelInfo PlanResponse ProactivityLevel ReloadOutputStylesResponse
+        ReloadPluginsResponse ReloadSkillsResponse RepoRoot RewindConversationResult RewindFilesResult
+        SessionModelUsage SessionUsage SetCwdResult SideAnswer SlashCommand TaskOutput UsageResponse
+        WorkspaceDiff
     """,
+    "client.client": "ClaudeSDKClient",
     "client.listings": """
         BinaryVersion ExportedConversation HookEventInfo HooksListing MemoryDialog PermissionRule
-        PermissionRules SandboxDialog SettingsResponse SettingsSource SkillsDialog StatusResponse
-        StatusRow StatusSection
+        PermissionRules SandboxDialog SettingsResponse SettingsSource SkillsDialog StatusResponse StatusRow
+        StatusSection
     """,
-    "_transport.process": """
-        Command
-    """,
-    "client.query": """
-        query
-    """,
+    "client.query": "query",
+    "client.reply": "Reply ToolCall run run_sync",
     "client.status": """
         ContextUsageCategory ContextUsageResponse McpCallResult McpClaudeAIProxyServerConfig McpContent
         McpModeOverride McpResource McpSdkServerConfigStatus McpServerConnectionStatus McpServerInfo
         McpServerStatus McpServerStatusConfig McpSetServersResult McpStatusResponse McpToolAnnotations
         McpToolInfo
     """,
-    "_transport.custom": """
-        Transport
-    """,
-    "_version": """
-        __version__
-    """,
-    "messages.blocks": """
-        ContainerUploadBlock ContentBlock DocumentBlock ImageBlock McpToolResultBlock McpToolUseBlock
-        RedactedThinkingBlock SearchResultBlock ServerToolName ServerToolResultBlock ServerToolUseBlock
-        TextBlock ThinkingBlock ToolResultBlock ToolUseBlock UnknownBlock
-    """,
-    "client.client": """
-        ClaudeSDKClient
-    """,
-    "tools.elicitation": """
-        ElicitationRequest ElicitationResult SamplingRequest
-    """,
+    "client.warm": "WarmPool startup",
     "errors": """
         CLIConnectionError CLIJSONDecodeError CLINotFoundError CLITimeoutError CanUseToolShadowedWarning
         ClaudeSDKError ControlRequestError LiveStartError McpError MessageParseError NotSupportedError
         OptionsError OutputValidationError ProcessError ResourceNotFoundError ResultError ToolDefinitionError
         ToolError UnsupportedRequestError
     """,
-    "hooks": """
-        AsyncHookJSONOutput BackgroundTaskSummary BaseHookInput CommonHookOutput ConfigChangeHookInput
-        CwdChangedHookInput CwdChangedHookSpecificOutput DirectoryAddedHookInput ElicitationHookInput
-        ElicitationHookSpecificOutput ElicitationResultHookInput ElicitationResultHookSpecificOutput
-        FileChangedHookInput FileChangedHookSpecificOutput HookCallback HookContext HookEffort HookEvent
-        HookInput HookJSONOutput HookMatcher HookOutcome HookOutput HookSpecificOutput Hooks
-        InstructionsLoadedHookInput
-        MessageDisplayHookInput MessageDisplayHookSpecificOutput NotificationHookInput
-        NotificationHookSpecificOutput PermissionDeniedHookInput PermissionDeniedHookSpecificOutput
-        PermissionRequestHookInput PermissionRequestHookSpecificOutput PostCompactHookInput
-        PostModelSwitchHookInput PostModelSwitchHookSpecificOutput PostToolBatchHookInput
-        PostToolBatchHookSpecificOutput PostToolBatchToolCall PostToolUseFailureHookInput
-        PostToolUseFailureHookSpecificOutput PostToolUseHookInput PostToolUseHookSpecificOutput
-        PreCompactHookInput PreModelSwitchHookInput PreModelSwitchHookSpecificOutput PreToolUseHookInput
-        PreToolUseHookSpecificOutput SessionCronSummary SessionEndHookInput SessionStartHookInput
-        SessionStartHookSpecificOutput SetupHookInput StopFailureHookInput StopHookInput
-        StopHookSpecificOutput SubagentStartHookInput SubagentStartHookSpecificOutput SubagentStopHookInput
-        SubagentStopHookSpecificOutput SyncHookJSONOutput TaskCompletedHookInput TaskCreatedHookInput
-        TeammateIdleHookInput UserPromptExpansionHookInput UserPromptExpansionHookSpecificOutput
-        UserPromptSubmitHookInput UserPromptSubmitHookSpecificOutput WorktreeCreateHookInput
-        WorktreeCreateHookSpecificOutput WorktreeRemoveHookInput
+    "hooks.decorators": "Hooks",
+    "hooks.inputs": """
+        BackgroundTaskSummary BaseHookInput ConfigChangeHookInput CwdChangedHookInput DirectoryAddedHookInput
+        ElicitationHookInput ElicitationResultHookInput FileChangedHookInput HookEffort HookEvent HookInput
+        InstructionsLoadedHookInput MessageDisplayHookInput NotificationHookInput PermissionDeniedHookInput
+        PermissionRequestHookInput PostCompactHookInput PostModelSwitchHookInput PostToolBatchHookInput
+        PostToolBatchToolCall PostToolUseFailureHookInput PostToolUseHookInput PreCompactHookInput
+        PreModelSwitchHookInput PreToolUseHookInput SessionCronSummary SessionEndHookInput SessionStartHookInput
+        SetupHookInput StopFailureHookInput StopHookInput SubagentStartHookInput SubagentStopHookInput
+        TaskCompletedHookInput TaskCreatedHookInput TeammateIdleHookInput UserPromptExpansionHookInput
+        UserPromptSubmitHookInput WorktreeCreateHookInput WorktreeRemoveHookInput
     """,
-    "mcp.serve.limits": """
-        HttpLimits
+    "hooks.outcomes": "HookOutcome",
+    "hooks.outputs": """
+        AsyncHookJSONOutput CommonHookOutput CwdChangedHookSpecificOutput ElicitationHookSpecificOutput
+        ElicitationResultHookSpecificOutput FileChangedHookSpecificOutput HookJSONOutput HookOutput
+        HookSpecificOutput MessageDisplayHookSpecificOutput NotificationHookSpecificOutput
+        PermissionDeniedHookSpecificOutput PermissionRequestHookSpecificOutput PostModelSwitchHookSpecificOutput
+        PostToolBatchHookSpecificOutput PostToolUseFailureHookSpecificOutput PostToolUseHookSpecificOutput
+        PreModelSwitchHookSpecificOutput PreToolUseHookSpecificOutput SessionStartHookSpecificOutput
+        StopHookSpecificOutput SubagentStartHookSpecificOutput SubagentStopHookSpecificOutput SyncHookJSONOutput
+        UserPromptExpansionHookSpecificOutput UserPromptSubmitHookSpecificOutput
+        WorktreeCreateHookSpecificOutput
     """,
-    "mcp.serve.start": """
-        as_mcp_server http_app serve_http serve_stdio
+    "hooks.registry": "HookCallback HookContext HookMatcher",
+    "mcp.serve.limits": "HttpLimits",
+    "mcp.serve.start": "as_mcp_server http_app serve_http serve_stdio",
+    "messages.blocks": """
+        ContainerUploadBlock ContentBlock DocumentBlock ImageBlock McpToolResultBlock McpToolUseBlock
+        RedactedThinkingBlock SearchResultBlock ServerToolName ServerToolResultBlock ServerToolUseBlock
+        TextBlock ThinkingBlock ToolResultBlock ToolUseBlock UnknownBlock
     """,
-    "messages": """
-        AnyMessage ApiRetryMessage AssistantMessage AssistantMessageError AuthStatusMessage
-        BackgroundTasksChangedMessage CommandsChangedMessage CompactBoundaryMessage
-        ControlRequestProgressMessage ConversationResetMessage DeferredToolUse ElicitationCompleteMessage
-        FastModeDisabledReason FastModeState FilesPersistedMessage HookEventMessage HookProgressMessage
-        InformationalMessage InitMessage LineDroppedMessage LocalCommandOutputMessage McpLogMessage
-        McpProgressMessage MemoryRecallMessage Message MessageOrigin MessageOriginKind MirrorErrorMessage
-        ModelRefusalFallbackMessage ModelRefusalNoFallbackMessage ModelUsage NotificationMessage
-        PermissionDeniedMessage PluginInstallMessage PromptSuggestionMessage RateLimitEvent RateLimitInfo
-        RateLimitStatus RateLimitType ResultMessage SessionKey SessionStateChangedMessage
-        SessionTitleChangedMessage SessionWritesLostMessage StatusMessage StreamEvent SystemInitData
-        SystemInitMcpServer SystemInitPlugin SystemInitPluginError SystemMessage TERMINAL_TASK_STATUSES
-        TaskNotificationMessage TaskNotificationOriginSubkind TaskNotificationStatus TaskProgressMessage
-        TaskStartedMessage TaskUpdatedMessage TaskUpdatedStatus TaskUsage ThinkingTokensMessage
-        ToolProgressMessage ToolUseSummaryMessage UnknownMessage UserMessage WorkerShuttingDownMessage
+    "messages.conversation": """
+        AnyMessage AssistantMessage AssistantMessageError ConversationResetMessage DeferredToolUse Message
+        MessageOrigin MessageOriginKind ModelUsage RateLimitEvent RateLimitInfo RateLimitStatus RateLimitType
+        ResultMessage StreamEvent TaskNotificationOriginSubkind UserMessage
     """,
-    "options.agent_options": """
-        AgentDefinition AskUserQuestionConfig ClaudeAgentOptions EffortLevel McpHttpServerConfig
-        McpSSEServerConfig McpSdkServerConfig McpServerConfig McpStdioServerConfig McpToolPolicy
-        OnElicitation OnSampling OnUserDialog PermissionPrompts PluginDelivery
+    "messages.extra": """
+        AuthStatusMessage McpLogMessage McpProgressMessage PromptSuggestionMessage ToolProgressMessage
+        ToolUseSummaryMessage UnknownMessage
+    """,
+    "messages.system": """
+        ApiRetryMessage BackgroundTasksChangedMessage CommandsChangedMessage CompactBoundaryMessage
+        ControlRequestProgressMessage ElicitationCompleteMessage FastModeDisabledReason FastModeState
+        FilesPersistedMessage HookEventMessage HookProgressMessage InformationalMessage InitMessage
+        LineDroppedMessage LocalCommandOutputMessage MemoryRecallMessage MirrorErrorMessage
+        ModelRefusalFallbackMessage ModelRefusalNoFallbackMessage NotificationMessage PermissionDeniedMessage
+        PermissionMode PluginInstallMessage SessionKey SessionStateChangedMessage SessionTitleChangedMessage
+        SessionWritesLostMessage StatusMessage SystemInitData SystemInitMcpServer SystemInitPlugin
+        SystemInitPluginError SystemMessage TERMINAL_TASK_STATUSES TaskNotificationMessage
+        TaskNotificationStatus TaskProgressMessage TaskStartedMessage TaskUpdatedMessage TaskUpdatedStatus
+        TaskUsage ThinkingTokensMessage WorkerShuttingDownMessage
+    """,
+    "options.agent_options": "ClaudeAgentOptions OnElicitation OnSampling OnUserDialog SpawnProcess",
+    "options.types": """
+        AgentDefinition AskUserQuestionConfig EffortLevel McpHttpServerConfig McpSSEServerConfig
+        McpSdkServerConfig McpServerConfig McpStdioServerConfig McpToolPolicy PermissionPrompts PluginDelivery
         SYSTEM_PROMPT_DYNAMIC_BOUNDARY SandboxFilesystemConfig SandboxIgnoreViolations SandboxNetworkConfig
-        SandboxSettings SdkBeta SdkPluginConfig SessionStoreFlushMode SettingSource SpawnProcess
-        SystemPromptCustom SystemPromptFile SystemPromptPreset TaskBudget ThinkingConfig
-        ThinkingConfigAdaptive ThinkingConfigDisabled ThinkingConfigEnabled ThinkingDisplay ToolConfig
-        ToolsPreset
+        SandboxSettings SdkBeta SdkPluginConfig SessionStoreFlushMode SettingSource SystemPromptCustom
+        SystemPromptFile SystemPromptPreset TaskBudget ThinkingConfig ThinkingConfigAdaptive
+        ThinkingConfigDisabled ThinkingConfigEnabled ThinkingDisplay ToolConfig ToolsPreset
     """,
-    "permissions": """
-        CanUseTool MatchedAskRule PermissionBehavior PermissionMode PermissionResult PermissionResultAllow
-        PermissionResultDeny PermissionRuleValue PermissionUpdate PermissionUpdateDestination
-        ToolPermissionContext
+    "permissions.types": """
+        CanUseTool MatchedAskRule PermissionBehavior PermissionResult PermissionResultAllow PermissionResultDeny
+        PermissionRuleValue PermissionUpdate PermissionUpdateDestination ToolPermissionContext
     """,
-    "client.reply": """
-        Reply ToolCall run run_sync
-    """,
-    "tools.annotations": """
-        ToolAnnotations
-    """,
-    "tools.results.content": """
-        Audio Image Resource ResourceLink Text
-    """,
-    "tools.context": """
-        Context Elicited Root Sampled ToolCancelled
-    """,
-    "tools.prompts": """
-        ServedPrompt
-    """,
-    "tools.resources": """
-        ServedResource
-    """,
-    "tools.server": """
-        ToolServer create_sdk_mcp_server
-    """,
-    "tools.tool": """
-        SdkMcpTool Tool tool
-    """,
-    "client.warm": """
-        WarmPool startup
-    """,
+    "tools.annotations": "ToolAnnotations",
+    "tools.context": "Context Elicited Root Sampled ToolCancelled",
+    "tools.elicitation": "ElicitationRequest ElicitationResult SamplingRequest",
+    "tools.prompts": "ServedPrompt",
+    "tools.resources": "ServedResource",
+    "tools.results.content": "Audio Image Resource ResourceLink Text",
+    "tools.server": "ToolServer create_sdk_mcp_server",
+    "tools.tool": "SdkMcpTool Tool tool",
 }
-_WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
-
-__all__ = sorted(_WHERE)  # noqa: PLE0605 - the list for type checkers is in the stub
 
 
-def __getattr__(name: str) -> object:
-    if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
-    globals()[name] = value
-    return value
+def _find_names(table: dict[str, str], *rooms: str) -> dict[str, str]:
+    """Map each name of a table to its module. With `rooms`: only names of these modules and packages."""
+    return {
+        name: module
+        for module, names in table.items()
+        if not rooms or module.startswith(rooms)
+        for name in names.split()
+    }
 
 
-def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+def _load_lazily(namespace: dict[str, object], where: dict[str, str]) -> None:
+    """Give a module these names, each loaded from its own module when it is first used.
+
+    `namespace` is the module's `globals()`; it gets `__all__`, `__getattr__` and `__dir__`.
+    """
+
+    def __getattr__(name: str) -> object:  # noqa: N807 - a module's own
+        if name not in where:
+            raise AttributeError(f"module {namespace['__name__']!r} has no attribute {name!r}")
+        value = namespace[name] = getattr(import_module(f"toolwire.{where[name]}"), name)
+        return value
+
+    def __dir__() -> list[str]:  # noqa: N807
+        return sorted({*namespace, *where})
+
+    namespace.update(__all__=sorted(where), __getattr__=__getattr__, __dir__=__dir__, _WHERE=where)
+
+
+_load_lazily(globals(), _find_names(_NAMES))

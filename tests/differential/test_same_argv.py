@@ -17,7 +17,7 @@ from typing import Any, get_args, get_type_hints
 import anyio
 import pytest
 
-import toolwire.options.agent_options as ours
+import toolwire.types as ours
 from toolwire.client import status as _status
 from toolwire.errors import OptionsError
 from toolwire.hooks import HookMatcher

@@ -14,25 +14,6 @@ from typing import Any, Literal
 
 from toolwire._support.record import Record
 
-__all__ = [
-    "ContainerUploadBlock",
-    "ContentBlock",
-    "DocumentBlock",
-    "ImageBlock",
-    "McpToolResultBlock",
-    "McpToolUseBlock",
-    "RedactedThinkingBlock",
-    "SearchResultBlock",
-    "ServerToolName",
-    "ServerToolResultBlock",
-    "ServerToolUseBlock",
-    "TextBlock",
-    "ThinkingBlock",
-    "ToolResultBlock",
-    "ToolUseBlock",
-    "UnknownBlock",
-]
-
 
 @dataclass(repr=False, eq=False)
 class TextBlock(Record):

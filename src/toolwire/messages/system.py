@@ -4,7 +4,7 @@ Imported through `toolwire.messages`. Class names, fields, order and defaults ar
 `claude_agent_sdk`. There is no `raw` on these classes: `data` is the whole frame.
 """
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, field
 from typing import Any, Literal, NotRequired, TypedDict
 
 from toolwire._support.record import Record
@@ -176,3 +176,271 @@ class HookEventMessage(SystemMessage):
     hook_event_name: str = ""
     session_id: str | None = None
     uuid: str | None = None
+
+
+@dataclass(init=False, repr=False, eq=False)
+class TypedSystemMessage(SystemMessage):
+    """Base of the classes below.
+
+    The official SDK gives a plain `SystemMessage` for the same frame, and the two are equal, so that a
+    comparison written for it still holds. The fields only repeat `data`, so `repr` leaves them out.
+
+    One `__init__` serves all: compiling two dozen would double the time that importing the messages takes.
+    """
+
+    uuid: str | None = None
+    session_id: str | None = None
+
+    def __init__(self, subtype: str, data: dict[str, Any], **fields: Any) -> None:
+        self.subtype = subtype
+        self.data = data
+        for name, spec in self.__dataclass_fields__.items():
+            if name in fields:
+                setattr(self, name, fields.pop(name))
+            elif spec.default_factory is not MISSING:
+                setattr(self, name, spec.default_factory())
+        if fields:
+            raise TypeError(f"{self.__class__.__name__} has no field {', '.join(map(repr, fields))}")
+
+    __hash__ = None  # type: ignore[assignment]  # as in Record: what has == and can change has no hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SystemMessage) or other.__class__ not in (self.__class__, SystemMessage):
+            return NotImplemented
+        return self.subtype == other.subtype and self.data == other.data
+
+    def __repr__(self) -> str:
+        return f"{self.__class__.__qualname__}(subtype={self.subtype!r}, data={self.data!r})"
+
+
+@dataclass(init=False, repr=False, eq=False)
+class InitMessage(TypedSystemMessage):
+    """What the session has to work with, as a turn begins. It comes at the start of every turn."""
+
+    model: str = ""
+    cwd: str = ""
+    tools: list[str] = field(default_factory=list)
+    mcp_servers: list[SystemInitMcpServer] = field(default_factory=list)
+    permission_mode: str = ""
+    slash_commands: list[str] = field(default_factory=list)
+    agents: list[str] = field(default_factory=list)
+    skills: list[str] = field(default_factory=list)
+    plugins: list[SystemInitPlugin] = field(default_factory=list)
+    plugin_errors: list[SystemInitPluginError] = field(default_factory=list)
+    output_style: str = ""
+    api_key_source: str = ""
+    claude_code_version: str = ""
+    capabilities: list[str] = field(default_factory=list)
+    """Names of protocol features that this CLI has. Ask here instead of comparing versions."""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class StatusMessage(TypedSystemMessage):
+    """What the CLI is busy with (`compacting`, `requesting`, None for neither), or a new permission mode."""
+
+    status: str | None = None
+    permission_mode: str | None = None
+    compact_result: str | None = None
+    compact_error: str | None = None
+
+
+@dataclass(init=False, repr=False, eq=False)
+class CompactBoundaryMessage(TypedSystemMessage):
+    """The conversation was summarised; what came before this point is out of the model's sight."""
+
+    trigger: str = ""
+    """`manual` or `auto`."""
+    pre_tokens: int = 0
+    post_tokens: int | None = None
+    duration_ms: int | None = None
+
+
+@dataclass(init=False, repr=False, eq=False)
+class ApiRetryMessage(TypedSystemMessage):
+    """A request to the API failed and will be tried again after `retry_delay_ms`."""
+
+    attempt: int = 0
+    max_retries: int = 0
+    retry_delay_ms: float = 0
+    error_status: int | None = None
+    error: str = ""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class BackgroundTasksChangedMessage(TypedSystemMessage):
+    """All background tasks that are alive now; it replaces the list of the last one."""
+
+    tasks: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(init=False, repr=False, eq=False)
+class CommandsChangedMessage(TypedSystemMessage):
+    """All slash commands there are now; it replaces the list of the last one."""
+
+    commands: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(init=False, repr=False, eq=False)
+class ControlRequestProgressMessage(TypedSystemMessage):
+    """A control request that takes long has started, or has to try the API again."""
+
+    request_id: str = ""
+    status: str = ""
+    attempt: int | None = None
+    max_retries: int | None = None
+    retry_delay_ms: float | None = None
+    error_status: int | None = None
+
+
+@dataclass(init=False, repr=False, eq=False)
+class ElicitationCompleteMessage(TypedSystemMessage):
+    """The user has finished what an MCP server asked for at a URL."""
+
+    mcp_server_name: str = ""
+    elicitation_id: str = ""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class FilesPersistedMessage(TypedSystemMessage):
+    """Files of the session were stored by the host, or could not be."""
+
+    files: list[dict[str, Any]] = field(default_factory=list)
+    failed: list[dict[str, Any]] = field(default_factory=list)
+    processed_at: str = ""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class HookProgressMessage(TypedSystemMessage):
+    """Output of a hook that is still running."""
+
+    hook_id: str = ""
+    hook_name: str = ""
+    hook_event_name: str = ""
+    stdout: str = ""
+    stderr: str = ""
+    output: str = ""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class InformationalMessage(TypedSystemMessage):
+    """A line of text for the user, with a level: info, notice, suggestion or warning."""
+
+    content: str = ""
+    level: str = ""
+    tool_use_id: str | None = None
+    prevent_continuation: bool = False
+
+
+@dataclass(init=False, repr=False, eq=False)
+class LineDroppedMessage(TypedSystemMessage):
+    """toolwire's own: the CLI wrote a line longer than the ceiling, and it was thrown away."""
+
+    bytes: int = 0
+    limit: int = 0
+
+
+@dataclass(init=False, repr=False, eq=False)
+class LocalCommandOutputMessage(TypedSystemMessage):
+    """What a slash command printed that ran without the model."""
+
+    content: str = ""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class MemoryRecallMessage(TypedSystemMessage):
+    """Memories were put before the model for this turn."""
+
+    mode: str = ""
+    memories: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(init=False, repr=False, eq=False)
+class ModelRefusalFallbackMessage(TypedSystemMessage):
+    """A model refused, and another takes its place or gives it back."""
+
+    direction: str = ""
+    """`retry`, `revert` or `sticky`."""
+    original_model: str = ""
+    fallback_model: str = ""
+    content: str = ""
+    request_id: str | None = None
+    retracted_message_uuids: list[str] = field(default_factory=list)
+
+
+@dataclass(init=False, repr=False, eq=False)
+class ModelRefusalNoFallbackMessage(TypedSystemMessage):
+    """A model refused, and there is no other to take its place."""
+
+    original_model: str = ""
+    content: str = ""
+    request_id: str | None = None
+
+
+@dataclass(init=False, repr=False, eq=False)
+class NotificationMessage(TypedSystemMessage):
+    """A short notice that a terminal would show for a while. A new one with the same `key` replaces it."""
+
+    key: str = ""
+    text: str = ""
+    priority: str = ""
+    color: str | None = None
+    timeout_ms: float | None = None
+
+
+@dataclass(init=False, repr=False, eq=False)
+class PermissionDeniedMessage(TypedSystemMessage):
+    """A tool call was refused without anybody being asked."""
+
+    tool_name: str = ""
+    tool_use_id: str = ""
+    message: str = ""
+    agent_id: str | None = None
+    decision_reason_type: str | None = None
+    decision_reason: str | None = None
+
+
+@dataclass(init=False, repr=False, eq=False)
+class PluginInstallMessage(TypedSystemMessage):
+    """A step of installing plugins: started, installed, failed, completed."""
+
+    status: str = ""
+    name: str | None = None
+    error: str | None = None
+
+
+@dataclass(init=False, repr=False, eq=False)
+class SessionStateChangedMessage(TypedSystemMessage):
+    """The session is now `idle`, `running` or waiting for someone (`requires_action`)."""
+
+    state: str = ""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class SessionTitleChangedMessage(TypedSystemMessage):
+    """The session has a new name."""
+
+    title: str = ""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class SessionWritesLostMessage(TypedSystemMessage):
+    """The disk is full: part of the transcript or of the settings is not saved."""
+
+    error_code: str = ""
+    lost: list[str] = field(default_factory=list)
+    transcript_session_ids: list[str] = field(default_factory=list)
+
+
+@dataclass(init=False, repr=False, eq=False)
+class ThinkingTokensMessage(TypedSystemMessage):
+    """How much the model has thought so far, as an estimate."""
+
+    estimated_tokens: int = 0
+    estimated_tokens_delta: int = 0
+
+
+@dataclass(init=False, repr=False, eq=False)
+class WorkerShuttingDownMessage(TypedSystemMessage):
+    """The CLI is about to end, and says why."""
+
+    reason: str = ""

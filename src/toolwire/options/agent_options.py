@@ -13,25 +13,13 @@ from typing import Any, Literal, TypeAlias
 
 from toolwire._support.record import RecordWithSecrets
 from toolwire.hooks import HookEvent, HookMatcher, Hooks
-from toolwire.options.checks import check, check_paths
+from toolwire.options.checks import check
 from toolwire.options.kinds import KINDS
-from toolwire.options.mcp_servers import split_servers
 from toolwire.options.types import (
-    SYSTEM_PROMPT_DYNAMIC_BOUNDARY,
     AgentDefinition,
-    AskUserQuestionConfig,
     EffortLevel,
-    McpHttpServerConfig,
-    McpSdkServerConfig,
-    McpServerConfig,
-    McpSSEServerConfig,
-    McpStdioServerConfig,
-    McpToolPolicy,
     PermissionPrompts,
     PluginDelivery,
-    SandboxFilesystemConfig,
-    SandboxIgnoreViolations,
-    SandboxNetworkConfig,
     SandboxSettings,
     SdkBeta,
     SdkPluginConfig,
@@ -42,10 +30,6 @@ from toolwire.options.types import (
     SystemPromptPreset,
     TaskBudget,
     ThinkingConfig,
-    ThinkingConfigAdaptive,
-    ThinkingConfigDisabled,
-    ThinkingConfigEnabled,
-    ThinkingDisplay,
     ToolConfig,
     ToolsPreset,
 )
@@ -252,45 +236,3 @@ class ClaudeAgentOptions(RecordWithSecrets):
     def check(self) -> None:
         """Raise `OptionsError` if these options cannot work. Fields may have changed since they were set."""
         check({name: getattr(self, name) for name in KINDS})
-
-
-__all__ = [
-    "SYSTEM_PROMPT_DYNAMIC_BOUNDARY",
-    "AgentDefinition",
-    "AskUserQuestionConfig",
-    "ClaudeAgentOptions",
-    "EffortLevel",
-    "McpHttpServerConfig",
-    "McpSSEServerConfig",
-    "McpSdkServerConfig",
-    "McpServerConfig",
-    "McpStdioServerConfig",
-    "McpToolPolicy",
-    "OnElicitation",
-    "OnSampling",
-    "OnUserDialog",
-    "PermissionPrompts",
-    "PluginDelivery",
-    "SandboxFilesystemConfig",
-    "SandboxIgnoreViolations",
-    "SandboxNetworkConfig",
-    "SandboxSettings",
-    "SdkBeta",
-    "SdkPluginConfig",
-    "SessionStoreFlushMode",
-    "SettingSource",
-    "SpawnProcess",
-    "SystemPromptCustom",
-    "SystemPromptFile",
-    "SystemPromptPreset",
-    "TaskBudget",
-    "ThinkingConfig",
-    "ThinkingConfigAdaptive",
-    "ThinkingConfigDisabled",
-    "ThinkingConfigEnabled",
-    "ThinkingDisplay",
-    "ToolConfig",
-    "ToolsPreset",
-    "check_paths",
-    "split_servers",
-]

@@ -1,29 +1,10 @@
-"""Permissions: who may use which tool. Ready-made policies are in `toolwire.permissions.policies`."""
+"""Permissions: who may use which tool. Ready-made policies are in `toolwire.permissions.policies`.
 
-from toolwire.messages import PermissionMode
-from toolwire.permissions.types import (
-    CanUseTool,
-    MatchedAskRule,
-    PermissionBehavior,
-    PermissionResult,
-    PermissionResultAllow,
-    PermissionResultDeny,
-    PermissionRuleValue,
-    PermissionUpdate,
-    PermissionUpdateDestination,
-    ToolPermissionContext,
-)
+Each name is loaded when it is first used.
+"""
 
-__all__ = [
-    "CanUseTool",
-    "MatchedAskRule",
-    "PermissionBehavior",
-    "PermissionMode",
-    "PermissionResult",
-    "PermissionResultAllow",
-    "PermissionResultDeny",
-    "PermissionRuleValue",
-    "PermissionUpdate",
-    "PermissionUpdateDestination",
-    "ToolPermissionContext",
-]
+from toolwire import _NAMES, _find_names, _load_lazily
+
+_MORE = {"messages.system": "PermissionMode"}  # the CLI reports it in its messages
+
+_load_lazily(globals(), _find_names(_NAMES, "permissions.") | _find_names(_MORE))
