@@ -13,8 +13,8 @@ from fastmcp import FastMCP
 from mcp.server import MCPServer, Server
 
 from toolwire import ToolServer
-from toolwire.cli.shared.modules import neighbours
 from toolwire.cli.shared.target import Target, reload, resolve, watched
+from toolwire.cli.shared.user_module import neighbours
 from toolwire.errors import UsageError
 
 

@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from mcp import Client, StdioServerParameters, stdio_client
+from toolwire.cli import config_clients as _clients
 from toolwire.cli.main import app
-from toolwire.cli.shared import mcp_clients as _clients
 from toolwire.errors import UsageError
 
 CODE = '''
@@ -386,7 +386,7 @@ def test_a_module_of_this_folder_brings_its_folder(folder):
 
 def test_an_installed_module_brings_no_folder():
     """Python finds it by itself."""
-    (entry,) = json.loads(config("toolwire.cli.shared.demo_script:calculator", "--for", "cursor").stdout)[
+    (entry,) = json.loads(config("toolwire.cli.demo_conversation:calculator", "--for", "cursor").stdout)[
         "mcpServers"
     ].values()
     assert "env" not in entry

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from toolwire import ClaudeSDKError
-from toolwire.cli.shared.reloading import follow
+from toolwire.cli.serve_reload import follow
 from toolwire.cli.shared.target import reload, resolve
 from toolwire.errors import UsageError
 from toolwire.mcp.serve.host import Serving

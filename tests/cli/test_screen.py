@@ -21,9 +21,9 @@ from toolwire import (
     UserMessage,
 )
 from toolwire._protocol.parse import parse
-from toolwire.cli.shared.asking import Asker, Field, rules
-from toolwire.cli.shared.screen import JsonLines, Screen, failure, plain, summary, tool_name
-from toolwire.cli.shared.scripted_model import StandIn, arguments, example, last_prompt
+from toolwire.cli.run_screen import JsonLines, Screen, failure, plain, summary, tool_name
+from toolwire.cli.run_scripted import StandIn, arguments, example, last_prompt
+from toolwire.cli.shared.questions import Asker, Field, rules
 from toolwire.errors import UsageError
 from toolwire.permissions import PermissionResultAllow, PermissionResultDeny, ToolPermissionContext
 from toolwire.testing import Request, call, say, turn

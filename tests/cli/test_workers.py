@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from served import Http
 
-from toolwire.cli.shared.workers import metrics_folder, worker_command
+from toolwire.cli.serve_workers import metrics_folder, worker_command
 
 ENDING = {"code": -32000, "message": "the server is ending: the request was cancelled before it was done"}
 APP = '''

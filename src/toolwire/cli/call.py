@@ -54,7 +54,7 @@ def call(  # noqa: PLR0917 - typer calls it by name
 
       toolwire call app.py:calc add '{"a": 15, "b": 27}' --json
     """
-    from toolwire.cli.shared import tool_output as _results  # noqa: PLC0415 - loads the tools
+    from toolwire.cli import call_output as _results  # noqa: PLC0415 - loads the tools
 
     result = run(_call, resolved(target, header), tool, arguments or [], timeout)
     _results.show(result, json=json, save=save)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from toolwire.cli.shared.catalog_check import check, schema
-from toolwire.cli.shared.failing import friendly
+from toolwire.cli.catalog_profile import check, schema
+from toolwire.cli.shared.exit_codes import friendly
 from toolwire.cli.shared.pinning import pin
 from toolwire.cli.shared.target_options import JsonOption
 from toolwire.errors import UsageError
@@ -82,7 +82,7 @@ def spend(  # noqa: PLR0917 - typer takes them by position
 
       toolwire catalog spend --json --ledger ./ledger.db
     """
-    from toolwire.cli.shared import catalog_report as screen  # noqa: PLC0415 - loads the ledger
+    from toolwire.cli import catalog_report as screen  # noqa: PLC0415 - loads the ledger
     from toolwire.cli.shared.printing import show_json  # noqa: PLC0415
 
     limits = {"day": _money("--per-day", per_day), "total": _money("--total", total)}
@@ -132,7 +132,7 @@ def reconcile(  # noqa: PLR0917
       toolwire catalog reconcile 3fa9 --not-charged
     """
     from toolwire.catalog.ledger.sqlite import owner_alive  # noqa: PLC0415
-    from toolwire.cli.shared import catalog_report as screen  # noqa: PLC0415
+    from toolwire.cli import catalog_report as screen  # noqa: PLC0415
 
     cost = _money("--amount", amount)
     _check_use(call, charged, cost, all_not_charged)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from toolwire.cli.shared import mcp_clients as _clients
-from toolwire.cli.shared.failing import fail
-from toolwire.cli.shared.mcp_clients import Client, Document, Entry
+from toolwire.cli import config_clients as _clients
+from toolwire.cli.config_clients import Client, Document, Entry
+from toolwire.cli.shared.exit_codes import fail
 from toolwire.errors import UsageError
 
 if TYPE_CHECKING:

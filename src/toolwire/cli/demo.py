@@ -33,7 +33,7 @@ def demo(
     import anyio  # noqa: PLC0415 - heavy
     from rich.console import Console  # noqa: PLC0415
 
-    from toolwire.cli.shared.demo_script import converse, found  # noqa: PLC0415
+    from toolwire.cli.demo_conversation import converse, found  # noqa: PLC0415
 
     console = Console(highlight=False)
     anyio.run(converse, console, "live" if live else "scripted" if scripted else found())

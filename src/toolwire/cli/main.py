@@ -14,7 +14,7 @@ from toolwire.cli.doctor import doctor
 from toolwire.cli.new import new
 from toolwire.cli.run import run
 from toolwire.cli.serve import serve
-from toolwire.cli.shared.failing import friendly
+from toolwire.cli.shared.exit_codes import friendly
 from toolwire.cli.tools import tools
 
 app = typer.Typer(

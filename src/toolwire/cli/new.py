@@ -68,7 +68,7 @@ def _check(folder: Path, *, force: bool) -> None:
 
 def _write(folder: Path, texts: Mapping[str, str]) -> None:
     """All files or none."""
-    from toolwire.cli.shared.failing import fail  # noqa: PLC0415 - typer and rich are there by now
+    from toolwire.cli.shared.exit_codes import fail  # noqa: PLC0415 - typer and rich are there by now
 
     try:
         with _undone_on_failure() as made:

@@ -72,9 +72,9 @@ def run(
     """
     if live and (scripted or script):
         raise typer.BadParameter(f"--live and {'--scripted' if scripted else '--script'} exclude each other")
-    from toolwire.cli.shared.asking import rules  # noqa: PLC0415 - a wrong command line must fail at once
-    from toolwire.cli.shared.scripted_model import load_script, peer  # noqa: PLC0415
-    from toolwire.cli.shared.terminal import Terminal  # noqa: PLC0415
+    from toolwire.cli.run_scripted import load_script, peer  # noqa: PLC0415
+    from toolwire.cli.run_terminal import Terminal  # noqa: PLC0415
+    from toolwire.cli.shared.questions import rules  # noqa: PLC0415 - a wrong command line must fail at once
 
     file = sys.stdout
     if json:

@@ -175,7 +175,7 @@ def serve(  # noqa: PLR0917 - options
     serving = serving_of(found.server, name=found.name, secret=_secret())
     beside = [_reloading(found, serving)] if reload else []
     if hasattr(found.server, "loaded"):
-        from toolwire.cli.shared.reloading import tend  # noqa: PLC0415
+        from toolwire.cli.serve_reload import tend  # noqa: PLC0415
 
         beside.append(partial(tend, found.server, partial(_say, quiet)))
     if wire is not None:
@@ -207,7 +207,7 @@ def serve(  # noqa: PLR0917 - options
         where = Listening(host.removeprefix("[").removesuffix("]"), listening.getsockname()[1], path)
         _say(quiet, f"{_what(serving)} at {where.url}")
         if workers > 1:
-            from toolwire.cli.shared.workers import supervise  # noqa: PLC0415
+            from toolwire.cli.serve_workers import supervise  # noqa: PLC0415
 
             _say(quiet, f"{workers} processes, no sessions")
             raise typer.Exit(supervise(listening, workers, drain, SECRET))
@@ -241,7 +241,7 @@ def _run(work: Work, beside: list[Work]) -> None:
 def _reloading(target: "Target", serving: "Serving") -> Work:
     if target.path is None:
         raise UsageError(f"--reload needs a file, and {target.text} is none")
-    from toolwire.cli.shared.reloading import follow  # noqa: PLC0415
+    from toolwire.cli.serve_reload import follow  # noqa: PLC0415
 
     return partial(follow, target, serving.replace, partial(_say, False))
 

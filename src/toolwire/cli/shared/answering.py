@@ -14,7 +14,7 @@ def elicited(progress: Progress) -> Callable[[ElicitationRequest], Awaitable[Eli
         import anyio.to_thread  # noqa: PLC0415 - heavy, as is what follows
         from rich.console import Console  # noqa: PLC0415
 
-        from toolwire.cli.shared.asking import Asker  # noqa: PLC0415
+        from toolwire.cli.shared.questions import Asker  # noqa: PLC0415
 
         console = Console(stderr=True, highlight=False)
 

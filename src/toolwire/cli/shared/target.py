@@ -18,7 +18,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from toolwire._support.words import closest
-from toolwire.cli.shared import modules as _modules
+from toolwire.cli.shared import user_module as _modules
 from toolwire.errors import NotSupportedError, ToolDefinitionError, UsageError
 from toolwire.options.mcp_servers import is_server as could_serve
 from toolwire.tools.names import problem_with, wire_name

@@ -288,7 +288,7 @@ async def _schemas(servers: Mapping[str, Any], stack: AsyncExitStack) -> Schemas
 
 async def list_tools(servers: Mapping[str, Any]) -> list[str]:
     """A line for each tool."""
-    from toolwire.cli.shared.screen import one_line  # noqa: PLC0415
+    from toolwire.cli.run_screen import one_line  # noqa: PLC0415
     from toolwire.testing import connect  # noqa: PLC0415
 
     lines = []

@@ -16,7 +16,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from toolwire.cli.shared.failing import FAILURE, INTERRUPTED
+from toolwire.cli.shared.exit_codes import FAILURE, INTERRUPTED
 from toolwire.errors import CanUseToolShadowedWarning, ResultError, UsageError
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ class Terminal:
     def __init__(self, json: IO[str] | None, *, quiet: bool, thinking: bool, hint: str) -> None:
         from rich.console import Console  # noqa: PLC0415 - heavy, as is what follows
 
-        from toolwire.cli.shared.asking import Asker, line_reader  # noqa: PLC0415
-        from toolwire.cli.shared.screen import JsonLines, Screen  # noqa: PLC0415
+        from toolwire.cli.run_screen import JsonLines, Screen  # noqa: PLC0415
+        from toolwire.cli.shared.questions import Asker, line_reader  # noqa: PLC0415
 
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr] # a text file, as Python opens it
         self._notes = Console(stderr=True, highlight=False)
@@ -148,8 +148,8 @@ class Terminal:
                 self._turn(self._listen, text)
 
     def _inform(self, command: str, servers: Mapping[str, Any]) -> None:
-        from toolwire.cli.shared.screen import summary  # noqa: PLC0415
-        from toolwire.cli.shared.scripted_model import list_tools  # noqa: PLC0415
+        from toolwire.cli.run_screen import summary  # noqa: PLC0415
+        from toolwire.cli.run_scripted import list_tools  # noqa: PLC0415
 
         if command == "/tools":
             lines = self._do(list_tools, servers)
@@ -161,7 +161,7 @@ class Terminal:
 
     def _turn(self, listen: Callable[[str], Any], prompt: str) -> int:
         """One turn, and what came of it as an exit code."""
-        from toolwire.cli.shared.screen import failure  # noqa: PLC0415
+        from toolwire.cli.run_screen import failure  # noqa: PLC0415
 
         self._do(listen, prompt)
         if self._presses:
@@ -179,7 +179,7 @@ class Terminal:
     def _do(self, work: Callable[..., Any], *args: Any) -> Any:
         """Run something on the event loop, and be there for what it says and asks until it is over."""
         from toolwire import ResultMessage  # noqa: PLC0415
-        from toolwire.cli.shared.asking import on_ctrl_c  # noqa: PLC0415
+        from toolwire.cli.shared.questions import on_ctrl_c  # noqa: PLC0415
 
         pressed, over = (
             object(),

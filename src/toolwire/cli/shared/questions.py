@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from rich.console import Console
 from rich.text import Text
 
-from toolwire.cli.shared.screen import arguments, one_line, plain, tool_name
+from toolwire.cli.run_screen import arguments, one_line, plain, tool_name
 from toolwire.errors import UsageError
 from toolwire.permissions import (
     PermissionResult,

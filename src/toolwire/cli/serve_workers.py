@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from toolwire._transport.lifeline import Lifeline
-from toolwire.cli.shared.failing import FAILURE
+from toolwire.cli.shared.exit_codes import FAILURE
 
 _YOUNG: Final = 5.0  # a process that dies sooner never really served
 _CHANCES: Final = 3  # young deaths in a row before it is given up
