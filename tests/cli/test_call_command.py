@@ -250,7 +250,7 @@ def test_a_question_without_a_terminal_is_declined(call):
     """With a note that says so."""
     done = call("ask")
     assert done.stdout == "decline None\n"
-    assert done.stderr == "hand wanted to ask the user something: declined, no terminal.\n"
+    assert done.stderr == "hand requested input from the user: declined, there is no terminal.\n"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal of POSIX")

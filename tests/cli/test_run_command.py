@@ -244,7 +244,7 @@ def test_a_form_of_a_server(on_terminal):
         terminal.send("large\n")
         terminal.expect("sugar (integer): ")
         terminal.send("\n")
-        terminal.expect("sugar is needed")
+        terminal.expect("sugar is required")
         terminal.send("2\n")
         terminal.expect("milk (yes/no) [no]: ")
         terminal.send("\n")
@@ -413,7 +413,10 @@ def test_in_a_pipe_the_input_is_the_prompt_and_nothing_is_asked(in_pipe):
     done = in_pipe("-t", "app.py", "--scripted", "--allow", "calc.add", stdin="add a=1 b=2\necho text=hi\n")
     assert done.returncode == 0, done.stderr
     assert "add returned: 3.0\necho failed: The call was not allowed" in done.stdout
-    assert "calc.echo was not allowed: no terminal to ask on. Use --allow calc.echo or --yes." in done.stderr
+    assert (
+        "calc.echo was not allowed: there is no terminal to ask on. Use --allow calc.echo or --yes."
+        in done.stderr
+    )
     assert "\x1b" not in done.stdout + done.stderr
 
 
@@ -421,7 +424,7 @@ def test_questions_of_servers_are_declined_without_a_terminal(in_pipe):
     """And the user hears of it."""
     done = in_pipe("-t", "app.py", "--scripted", "--yes", "coffee")
     assert "coffee returned: decline: None" in done.stdout
-    assert "calc wanted to ask the user something: declined, no terminal." in done.stderr
+    assert "calc requested input from the user: declined, there is no terminal." in done.stderr
 
 
 def test_json_is_one_frame_a_line(in_pipe, folder):
@@ -485,7 +488,7 @@ def test_a_run_that_fails_is_a_line_and_exit_code_1(in_pipe, folder, steps, more
         (["-t", "app.py", "--scripted"], "The prompt is empty."),
         (
             ["-t", "app.py", "--scripted", "--allow", "shop", "hi"],
-            "--allow shop means no tool of the targets",
+            "--allow shop matches no tool of the targets",
         ),
         (["-t", "app.py", "--scripted", "--record", "gone/x", "hi"], "There is no folder"),
         (["-t", "app.py", "--scripted", "--record", "x", "hi"], "none was found"),

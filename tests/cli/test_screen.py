@@ -23,7 +23,7 @@ from toolwire import (
 from toolwire._protocol.parse import parse
 from toolwire.cli.run_screen import JsonLines, Screen, failure, plain, summary, tool_name
 from toolwire.cli.run_scripted import StandIn, arguments, example, last_prompt
-from toolwire.cli.shared.questions import Asker, Field, rules
+from toolwire.cli.shared.questions import Asker, permission_rules
 from toolwire.errors import UsageError
 from toolwire.permissions import PermissionResultAllow, PermissionResultDeny, ToolPermissionContext
 from toolwire.testing import Request, call, say, turn
@@ -259,42 +259,6 @@ def test_very_long_arguments_say_how_much_is_not_shown():
     assert "more characters" in file.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("schema", "typed", "value"),
-    [
-        ({"type": "string"}, "42", "42"),
-        ({"type": "integer", "minimum": 1}, "42", 42),
-        ({"type": "number"}, "1.5", 1.5),
-        ({"type": "boolean"}, "Yes", True),
-        ({"type": "boolean"}, "false", False),
-        ({"enum": [1, "two"]}, "1", 1),
-        ({"type": "string", "oneOf": [{"const": "a", "title": "A"}]}, "a", "a"),
-        ({"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}, "a, b", ["a", "b"]),
-        ({"type": "array", "items": {"type": "integer"}}, "[1, 2]", [1, 2]),
-        ({"type": "string", "default": "d"}, "", "d"),
-    ],
-)
-def test_what_is_typed_becomes_a_value(schema, typed, value):
-    """By the schema of the property."""
-    assert Field("f", schema, required=True).read(typed) == value
-
-
-@pytest.mark.parametrize(
-    ("schema", "typed"),
-    [
-        ({"type": "integer"}, "x"),
-        ({"type": "integer", "minimum": 1}, "0"),
-        ({"type": "boolean"}, "perhaps"),
-        ({"type": "string", "enum": ["a"]}, "b"),
-        ({"type": "string"}, ""),
-    ],
-)
-def test_what_does_not_fit_is_refused(schema, typed):
-    """And would be asked again."""
-    with pytest.raises(ValueError, match="."):
-        Field("f", schema, required=True).read(typed)
-
-
 def test_a_form_with_references_and_optional_parts():
     """As Pydantic writes them: an enum in $defs, an optional that may be null."""
     schema = {
@@ -318,12 +282,12 @@ def test_rules():
     """All spellings of --allow, and what --yes adds."""
     given = ["calc", "calc.add", "mcp__calc", "mcp__calc__add"]
     expected = ["mcp__calc", "mcp__calc__add", "mcp__calc", "mcp__calc__add"]
-    assert rules(given, ["calc", "shop"], yes=False, builtin=False) == expected
-    assert rules([], ["calc", "shop"], yes=True, builtin=False) == ["mcp__calc", "mcp__shop"]
-    assert rules(["Bash(git *)"], ["calc"], yes=False, builtin=True) == ["Bash(git *)"]
+    assert permission_rules(given, ["calc", "shop"], yes=False, builtin=False) == expected
+    assert permission_rules([], ["calc", "shop"], yes=True, builtin=False) == ["mcp__calc", "mcp__shop"]
+    assert permission_rules(["Bash(git *)"], ["calc"], yes=False, builtin=True) == ["Bash(git *)"]
     for wrong in ("Bash", "mcp__shop"):
         with pytest.raises(UsageError, match="calc.TOOL"):
-            rules([wrong], ["calc"], yes=False, builtin=False)
+            permission_rules([wrong], ["calc"], yes=False, builtin=False)
 
 
 # --- the stand-in -----------------------------------------------------------------------------------------

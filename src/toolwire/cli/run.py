@@ -74,7 +74,7 @@ def run(
         raise typer.BadParameter(f"--live and {'--scripted' if scripted else '--script'} exclude each other")
     from toolwire.cli.run_scripted import load_script, peer  # noqa: PLC0415
     from toolwire.cli.run_terminal import Terminal  # noqa: PLC0415
-    from toolwire.cli.shared.questions import rules  # noqa: PLC0415 - a wrong command line must fail at once
+    from toolwire.cli.shared.questions import permission_rules  # noqa: PLC0415 - a wrong command line must fail at once
 
     file = sys.stdout
     if json:
@@ -82,7 +82,7 @@ def run(
     servers = _servers(tools)
     given = {
         "mcp_servers": servers,
-        "allowed_tools": rules(allow or [], servers, yes=yes, builtin=builtin),
+        "allowed_tools": permission_rules(allow or [], servers, yes=yes, builtin=builtin),
         "tools": None if builtin else [],
         "setting_sources": None if settings else [],
         "strict_mcp_config": not settings,
