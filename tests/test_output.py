@@ -15,8 +15,7 @@ import typing_extensions
 from pydantic import BaseModel, Field, RootModel, conint, field_validator
 
 from toolwire import OptionsError, OutputValidationError
-from toolwire.client.output import Output
-from toolwire.client.reply import Reply
+from toolwire.client.reply import OutputType, Reply
 
 T = TypeVar("T")
 NEW_YEAR = dt.datetime(2020, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
@@ -117,7 +116,7 @@ class ModernCity(typing_extensions.TypedDict):
 
 
 def output(kind):
-    made = Output(kind)
+    made = OutputType(kind)
     assert made.format["type"] == "json_schema"
     schema = made.format["schema"]
     assert schema["type"] == "object", "the CLI wants an object at the top"
@@ -219,7 +218,7 @@ class TestTypes:
         """A TypedDict that holds itself works, or is refused with an error of ours."""
         answer = {"name": "a", "kids": [{"name": "b", "kids": []}]}
         try:
-            made = Output(Tree)
+            made = OutputType(Tree)
         except OptionsError:
             return
         wrapped = "value" in made.format["schema"]["properties"]
@@ -280,7 +279,7 @@ class TestRefused:
     def test_what_has_no_schema(self, kind):
         """What cannot be the shape of an answer is an OptionsError that names the option."""
         with pytest.raises(OptionsError) as caught:
-            Output(kind)
+            OutputType(kind)
         assert caught.value.option == "output_type"
         assert "output_type" in str(caught.value)
 
@@ -291,7 +290,7 @@ class TestRefused:
             raise AssertionError("called")
 
         with pytest.raises(OptionsError):
-            Output(act)
+            OutputType(act)
 
     def test_a_name_that_is_not_defined(self):
         """An annotation that leads nowhere is refused in our words."""
@@ -300,7 +299,7 @@ class TestRefused:
             x: "NoSuchName"  # noqa: F821
 
         with pytest.raises(OptionsError, match="NoSuchName"):
-            Output(Broken)
+            OutputType(Broken)
 
 
 class TestWrongAnswers:
@@ -330,30 +329,28 @@ class TestWrongAnswers:
         """The error carries what came, the reply, and the validator's own error."""
         reply = Reply()
         with pytest.raises(OutputValidationError, match="not a valid") as caught:
-            Output(kind).validate(answer, reply)
+            OutputType(kind).validate(answer, reply)
         assert caught.value.reply is reply
         assert type(caught.value.__cause__).__name__ == "ValidationError"
 
     def test_no_answer_at_all(self):
         """A run without structured output says so."""
         reply = Reply()
-        with pytest.raises(
-            OutputValidationError, match="no structured output, Point was asked for"
-        ) as caught:
-            Output(Point).validate(None, reply)
+        with pytest.raises(OutputValidationError, match="no structured output, expected Point") as caught:
+            OutputType(Point).validate(None, reply)
         assert caught.value.reply is reply
         assert caught.value.output is None
 
     def test_an_optional_answer_that_is_missing_is_not_none(self):
         """`{}` is not `{"value": null}`: the schema requires the key."""
         with pytest.raises(OutputValidationError):
-            Output(Point | None).validate({}, Reply())
+            OutputType(Point | None).validate({}, Reply())
 
     @pytest.mark.parametrize("answer", [5, True, 1.5, "5", [5]])
     def test_an_answer_that_is_not_wrapped_at_all(self, answer):
         """A bare value where an object was asked for is taken or refused in our words."""
         try:
-            made = Output(int).validate(answer, Reply())
+            made = OutputType(int).validate(answer, Reply())
         except OutputValidationError as error:
             made = None
             problem = error
@@ -363,13 +360,13 @@ class TestWrongAnswers:
 
     def test_null_is_a_fine_optional_answer(self):
         """`{"value": null}` is None."""
-        assert Output(Point | None).validate({"value": None}, Reply()) is None
+        assert OutputType(Point | None).validate({"value": None}, Reply()) is None
 
     @pytest.mark.parametrize("text", ["half an emoji \ud83d", "\udc00"])
     def test_text_that_is_not_unicode(self, text):
         """A cut emoji, which the CLI can send, gives a text or an error of ours, never a bare TypeError."""
         try:
-            made = Output(str).validate({"value": text}, Reply())
+            made = OutputType(str).validate({"value": text}, Reply())
         except OutputValidationError as error:
             problem = error
         else:
@@ -380,4 +377,4 @@ class TestWrongAnswers:
     @pytest.mark.parametrize("number", [2**63, 2**64, -(2**64), 10**30])
     def test_large_numbers(self, number):
         """Integers over 64 bits are numbers like any other."""
-        assert Output(int).validate({"value": number}, Reply()) == number
+        assert OutputType(int).validate({"value": number}, Reply()) == number

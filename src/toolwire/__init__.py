@@ -12,26 +12,20 @@ _NAMES = {
     "_transport.process": "Command",
     "_version": "__version__",
     "client.answers": """
-        AccountInfo AgentInfo FileContents FileSuggestion FileSuggestions ForkConversationResult
-        InitializeResponse InterruptReceipt ModelInfo PlanResponse ProactivityLevel ReloadOutputStylesResponse
-        ReloadPluginsResponse ReloadSkillsResponse RepoRoot RewindConversationResult RewindFilesResult
-        SessionModelUsage SessionUsage SetCwdResult SideAnswer SlashCommand TaskOutput UsageResponse
-        WorkspaceDiff
-    """,
-    "client.client": "ClaudeSDKClient",
-    "client.listings": """
-        BinaryVersion ExportedConversation HookEventInfo HooksListing MemoryDialog PermissionRule
-        PermissionRules SandboxDialog SettingsResponse SettingsSource SkillsDialog StatusResponse StatusRow
-        StatusSection
-    """,
-    "client.query": "query",
-    "client.reply": "Reply ToolCall run run_sync",
-    "client.status": """
-        ContextUsageCategory ContextUsageResponse McpCallResult McpClaudeAIProxyServerConfig McpContent
+        AccountInfo AgentInfo BinaryVersion ContextUsageCategory ContextUsageResponse ExportedConversation
+        FileContents FileSuggestion FileSuggestions ForkConversationResult HookEventInfo HooksListing
+        InitializeResponse InterruptReceipt McpCallResult McpClaudeAIProxyServerConfig McpContent
         McpModeOverride McpResource McpSdkServerConfigStatus McpServerConnectionStatus McpServerInfo
         McpServerStatus McpServerStatusConfig McpSetServersResult McpStatusResponse McpToolAnnotations
-        McpToolInfo
+        McpToolInfo MemoryDialog ModelInfo PermissionRule PermissionRules PlanResponse ProactivityLevel
+        ReloadOutputStylesResponse ReloadPluginsResponse ReloadSkillsResponse RepoRoot RewindConversationResult
+        RewindFilesResult SandboxDialog SessionModelUsage SessionUsage SetCwdResult SettingsResponse
+        SettingsSource SideAnswer SkillsDialog SlashCommand StatusResponse StatusRow StatusSection TaskOutput
+        UsageResponse WorkspaceDiff
     """,
+    "client.client": "ClaudeSDKClient",
+    "client.query": "query",
+    "client.reply": "Reply ToolCall run run_sync",
     "client.warm": "WarmPool startup",
     "errors": """
         CLIConnectionError CLIJSONDecodeError CLINotFoundError CLITimeoutError CanUseToolShadowedWarning

@@ -9,43 +9,39 @@ from toolwire._version import (
     __version__ as __version__,
 )
 from toolwire.client.answers import (
-    AccountInfo as AccountInfo, AgentInfo as AgentInfo, FileContents as FileContents,
+    AccountInfo as AccountInfo, AgentInfo as AgentInfo, BinaryVersion as BinaryVersion,
+    ContextUsageCategory as ContextUsageCategory, ContextUsageResponse as ContextUsageResponse,
+    ExportedConversation as ExportedConversation, FileContents as FileContents,
     FileSuggestion as FileSuggestion, FileSuggestions as FileSuggestions,
-    ForkConversationResult as ForkConversationResult, InitializeResponse as InitializeResponse,
-    InterruptReceipt as InterruptReceipt, ModelInfo as ModelInfo, PlanResponse as PlanResponse,
-    ProactivityLevel as ProactivityLevel, ReloadOutputStylesResponse as ReloadOutputStylesResponse,
-    ReloadPluginsResponse as ReloadPluginsResponse, ReloadSkillsResponse as ReloadSkillsResponse,
-    RepoRoot as RepoRoot, RewindConversationResult as RewindConversationResult,
-    RewindFilesResult as RewindFilesResult, SessionModelUsage as SessionModelUsage,
-    SessionUsage as SessionUsage, SetCwdResult as SetCwdResult, SideAnswer as SideAnswer,
-    SlashCommand as SlashCommand, TaskOutput as TaskOutput, UsageResponse as UsageResponse,
-    WorkspaceDiff as WorkspaceDiff,
+    ForkConversationResult as ForkConversationResult, HookEventInfo as HookEventInfo,
+    HooksListing as HooksListing, InitializeResponse as InitializeResponse,
+    InterruptReceipt as InterruptReceipt, McpCallResult as McpCallResult,
+    McpClaudeAIProxyServerConfig as McpClaudeAIProxyServerConfig, McpContent as McpContent,
+    McpModeOverride as McpModeOverride, McpResource as McpResource,
+    McpSdkServerConfigStatus as McpSdkServerConfigStatus,
+    McpServerConnectionStatus as McpServerConnectionStatus, McpServerInfo as McpServerInfo,
+    McpServerStatus as McpServerStatus, McpServerStatusConfig as McpServerStatusConfig,
+    McpSetServersResult as McpSetServersResult, McpStatusResponse as McpStatusResponse,
+    McpToolAnnotations as McpToolAnnotations, McpToolInfo as McpToolInfo, MemoryDialog as MemoryDialog,
+    ModelInfo as ModelInfo, PermissionRule as PermissionRule, PermissionRules as PermissionRules,
+    PlanResponse as PlanResponse, ProactivityLevel as ProactivityLevel,
+    ReloadOutputStylesResponse as ReloadOutputStylesResponse, ReloadPluginsResponse as ReloadPluginsResponse,
+    ReloadSkillsResponse as ReloadSkillsResponse, RepoRoot as RepoRoot,
+    RewindConversationResult as RewindConversationResult, RewindFilesResult as RewindFilesResult,
+    SandboxDialog as SandboxDialog, SessionModelUsage as SessionModelUsage, SessionUsage as SessionUsage,
+    SetCwdResult as SetCwdResult, SettingsResponse as SettingsResponse, SettingsSource as SettingsSource,
+    SideAnswer as SideAnswer, SkillsDialog as SkillsDialog, SlashCommand as SlashCommand,
+    StatusResponse as StatusResponse, StatusRow as StatusRow, StatusSection as StatusSection,
+    TaskOutput as TaskOutput, UsageResponse as UsageResponse, WorkspaceDiff as WorkspaceDiff,
 )
 from toolwire.client.client import (
     ClaudeSDKClient as ClaudeSDKClient,
-)
-from toolwire.client.listings import (
-    BinaryVersion as BinaryVersion, ExportedConversation as ExportedConversation,
-    HookEventInfo as HookEventInfo, HooksListing as HooksListing, MemoryDialog as MemoryDialog,
-    PermissionRule as PermissionRule, PermissionRules as PermissionRules, SandboxDialog as SandboxDialog,
-    SettingsResponse as SettingsResponse, SettingsSource as SettingsSource, SkillsDialog as SkillsDialog,
-    StatusResponse as StatusResponse, StatusRow as StatusRow, StatusSection as StatusSection,
 )
 from toolwire.client.query import (
     query as query,
 )
 from toolwire.client.reply import (
     Reply as Reply, ToolCall as ToolCall, run as run, run_sync as run_sync,
-)
-from toolwire.client.status import (
-    ContextUsageCategory as ContextUsageCategory, ContextUsageResponse as ContextUsageResponse,
-    McpCallResult as McpCallResult, McpClaudeAIProxyServerConfig as McpClaudeAIProxyServerConfig,
-    McpContent as McpContent, McpModeOverride as McpModeOverride, McpResource as McpResource,
-    McpSdkServerConfigStatus as McpSdkServerConfigStatus,
-    McpServerConnectionStatus as McpServerConnectionStatus, McpServerInfo as McpServerInfo,
-    McpServerStatus as McpServerStatus, McpServerStatusConfig as McpServerStatusConfig,
-    McpSetServersResult as McpSetServersResult, McpStatusResponse as McpStatusResponse,
-    McpToolAnnotations as McpToolAnnotations, McpToolInfo as McpToolInfo,
 )
 from toolwire.client.warm import (
     WarmPool as WarmPool, startup as startup,

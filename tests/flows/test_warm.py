@@ -324,7 +324,7 @@ class TestClosing:
         pool = Pool(play("echo"))
         with anyio.fail_after(LIMIT):
             for _ in range(2):
-                with pytest.raises(CLIConnectionError, match="closed"):
+                with pytest.raises(CLIConnectionError, match="WarmPool is not open"):
                     await pool.run("hello")
                 async with pool:
                     await pool.wait_ready()

@@ -1,4 +1,8 @@
-"""`ClaudeSDKClient`: a conversation that stays open, as the official SDK has it."""
+"""`ClaudeSDKClient`: a conversation that stays open, with the interface of the official SDK.
+
+Owns the life of the connection and the reading of messages. The control requests are in `controls` and
+`mcp_controls`.
+"""
 
 from collections.abc import AsyncIterator
 from types import TracebackType
@@ -7,26 +11,24 @@ from typing import Any, Self, cast
 from toolwire._conversation.wiring import Conversation, Prompt, check_prompt
 from toolwire._transport.custom import Transport
 from toolwire.client.controls import Controls
-from toolwire.client.file_controls import FileControls
 from toolwire.client.mcp_controls import McpControls
-from toolwire.client.session_controls import SessionControls
 from toolwire.errors import CLIConnectionError
 from toolwire.messages import Message, ResultMessage
 from toolwire.options.agent_options import ClaudeAgentOptions
 
 
-class ClaudeSDKClient(Controls, McpControls, FileControls, SessionControls):
-    """A conversation that stays open: prompts, interrupts and settings whenever you like.
+class ClaudeSDKClient(Controls, McpControls):
+    """A conversation that stays open: send prompts, interrupt, and change settings at any time.
 
         async with ClaudeSDKClient(options) as client:
             await client.query("What is 15 + 27?")
             async for message in client.receive_response():
                 print(message)
 
-    It may be used from any task of the event loop that it was connected in. Messages that nobody reads wait in
-    memory (`unread` counts them) and never hold up an answer.
+    It may be used from any task of the event loop that it was connected in. Unread messages stay in memory
+    (`unread` counts them) and never delay the response to a control request.
 
-    Every control request of the CLI is a method; docs/control.md lists them, `control_request` sends any other.
+    Every control request of the CLI is a method; docs/control.md lists them. `control_request` sends any other.
     """
 
     def __init__(self, options: ClaudeAgentOptions | None = None, transport: Transport | None = None) -> None:
@@ -36,10 +38,8 @@ class ClaudeSDKClient(Controls, McpControls, FileControls, SessionControls):
         self._connecting: Conversation | None = None
         self._closing: Conversation | None = None
 
-    # The connection.
-
     async def connect(self, prompt: Prompt | None = None) -> None:
-        """Start the CLI; with a prompt, send it. After a streamed prompt has ended, so does the input."""
+        """Start the CLI and send the prompt, if there is one. After a streamed prompt the input is closed."""
         if prompt is not None:
             check_prompt(prompt)
         if self._conversation is not None or self._connecting is not None:
@@ -56,9 +56,9 @@ class ClaudeSDKClient(Controls, McpControls, FileControls, SessionControls):
             self._connecting = None
 
     async def disconnect(self) -> None:
-        """End the CLI, in bounded time, also one that is still connecting. Does nothing when not connected.
+        """End the CLI in bounded time, even while it is connecting. Does nothing when not connected.
 
-        Whoever calls it while another task does waits for the same end.
+        Concurrent calls wait for the same end.
         """
         closing = self._closing = self._conversation or self._connecting or self._closing
         self._conversation = None
@@ -83,20 +83,18 @@ class ClaudeSDKClient(Controls, McpControls, FileControls, SessionControls):
 
     @property
     def connected(self) -> bool:
-        """Whether prompts and requests can be sent."""
+        """True while prompts and requests can be sent."""
         return self._conversation is not None and self._conversation.session.alive
 
     @property
     def unread(self) -> int:
-        """How many messages have come and were not read yet."""
+        """Number of messages that have arrived and not been read."""
         return self._live.session.unread
 
     @property
     def skipped_lines(self) -> int:
-        """How many lines of the CLI's output were no JSON objects."""
+        """Number of lines of the CLI's output that were not JSON objects."""
         return self._live.session.skipped_lines
-
-    # Talking.
 
     async def query(self, prompt: Prompt, session_id: str = "default") -> None:
         """Send a prompt, or each message of an async iterable."""
@@ -108,29 +106,29 @@ class ClaudeSDKClient(Controls, McpControls, FileControls, SessionControls):
             await self._live.say_all(prompt, session_id)
 
     def receive_messages(self) -> "Messages":
-        """All messages, until the CLI ends."""
+        """Return an iterator over all messages until the CLI ends."""
         return Messages(self._live, until_result=False)
 
     def receive_response(self) -> "Messages":
-        """The messages up to and including the next `ResultMessage`."""
+        """Return an iterator over the messages up to and including the next `ResultMessage`."""
         return Messages(self._live, until_result=True)
 
     async def get_server_info(self) -> dict[str, Any] | None:
-        """What the CLI said of itself when it was initialized: commands, models, account, version."""
+        """Return the CLI's response to `initialize`: commands, models, account, version."""
         return self._live.info
 
 
-def client_over(conversation: Conversation) -> ClaudeSDKClient:
-    """A client for a conversation that is open already."""
+def wrap_conversation(conversation: Conversation) -> ClaudeSDKClient:
+    """Return a client for a conversation that is open already."""
     client = ClaudeSDKClient(conversation.options)
-    client._conversation = conversation  # noqa: SLF001 - a second way to make one, of the same module
+    client._conversation = conversation  # noqa: SLF001 - a second constructor, in the same module
     return client
 
 
 class Messages(AsyncIterator[Message]):
-    """The messages of a client, as they come. Leaving the loop early costs nothing: the rest stays unread.
+    """The messages of a client as they arrive. After leaving the loop early, the rest stays unread.
 
-    Not an async generator, because there is nothing to clean up: trio warns of every generator left unfinished.
+    Not an async generator, because there is nothing to clean up, and trio warns about unfinished generators.
     """
 
     def __init__(self, conversation: Conversation, *, until_result: bool) -> None:
@@ -147,5 +145,5 @@ class Messages(AsyncIterator[Message]):
         return cast("Message", message)
 
     async def aclose(self) -> None:
-        """Stop iterating; for code that treats it as a generator."""
+        """Stop iterating. For code that treats the iterator as a generator."""
         self._finished = True

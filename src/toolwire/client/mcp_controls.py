@@ -1,4 +1,4 @@
-"""The client's methods about MCP servers: change them, ask them, wait for them."""
+"""The client's control requests about MCP servers: change them, call them, wait for them."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Final, Literal, cast
@@ -6,15 +6,7 @@ from typing import Any, Final, Literal, cast
 import anyio
 
 from toolwire._support.secrets import redact
-from toolwire.client.requests import (
-    Requests,
-    checked_choice,
-    checked_mapping,
-    checked_number,
-    checked_text,
-    given,
-)
-from toolwire.client.status import (
+from toolwire.client.answers import (
     McpCallResult,
     McpModeOverride,
     McpResource,
@@ -22,14 +14,23 @@ from toolwire.client.status import (
     McpSetServersResult,
     McpStatusResponse,
 )
+from toolwire.client.controls import (
+    ControlRequests,
+    check_choice,
+    check_mapping,
+    check_number,
+    check_text,
+    omit_unset,
+)
 from toolwire.errors import CLIConnectionError, CLITimeoutError, OptionsError
 
-_FIRST_LOOK: Final = 0.02  # seconds between two looks at the status, doubled each time
-_SLOWEST_LOOK: Final = 0.25
-_LATE: Final = ("pending", "not known to the CLI")
+_FIRST_PAUSE: Final = 0.02  # seconds between two status requests, doubled each time
+_LONGEST_PAUSE: Final = 0.25
+_UNKNOWN: Final = "not known to the CLI"
+_LATE: Final = ("pending", _UNKNOWN)
 
 
-class McpControls(Requests):
+class McpControls(ControlRequests):
     """Control requests about MCP servers."""
 
     async def wait_until_ready(
@@ -39,23 +40,23 @@ class McpControls(Requests):
     ) -> McpStatusResponse:
         """Wait until MCP servers are connected and their tools listed, and return their status.
 
-        Of any kind: in-process, started by the CLI, remote. `servers` names those to wait for; None is all that
-        are configured and not disabled. The model sees the tools from the next turn on.
+        This works for in-process servers, those that the CLI starts, and remote ones. `servers` names those to wait
+        for; None means all that are configured and not disabled. The model sees the tools from the next turn on.
 
-        Raises `CLITimeoutError` for servers that are late and `CLIConnectionError` for servers that failed, each
-        with all their names and the CLI's reasons. The session lives on in both cases.
+        Raises `CLITimeoutError` if a server is late, and `CLIConnectionError` if none is late and some failed. Both
+        name every server that is not ready, with the CLI's reason. The session stays usable.
         """
-        checked_number("timeout", timeout)
-        wanted = _names(servers)
+        check_number("timeout", timeout)
+        wanted = _check_names(servers)
         status: McpStatusResponse = {"mcpServers": []}
-        pause = _FIRST_LOOK
+        pause = _FIRST_PAUSE
         with anyio.move_on_after(timeout):
             while True:
                 status = await self.get_mcp_status()
                 if not any(why in _LATE for why in self._missing(status, wanted).values()):
                     break
                 await anyio.sleep(pause)
-                pause = min(pause * 2, _SLOWEST_LOOK)
+                pause = min(pause * 2, _LONGEST_PAUSE)
         missing = self._missing(status, wanted)
         if not missing:
             return status
@@ -66,7 +67,7 @@ class McpControls(Requests):
         raise CLIConnectionError(f"MCP servers not ready: {text}")
 
     def _missing(self, status: McpStatusResponse, wanted: Collection[str] | None) -> dict[str, str]:
-        """The servers that are not ready, each with the reason."""
+        """Return the servers that are not ready, each with the reason."""
         found = {server["name"]: server for server in status["mcpServers"]}
         names = wanted
         if names is None:
@@ -82,35 +83,36 @@ class McpControls(Requests):
             return ()
 
     async def get_mcp_status(self) -> McpStatusResponse:
-        """How each MCP server is doing."""
+        """Return the status of every MCP server."""
         return cast("McpStatusResponse", await self.control_request("mcp_status"))
 
     async def reconnect_mcp_server(self, server_name: str) -> None:
-        """Try again to reach an MCP server. Refused for in-process ones, which are never away."""
-        await self.control_request("mcp_reconnect", serverName=checked_text("server_name", server_name))
+        """Reconnect an MCP server. The CLI refuses this for in-process servers, which are always connected."""
+        await self.control_request("mcp_reconnect", serverName=check_text("server_name", server_name))
 
     async def toggle_mcp_server(self, server_name: str, enabled: bool) -> None:
-        """Switch an MCP server on or off."""
-        name = checked_text("server_name", server_name)
+        """Enable or disable an MCP server."""
+        name = check_text("server_name", server_name)
         await self.control_request("mcp_toggle", serverName=name, enabled=enabled)
 
     async def set_mcp_servers(self, servers: Mapping[str, Any]) -> McpSetServersResult:
         """Replace the MCP servers of the session: those set before, and all in-process ones.
 
-        In-process servers that stay keep their connection, and calls that run go on. A server that the CLI itself
-        started from `mcp_servers` stays until a call has named it; `remove_mcp_server` sees to that.
+        In-process servers that stay keep their connection and their running calls. A server that the CLI started
+        from the option `mcp_servers` stays until one call has named it and the next has not; `remove_mcp_server`
+        takes care of that.
         """
-        full = {name: _complete(server) for name, server in checked_mapping("servers", servers).items()}
+        full = {name: _add_args(server) for name, server in check_mapping("servers", servers).items()}
         live = self._live
-        with self._explained(live):
+        with self._explain_unsupported(live):
             return cast("McpSetServersResult", await live.set_servers(full))
 
     async def add_mcp_server(self, name: str, server: Any) -> McpSetServersResult:
-        """Add a server, in-process or by its config; one of that name is replaced."""
+        """Add a server, in-process or by its configuration. A server of the same name is replaced."""
         return await self.set_mcp_servers({**self._live.mcp_servers, name: server})
 
     async def remove_mcp_server(self, name: str) -> McpSetServersResult:
-        """Take a server away. KeyError if there is none of that name."""
+        """Remove a server; raises KeyError if there is none of that name."""
         rest = self._live.mcp_servers
         server = rest.pop(name)
         result = await self.set_mcp_servers(rest)
@@ -119,19 +121,19 @@ class McpControls(Requests):
         status = await self.get_mcp_status()
         if all(each["name"] != name for each in status["mcpServers"]):
             return result
-        # It came on the command line, and the CLI lets go of such a one only after a call has named it.
+        # The CLI got it on the command line and removes such a server only after a call has named it.
         await self.set_mcp_servers({**rest, name: server})
         return await self.set_mcp_servers(rest)
 
     async def set_mcp_permission_mode_override(
         self, server_name: str, mode: Literal["default", "auto"] | None
     ) -> McpModeOverride:
-        """Be stricter with one server than the session's mode is; None takes that back.
+        """Make one server's permission mode stricter than the session's; None undoes that.
 
-        `default` asks before each of its tools, `auto` lets the classifier decide.
+        `default` asks before each call of its tools; `auto` lets the classifier decide.
         """
-        checked_choice("mode", mode, ("default", "auto", None))
-        name = checked_text("server_name", server_name)
+        check_choice("mode", mode, ("default", "auto", None))
+        name = check_text("server_name", server_name)
         answer = await self.control_request("set_mcp_permission_mode_override", serverName=name, mode=mode)
         return cast("McpModeOverride", answer)
 
@@ -146,57 +148,56 @@ class McpControls(Requests):
     ) -> McpCallResult:
         """Call a tool (`mcp__server__tool`) of a server that the CLI connects to, without the model.
 
-        Nobody is asked for permission unless `check_permissions` is set. `result_not_for_model` leaves the result
-        as the server gave it. In-process tools are refused: call the function itself.
+        Permissions are not checked unless `check_permissions` is set. With `result_not_for_model` the result is
+        returned exactly as the server sent it. The CLI refuses in-process tools: call the function itself.
         """
-        given_arguments = checked_mapping("arguments", {} if arguments is None else arguments)
-        more = given(check_permissions=check_permissions, result_not_for_model=result_not_for_model)
+        flags = omit_unset(check_permissions=check_permissions, result_not_for_model=result_not_for_model)
         answer = await self.control_request(
             "mcp_call",
             control_timeout=control_timeout,
-            tool=checked_text("tool", tool),
-            arguments=given_arguments,
-            **more,
+            tool=check_text("tool", tool),
+            arguments=check_mapping("arguments", {} if arguments is None else arguments),
+            **flags,
         )
         return cast("McpCallResult", answer)
 
     async def read_mcp_resource(self, server_name: str, uri: str) -> McpResource:
-        """Read a `ui://` resource of a server that the CLI connects to; what comes is not to be trusted."""
-        if not checked_text("uri", uri).startswith("ui://"):
+        """Read a `ui://` resource of a server that the CLI connects to. Treat the contents as untrusted."""
+        if not check_text("uri", uri).startswith("ui://"):
             raise ValueError(f"uri must begin with ui://, got {uri!r}")
-        name = checked_text("server_name", server_name)
+        name = check_text("server_name", server_name)
         return cast("McpResource", await self.control_request("mcp_read_resource", serverName=name, uri=uri))
 
     async def send_mcp_message(self, server_name: str, message: Mapping[str, Any]) -> None:
-        """Hand the CLI a JSON-RPC message of an in-process server. A `ToolServer` sends its own; see its `Context`.
+        """Send the CLI a JSON-RPC message in the name of an in-process server. A `ToolServer` does so by itself.
 
-        The CLI takes anything, and acts on `notifications/tools/list_changed`.
+        The CLI accepts any message, and acts on `notifications/tools/list_changed`.
         """
-        body = checked_mapping("message", message)
-        name = checked_text("server_name", server_name)
+        body = check_mapping("message", message)
+        name = check_text("server_name", server_name)
         await self.control_request("mcp_message", server_name=name, message=body)
 
 
-def _names(servers: Collection[str] | None) -> list[str] | None:
+def _check_names(servers: Collection[str] | None) -> list[str] | None:
     if servers is None:
         return None
     if isinstance(servers, str):
         raise TypeError("servers must be a list of names, got a string")
-    return [checked_text("a name in servers", name) for name in servers]
+    return [check_text("a name in servers", name) for name in servers]
 
 
 def _reason(server: McpServerStatus | None) -> str | None:
-    """Why a server is not ready; None if it is."""
+    """Return why a server is not ready; None if it is."""
     if server is None:
-        return "not known to the CLI"
+        return _UNKNOWN
     if server["status"] == "connected":
         return None if "tools" in server else "pending"
     error = server.get("error")
     return f"{server['status']}: {error}" if error else server["status"]
 
 
-def _complete(server: Any) -> Any:
-    """A config as the CLI wants it here: it takes `args` for granted, which on its command line it does not."""
+def _add_args(server: Any) -> Any:
+    """Add `args` to a configuration without it: this request requires it, the command line does not."""
     if isinstance(server, Mapping) and "command" in server and "args" not in server:
         return {**server, "args": []}
     return server

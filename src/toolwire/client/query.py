@@ -1,6 +1,6 @@
-"""`query()`: ask once and read what comes, as the official SDK has it.
+"""`query()`: one prompt and its messages, with the interface of the official SDK.
 
-Apart from `client`, so that who asks once does not load what a client can ask the CLI for.
+Separate from `client`, so that a program that only queries does not load the control requests.
 """
 
 from collections.abc import AsyncIterator
@@ -15,12 +15,12 @@ from toolwire.options.agent_options import ClaudeAgentOptions
 async def query(
     *, prompt: Prompt, options: ClaudeAgentOptions | None = None, transport: Transport | None = None
 ) -> AsyncIterator[Message]:
-    """Ask once and read what comes.
+    """Send a prompt and yield the messages as they arrive, the `ResultMessage` last.
 
-    `prompt` is a string, or an async iterable of user-message dicts that are sent as they come. Every message is
-    yielded as it arrives, the `ResultMessage` last. Leaving the loop in any way ends the CLI process.
+    `prompt` is a string, or an async iterable of user-message dicts that are sent as they arrive. Leaving the loop
+    in any way ends the CLI process.
 
-    With a `transport` of your own nothing is started: options that become command-line flags have no effect then.
+    With a custom `transport` no process is started, so options that become command-line flags have no effect.
 
     Raises `CLINotFoundError`, `CLIConnectionError`, `ProcessError`, and `ResultError` after a failed result.
     """

@@ -1,25 +1,31 @@
-"""`run()` and `run_sync()`: one call, one `Reply`."""
+"""`run()` and `run_sync()`: one prompt, one `Reply`, with an output of a type that the caller chooses.
 
+Owns the way from an output type to a JSON schema and from the CLI's JSON back to an instance.
+"""
+
+import inspect
+import json
+import typing
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar, cast, overload
+from typing import Any, Final, Generic, TypeVar, cast, overload
 
 import anyio
 
 from toolwire._conversation.wiring import Conversation, Prompt, check_prompt
 from toolwire._transport.custom import Transport
-from toolwire.client.output import Output
-from toolwire.errors import OptionsError, ProcessError, ResultError, result_error_text
+from toolwire.errors import OptionsError, OutputValidationError, ProcessError, ResultError, result_error_text
 from toolwire.messages import AnyMessage, AssistantMessage, ResultMessage, UserMessage
 from toolwire.messages.blocks import ToolResultBlock, ToolUseBlock
 from toolwire.options.agent_options import ClaudeAgentOptions
 
 T = TypeVar("T")
+_KEY: Final = "value"  # of the object that wraps an output type without properties
 
 
 @dataclass
 class ToolCall:
-    """One use of a tool: what Claude asked for, and what it got."""
+    """One tool call: its arguments and its result."""
 
     id: str
     name: str
@@ -27,29 +33,29 @@ class ToolCall:
     result: str | list[dict[str, Any]] | None = None
     is_error: bool | None = None
     done: bool = False
-    """False when the run ended before the tool did."""
+    """False if the run ended before the tool returned."""
 
 
 @dataclass
 class Reply(Generic[T]):
-    """All that came of one run."""
+    """The outcome of one run: messages, result, output."""
 
     messages: list[AnyMessage] = field(default_factory=list, repr=False)
-    """Every message in order, those that `query()` leaves out too."""
+    """Every message in order, including those that `query()` leaves out."""
     result: ResultMessage | None = None
-    """The last result of the run; None only in a reply that an exception carries."""
+    """The last result of the run; None only in the reply attached to an exception."""
     output: T = cast("T", None)  # noqa: RUF009 - None until there is one
-    """The structured output, validated, when `output_type` was given; the CLI's own when a schema was."""
+    """The structured output: an instance of `output_type`, or the CLI's own JSON if a schema was given."""
 
     def add(self, message: AnyMessage) -> None:
-        """Take one more message in."""
+        """Append a message."""
         self.messages.append(message)
         if isinstance(message, ResultMessage):
             self.result = message
 
     @property
     def text(self) -> str:
-        """Claude's final answer."""
+        """The text of Claude's final answer."""
         if self.result is not None and self.result.result:
             return self.result.result
         texts = [message.text for message in self.messages if isinstance(message, AssistantMessage)]
@@ -57,7 +63,7 @@ class Reply(Generic[T]):
 
     @property
     def tool_calls(self) -> list[ToolCall]:
-        """The tools that were called, in order, subagents' included, each with its result."""
+        """The tool calls in order, subagents' included, each with its result."""
         calls: dict[str, ToolCall] = {}
         for message in self.messages:
             if not isinstance(message, AssistantMessage | UserMessage) or isinstance(message.content, str):
@@ -72,22 +78,22 @@ class Reply(Generic[T]):
 
     @property
     def cost(self) -> float | None:
-        """Dollars, as the CLI reckons them."""
+        """The cost in US dollars, as computed by the CLI."""
         return None if self.result is None else self.result.total_cost_usd
 
     @property
     def usage(self) -> dict[str, Any] | None:
-        """Tokens, as the API counts them."""
+        """Token counts from the API."""
         return None if self.result is None else self.result.usage
 
     @property
     def session_id(self) -> str | None:
-        """What `ClaudeAgentOptions(resume=...)` takes to go on from here."""
+        """The session id; pass it as `ClaudeAgentOptions(resume=...)` to continue from here."""
         return None if self.result is None else self.result.session_id
 
     @property
     def num_turns(self) -> int:
-        """How many turns it took."""
+        """Number of turns."""
         return 0 if self.result is None else self.result.num_turns
 
     def __str__(self) -> str:
@@ -120,21 +126,21 @@ async def run(
     transport: Transport | None = None,
     on_message: Callable[[AnyMessage], object] | None = None,
 ) -> Reply[Any]:
-    """Ask, wait, and get one `Reply`.
+    """Send a prompt, wait for the end of the run, and return a `Reply`.
 
-    With `output_type` (a Pydantic model, dataclass, TypedDict, or any type that Pydantic knows) Claude must answer
-    in that shape, and `reply.output` is an instance of it. `on_message` sees each message as it comes.
+    With `output_type` (a Pydantic model, dataclass, TypedDict, or any type that Pydantic supports) Claude must
+    answer in that shape, and `reply.output` is an instance of it. `on_message` is called with each message.
 
-    A run that fails raises `ResultError`, an output that does not fit `OutputValidationError`; both carry the
-    `reply` as far as it got.
+    Raises `ResultError` if the run fails and `OutputValidationError` if the output does not fit; both have the
+    `reply` so far as an attribute.
     """
     check_prompt(prompt)
     given = options if options is not None else ClaudeAgentOptions()
-    expected = None if output_type is None else Output(output_type)
+    expected = None if output_type is None else OutputType(output_type)
     if expected is not None:
         if given.output_format is not None:
             raise OptionsError(
-                "output_type and options.output_format both name the output: give one", "output_format"
+                "output_type and options.output_format are both set: use only one of them", "output_format"
             )
         given = replace(given, output_format=expected.format)
     conversation = Conversation(given, transport)
@@ -151,7 +157,7 @@ async def run(
 async def run_on(
     conversation: Conversation, prompt: Prompt, on_message: Callable[[AnyMessage], object] | None
 ) -> Reply[Any]:
-    """Send a prompt on an open conversation and read it to its end. A failed run's error carries the reply."""
+    """Send a prompt on an open conversation and read to the end. A failed run's error has the reply."""
     reply: Reply[Any] = Reply()
     try:
         conversation.feed(prompt, "", end=True)
@@ -197,9 +203,86 @@ def run_sync(
     output_type: Any = None,
     on_message: Callable[[AnyMessage], object] | None = None,
 ) -> Reply[Any]:
-    """`run()` for code that is not async. Inside an event loop, `await run(...)` instead."""
+    """Like `run()`, for code that is not async. Inside an event loop use `await run(...)` instead."""
 
     async def inside() -> Reply[Any]:
         return await run(prompt, options=options, output_type=output_type, on_message=on_message)
 
     return anyio.run(inside)
+
+
+class OutputType:
+    """The type that an output must have. Not every type is an object in JSON: others travel in one with a key."""
+
+    def __init__(self, output_type: Any) -> None:
+        from pydantic import TypeAdapter  # noqa: PLC0415 - heavy, and only needed with an output_type
+
+        from toolwire.tools.schema.typeddict import teach  # noqa: PLC0415
+
+        self._name = getattr(output_type, "__name__", str(output_type))
+        if isinstance(output_type, str | dict) or inspect.isroutine(output_type):
+            raise OptionsError(
+                f"output_type must be a type, got {output_type!r}. For a JSON schema use options.output_format.",
+                "output_type",
+            )
+        try:
+            teach(output_type)
+            self._adapter: TypeAdapter[Any] = TypeAdapter(output_type)
+            schema = self._adapter.json_schema()
+        except Exception as error:  # Pydantic raises many kinds, and so may an annotation
+            reason = _find_unresolved_name(output_type) or error
+            raise OptionsError(
+                f"output_type {self._name} has no JSON schema: {reason}", "output_type"
+            ) from error
+        self._wrapped = schema.get("type") != "object"
+        self.format: dict[str, Any] = {
+            "type": "json_schema",
+            "schema": _wrap(schema) if self._wrapped else schema,
+        }
+
+    def validate(self, value: Any, reply: Any) -> Any:
+        """Return an instance of the type; raises `OutputValidationError`."""
+        from pydantic import ValidationError  # noqa: PLC0415 - loaded in __init__ already
+
+        if value is None:
+            raise OutputValidationError(
+                f"Claude returned no structured output, expected {self._name}. Its text was: {reply.text[:500]}",
+                reply=reply,
+            )
+        inner = value.get(_KEY) if self._wrapped and isinstance(value, dict) else value
+        try:
+            # As JSON, not as Python values: in JSON, dates and enums are strings and tuples are lists.
+            valid = self._adapter.validate_json(json.dumps(inner))
+        except ValidationError as error:
+            raise OutputValidationError(
+                f"The structured output is not a valid {self._name}: {error}", output=inner, reply=reply
+            ) from error
+        if self._wrapped and not (isinstance(value, dict) and _KEY in value):
+            text = f"The structured output is not a valid {self._name}: the key {_KEY!r} is missing"
+            raise OutputValidationError(text, output=value, reply=reply)
+        return valid
+
+
+def _find_unresolved_name(output_type: Any) -> NameError | None:
+    """Return the error for an undefined name in a TypedDict's annotations, if there is one."""
+    try:
+        typing.get_type_hints(output_type)
+    except NameError as error:
+        return error
+    except Exception:  # noqa: BLE001 - Pydantic reports anything else
+        return None
+    return None
+
+
+def _wrap(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object that has the value under one key."""
+    inner = {key: value for key, value in schema.items() if key != "$defs"}
+    wrapped: dict[str, Any] = {
+        "type": "object",
+        "properties": {_KEY: inner},
+        "required": [_KEY],
+        "additionalProperties": False,
+    }
+    if "$defs" in schema:
+        wrapped["$defs"] = schema["$defs"]
+    return wrapped

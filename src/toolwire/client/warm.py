@@ -1,7 +1,7 @@
-"""Start before the prompt is known.
+"""CLIs started before the prompt is known: `startup()` starts one, `WarmPool` keeps several.
 
-A cold CLI needs about a second before it can send its first request; one that has already initialized needs a
-quarter of that. `startup()` starts one, `WarmPool` keeps a few.
+A cold CLI needs about a second before it can send its first request; one that has initialized already needs a
+quarter of that.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ import anyio
 from toolwire._conversation.wiring import Conversation, Prompt, check_prompt
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import Task, spawn
-from toolwire.client.client import ClaudeSDKClient, client_over
+from toolwire.client.client import ClaudeSDKClient, wrap_conversation
 from toolwire.client.reply import Reply, run_on
 from toolwire.errors import CLIConnectionError
 from toolwire.messages import AnyMessage
@@ -25,7 +25,7 @@ logger = logger_for("warm")
 
 
 async def startup(options: ClaudeAgentOptions | None = None) -> ClaudeSDKClient:
-    """A client whose CLI has started and initialized: its first prompt waits for neither.
+    """Return a client whose CLI has started and initialized, so that its first prompt does not wait for that.
 
     client = await startup(options)
     ...
@@ -38,13 +38,13 @@ async def startup(options: ClaudeAgentOptions | None = None) -> ClaudeSDKClient:
 
 
 class WarmPool:
-    """Keeps `size` started CLIs at hand for a service that answers many prompts.
+    """Keeps `size` started CLIs ready, for a service that answers many prompts.
 
         async with WarmPool(options, size=2) as pool:
             reply = await pool.run("What is 15 + 27?")
 
-    Every conversation gets a CLI of its own and ends it; a fresh one is started in its place at once. When all are
-    taken, a cold one is started: nobody waits for another's conversation.
+    Each conversation gets its own CLI and ends it; a replacement is started at once. If none is ready, a cold one
+    is started: no conversation waits for another.
     """
 
     def __init__(self, options: ClaudeAgentOptions | None = None, *, size: int = 1) -> None:
@@ -72,11 +72,11 @@ class WarmPool:
 
     @property
     def ready(self) -> int:
-        """How many CLIs are started and waiting."""
+        """Number of CLIs that are started and waiting."""
         return sum(conversation.session.alive for conversation in self._ready)
 
     async def wait_ready(self) -> None:
-        """Wait until all that are being started have started or failed."""
+        """Wait until every CLI that is starting has started or failed."""
         while self._starting:
             if self._settled is None:
                 self._settled = anyio.Event()
@@ -84,24 +84,24 @@ class WarmPool:
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[ClaudeSDKClient]:
-        """A connected client for one conversation."""
-        conversation = await self._taken()
-        async with client_over(conversation) as client:
+        """Provide a connected client for one conversation."""
+        conversation = await self._take()
+        async with wrap_conversation(conversation) as client:
             yield client
 
     async def run(
         self, prompt: Prompt, *, on_message: Callable[[AnyMessage], object] | None = None
     ) -> Reply[Any]:
-        """`toolwire.run()` on a warm CLI."""
+        """Like `toolwire.run()`, on a warm CLI."""
         check_prompt(prompt)
-        conversation = await self._taken()
+        conversation = await self._take()
         try:
             return await run_on(conversation, prompt, on_message)
         finally:
             await conversation.aclose()
 
     async def aclose(self) -> None:
-        """End every waiting CLI. Conversations that are under way end by themselves."""
+        """End every waiting CLI. Conversations in progress continue and end their own."""
         self._open = False
         for task in list(self._starting):
             task.cancel()
@@ -111,17 +111,19 @@ class WarmPool:
                 while self._ready:
                     group.start_soon(self._ready.popleft().aclose)
 
-    async def _taken(self) -> Conversation:
-        """A conversation that is open: a waiting one, or a new one."""
+    async def _take(self) -> Conversation:
+        """Return an open conversation: a waiting one, or a new one."""
         if not self._open:
-            raise CLIConnectionError("The pool is closed.")
+            raise CLIConnectionError(
+                "The WarmPool is not open. Use it inside `async with WarmPool(...) as pool:`."
+            )
         conversation = None
         while self._ready and conversation is None:
             waiting = self._ready.popleft()
             if waiting.session.alive:
                 conversation = waiting
             else:
-                logger.warning("a waiting CLI had ended; another takes its place")
+                logger.warning("a waiting CLI had ended; starting another one")
                 spawn(waiting.aclose)
         self._refill()
         if conversation is None:
@@ -131,17 +133,17 @@ class WarmPool:
 
     def _refill(self) -> None:
         for _ in range(self.size - len(self._ready) - len(self._starting)):
-            self._begin()
+            self._start_in_background()
 
-    def _begin(self) -> None:
-        task = spawn(self._start, on_done=lambda: self._started(task))
+    def _start_in_background(self) -> None:
+        task = spawn(self._start, on_done=lambda: self._on_started(task))
         self._starting.add(task)
 
     async def _start(self) -> None:
         conversation = Conversation(self.options)
         try:
             await conversation.open()
-        except Exception as error:  # noqa: BLE001 - the next conversation starts cold and raises what is wrong
+        except Exception as error:  # noqa: BLE001 - the next conversation starts cold and raises the error
             logger.warning("a CLI could not be started ahead of time: %s", error)
             return
         if self._open:
@@ -149,7 +151,7 @@ class WarmPool:
         else:
             await conversation.aclose()
 
-    def _started(self, task: Task) -> None:
+    def _on_started(self, task: Task) -> None:
         self._starting.discard(task)
         settled, self._settled = self._settled, None
         if settled is not None:
