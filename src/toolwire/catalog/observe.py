@@ -7,7 +7,6 @@ has set it up.
 
 import json
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from opentelemetry import metrics as otel_metrics
 from opentelemetry import trace
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from toolwire._support.files import append_line, open_for_lines
 from toolwire._support.log import logger_for
 from toolwire.errors import CatalogError
 
@@ -149,22 +149,12 @@ class AuditFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = threading.Lock()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            os.close(self._open())
+            os.close(open_for_lines(path))
         except OSError as error:
             raise CatalogError(f"the audit file {path} cannot be written: {error.strerror}") from error
 
-    def _open(self) -> int:
-        return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-
     def write(self, line: dict[str, Any]) -> None:
         """Append a line."""
-        data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
-        with self._lock:
-            descriptor = self._open()
-            try:
-                os.write(descriptor, data)
-            finally:
-                os.close(descriptor)
+        append_line(self.path, json.dumps(line, separators=(",", ":")).encode())

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
+from toolwire._support.files import replace_file
 from toolwire.cli import config_clients as _clients
 from toolwire.cli.config_clients import Client, Document, Entry
 from toolwire.cli.shared.exit_codes import fail
@@ -292,31 +293,15 @@ def _save(where: Path, document: Document, mark: bool, fresh: int = 0o666) -> st
     try:
         real.parent.mkdir(parents=True, exist_ok=True)
         if not real.exists():
-            _replace(real, text, fresh, exactly=False)
+            replace_file(real, [text], mode=fresh, use_umask=True)
             return None
         mode = S_IMODE(real.stat().st_mode)
         backup = where.with_name(f"{where.name}.bak")
-        _replace(backup, real.read_bytes(), mode)
-        _replace(real, text, mode)
+        replace_file(backup, [real.read_bytes()], mode=mode)
+        replace_file(real, [text], mode=mode)
     except OSError as error:
         fail(f"{error.filename or where} cannot be written: {error.strerror}. {where} is as it was")
     return str(backup)
-
-
-def _replace(path: Path, content: bytes, mode: int, *, exactly: bool = True) -> None:
-    """All of it or nothing. The file may hold secrets, so it is never more open than the one it replaces."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with open(part, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        if exactly:  # whatever the umask
-            part.chmod(mode)
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
 
 
 def _kept(backup: str | None) -> str:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import stat
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import anyio
 
+from toolwire._support.files import append_line
 from toolwire._support.tasks import maybe_await
 from toolwire.permissions.policy import Decision, Judge, Policy, as_policy, logger
 from toolwire.permissions.types import (
@@ -40,7 +40,7 @@ def audit(
     if input not in ("full", "keys", "digest") or on_error not in ("deny", "allow"):
         raise ValueError("audit: input is 'full', 'keys' or 'digest', on_error is 'deny' or 'allow'")
     inner = as_policy(policy)
-    write: Sink = to if callable(to) else _file(os.fspath(to))
+    write: Sink = to if callable(to) else lambda line: append_line(to, line.encode())
 
     async def judge(name: str, given: dict[str, Any], context: ToolPermissionContext) -> Decision | None:
         began, decided = time.monotonic(), False
@@ -116,20 +116,3 @@ async def _failure(write: Sink, line: str) -> str | None:
         logger.exception("a decision on a tool call could not be recorded")
         return type(error).__name__
     return None
-
-
-def _file(path: str) -> Sink:
-    def append(line: str) -> None:
-        # Not blocked by a pipe without a reader, nor led astray by a link.
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        handle = os.open(path, flags, 0o600)
-        try:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise OSError(f"{path} is not a file")
-            data = f"{line}\n".encode()
-            if os.write(handle, data) != len(data):
-                raise OSError(f"{path} took only a part of a line")
-        finally:
-            os.close(handle)
-
-    return append

@@ -3,17 +3,16 @@
 Owns the file's form. It is written whole or not at all, and what cannot be read is as good as not there.
 """
 
-import contextlib
 import os
 import sys
-import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from toolwire._protocol.json_codec import dumps, loads
+from toolwire._support.files import replace_file
 from toolwire._support.log import logger_for
 from toolwire.catalog.tools.definitions import Entry
 
@@ -50,22 +49,17 @@ def store_kept(path: Path, entries: Iterable[Entry], base_url: str, names: Mappi
     about = {"form": _FORM, "base_url": base_url, "at": time.time(), "names": dict(names)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # 0600 by itself
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                # Entry by entry: all of them at once would keep other threads waiting.
-                file.write(dumps(about)[:-1] + b',"entries":[')
-                for number, entry in enumerate(entries):
-                    fields = {name: getattr(entry, name) for name in _FIELDS}
-                    file.write((b"," if number else b"") + dumps(fields))
-                file.write(b"]}")
-            Path(name).replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                Path(name).unlink()
-            raise
+        replace_file(path, _encode(about, entries))
     except (OSError, TypeError, ValueError) as error:
         logger.warning("the definitions cannot be kept in %s: %s", path, error)
+
+
+def _encode(about: Mapping[str, Any], entries: Iterable[Entry]) -> Iterator[bytes]:
+    """Yield the JSON entry by entry: all of them at once would keep other threads waiting."""
+    yield dumps(about)[:-1] + b',"entries":['
+    for number, entry in enumerate(entries):
+        yield (b"," if number else b"") + dumps({name: getattr(entry, name) for name in _FIELDS})
+    yield b"]}"
 
 
 _FIELDS: Final = ("id", "name", "description", "schema", "price", "category", "prices", "price_argument")

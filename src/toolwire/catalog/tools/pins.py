@@ -5,16 +5,14 @@ changed after somebody had looked at it is how a catalogue turns on its users, s
 an error, never an empty one.
 """
 
-import contextlib
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from toolwire._protocol.json_codec import dumps
+from toolwire._support.files import replace_file
 from toolwire.catalog.money import dollars
 from toolwire.catalog.tools.definitions import Definition, fingerprint
 from toolwire.errors import UsageError
@@ -114,18 +112,9 @@ class Pins:
         for each in tools.values():
             del each["id"]
         content = json.dumps({"version": _VERSION, "tools": tools}, indent=1, sort_keys=True).encode() + b"\n"
-        temporary = None
         try:
-            descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(temporary).replace(path)
+            replace_file(path, [content])
         except OSError as error:
-            if temporary is not None:
-                with contextlib.suppress(OSError):
-                    Path(temporary).unlink()
             raise UsageError(f"{path}: the pins cannot be written: {error.strerror}") from error
 
     @classmethod

@@ -26,6 +26,7 @@ from typing import Any, Final
 import anyio
 
 from toolwire._protocol.lines import Lines, decode
+from toolwire._support.files import open_for_lines, write_line
 from toolwire._support.log import logger_for, redact
 from toolwire._transport.custom import Transport
 from toolwire._transport.find_cli import find_cli
@@ -196,8 +197,7 @@ class _Recorded(ProcessTransport):
         self._start = 0.0
 
     async def connect(self) -> None:
-        fresh = os.O_TRUNC if self._connection == 1 else 0
-        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | fresh, 0o600)
+        self._file = open_for_lines(self._path, truncate=self._connection == 1)
         if os.name != "nt":
             os.fchmod(self._file, 0o600)  # it may have been there, open to others
         self._start = time.monotonic()
@@ -245,7 +245,7 @@ class _Recorded(ProcessTransport):
             data = json.dumps(line, ensure_ascii=False).encode()
         except UnicodeEncodeError:  # half a surrogate pair
             data = json.dumps(line).encode()
-        os.write(self._file, data + b"\n")
+        write_line(self._file, data)
 
     def _close_file(self) -> None:
         file, self._file = self._file, None
