@@ -117,7 +117,6 @@ def catalogue_in(folder: Path, url: str, session: str) -> Catalog:
             "AGENT_PAYMENT_API_KEY": "key-of-a-soak",
             "AGENT_PAYMENT_BUDGET_KEY": "budget-of-a-soak",
             "TOOLWIRE_LEDGER": str(folder / "ledger.db"),
-            "XDG_CACHE_HOME": str(folder / "cache"),
             "TOOLWIRE_SESSION": session,
         },
         budget=Limits(per_session=BUDGET),
@@ -125,6 +124,7 @@ def catalogue_in(folder: Path, url: str, session: str) -> Catalog:
         breaker=Breaker(failures=5, reset_after=0.5),
         refresh=None,
         audit=folder / "audit.jsonl",
+        cache=folder / "cache" / "kept.json",
     )
 
 

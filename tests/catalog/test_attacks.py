@@ -675,7 +675,7 @@ async def test_a_result_is_not_shared_between_two_payers(api, tmp_path):
 
 async def test_definitions_are_not_shared_between_two_payers(api, tmp_path):
     """What is on offer to one key is not shown to another from the disk. [cache file by payer]"""
-    home = {**ENVIRON, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    home = {**ENVIRON}
     Listed(api, item("private", "private — For the first payer only"))
     async with opened(catalog_for(api, tmp_path, home, cache=None)):
         pass

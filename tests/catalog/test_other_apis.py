@@ -56,7 +56,6 @@ async def opened(api, folder, changes=None, **settings):
         **api.environ,
         profile.environment.base_url: api.url,
         "TOOLWIRE_LEDGER": str(folder / "ledger.db"),
-        "XDG_CACHE_HOME": str(folder / "cache"),
     }
     catalog = Catalog(profile, environ=environ, **{"retry": QUICK, "refresh": None, "budget": 10, **settings})
     async with connect(catalog) as client:

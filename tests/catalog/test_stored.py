@@ -2,12 +2,10 @@
 
 import json
 import stat
-from pathlib import Path
 
 import pytest
 
 from toolwire.catalog.tools.definitions import Entry
-from toolwire.catalog.tools.kept import cache_folder
 from toolwire.catalog.tools.kept import load_kept as load
 from toolwire.catalog.tools.kept import store_kept as store
 
@@ -110,12 +108,3 @@ def test_what_cannot_be_kept_is_told(tmp_path, caplog):
     store(tmp_path / "kept.json", [Entry("1", "a", schema={"n": {1, 2}})], URL, {})
     assert "cannot be kept" in caplog.text
     assert sorted(each.name for each in tmp_path.iterdir()) == ["file"]
-
-
-def test_the_folder_is_the_users():
-    """As each system has it; a relative XDG folder does not count."""
-    home = Path.home()
-    assert cache_folder({"XDG_CACHE_HOME": "/x"}, "linux") == Path("/x/toolwire")
-    assert cache_folder({"XDG_CACHE_HOME": "x"}, "linux") == home / ".cache" / "toolwire"
-    assert cache_folder({}, "darwin") == home / "Library" / "Caches" / "toolwire"
-    assert cache_folder({"LOCALAPPDATA": "/l"}, "win32") == Path("/l/toolwire/cache")

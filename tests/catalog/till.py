@@ -30,7 +30,6 @@ def environ(folder, **more):
         "AGENT_PAYMENT_API_KEY": KEYS["x-api-key"],
         "AGENT_PAYMENT_BUDGET_KEY": KEYS["x-budget-key"],
         "TOOLWIRE_LEDGER": str(folder / "ledger.db"),
-        "XDG_CACHE_HOME": str(folder / "cache"),
         **{
             name: os.environ[name]
             for name in ("TOOLWIRE_SESSION", "AGENT_PAYMENT_BUDGET")

@@ -265,7 +265,7 @@ def test_pins_keep_changes_out(api, env, tmp_path, priced):
     from toolwire.testing import connect  # noqa: PLC0415
 
     async def on_offer():
-        async with connect(catalog := Catalog(profile, environ=env)):
+        async with connect(catalog := Catalog(profile, environ=env, cache=False)):
             await catalog.loaded()
             return catalog.definitions
 

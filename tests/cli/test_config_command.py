@@ -70,14 +70,7 @@ def refused(*arguments):
 def usual(client, tmp_path):
     """Where that client's file is in these tests."""
     return {
-        "claude-desktop": _clients.place(
-            _clients.CLIENTS["claude-desktop"],
-            "user",
-            cwd=Path.cwd(),
-            home=tmp_path / "home",
-            platform=sys.platform,
-            env=os.environ,
-        ),
+        "claude-desktop": tmp_path / "home" / ".config" / "Claude" / "claude_desktop_config.json",
         "claude-code": Path.cwd() / ".mcp.json",
         "cursor": Path.cwd() / ".cursor" / "mcp.json",
         "vscode": Path.cwd() / ".vscode" / "mcp.json",
@@ -457,22 +450,18 @@ def test_what_the_users_file_prints_stays_out_of_the_entry(folder):
     assert "loud" in json.loads(done.stdout)["mcpServers"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have other folders")
 @pytest.mark.parametrize(
-    ("platform", "env", "expected"),
-    [
-        ("darwin", {}, "home/Library/Application Support/Claude/claude_desktop_config.json"),
-        ("win32", {"APPDATA": "roam"}, "roam/Claude/claude_desktop_config.json"),
-        ("win32", {}, "home/AppData/Roaming/Claude/claude_desktop_config.json"),
-        ("linux", {}, "home/.config/Claude/claude_desktop_config.json"),
-        ("linux", {"XDG_CONFIG_HOME": "xdg"}, "xdg/Claude/claude_desktop_config.json"),
-    ],
+    ("given", "expected"), [(None, "home/.config"), ("{}/xdg", "xdg"), ("not/absolute", "home/.config")]
 )
-def test_where_claude_desktop_keeps_its_file(platform, env, expected):
-    """On each system."""
+def test_where_claude_desktop_keeps_its_file(tmp_path, monkeypatch, given, expected):
+    """In the user's folder for configuration, whatever the scope."""
+    if given is not None:
+        monkeypatch.setenv("XDG_CONFIG_HOME", given.format(tmp_path))
     client = _clients.CLIENTS["claude-desktop"]
     for scope in ("user", "project"):
-        found = _clients.place(client, scope, cwd=Path("cwd"), home=Path("home"), platform=platform, env=env)
-        assert found == Path(expected)
+        found = _clients.place(client, scope)
+        assert found == tmp_path / expected / "Claude" / "claude_desktop_config.json"
 
 
 def test_a_command_for_windows_is_quoted_for_windows():

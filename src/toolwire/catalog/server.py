@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeGuard
 
 import anyio
+from platformdirs import user_cache_path
 
 from toolwire._protocol.jsonrpc import ClientChannel
 from toolwire._support.log import logger_for
@@ -34,7 +35,7 @@ from toolwire.catalog.purchase.limits import Breaker, RateLimit, ResultCache
 from toolwire.catalog.secrets import Scrubber, credentials
 from toolwire.catalog.tools.build import Status, build_offer, build_tool, drop_masked, report
 from toolwire.catalog.tools.definitions import Definition, Entry, Repairs, Skipped
-from toolwire.catalog.tools.kept import cache_folder, load_kept, store_kept
+from toolwire.catalog.tools.kept import load_kept, store_kept
 from toolwire.catalog.tools.names import identity, slug
 from toolwire.catalog.tools.pins import Pins
 from toolwire.catalog.tools.refreshing import Refreshing
@@ -136,7 +137,7 @@ class Catalog(ToolServer[None]):
         self._ledger_at = default_path(environ) if ledger is None else ledger
         self._ledger: Ledger | None = None
         usual = f"{self.name}-{settings.short(self.profile.base_url, self._credentials.digest)}.json"
-        self._cache_file = settings.file_of(cache, cache_folder(environ) / usual)
+        self._cache_file = settings.file_of(cache, user_cache_path("toolwire", appauthor=False) / usual)
         self._pins_file = None if pins is None else Path(pins)
         self._audit_file = settings.file_of(audit, settings.audit_beside(self._ledger_at))
         self._rate = None if rate is None else RateLimit(rate, burst=max(1, int(rate)))

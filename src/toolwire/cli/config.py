@@ -127,9 +127,7 @@ def _place(client: Client, scope: Scopes | None, path: Path | None) -> Path | No
             raise UsageError(f"--path {path} is a folder: name the file in it")
         return Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 - a link is followed when written
     which: _clients.Scope = "user" if scope is Scopes.USER else "project"
-    return _clients.place(
-        client, which, cwd=Path.cwd(), home=Path.home(), platform=sys.platform, env=os.environ
-    )
+    return _clients.place(client, which)
 
 
 def _found(target: str | None, name: str | None, *, needed: bool) -> "Target | None":

@@ -180,23 +180,15 @@ def snippet(client: Client, entry: Entry) -> Document:
     return {**inputs, client.key: {entry.name: entry.body}}
 
 
-def place(
-    client: Client, scope: Scope, *, cwd: Path, home: Path, platform: str, env: Mapping[str, str]
-) -> Path | None:
-    """The client's file; None where only the client itself should write."""
+def place(client: Client, scope: Scope) -> Path | None:
+    """Return the path of the client's file; None where only the client itself should write."""
     if client.project is None:
-        return _application_data(home, platform, env) / "Claude" / "claude_desktop_config.json"
+        from platformdirs import user_config_path  # noqa: PLC0415 - no other command needs it
+
+        return user_config_path("Claude", appauthor=False, roaming=True) / "claude_desktop_config.json"
     if scope == "project":
-        return cwd.joinpath(*client.project)
-    return home.joinpath(*client.project) if client is CLIENTS["cursor"] else None
-
-
-def _application_data(home: Path, platform: str, env: Mapping[str, str]) -> Path:
-    if platform == "darwin":
-        return home / "Library" / "Application Support"
-    if platform == "win32":
-        return Path(env.get("APPDATA") or home / "AppData" / "Roaming")
-    return Path(env.get("XDG_CONFIG_HOME") or home / ".config")
+        return Path.cwd().joinpath(*client.project)
+    return Path.home().joinpath(*client.project) if client is CLIENTS["cursor"] else None
 
 
 def user_command(client: Client, entry: Entry) -> list[str]:

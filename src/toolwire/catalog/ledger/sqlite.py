@@ -16,7 +16,6 @@ people accept. A cost within what was reserved, `release` and `note_entries` do 
 
 import os
 import secrets
-import sys
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
@@ -24,6 +23,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Final, Self
+
+from platformdirs import user_state_path
 
 from toolwire.catalog.ledger import entries, pricing
 from toolwire.catalog.ledger import queries as query
@@ -72,19 +73,11 @@ class _MustBeDurableError(Exception):
     """A booking turned out to need the disk: it is undone, and made once more."""
 
 
-def default_path(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
-    """Where the ledger is unless somebody says: `$TOOLWIRE_LEDGER`, or the user's folder for such state."""
-    if said := environ.get("TOOLWIRE_LEDGER"):
-        return Path(said).expanduser()
-    home = Path.home()
-    if platform == "darwin":
-        state = home / "Library" / "Application Support"
-    elif platform == "win32":
-        state = Path(environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
-    else:
-        given = environ.get("XDG_STATE_HOME", "")
-        state = Path(given) if given.startswith("/") else home / ".local" / "state"  # as XDG has it
-    return state / "toolwire" / "ledger.db"
+def default_path(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the usual path of the ledger: `$TOOLWIRE_LEDGER`, or `ledger.db` in the user's folder for state."""
+    if given := environ.get("TOOLWIRE_LEDGER"):
+        return Path(given).expanduser()
+    return user_state_path("toolwire", appauthor=False) / "ledger.db"
 
 
 class SqliteLedger:

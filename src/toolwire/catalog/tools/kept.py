@@ -3,8 +3,6 @@
 Owns the file's form. It is written whole or not at all, and what cannot be read is as good as not there.
 """
 
-import os
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -28,17 +26,6 @@ class Stored:
     at: float
     entries: tuple[Entry, ...]
     names: Mapping[str, str] = field(default_factory=dict)
-
-
-def cache_folder(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
-    """The user's folder for such files."""
-    home = Path.home()
-    if platform == "darwin":
-        return home / "Library" / "Caches" / "toolwire"
-    if platform == "win32":
-        return Path(environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "toolwire" / "cache"
-    given = environ.get("XDG_CACHE_HOME", "")
-    return (Path(given) if given.startswith("/") else home / ".cache") / "toolwire"
 
 
 def store_kept(path: Path, entries: Iterable[Entry], base_url: str, names: Mapping[str, str]) -> None:

@@ -1,0 +1,9 @@
+"""For all tests of catalogues."""
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _a_cache_of_its_own(tmp_path, monkeypatch):
+    """No test reads or writes the cache of whoever runs it, nor of another test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
