@@ -4,8 +4,8 @@ import pytest
 from published import ACTIONS, PRODUCTS, published
 
 from toolwire.catalog.tools.definitions import Entry, define
+from toolwire.tools.schema.arguments import InvalidArguments
 from toolwire.tools.schema.official import from_json_schema
-from toolwire.tools.schema.parameters import InvalidArguments
 
 EVERY = published()
 

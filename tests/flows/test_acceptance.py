@@ -12,7 +12,7 @@ from toolwire import ClaudeAgentOptions, ClaudeSDKClient, Tool, ToolServer
 from toolwire._protocol.jsonrpc import ClientChannel, Unanswerable
 from toolwire.mcp.foreign.connection import bridged
 from toolwire.options.mcp_servers import split_servers
-from toolwire.tools.schema.parameters import InvalidArguments
+from toolwire.tools.schema.arguments import InvalidArguments
 
 pytestmark = pytest.mark.anyio
 

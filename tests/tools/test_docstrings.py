@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.tools.schema.docstrings import Documentation, read
+from toolwire.tools.schema.signature import Documentation, read_docstring
 
 GOOGLE = """Greet a person.
 
@@ -62,7 +62,7 @@ NAMES = ["name", "formal", "url"]
 @pytest.mark.parametrize("text", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
 def test_each_style_says_the_same(text):
     """Description and parameters are found, wrapped lines joined, other sections left out."""
-    assert read(text, NAMES) == Documentation(
+    assert read_docstring(text, NAMES) == Documentation(
         "Greet a person.\n\nLonger text,\nover two lines.",
         {
             "name": "Person to greet",
@@ -75,7 +75,7 @@ def test_each_style_says_the_same(text):
 @pytest.mark.parametrize("text", [None, "", "   \n  "], ids=repr)
 def test_no_docstring_says_nothing(text):
     """Empty in, empty out."""
-    assert read(text, NAMES) == Documentation()
+    assert read_docstring(text, NAMES) == Documentation()
 
 
 @pytest.mark.parametrize(
@@ -90,41 +90,43 @@ def test_no_docstring_says_nothing(text):
 )
 def test_prose_is_not_taken_for_sections(text):
     """A colon in prose does not cost a line of the description."""
-    assert read(text, ["name"]) == Documentation(text)
+    assert read_docstring(text, ["name"]) == Documentation(text)
 
 
 def test_text_after_the_sections_is_kept():
     """What follows a Google section is still said of the tool."""
     text = "Go.\n\nArgs:\n    name: a name\n\nNote:\n    Never twice.\n\nLast words."
-    assert read(text, ["name"]) == Documentation(
+    assert read_docstring(text, ["name"]) == Documentation(
         "Go.\n\nNote:\n    Never twice.\n\nLast words.", {"name": "a name"}
     )
 
 
 def test_only_parameters_of_the_function_count():
     """What the docstring says of parameters that are not there is left out."""
-    assert read("Go.\n\nArgs:\n    name: a name\n    ghost: none", ["name"]).parameters == {"name": "a name"}
+    assert read_docstring("Go.\n\nArgs:\n    name: a name\n    ghost: none", ["name"]).parameters == {
+        "name": "a name"
+    }
 
 
 def test_the_style_is_that_which_names_the_parameters():
     """With sections of two styles, the one that speaks of the function's parameters is read."""
     text = "Go.\n\n:rtype: str\n:raises A: a\n:raises B: b\n\nArgs:\n    name: a name\n"
-    assert read(text, ["name"]).parameters["name"] == "a name"
+    assert read_docstring(text, ["name"]).parameters["name"] == "a name"
 
 
 def test_a_numpy_line_may_name_several():
     """`a, b : int` describes both."""
     text = "Add.\n\nParameters\n----------\na, b : int\n    A number\n"
-    assert read(text, ["a", "b"]).parameters == {"a": "A number", "b": "A number"}
+    assert read_docstring(text, ["a", "b"]).parameters == {"a": "A number", "b": "A number"}
 
 
 def test_lists_in_a_description_keep_their_lines():
     """Only wrapped lines are joined."""
     text = "Go.\n\nArgs:\n    mode: One of\n        - a: first\n        - b: second\n"
-    assert read(text, ["mode"]).parameters == {"mode": "One of\n- a: first\n- b: second"}
+    assert read_docstring(text, ["mode"]).parameters == {"mode": "One of\n- a: first\n- b: second"}
 
 
 @given(st.text(alphabet="abAgrs:Prmte \n-@`*.()[]", max_size=200))
 def test_no_text_is_too_odd(text):
     """Any docstring gives something, never an error."""
-    assert isinstance(read(text, ["a", "b"]).description, str)
+    assert isinstance(read_docstring(text, ["a", "b"]).description, str)

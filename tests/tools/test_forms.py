@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from toolwire.tools.schema.arguments import DefinitionError, InvalidArguments, Violation
 from toolwire.tools.schema.official import from_json_schema, from_official, output_type
-from toolwire.tools.schema.parameters import DefinitionError, InvalidArguments, Violation
 
 
 class Color(enum.Enum):

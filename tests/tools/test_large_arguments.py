@@ -6,8 +6,8 @@ import pytest
 from pydantic import BaseModel, Field
 
 from toolwire.tools.context import Context
+from toolwire.tools.schema.arguments import InvalidArguments, shortened
 from toolwire.tools.schema.official import from_json_schema
-from toolwire.tools.schema.parameters import InvalidArguments, shortened
 from toolwire.tools.schema.signature import signature_of
 
 MANY = 20_000

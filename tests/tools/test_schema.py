@@ -34,8 +34,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
 from toolwire.errors import ToolDefinitionError
+from toolwire.tools.schema.arguments import InvalidArguments, Violation
 from toolwire.tools.schema.official import from_json_schema
-from toolwire.tools.schema.parameters import InvalidArguments, Violation
 from toolwire.tools.schema.signature import DefinitionError, signature_of
 
 S = TypeVar("S")

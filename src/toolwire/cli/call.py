@@ -100,8 +100,8 @@ def _schema(tools: list[Any], name: str, where: str) -> dict[str, Any]:
 
 def _check(name: str, values: dict[str, Any], schema: dict[str, Any]) -> None:
     """Refuse what does not fit, before the tool sees it."""
+    from toolwire.tools.schema.arguments import DefinitionError, InvalidArguments  # noqa: PLC0415
     from toolwire.tools.schema.json_schema import compiled  # noqa: PLC0415 - loads the schema compiler
-    from toolwire.tools.schema.parameters import DefinitionError, InvalidArguments  # noqa: PLC0415
 
     try:
         compiled(schema).validate(values)

@@ -16,7 +16,7 @@ from toolwire.errors import ToolDefinitionError
 from toolwire.tools.completion import Completer, Source
 from toolwire.tools.context import Context
 from toolwire.tools.results.to_json import BadResult, plain
-from toolwire.tools.schema.parameters import InvalidArguments, Parameters, Violation
+from toolwire.tools.schema.arguments import InvalidArguments, Parameters, Violation
 
 
 @dataclass

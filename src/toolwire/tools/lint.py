@@ -12,8 +12,8 @@ from typing import Any, Final, Literal
 
 from toolwire._protocol.json_codec import dumps
 from toolwire.tools.names import full_name, wire_name
+from toolwire.tools.schema.arguments import DefinitionError
 from toolwire.tools.schema.json_schema import compiled
-from toolwire.tools.schema.parameters import DefinitionError
 
 Level = Literal["error", "warning", "hint"]
 Definition = dict[str, Any]

@@ -20,7 +20,7 @@ from toolwire.tools.results.adapters import own_block
 from toolwire.tools.results.blocks import checked
 from toolwire.tools.results.content import Audio, Image, Resource, Text
 from toolwire.tools.results.to_json import BadResult, clean, text
-from toolwire.tools.schema.parameters import InvalidArguments
+from toolwire.tools.schema.arguments import InvalidArguments
 from toolwire.tools.uri_template import UriTemplate, check_uri
 
 _BYTES = (bytes, bytearray, memoryview)

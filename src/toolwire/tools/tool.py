@@ -15,7 +15,7 @@ from toolwire.errors import ToolDefinitionError
 from toolwire.tools.context import Context
 from toolwire.tools.names import problem_with
 from toolwire.tools.results.to_json import BadResult
-from toolwire.tools.schema.parameters import Parameters
+from toolwire.tools.schema.arguments import Parameters
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])

@@ -12,7 +12,7 @@ import re
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from toolwire.tools.schema.parameters import DefinitionError, InvalidArguments, Violation, got, unknown
+from toolwire.tools.schema.arguments import DefinitionError, InvalidArguments, Violation, got, unknown
 
 _SCHEME: Final = r"[A-Za-z][A-Za-z0-9+.-]*:"
 _BLANK: Final = r"[\s\x00-\x1f\x7f]"

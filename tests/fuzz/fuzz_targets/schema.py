@@ -11,8 +11,8 @@ import jsonschema
 
 from fuzz_targets.json_mutation import dump, load, mutate_json
 from toolwire.catalog.schema_repair.repair import Unrepairable, repaired
+from toolwire.tools.schema.arguments import InvalidArguments
 from toolwire.tools.schema.official import from_json_schema
-from toolwire.tools.schema.parameters import InvalidArguments
 
 _WORDS: Final = (
     *("type", "properties", "items", "required", "enum", "default", "anyOf", "allOf", "oneOf", "not", "$ref"),

@@ -8,7 +8,7 @@ from toolwire.catalog.money import micros
 from toolwire.catalog.profile.tables import Balance, rate_of
 from toolwire.catalog.values import at
 from toolwire.errors import CatalogError
-from toolwire.tools.schema.parameters import clipped
+from toolwire.tools.schema.arguments import clipped
 
 _LONGEST_QUOTE: Final = 60
 

@@ -29,7 +29,7 @@ from toolwire.catalog.profile.amounts import quoted, read_amount
 from toolwire.catalog.profile.tables import Condition, Reply, rate_of
 from toolwire.catalog.values import at, denied, fits, leads
 from toolwire.tools.results.content import Audio, Image, Resource, blob_uri, sniff
-from toolwire.tools.schema.parameters import clipped
+from toolwire.tools.schema.arguments import clipped
 
 _log = logger_for("catalog.replies")
 

@@ -10,7 +10,7 @@ from toolwire._protocol.json_codec import dumps
 from toolwire.catalog.hidden_text import has_hidden
 from toolwire.catalog.schema_repair.structure import LISTS, ONE, REFERENCES, TABLES
 from toolwire.catalog.values import TYPES, converted, tidy
-from toolwire.tools.schema.parameters import clipped
+from toolwire.tools.schema.arguments import clipped
 
 Note = Callable[[str, str], None]
 

@@ -14,8 +14,8 @@ from toolwire.catalog.schema_repair.structure import LISTS, ONE, REFERENCES, TAB
 from toolwire.catalog.schema_repair.top_level import as_object
 from toolwire.catalog.schema_repair.walk import mended, under
 from toolwire.catalog.values import tidy
+from toolwire.tools.schema.arguments import DefinitionError, clipped
 from toolwire.tools.schema.official import from_json_schema
-from toolwire.tools.schema.parameters import DefinitionError, clipped
 
 __all__ = ["Unrepairable", "repaired"]
 

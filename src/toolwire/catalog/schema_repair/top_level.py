@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from toolwire.catalog.schema_repair.bounds import Unrepairable, resolve
 from toolwire.catalog.schema_repair.keywords import Note, required_of_unknown
-from toolwire.tools.schema.parameters import clipped
+from toolwire.tools.schema.arguments import clipped
 
 _KEY: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}", re.ASCII)
 _LONGEST_CHAIN: Final = 10

@@ -10,7 +10,7 @@ from toolwire.catalog.schema_repair import keywords as _keywords
 from toolwire.catalog.schema_repair.bounds import Unrepairable
 from toolwire.catalog.schema_repair.keywords import Note, flag, kind_of, listed_names
 from toolwire.catalog.schema_repair.structure import LISTS, ONE, REFERENCES, TABLES
-from toolwire.tools.schema.parameters import clipped
+from toolwire.tools.schema.arguments import clipped
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 # Schemas that look at a value beside another one: what they leave out, that one may say.

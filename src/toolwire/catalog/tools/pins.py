@@ -16,7 +16,7 @@ from toolwire._support.files import replace_file
 from toolwire.catalog.money import dollars
 from toolwire.catalog.tools.definitions import Definition, fingerprint
 from toolwire.errors import UsageError
-from toolwire.tools.schema.parameters import clipped
+from toolwire.tools.schema.arguments import clipped
 
 Kind = Literal["added", "removed", "changed", "price_up", "price_down"]
 

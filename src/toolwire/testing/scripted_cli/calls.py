@@ -18,7 +18,7 @@ from toolwire.testing.scripted_cli.hooks import Hooks
 from toolwire.testing.scripted_cli.host import Host, Refused
 from toolwire.testing.scripted_cli.links import Link, Tool, pretty
 from toolwire.testing.scripted_cli.tool_results import NO_PERMISSION, NO_TOOL, Outcome, failed, from_answer
-from toolwire.tools.schema.parameters import InvalidArguments
+from toolwire.tools.schema.arguments import InvalidArguments
 
 _ELICITATION: Final = -32042
 _REPEATS: Final = 3

@@ -44,7 +44,7 @@ from toolwire.tools.dispatch.interface import Connection, Pending, Reply
 from toolwire.tools.dispatch.methods import AT_ONCE, STARTED
 from toolwire.tools.results.result import BadResult, error_result, loses_text, to_result
 from toolwire.tools.results.to_json import clean, sendable
-from toolwire.tools.schema.parameters import InvalidArguments
+from toolwire.tools.schema.arguments import InvalidArguments
 
 if TYPE_CHECKING:
     from toolwire.tools.exposed_function import Served

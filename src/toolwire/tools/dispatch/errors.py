@@ -23,7 +23,7 @@ from toolwire.errors import ResourceNotFoundError, ToolError, message_of
 from toolwire.tools.dispatch.failures import is_failure, named
 from toolwire.tools.paging import Page
 from toolwire.tools.results.to_json import BadResult, clean, sendable
-from toolwire.tools.schema.parameters import InvalidArguments
+from toolwire.tools.schema.arguments import InvalidArguments
 
 if TYPE_CHECKING:
     from toolwire.tools.dispatch.connection import DirectConnection

@@ -12,7 +12,7 @@ from toolwire._protocol.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, Reque
 from toolwire.tools.dispatch.completions import complete
 from toolwire.tools.dispatch.errors import answered, invalid, kind_of, listed, naming, offered, text_of
 from toolwire.tools.dispatch.interface import Pending
-from toolwire.tools.schema.parameters import InvalidArguments
+from toolwire.tools.schema.arguments import InvalidArguments
 
 if TYPE_CHECKING:
     from toolwire.tools.dispatch.calls import Call

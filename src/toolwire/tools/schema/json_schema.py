@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from urllib.parse import urldefrag, urljoin
 
 from toolwire._protocol.json_codec import dumps, loads
-from toolwire.tools.schema.parameters import (
+from toolwire.tools.schema.arguments import (
     REQUIRED,
     TOO_LARGE_TO_SAY,
     DefinitionError,

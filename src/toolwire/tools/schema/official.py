@@ -7,8 +7,8 @@ schema are made elsewhere, and their libraries load only when one of their kind 
 
 from typing import Any, Final
 
+from toolwire.tools.schema.arguments import DefinitionError, Parameters, shown
 from toolwire.tools.schema.json_schema import RawParameters, compiled
-from toolwire.tools.schema.parameters import DefinitionError, Parameters, shown
 
 # Any of these makes a dict without types a JSON schema.
 _KEYWORDS: Final = {

@@ -1,25 +1,28 @@
 """Python types as parameters, by way of Pydantic.
 
-Owns the build of a validator and a JSON schema from named annotations, and the words for what Pydantic finds wrong.
-Arguments are validated as JSON, not as Python values: then text is a date and a value an enum member in unions and
-models that are strict, and nothing that only Python knows gets through. It knows nothing of signatures.
+Owns the build of a validator and a JSON schema from annotations, the differences of that schema from Pydantic's
+own, and the words for what Pydantic finds wrong. Arguments are validated as JSON, not as Python values: then text
+is a date and a value an enum member in unions and models that are strict, and nothing that only Python knows gets
+through. It knows nothing of signatures.
 """
 
+import collections.abc
 import re
 import typing
 import warnings
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final, Literal, NoReturn, NotRequired
+from typing import Annotated, Any, Final, Literal, NoReturn, NotRequired, Union
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
-from pydantic.errors import PydanticUserError
-from pydantic_core import SchemaError
+import typing_extensions
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.errors import PydanticInvalidForJsonSchema, PydanticUserError
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import SchemaError, core_schema
 from typing_extensions import TypedDict
 
 from toolwire._protocol.json_codec import dumps, loads
-from toolwire.tools.schema.annotations import readable
-from toolwire.tools.schema.generate import Generator
-from toolwire.tools.schema.parameters import (
+from toolwire.tools.schema.arguments import (
     REQUIRED,
     TOO_LARGE_TO_SAY,
     DefinitionError,
@@ -273,3 +276,209 @@ def _path(location: tuple[str | int, ...], arguments: Any, *, missing: bool) -> 
             continue
         steps.append(step)
     return path_of(steps)
+
+
+# --- annotations, made ready for Pydantic ---
+
+_QUALIFIERS: Final = (typing.Required, typing.NotRequired, typing_extensions.ReadOnly)
+_LAZY: Final = (collections.abc.Iterable, collections.abc.Collection)
+_OPAQUE: Final = (Literal, collections.abc.Callable)
+UNIONS: Final = (Union, type(int | None))
+_NULLABLE: Final = (Any, object, None, type(None))
+
+
+def readable(annotation: Any) -> Any:
+    """The annotation with texts as descriptions and lazy types as lists, at any depth outside of classes."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Annotated:
+        return _annotated(readable(arguments[0]), annotation.__metadata__)
+    inner = tuple(arguments if origin in _OPAQUE else map(readable, arguments))
+    if annotation in _LAZY or origin in _LAZY:
+        return _made(list, inner or (Any,))
+    if inner == arguments:
+        return annotation
+    return _made(Union if origin in UNIONS else origin, inner)
+
+
+def described(metadata: tuple[Any, ...]) -> str | None:
+    """The text in the metadata of an `Annotated`: a plain string, or anything with `.documentation`."""
+    for item in metadata:
+        text = item if isinstance(item, str) else getattr(item, "documentation", None)
+        if isinstance(text, str):
+            return text
+    return None
+
+
+def with_metadata(annotation: Any, *metadata: Any) -> Any:
+    """The annotation with more metadata."""
+    return Annotated[annotation, *metadata] if metadata else annotation
+
+
+def nullable(annotation: Any) -> Any:
+    """The annotation, None allowed. Metadata stays around the whole, where aliases and descriptions count."""
+    if typing.get_origin(annotation) is Annotated:
+        return with_metadata(nullable(typing.get_args(annotation)[0]), *annotation.__metadata__)
+    return annotation if _admits_none(annotation) else _made(Union, (annotation, None))
+
+
+def metadata_of(annotation: Any) -> tuple[Any, ...]:
+    """What the `Annotated` around a type says, be it inside or outside of `Required` and its like."""
+    found: tuple[Any, ...] = ()
+    while (origin := typing.get_origin(annotation)) is Annotated or origin in _QUALIFIERS:
+        found = (*getattr(annotation, "__metadata__", ()), *found)
+        annotation = typing.get_args(annotation)[0]
+    return found
+
+
+def has_default(annotation: Any) -> bool:
+    """Whether a `Field(...)` around the type has a default."""
+    return any(isinstance(item, FieldInfo) and not item.is_required() for item in metadata_of(annotation))
+
+
+def _made(origin: Any, arguments: tuple[Any, ...]) -> Any:
+    """A generic type with arguments that are known at run time only."""
+    return origin[arguments if len(arguments) > 1 else arguments[0]]
+
+
+def _annotated(annotation: Any, metadata: tuple[Any, ...]) -> Any:
+    text = described(metadata)
+    # In front: what a Field further on says of itself wins.
+    first = () if text is None else (Field(description=text),)
+    return with_metadata(annotation, *first, *(item for item in metadata if not isinstance(item, str)))
+
+
+def _admits_none(annotation: Any) -> bool:
+    if annotation in _NULLABLE or isinstance(annotation, typing.TypeVar):
+        return True
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in UNIONS:
+        return any(_admits_none(argument) for argument in arguments)
+    if origin is Literal:
+        return None in arguments
+    if origin is Annotated:
+        return _admits_none(arguments[0])
+    for attribute in ("__supertype__", "__value__"):  # a NewType, a named alias
+        if (inner := getattr(annotation, attribute, None)) is not None:
+            return _admits_none(inner)
+    return False
+
+
+# --- JSON schemas from Pydantic's own, without what nobody asked for ---
+
+_FIRST: Final = ("type", "title", "description", "properties", "required", "additionalProperties")
+
+
+class Generator(GenerateJsonSchema):
+    """Makes one schema, then tells what it has seen."""
+
+    def __init__(self, *, closed: bool) -> None:
+        super().__init__(by_alias=True, ref_template="#/$defs/{model}")
+        self.closed = closed
+        """Whether a class that does not say so refuses fields that it does not have."""
+        self.undecided = False
+        """There is a class with settings of its own that does not say what it thinks of extra fields."""
+        self.lenient = False
+        """There is a class that allows extra fields by its own word."""
+        self._enums: set[str] = set()
+
+    def object_schema(self, schema: Any, mode: Literal["validation", "serialization"]) -> dict[str, Any]:
+        """The schema of a type; a top that only refers to a definition is replaced by that definition."""
+        result = self.generate(schema, mode=mode)
+        for definition in result.get("$defs", {}).values():
+            if "properties" not in definition and definition.get("title") in self._enums:
+                del definition["title"]
+        while (reference := result.pop("$ref", None)) is not None:
+            result = {**result["$defs"][reference.removeprefix("#/$defs/")], **result}
+        return _ordered(result)
+
+    def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
+        """Keep the order in which it was written."""
+        del parent_key
+        return value
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """Say no: a field has a title only if its author gave it one."""
+        del schema
+        return False
+
+    def emit_warning(self, kind: Any, detail: str) -> None:
+        """Refuse a part of a union that has no schema; a default that has none is just not shown."""
+        if kind == "skipped-choice":
+            raise PydanticInvalidForJsonSchema(detail)
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        """A Pydantic model."""
+        return self._of_class(super().model_schema(schema), schema["cls"], schema["cls"].model_config)
+
+    def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
+        """A dataclass, standard or Pydantic's."""
+        config = getattr(schema["cls"], "__pydantic_config__", None)
+        return self._of_class(super().dataclass_schema(schema), schema["cls"], config)
+
+    def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
+        """A TypedDict."""
+        result = super().typed_dict_schema(schema)
+        cls = schema.get("cls")
+        return (
+            result if cls is None else self._of_class(result, cls, getattr(cls, "__pydantic_config__", None))
+        )
+
+    def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
+        """An enumeration, by value. Its name comes back as a title later on, and is taken out at the end."""
+        self._enums.add(schema["cls"].__name__)
+        return super().enum_schema(schema)
+
+    def is_subclass_schema(self, schema: core_schema.IsSubclassSchema) -> JsonSchemaValue:
+        """Refuse `type[X]`, for which Pydantic would allow any value and then take none."""
+        raise PydanticInvalidForJsonSchema(
+            f"the class {schema['cls'].__name__}, or a subclass, is no JSON value"
+        )
+
+    def generator_schema(self, schema: core_schema.GeneratorSchema) -> JsonSchemaValue:
+        """Refuse iterators, whose items Pydantic checks only when they are read."""
+        del schema
+        raise PydanticInvalidForJsonSchema("an iterator cannot be checked before the call; use list[...]")
+
+    def _of_class(self, result: JsonSchemaValue, cls: type[Any], config: Any) -> JsonSchemaValue:
+        """What holds for every class with fields. `config` is None where a class takes that of what it is in."""
+        settings = config or {}
+        if "title" not in settings and "model_title_generator" not in settings:
+            _drop_title(result, cls)
+        if "properties" in result:
+            extra = settings.get("extra")
+            self.lenient |= extra in ("allow", "ignore")
+            self.undecided |= config is not None and extra is None
+            if self.closed and extra is None:
+                result.setdefault("additionalProperties", False)
+            _describe(result["properties"], cls)
+        return _ordered(result)
+
+
+def _drop_title(result: JsonSchemaValue, cls: type[Any]) -> JsonSchemaValue:
+    if result.get("title") == cls.__name__:
+        del result["title"]
+    return result
+
+
+def _describe(properties: dict[str, Any], cls: type[Any]) -> None:
+    """Use the text of `Annotated[T, "text"]` as the description of a field that has none."""
+    if issubclass(cls, BaseModel):
+        metadata = {name: tuple(field.metadata) for name, field in cls.model_fields.items()}
+    else:
+        try:
+            hints = typing.get_type_hints(cls, include_extras=True)
+        except (NameError, TypeError, AttributeError):
+            return  # a name that only Pydantic could resolve: there is a schema, just no text
+        metadata = {name: metadata_of(hint) for name, hint in hints.items()}
+    for name, items in metadata.items():
+        if name in properties and (text := described(items)) is not None:
+            properties[name].setdefault("description", text)
+
+
+def _ordered(result: dict[str, Any]) -> dict[str, Any]:
+    """The keys that a reader looks for, before the others; definitions last."""
+    first = {key: result[key] for key in _FIRST if key in result}
+    last = {key: result[key] for key in ("$defs",) if key in result}
+    return (
+        first | {key: value for key, value in result.items() if key not in first and key not in last} | last
+    )

@@ -1,35 +1,47 @@
-"""A typed function as a tool: what it takes, what it says of itself, and how to call it with what came.
+"""A typed function as a tool: its parameters, its description, and how to call it with the arguments that came.
 
-Owns the reading of signatures: annotations resolved wherever they were written, defaults, the parameter that wants
-the context, and the return type. Schemas are made by `_typed`, descriptions by `docstrings`. It runs nothing, and
-knows neither servers nor the wire.
+Owns the reading of a callable in all its forms (functions, bound methods, partials, objects with `__call__`,
+wrapped ones), of its annotations wherever they were written, of its defaults, of the parameter that takes the
+context, and of its docstring. Schemas are made by `pydantic_types`. It calls nothing, and knows neither servers nor
+the wire.
 """
 
 import collections.abc
+import functools
 import inspect
+import re
+import sys
+import types
 import typing
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from toolwire._protocol.json_codec import dumps, loads
-from toolwire.tools.schema import docstrings
-from toolwire.tools.schema.annotations import UNIONS, has_default, nullable, readable, with_metadata
-from toolwire.tools.schema.functions import Source, source_of
-from toolwire.tools.schema.parameters import DefinitionError, Parameters
+from toolwire.tools.schema.arguments import DefinitionError, Parameters
 from toolwire.tools.schema.pydantic_types import (
     BUILD_ERRORS,
     HINT,
+    UNIONS,
     TypedParameters,
     adapter_of,
     build,
     gist,
+    has_default,
+    nullable,
     output_schema,
+    readable,
+    with_metadata,
 )
 from toolwire.tools.schema.typeddict import teach
+
+if TYPE_CHECKING:
+    from docstring_parser import Docstring
 
 __all__ = ["DefinitionError", "Signature", "signature_of"]
 
@@ -97,7 +109,7 @@ def signature_of(function: Any, *, context_type: type, name: str | None = None) 
         raise DefinitionError(f"tool {tool!r}: {error}") from error.__cause__
 
 
-def _read(source: Source, context_type: type, tool: str) -> Signature:
+def _read(source: "Source", context_type: type, tool: str) -> Signature:
     context: str | None = None
     taken: dict[str, Any] = {}
     for parameter in source.parameters:
@@ -112,7 +124,7 @@ def _read(source: Source, context_type: type, tool: str) -> Signature:
             )
         else:
             context = parameter.name
-    documentation = docstrings.read(source.docstring, taken)
+    documentation = read_docstring(source.docstring, taken)
     parameters = [each for each in source.parameters if each.name in taken]
     return Signature(
         parameters=_build(tool, parameters, taken, documentation.parameters),
@@ -125,7 +137,7 @@ def _read(source: Source, context_type: type, tool: str) -> Signature:
     )
 
 
-def _annotation(parameter: inspect.Parameter, source: Source, context_type: type) -> Any:
+def _annotation(parameter: inspect.Parameter, source: "Source", context_type: type) -> Any:
     """The annotation of a parameter, resolved and ready for Pydantic."""
     try:
         hint = source.resolve(parameter.annotation, extra={context_type.__name__: context_type})
@@ -205,7 +217,7 @@ def _shown_default(parameter: inspect.Parameter, annotation: Any) -> dict[str, A
         return {}
 
 
-def _returns(source: Source) -> Any:
+def _returns(source: "Source") -> Any:
     try:
         hint = source.resolve(source.returns)
         teach(hint, source.namespace)
@@ -217,3 +229,215 @@ def _returns(source: Source) -> Any:
 def _says_something(schema: dict[str, Any]) -> bool:
     """Whether a schema says more than that it is some object, as that of dict[str, Any] does not."""
     return "properties" in schema or isinstance(schema.get("additionalProperties"), dict)
+
+
+# --- the callable, and the names that its annotations mean ---
+
+
+@dataclass
+class Source:
+    """A callable, looked at."""
+
+    function: Any
+    """The function in which its code was written, behind partials, methods and decorators."""
+    parameters: list[inspect.Parameter]
+    """What a caller can give it. What a partial has fixed by name is left out: it may be a secret."""
+    returns: Any
+    docstring: str | None
+
+    @cached_property
+    def namespace(self) -> dict[str, Any]:
+        """Names that are not of the module: type parameters, closure, and locals of the functions around."""
+        names = {each.__name__: each for each in getattr(self.function, "__type_params__", ())}
+        code = getattr(self.function, "__code__", None)
+        if code is not None and "<locals>" in self.function.__qualname__:
+            names |= {**_locals_around(code), **_closure(self.function)}
+        return names
+
+    def resolve(self, annotation: Any, extra: Mapping[str, Any] | None = None) -> Any:
+        """The type that an annotation means, strings in it evaluated. `extra` has names for what is not found."""
+        if annotation is inspect.Parameter.empty:
+            return Any
+
+        def bearer() -> None: ...
+
+        bearer.__annotations__ = {"it": annotation}
+        try:
+            hints = typing.get_type_hints(bearer, self._globals, self.namespace, include_extras=True)
+        except NameError as error:
+            if not extra or error.name not in extra:
+                raise
+            names = {**extra, **self.namespace}
+            hints = typing.get_type_hints(bearer, self._globals, names, include_extras=True)
+        return hints["it"]
+
+    @cached_property
+    def _globals(self) -> dict[str, Any]:
+        module = sys.modules.get(getattr(self.function, "__module__", None) or "")
+        found: dict[str, Any] = getattr(self.function, "__globals__", None) or getattr(module, "__dict__", {})
+        return found
+
+
+def source_of(given: Any) -> Source:
+    """Look at a callable. `DefinitionError` if it is none, or does not tell its parameters."""
+    if isinstance(given, classmethod):
+        raise DefinitionError("a classmethod needs its class: give Class.method, after the class is defined")
+    if isinstance(given, staticmethod):
+        given = given.__func__
+    if not callable(given):
+        raise DefinitionError(f"{given!r} is no function")
+    inner, fixed = given, set[str]()
+    while isinstance(inner, functools.partial):
+        fixed |= inner.keywords.keys()
+        inner = inner.func
+    try:
+        signature = _inspect(given)
+    except (TypeError, ValueError) as error:
+        raise DefinitionError(f"its parameters are not known ({error}): wrap it in a function") from error
+    parameters = [each for each in signature.parameters.values() if each.name not in fixed]
+    function = _code_holder(inner)
+    if parameters and inner is given and _is_unbound(function, parameters[0]):
+        raise DefinitionError(
+            f"{function.__qualname__} is a method without its object: give the bound method, as in instance.method"
+        )
+    return Source(function, parameters, signature.return_annotation, _docstring(inner, function))
+
+
+def _inspect(given: Any) -> inspect.Signature:
+    if sys.version_info >= (3, 14):
+        # Annotations are evaluated late there: a name that is missing shall not hide the other parameters.
+        from annotationlib import Format  # noqa: PLC0415 - only there is it
+
+        return inspect.signature(given, annotation_format=Format.FORWARDREF)
+    return inspect.signature(given)
+
+
+def _code_holder(inner: Any) -> Any:
+    """The function that has the code; a class is left as it is."""
+    inner = inspect.unwrap(inner)
+    if not isinstance(inner, type) and not hasattr(inner, "__code__"):
+        inner = inspect.unwrap(type(inner).__call__)
+    return getattr(inner, "__func__", inner)
+
+
+def _docstring(inner: Any, function: Any) -> str | None:
+    if inspect.ismethod(inner):
+        return inspect.getdoc(inner)  # an override without a text has that of what it overrides
+    # Of an object with __call__, that method's text before the one of its class.
+    speaker = inner if hasattr(inner, "__code__") or not hasattr(function, "__code__") else function
+    text: str | None = speaker.__doc__ or inner.__doc__
+    return text
+
+
+def _is_unbound(function: Any, first: inspect.Parameter) -> bool:
+    where = getattr(function, "__qualname__", "").rpartition(".")[0]
+    in_class = where != "" and not where.endswith("<locals>")
+    return in_class and first.name in ("self", "cls") and first.annotation is first.empty
+
+
+def _closure(function: Any) -> dict[str, Any]:
+    found = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # not yet bound
+            continue
+    return found
+
+
+def _locals_around(code: types.CodeType) -> dict[str, Any]:
+    """The locals of the running functions in whose source this code stands; the innermost counts first."""
+    found: dict[str, Any] = {}
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_locals is not frame.f_globals and code in _codes(frame.f_code):
+            found = {**frame.f_locals, **found}
+        frame = frame.f_back
+    return found
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """The code of everything defined inside, at any depth."""
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield constant
+            yield from _codes(constant)
+
+
+# --- the docstring, in Google, NumPy or Sphinx style ---
+
+# Every section of every style has one of these in it.
+_MARKS: Final = (":", "@", "--")
+_GOOGLE_SECTION: Final = (
+    r"(Args|Arguments|Params|Parameters|Raises|Exceptions?|Except|Attributes|Examples?|Returns|Yields):\s*"
+)
+# The end of a line that was only wrapped: no blank line, no list item and no deeper indent follows.
+_WRAP: Final = r"(?<!\n)\n(?![\n\s\-*•\d])"
+
+
+class Documentation(NamedTuple):
+    """A docstring, taken apart."""
+
+    description: str = ""
+    parameters: Mapping[str, str] = MappingProxyType({})
+
+
+def read_docstring(text: str | None, names: Collection[str]) -> Documentation:
+    """The description, without the sections on parameters and results, and what is said of each parameter."""
+    if not text or not text.strip():
+        return Documentation()
+    text = inspect.cleandoc(text)
+    best = _best_reading(text, names) if any(mark in text for mark in _MARKS) else None
+    if best is None:
+        return Documentation(text)
+    from docstring_parser import DocstringStyle  # noqa: PLC0415 - loaded only when there can be sections
+
+    google = best.style is DocstringStyle.GOOGLE
+    description = _outside_sections(text) if google else (best.description or "").strip()
+    texts = {name: text for name, text in _parameter_texts(best).items() if name in names}
+    return Documentation(description, texts)
+
+
+def _best_reading(text: str, names: Collection[str]) -> "Docstring | None":
+    """The reading that finds the most, None if no style finds any section."""
+    from docstring_parser import DocstringStyle, ParseError, parse  # noqa: PLC0415
+
+    best, most = None, (0, 0)
+    for style in (
+        DocstringStyle.GOOGLE,
+        DocstringStyle.NUMPYDOC,
+        DocstringStyle.REST,
+        DocstringStyle.EPYDOC,
+    ):
+        try:
+            reading = parse(text, style)
+        except (ParseError, ValueError, IndexError):  # odd text, or a slip of the parser: not this style
+            continue
+        # A bare DocstringMeta is a section that the parser has no name for: often just prose with a colon.
+        sections = sum(type(meta).__name__ != "DocstringMeta" for meta in reading.meta)
+        score = (len(_parameter_texts(reading).keys() & set(names)), sections)
+        if score > most:
+            best, most = reading, score
+    return best
+
+
+def _parameter_texts(reading: "Docstring") -> dict[str, str]:
+    """What is said of each parameter; `a, b : int` speaks of both."""
+    return {
+        name.strip().lstrip("*"): re.sub(_WRAP, " ", parameter.description.strip())
+        for parameter in reading.params
+        if parameter.description and parameter.description.strip()
+        for name in parameter.arg_name.split(",")
+    }
+
+
+def _outside_sections(text: str) -> str:
+    """The text around Google sections: what follows one is kept too, which the parser would drop."""
+    kept: list[str] = []
+    inside = False
+    for line in text.splitlines():
+        if line.strip() and not line[0].isspace():
+            inside = re.fullmatch(_GOOGLE_SECTION, line) is not None
+        if not inside:
+            kept.append(line.rstrip())
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
