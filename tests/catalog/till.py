@@ -44,7 +44,7 @@ def catalog_for(shop, folder, *, variables=None, profile=None, **settings):
     return Catalog(
         profile_for(shop.url, **(profile or {})),
         environ=environ(folder, **(variables or {})),
-        **{"retry": QUICK, "refresh": None, **settings},
+        **{"retry": QUICK, "refresh": None, "cache": folder / "cache" / "kept.json", **settings},
     )
 
 
