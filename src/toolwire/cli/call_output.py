@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from toolwire.cli.shared.printing import note, one_line, plain, show_json, size, to_json
+from toolwire._support.terminal import plain
+from toolwire.cli.shared.printing import note, one_line, show_json, size, to_json
 from toolwire.errors import ClaudeSDKError
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from toolwire._support.terminal import plain
 from toolwire.cli.shared.target_options import JsonOption, run
 
 if TYPE_CHECKING:
@@ -151,8 +152,6 @@ def _request(request: "OutgoingRequest") -> None:
 
 
 def _line(text: str, longest: int = _LONGEST) -> None:
-    from toolwire.cli.shared.printing import plain  # noqa: PLC0415
-
     text = " ".join(text.split()) if not text.startswith(" ") else f"  {' '.join(text.split())}"
     typer.echo(plain(text if len(text) <= longest else f"{text[: longest - 3]}..."))
 

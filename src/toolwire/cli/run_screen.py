@@ -30,7 +30,7 @@ from toolwire import (
     ToolUseBlock,
     UserMessage,
 )
-from toolwire.cli.shared import printing as _show
+from toolwire._support.terminal import plain as plain_text
 from toolwire.errors import result_error_text
 
 _RESULT_LINES: Final = 4
@@ -39,7 +39,7 @@ _SIGNS: Final = {"call": ("→", "->"), "good": ("✓", "ok"), "bad": ("✗", "f
 
 def plain(text: str) -> str:
     """Text of others as it can stand on a terminal; a tab would go astray behind a mark."""
-    return _show.plain(text).replace("\t", "    ")
+    return plain_text(text).replace("\t", "    ")
 
 
 def one_line(text: str) -> str:

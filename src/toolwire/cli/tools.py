@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from toolwire._support.terminal import plain
 from toolwire.cli.shared.target_options import (
     ExcludeOption,
     HeaderOption,
@@ -113,7 +114,7 @@ def _counts(offer: dict[str, list[Any]]) -> list[str]:
 
 
 def _show_schemas(offer: dict[str, list[dict[str, Any]]]) -> None:
-    from toolwire.cli.shared.printing import one_line, out, plain, to_json  # noqa: PLC0415
+    from toolwire.cli.shared.printing import one_line, out, to_json  # noqa: PLC0415
 
     console = out()
     for tool in offer["tools"]:

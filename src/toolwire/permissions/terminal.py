@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeAlias, TypeVar
 
 from toolwire._support.dialogs import Elicitation, Permission, Prompt, ask_permission, elicit
+from toolwire._support.terminal import plain_line
 from toolwire._support.threads import Workers
 from toolwire.permissions._asking import Answer, Asker
 from toolwire.permissions.types import PermissionResultDeny, ToolPermissionContext
@@ -63,21 +64,13 @@ def terminal_elicitation(
 async def _run(dialog: Generator[Prompt, str | None, T], read: ReadLine) -> T:
     prompt = next(dialog)
     while True:
-        lines = [clean(text) + "\n" for text, _ in prompt.lines]
-        line = await read("".join(lines) + clean(prompt.text))
+        lines = [plain_line(text) + "\n" for text, _ in prompt.lines]
+        line = await read("".join(lines) + plain_line(prompt.text))
         try:
             prompt = dialog.send(line)
         except StopIteration as stop:
             result: T = stop.value
             return result
-
-
-def clean(text: str) -> str:
-    """Replace characters that would move the cursor or change colours."""
-    return "".join(
-        char if char.isprintable() else " " if char.isspace() else "\N{REPLACEMENT CHARACTER}"
-        for char in text
-    )
 
 
 def _has_terminal() -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from toolwire._protocol.json_codec import loads
+from toolwire._support.terminal import plain_line
 from toolwire.errors import CatalogError
 
 _JSON: Final = ("application/json", "text/json", "")
@@ -206,7 +207,7 @@ def _reason(body: Any) -> str:
                 found = found.get("message") or found.get("detail")
             break
     text = " ".join(found.split()) if isinstance(found, str) else ""
-    return "".join(each for each in text if each.isprintable())[:_LONGEST_REASON]
+    return plain_line(text)[:_LONGEST_REASON]
 
 
 def _host_of(location: str) -> str:

@@ -26,6 +26,7 @@ from typing import Final, Self
 
 from platformdirs import user_state_path
 
+from toolwire._support.terminal import plain_line
 from toolwire.catalog.ledger import entries, pricing
 from toolwire.catalog.ledger import queries as query
 from toolwire.catalog.ledger.database import Database
@@ -392,4 +393,4 @@ def _brief(why: str) -> str:
 def _quote(text: str) -> str:
     """Cut the words of others and make them printable."""
     cut = text if len(text) <= _LONGEST_COST else text[:_LONGEST_COST] + "..."
-    return "".join(each if each.isprintable() else "\ufffd" for each in cut)
+    return plain_line(cut)

@@ -10,6 +10,7 @@ from typing import Any, Final, NoReturn, ParamSpec, TypeVar
 
 import typer
 
+from toolwire._support.terminal import plain
 from toolwire.errors import ClaudeSDKError, OptionsError, ToolDefinitionError, UsageError
 
 P = ParamSpec("P")
@@ -24,8 +25,6 @@ def fail(message: str, code: int = FAILURE) -> NoReturn:
     """End the command with a line on stderr."""
     from rich.console import Console  # noqa: PLC0415 - only when something went wrong
     from rich.markup import escape  # noqa: PLC0415
-
-    from toolwire.cli.shared.printing import plain  # noqa: PLC0415
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     console.print(f"[red]Error:[/] {escape(plain(message))}")

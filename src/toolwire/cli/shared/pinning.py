@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolwire._support.terminal import plain
 from toolwire.cli.shared.target_options import connected, resolved, run
 from toolwire.errors import UsageError
 
@@ -33,7 +34,6 @@ def pin(
     if not target.startswith("catalog:"):
         raise UsageError(f"only catalogues are pinned, and {target} is none: catalog:PROFILE")
     from toolwire.catalog.tools.pins import Pins, compare  # noqa: PLC0415 - heavy
-    from toolwire.cli.shared.printing import plain  # noqa: PLC0415
 
     definitions = run(_definitions, resolved(target, None))
     before = Pins.load(file)

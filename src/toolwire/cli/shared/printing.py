@@ -5,26 +5,19 @@ replaced, and nothing of it is read as markup.
 """
 
 import json
-import re
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
+from toolwire._support.terminal import KEPT, plain
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-_ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_KEPT: Final = "\n\t\u200c\u200d"  # the joiners make letters and emoji of several characters
 _BMP: Final = 0xFFFF
 _WIDE: Final = 100_000
-
-
-def plain(text: str) -> str:
-    """Text of others, safe to print: no escape sequences, and a mark for every character that is no text."""
-    text = _ESCAPES.sub("", text).replace("\r\n", "\n")
-    return "".join(char if char.isprintable() or char in _KEPT else "\ufffd" for char in text)
 
 
 def one_line(text: str) -> str:
@@ -82,7 +75,7 @@ def to_json(value: Any) -> str:
         return json.dumps(value, indent=2)
     # In a terminal these would act, although JSON lets them pass: escaped they mean the same.
     return "".join(
-        char if char.isprintable() or char in _KEPT or ord(char) > _BMP else f"\\u{ord(char):04x}"
+        char if char.isprintable() or char in KEPT or ord(char) > _BMP else f"\\u{ord(char):04x}"
         for char in text
     )
 

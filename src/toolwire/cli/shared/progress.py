@@ -5,6 +5,7 @@ import sys
 from types import TracebackType
 from typing import Any, Self
 
+from toolwire._support.terminal import plain
 from toolwire.cli.shared.printing import note, one_line
 
 
@@ -60,6 +61,4 @@ class Progress:
         if self._bar is None:
             note(text)
         else:
-            from toolwire.cli.shared.printing import plain  # noqa: PLC0415
-
             self._bar.console.print(plain(text), markup=False, soft_wrap=True)

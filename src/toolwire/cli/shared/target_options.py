@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from toolwire.cli.shared.printing import note, plain
+from toolwire._support.terminal import plain
+from toolwire.cli.shared.printing import note
 from toolwire.errors import CatalogError, McpError
 
 if TYPE_CHECKING:
