@@ -2,8 +2,9 @@
 
 import pytest
 
+from toolwire._support.addresses import is_loopback
 from toolwire.errors import UsageError
-from toolwire.mcp.serve.access import Guard, guard_for, hostname, is_loopback
+from toolwire.mcp.serve.access import Guard, guard_for, hostname
 
 TOKEN = "s3cret"  # noqa: S105
 
@@ -209,6 +210,11 @@ def test_a_guard_without_hosts_or_token_lets_all_in():
         ("::1", True),
         ("[::1]", True),
         ("localhost", True),
+        ("LOCALHOST", True),
+        ("", False),
+        ("localhost.example.com", False),
+        ("127.0.0.1.example.com", False),
+        ("0.0.0.0", False),  # noqa: S104 - every address of this machine
         ("10.0.0.1", False),
         ("example.com", False),
     ],

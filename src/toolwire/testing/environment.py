@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from toolwire._support.addresses import is_loopback
 from toolwire._support.log import logger_for
 from toolwire._transport.live_guard import MARK, allow_live, use_kit
 from toolwire.testing.scripted_model.model import ScriptedModel
@@ -24,7 +25,6 @@ __all__ = ["ClaudeEnvironment", "allow_live", "claude_environment"]
 
 _log = logger_for("testing")
 
-_LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 _SETTINGS = {
     "ANTHROPIC_API_KEY": "sk-ant-scripted-model-takes-any-key",
     "LANG": "C.UTF-8",
@@ -154,7 +154,7 @@ class ClaudeEnvironment:
 def _check_url(url: str) -> None:
     try:
         parts = urlsplit(url)
-        local = parts.scheme == "http" and parts.hostname in _LOOPBACK and parts.username is None
+        local = parts.scheme == "http" and is_loopback(parts.hostname or "") and parts.username is None
     except ValueError:
         local = False
     if not local:

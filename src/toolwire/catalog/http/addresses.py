@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import anyio
 import httpx2
 
+from toolwire._support.addresses import is_loopback
 from toolwire.errors import CatalogError
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -73,9 +74,8 @@ class Base:
 
     @property
     def local(self) -> bool:
-        """Whether it is this machine that is meant."""
-        address = _parsed(self.host)
-        return self.host == "localhost" if address is None else address.is_loopback
+        """True if the base URL means this machine."""
+        return is_loopback(self.host)
 
     @property
     def host_header(self) -> str:

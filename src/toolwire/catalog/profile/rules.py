@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from toolwire._support.addresses import is_loopback
 from toolwire.errors import UsageError
 
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -185,16 +186,6 @@ def shown(value: Any) -> str:
         return repr(value)[:_MOST_SHOWN]
     except (ValueError, RecursionError):  # a number with too many digits, tables inside of tables without end
         return f"a {type(value).__name__} that is too large to be shown"
-
-
-def is_loopback(host: str) -> bool:
-    """True if a host is this machine."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def climbs(path: str) -> bool:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from toolwire._support.addresses import LOOPBACK, is_loopback
 from toolwire.errors import UsageError
 
-LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _QUOTED: Final = 200  # characters of a header that an error quotes
 _PORTS: Final = {"http": 80, "https": 443}
 _NAME: Final = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
@@ -129,16 +129,6 @@ def clean_origin(given: str) -> str:
     host = clean_host(parts.hostname)
     host = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{host}" + (f":{port}" if port not in (None, _PORTS[parts.scheme]) else "")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach that address."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def hostname(header: str) -> str:
