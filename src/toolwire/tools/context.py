@@ -156,7 +156,7 @@ class Context(Generic[S]):
     def log(self, data: Any, level: LogLevel = "info", logger: str | None = None) -> "Done":
         """Send a log message, if the client wants that level. Data that is no JSON goes as Python shows it."""
         check_level(level)
-        if LEVELS.index(level) >= LEVELS.index(self._log_level()):
+        if reaches(level, self._log_level()):
             said = clean(str(logger)) if logger else self.server
             params = {"level": level, "logger": said, "data": sendable(data)}
             self._notify("notifications/message", self._marked(params))
@@ -274,6 +274,11 @@ class Done:
     def __await__(self) -> Generator[Any, None, None]:
         return
         yield
+
+
+def reaches(level: object, threshold: object) -> bool:
+    """True if a message of this level goes to a client that wants `threshold` and above; False for unknown ones."""
+    return level in LEVELS and threshold in LEVELS and LEVELS.index(level) >= LEVELS.index(threshold)
 
 
 def check_level(level: object) -> None:

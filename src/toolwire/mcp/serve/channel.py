@@ -26,7 +26,7 @@ from toolwire._protocol.json_codec import dumps, loads
 from toolwire._protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, ClientChannel, Interrupted, RpcError
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import maybe_await, spawn
-from toolwire.tools.context import LEVELS
+from toolwire.tools.context import LEVELS, reaches
 
 logger = logger_for("serving")
 
@@ -152,9 +152,8 @@ class RequestChannel(ClientChannel):
 
     def _hears(self, message: dict[str, Any]) -> bool:
         level = message["params"].get("level")
-        if self._level not in LEVELS or level not in LEVELS:
-            return self._level in LEVELS  # of no level that there is: said when it cannot be sent
-        return LEVELS.index(level) >= LEVELS.index(self._level)
+        # An unknown level is let through: that it cannot be sent is logged then.
+        return reaches(level, self._level) or (self._level in LEVELS and level not in LEVELS)
 
     async def _write(self, written: anyio.Event) -> None:
         try:

@@ -27,7 +27,7 @@ from mcp_types import CLIENT_INFO_META_KEY
 from toolwire._protocol.jsonrpc import ClientChannel
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import spawn
-from toolwire.tools.context import LEVELS
+from toolwire.tools.context import LEVELS, reaches
 
 logger = logger_for("serving")
 
@@ -90,7 +90,9 @@ class Audience:
             spawn(self._bus.publish, ResourceUpdated(uri))
             clients = [each for each in self._clients if uri in session_of(each).resources]
         elif method == "notifications/message":
-            clients = [each for each in self._clients if _wants(each, str((params or {}).get("level")))]
+            clients = [
+                each for each in self._clients if reaches((params or {}).get("level"), session_of(each).level)
+            ]
         else:
             return
         for client in clients:
@@ -134,10 +136,6 @@ def client_key(scope: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) 
     if isinstance(user, AuthenticatedUser):
         return (*authorization_context(user).values(), str(name)[:64], str(version)[:64])
     return (None if address is None else address[0], str(name)[:64], str(version)[:64])
-
-
-def _wants(client: Client, level: str) -> bool:
-    return level in LEVELS and LEVELS.index(level) >= LEVELS.index(session_of(client).level)
 
 
 async def _told(client: Client, method: str, params: Mapping[str, Any] | None) -> None:

@@ -36,7 +36,7 @@ from toolwire._support.log import logger_for
 from toolwire._support.tasks import cancelled_from_inside, scope_type
 from toolwire._support.threads import TooManyLeftBehind, from_threads
 from toolwire.errors import ToolError, message_of
-from toolwire.tools.context import LEVELS, Context, LogLevel, check_level
+from toolwire.tools.context import LEVELS, Context, LogLevel, check_level, reaches
 from toolwire.tools.dispatch.calls import Call, Subject, interruption
 from toolwire.tools.dispatch.errors import invalid, listed, refused, unknown_method
 from toolwire.tools.dispatch.failures import is_failure, named
@@ -389,7 +389,7 @@ class DirectConnection(Connection):
             self._post(partial(self._tell_log, sendable(data), level))
 
     def _tell_log(self, data: Any, level: LogLevel) -> None:
-        if not self._closed and LEVELS.index(level) >= LEVELS.index(self._log_level):
+        if not self._closed and reaches(level, self._log_level):
             params = {"level": level, "logger": self.server.name, "data": data}
             self._channel.notify(make_notification("notifications/message", params))
 
