@@ -1,8 +1,11 @@
 """Write the files that follow from lists in the source; with `--check`, fail if one of them differs.
 
 Stubs (`.pyi`) of the modules that load their names lazily: without one, a type checker would see no names there.
+The lists of hook events, which type checkers need written out.
 """
 
+import ast
+import re
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -35,6 +38,7 @@ def generate() -> Iterator[tuple[Path, str]]:
     for path in sorted(SOURCE.rglob("*.py")):
         if "\n_load_lazily(globals()" in path.read_text(encoding="utf-8"):
             yield path.with_suffix(".pyi"), stub(path)
+    yield from hook_events()
 
 
 def stub(path: Path) -> str:
@@ -49,6 +53,49 @@ def stub(path: Path) -> str:
         imported = textwrap.wrap(words, WIDTH, initial_indent="    ", subsequent_indent="    ")
         lines += [f"from toolwire.{source} import (", *(line.replace("~", " ") for line in imported), ")"]
     return "\n".join(lines) + "\n"
+
+
+def hook_events() -> Iterator[tuple[Path, str]]:
+    """Yield the files of `toolwire.hooks` whose lists follow from the classes in its `events`."""
+    folder = SOURCE / "toolwire" / "hooks"
+    tree = ast.parse((folder / "events.py").read_text(encoding="utf-8"))
+    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+    inputs = [name for name in classes if name.endswith("HookInput") and name != "BaseHookInput"]
+    outputs = [name for name in classes if name.endswith("HookSpecificOutput")]
+    events = [name.removesuffix("HookInput") for name in inputs]
+    lists = [
+        "HookEvent = Literal[",
+        *(f'    "{event}",' for event in events),
+        "]",
+        '"""The name of a hook event."""',
+        "",
+        "HookInput = (",
+        "    " + "\n    | ".join(inputs),
+        ")",
+        '"""The input of any event; `hook_event_name` tells them apart."""',
+        "",
+        "HookSpecificOutput = (",
+        "    " + "\n    | ".join(outputs),
+        ")",
+    ]
+    yield replace_section(folder / "events.py", lists)
+    rows = []
+    for event in events:
+        specific = f"{event}HookSpecificOutput"
+        output = f"e.HookOutput[e.{specific}]" if specific in outputs else "e.CommonHookOutput"
+        name = re.sub(r"(?<!^)(?=[A-Z])", "_", event).lower()
+        kinds = f"e.{event}HookInput, {output}"
+        row = f"    {name} = Event[{kinds}]()"
+        rows += [row] if len(row) <= WIDTH else [f"    {name} = Event[", f"        {kinds}", "    ]()"]
+    yield replace_section(folder / "decorators.py", rows)
+
+
+def replace_section(path: Path, lines: list[str]) -> tuple[Path, str]:
+    """Return a file's text with other lines between its marks `# generated ...: begin` and `# generated: end`."""
+    text = path.read_text(encoding="utf-8")
+    section = re.compile(r"(# generated[^\n]*: begin\n).*?( *# generated: end)", re.DOTALL)
+    body = "\n".join(lines) + "\n"
+    return path, section.sub(lambda marks: marks[1] + body + marks[2], text)
 
 
 if __name__ == "__main__":

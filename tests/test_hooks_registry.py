@@ -6,7 +6,7 @@ import pytest
 
 from toolwire import hooks
 from toolwire.hooks import HookEvent, HookMatcher
-from toolwire.hooks.registry import blocks_on_failure, output_to_wire, register
+from toolwire.hooks.registry import RegisteredHook, blocks_on_failure, output_to_wire, register
 
 
 async def first(data, tool_use_id, context):
@@ -19,7 +19,7 @@ async def second(data, tool_use_id, context):
 
 def test_ids_count_up_over_all_events():
     """Each callback has its own id, in the order in which the hooks were given."""
-    config, callbacks = register(
+    config, registered = register(
         {
             "PreToolUse": [
                 HookMatcher("Bash", [first, second], timeout=5.0),
@@ -35,7 +35,12 @@ def test_ids_count_up_over_all_events():
         ],
         "SessionEnd": [{"matcher": None, "hookCallbackIds": ["hook_3"]}],
     }
-    assert callbacks == {"hook_0": first, "hook_1": second, "hook_2": first, "hook_3": second}
+    assert registered == {
+        "hook_0": RegisteredHook("PreToolUse", first, "Bash", 5.0, None),
+        "hook_1": RegisteredHook("PreToolUse", second, "Bash", 5.0, None),
+        "hook_2": RegisteredHook("PreToolUse", first, None, None, "block"),
+        "hook_3": RegisteredHook("SessionEnd", second, None, None, None),
+    }
 
 
 def test_no_hooks_are_null():

@@ -34,29 +34,27 @@ _NAMES = {
         ToolError UnsupportedRequestError
     """,
     "hooks.decorators": "Hooks",
-    "hooks.inputs": """
-        BackgroundTaskSummary BaseHookInput ConfigChangeHookInput CwdChangedHookInput DirectoryAddedHookInput
-        ElicitationHookInput ElicitationResultHookInput FileChangedHookInput HookEffort HookEvent HookInput
-        InstructionsLoadedHookInput MessageDisplayHookInput NotificationHookInput PermissionDeniedHookInput
-        PermissionRequestHookInput PostCompactHookInput PostModelSwitchHookInput PostToolBatchHookInput
-        PostToolBatchToolCall PostToolUseFailureHookInput PostToolUseHookInput PreCompactHookInput
-        PreModelSwitchHookInput PreToolUseHookInput SessionCronSummary SessionEndHookInput SessionStartHookInput
-        SetupHookInput StopFailureHookInput StopHookInput SubagentStartHookInput SubagentStopHookInput
+    "hooks.events": """
+        AsyncHookJSONOutput BackgroundTaskSummary BaseHookInput CommonHookOutput ConfigChangeHookInput
+        CwdChangedHookInput CwdChangedHookSpecificOutput DirectoryAddedHookInput ElicitationHookInput
+        ElicitationHookSpecificOutput ElicitationResultHookInput ElicitationResultHookSpecificOutput
+        FileChangedHookInput FileChangedHookSpecificOutput HookEffort HookEvent HookInput HookJSONOutput
+        HookOutput HookSpecificOutput InstructionsLoadedHookInput MessageDisplayHookInput
+        MessageDisplayHookSpecificOutput NotificationHookInput NotificationHookSpecificOutput
+        PermissionDeniedHookInput PermissionDeniedHookSpecificOutput PermissionRequestHookInput
+        PermissionRequestHookSpecificOutput PostCompactHookInput PostModelSwitchHookInput
+        PostModelSwitchHookSpecificOutput PostToolBatchHookInput PostToolBatchHookSpecificOutput
+        PostToolBatchToolCall PostToolUseFailureHookInput PostToolUseFailureHookSpecificOutput
+        PostToolUseHookInput PostToolUseHookSpecificOutput PreCompactHookInput PreModelSwitchHookInput
+        PreModelSwitchHookSpecificOutput PreToolUseHookInput PreToolUseHookSpecificOutput SessionCronSummary
+        SessionEndHookInput SessionStartHookInput SessionStartHookSpecificOutput SetupHookInput
+        StopFailureHookInput StopHookInput StopHookSpecificOutput SubagentStartHookInput
+        SubagentStartHookSpecificOutput SubagentStopHookInput SubagentStopHookSpecificOutput SyncHookJSONOutput
         TaskCompletedHookInput TaskCreatedHookInput TeammateIdleHookInput UserPromptExpansionHookInput
-        UserPromptSubmitHookInput WorktreeCreateHookInput WorktreeRemoveHookInput
+        UserPromptExpansionHookSpecificOutput UserPromptSubmitHookInput UserPromptSubmitHookSpecificOutput
+        WorktreeCreateHookInput WorktreeCreateHookSpecificOutput WorktreeRemoveHookInput
     """,
     "hooks.outcomes": "HookOutcome",
-    "hooks.outputs": """
-        AsyncHookJSONOutput CommonHookOutput CwdChangedHookSpecificOutput ElicitationHookSpecificOutput
-        ElicitationResultHookSpecificOutput FileChangedHookSpecificOutput HookJSONOutput HookOutput
-        HookSpecificOutput MessageDisplayHookSpecificOutput NotificationHookSpecificOutput
-        PermissionDeniedHookSpecificOutput PermissionRequestHookSpecificOutput PostModelSwitchHookSpecificOutput
-        PostToolBatchHookSpecificOutput PostToolUseFailureHookSpecificOutput PostToolUseHookSpecificOutput
-        PreModelSwitchHookSpecificOutput PreToolUseHookSpecificOutput SessionStartHookSpecificOutput
-        StopHookSpecificOutput SubagentStartHookSpecificOutput SubagentStopHookSpecificOutput SyncHookJSONOutput
-        UserPromptExpansionHookSpecificOutput UserPromptSubmitHookSpecificOutput
-        WorktreeCreateHookSpecificOutput
-    """,
     "hooks.registry": "HookCallback HookContext HookMatcher",
     "mcp.serve.limits": "HttpLimits",
     "mcp.serve.start": "as_mcp_server http_app serve_http serve_stdio",

@@ -160,6 +160,6 @@ def test_hook_registration(given):
     with official_query(Recorder(), hooks=theirs) as query:
         query._send_control_request = send
         asyncio.run(query.initialize())
-    config, callbacks = register(made_of(hooks))
+    config, registered = register(made_of(hooks))
     assert json.dumps(config) == json.dumps(sent[0]["hooks"])
-    assert callbacks == query.hook_callbacks
+    assert {name: hook.callback for name, hook in registered.items()} == query.hook_callbacks

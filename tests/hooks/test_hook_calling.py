@@ -12,8 +12,8 @@ import pytest
 from toolwire import Hooks
 from toolwire._support.tasks import is_async
 from toolwire.hooks import HookMatcher, HookOutcome, allow, ask, block, change_input, deny, stop
-from toolwire.hooks.calling import answering
-from toolwire.hooks.registry import registered
+from toolwire.hooks.calling import make_handler
+from toolwire.hooks.registry import register
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +22,7 @@ WHO = contextvars.ContextVar("WHO")
 
 def calling(callback, event="PreToolUse", **settings):
     """A function that calls the one hook there is."""
-    answer = answering(registered({event: [HookMatcher(hooks=[callback], **settings)]}))
+    answer = make_handler(register({event: [HookMatcher(hooks=[callback], **settings)]})[1])
 
     async def call():
         with anyio.fail_after(5):
@@ -68,7 +68,7 @@ async def test_what_counts_as_async():
 async def test_an_unknown_id_is_an_error():
     """The CLI is told that there is no such hook."""
     with pytest.raises(LookupError, match="hook_7"):
-        await answering({})({"callback_id": "hook_7"})
+        await make_handler({})({"callback_id": "hook_7"})
 
 
 @pytest.mark.parametrize("on_failure", [None, "continue", "block"])
@@ -84,7 +84,7 @@ async def test_an_exception_is_logged_and_told(caplog, on_failure):
     [line] = lines(caplog)
     assert "the PreToolUse hook test_hook_calling.test_an_exception_is_logged" in line
     assert "guard (matcher 'Bash') failed" in line
-    assert ("stops the action" if on_failure == "block" else "goes on") in line
+    assert ("blocks the action" if on_failure == "block" else "the action continues") in line
     assert "Traceback" in caplog.text
 
 
@@ -168,13 +168,13 @@ ODD = [
     ),
     (
         {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "no"}},
-        "it can be 'allow'",
+        "allowed: 'allow'",
     ),
     ({"hookSpecificOutput": {"hookEventName": "PreToolUse", "reason": "no"}}, "belongs beside"),
     ({"hookSpecificOutput": []}, "is a list, not a dict"),
     ({"permissionDecision": "deny"}, "belongs into 'hookSpecificOutput'"),
     ({"systemMesage": "hi"}, "did you mean 'systemMessage'"),
-    ({"decision": "allow"}, "it can only be 'block'"),
+    ({"decision": "allow"}, "allowed: 'block'"),
     ({"zzz": 1}, "unknown key 'zzz'"),
 ]
 
@@ -241,7 +241,7 @@ async def test_outcomes_become_dicts():
     """An outcome works in both forms; one that the event does not know is a failure with a name."""
     told = {"hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": "no"}
     assert await calling(lambda *_: deny("no"))() == {"hookSpecificOutput": told}
-    with pytest.raises(RuntimeError, match=r"deny\(\) means nothing to a Stop hook; it is for PreToolUse"):
+    with pytest.raises(RuntimeError, match=r"a Stop hook cannot return deny\(\); hooks that can: PreToolUse"):
         await calling(lambda *_: deny("no"), event="Stop")()
 
 
@@ -257,7 +257,7 @@ async def test_decorated_hooks_may_return_nothing():
     def at_once(event):
         """Sync."""
 
-    answer = answering(registered(hooks))
+    answer = make_handler(register(hooks)[1])
     for callback_id in ("hook_0", "hook_1"):
         assert await answer({"callback_id": callback_id, "input": {}}) == {}
 
@@ -280,7 +280,7 @@ DENIALS = [
     ),
     ("PreToolUse", {"systemMessage": None, **REASONED}, REASONED, "'systemMessage' is None"),
     ("PreToolUse", {"systemMessage": 1, **REASONED}, REASONED, "'systemMessage' is a int, not a str"),
-    ("PreToolUse", {"decision": "no", **REASONED}, REASONED, "it can only be 'block'"),
+    ("PreToolUse", {"decision": "no", **REASONED}, REASONED, "allowed: 'block'"),
     (
         "PreToolUse",
         specific(permissionDecision="deny", updatedInput=None),
@@ -352,8 +352,8 @@ MALFORMED = [
     ("SessionStart", specific("SessionStart", watchPaths=["a", 1]), "'watchPaths' has a int in it"),
     ("WorktreeCreate", specific("WorktreeCreate", worktreePath=None), "'worktreePath' is a NoneType"),
     ("PermissionRequest", specific("PermissionRequest", decision="deny"), "'decision' is a str, not a dict"),
-    ("PreModelSwitch", allow(updated_input={"a": 1}), "means nothing to a PreModelSwitch hook"),
-    ("PreModelSwitch", ask("sure?", updated_input={"a": 1}), "means nothing to a PreModelSwitch hook"),
+    ("PreModelSwitch", allow(updated_input={"a": 1}), "a PreModelSwitch hook cannot return allow"),
+    ("PreModelSwitch", ask("sure?", updated_input={"a": 1}), "a PreModelSwitch hook cannot return ask"),
 ]
 
 
@@ -399,7 +399,7 @@ async def test_a_missing_permission_decision_is_named():
 async def test_nones_are_left_out(caplog, output):
     """None in an optional field is no opinion, with a warning, even for a guard."""
     assert await calling(lambda *_: output, on_failure="block")() == {}
-    assert "is None: it is left out" in lines(caplog)[0]
+    assert "is None and was removed" in lines(caplog)[0]
 
 
 async def test_a_misplaced_decision_is_named(caplog):
@@ -414,7 +414,7 @@ async def test_what_a_failing_permission_hook_cannot_promise(caplog):
     """The CLI asks `can_use_tool` beside it, and the log does not say otherwise."""
     with pytest.raises(RuntimeError):
         await calling(lambda *_: None, event="PermissionRequest", on_failure="block")()
-    assert "unless can_use_tool answers first" in lines(caplog)[0]
+    assert "unless can_use_tool responds first" in lines(caplog)[0]
 
 
 async def test_lists_of_the_right_things_pass(caplog):

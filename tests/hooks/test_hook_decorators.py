@@ -8,9 +8,9 @@ import typing
 import pytest
 
 from toolwire import ClaudeAgentOptions, Hooks, OptionsError
-from toolwire.hooks import HookEvent, HookMatcher, HookOutcome, inputs, outputs
-from toolwire.hooks.calling import answering
-from toolwire.hooks.registry import qualified_name, register, registered
+from toolwire.hooks import HookEvent, HookMatcher, HookOutcome, events
+from toolwire.hooks.calling import make_handler
+from toolwire.hooks.registry import describe_callback, register
 
 EVENTS = typing.get_args(HookEvent)
 
@@ -32,10 +32,12 @@ def test_every_event_has_a_method(event):
         return None
 
     assert getattr(hooks, snake(event))("Some", timeout=5, on_failure="block")(function) is function
-    config, callbacks = register(hooks)
+    config, registered = register(hooks)
     wire = {"matcher": "Some", "hookCallbackIds": ["hook_0"], "timeout": 5, "onFailure": "block"}
     assert config == {event: [wire]}
-    assert qualified_name(callbacks["hook_0"]).endswith("test_every_event_has_a_method.<locals>.function")
+    assert describe_callback(registered["hook_0"].callback).endswith(
+        "test_every_event_has_a_method.<locals>.function"
+    )
 
 
 @pytest.mark.parametrize("event", EVENTS)
@@ -43,9 +45,9 @@ def test_every_method_is_typed(event):
     """With the input of its event, and with its own output where the CLI reads one."""
     made = Hooks.__dict__[snake(event)]
     told, returned = made.__orig_class__.__args__
-    assert told is getattr(inputs, f"{event}HookInput")
-    specific = getattr(outputs, f"{event}HookSpecificOutput", None)
-    assert returned == (outputs.HookOutput[specific] if specific else outputs.CommonHookOutput)
+    assert told is getattr(events, f"{event}HookInput")
+    specific = getattr(events, f"{event}HookSpecificOutput", None)
+    assert returned == (events.HookOutput[specific] if specific else events.CommonHookOutput)
 
 
 class Bound:
@@ -80,7 +82,8 @@ async def test_functions_get_as_many_arguments_as_they_want(function, count):
     noting.__signature__ = inspect.signature(function)
     hooks.stop()(noting)
     assert (
-        await answering(registered(hooks))({"callback_id": "hook_0", "input": {}, "tool_use_id": "t"}) == {}
+        await make_handler(register(hooks)[1])({"callback_id": "hook_0", "input": {}, "tool_use_id": "t"})
+        == {}
     )
     assert seen == [({}, "t", {"signal": None})[:count]]
 
@@ -90,9 +93,11 @@ async def test_methods_can_be_hooks():
     """A bound method is called without its self."""
     hooks = Hooks()
     hooks.stop()(Bound().method)
-    answer = await answering(registered(hooks))({"callback_id": "hook_0", "input": {}, "tool_use_id": "t"})
+    answer = await make_handler(register(hooks)[1])(
+        {"callback_id": "hook_0", "input": {}, "tool_use_id": "t"}
+    )
     assert answer == {"systemMessage": "t"}
-    assert str(registered(hooks)["hook_0"]) == "the Stop hook test_hook_decorators.Bound.method"
+    assert str(register(hooks)[1]["hook_0"]) == "the Stop hook test_hook_decorators.Bound.method"
 
 
 def giving(function):
@@ -159,7 +164,9 @@ async def test_wrappers_get_what_they_want_themselves(function):
     """What they wrap is looked at only where they pass on whatever they get."""
     hooks = Hooks()
     hooks.stop()(function)
-    answer = await answering(registered(hooks))({"callback_id": "hook_0", "input": {}, "tool_use_id": "t"})
+    answer = await make_handler(register(hooks)[1])(
+        {"callback_id": "hook_0", "input": {}, "tool_use_id": "t"}
+    )
     assert answer == {"systemMessage": "called"}
 
 
@@ -184,7 +191,7 @@ def test_wrappers_without_a_signature_are_looked_through():
 def test_methods_in_a_class_body_are_refused(wrap):
     """They would get the input for their self."""
     hooks = Hooks()
-    with pytest.raises(TypeError, match="belongs to no object yet"):
+    with pytest.raises(TypeError, match="a method without an object"):
 
         class Guards:
             @hooks.pre_tool_use("Bash")

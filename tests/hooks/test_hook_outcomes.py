@@ -59,15 +59,15 @@ def test_outcomes_for_any_event():
         (
             deny("no"),
             "Stop",
-            "deny() means nothing to a Stop hook; it is for PreToolUse, PreModelSwitch, Perm",
+            "a Stop hook cannot return deny(); hooks that can: PreToolUse, PreModelSwitch, Perm",
         ),
-        (replace_output("x"), "PreToolUse", "it is for PostToolUse"),
+        (replace_output("x"), "PreToolUse", "hooks that can: PostToolUse"),
         (
             allow(updated_input={}),
             "PreModelSwitch",
-            "allow(updated_input=...) means nothing to a PreModelSwitch hook",
+            "a PreModelSwitch hook cannot return allow(updated_input=...)",
         ),
-        (add_context("c"), "SessionEnd", "a SessionEnd hook cannot add context; it is for PreToolUse"),
+        (add_context("c"), "SessionEnd", "a SessionEnd hook cannot add context; hooks that can: PreToolUse"),
     ],
 )
 def test_outcomes_that_an_event_does_not_have(outcome, event, words):

@@ -122,7 +122,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "hook-answer-lost",
-        "_decision",
+        "_decide",
         "return error.outcome",
         "return None",
         ("test_a_denial_without_a_reason_is_not_lost",),

@@ -8,22 +8,22 @@ from typing import Any
 
 from toolwire._conversation.session import Handler
 from toolwire._support.tasks import maybe_await
-from toolwire.hooks.registry import HookCallback, registered
+from toolwire.hooks.registry import RegisteredHook
 from toolwire.options.agent_options import ClaudeAgentOptions, OnElicitation, OnUserDialog
 from toolwire.permissions import CanUseTool
 from toolwire.permissions.answer import context_from_wire, result_to_wire
 from toolwire.tools.elicitation import ElicitationRequest, elicitation_to_wire
 
 
-def handlers(options: ClaudeAgentOptions, hooks: Mapping[str, HookCallback]) -> dict[str, Handler]:
+def handlers(options: ClaudeAgentOptions, hooks: Mapping[str, RegisteredHook]) -> dict[str, Handler]:
     """The table for a session with these options and registered hooks."""
     table: dict[str, Handler] = {"elicitation": _elicitation(options.on_elicitation)}
     if options.can_use_tool is not None:
         table["can_use_tool"] = _permission(options.can_use_tool)
     if hooks:
-        from toolwire.hooks.calling import answering  # noqa: PLC0415 - not needed without hooks
+        from toolwire.hooks import calling  # noqa: PLC0415 - not needed without hooks
 
-        table["hook_callback"] = answering(registered(options.hooks or {}))
+        table["hook_callback"] = calling.make_handler(hooks)
     if options.on_user_dialog is not None:
         table["request_user_dialog"] = _dialog(options.on_user_dialog)
     return table

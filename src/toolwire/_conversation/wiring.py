@@ -102,8 +102,8 @@ class Conversation:
         options.check()
         if (warning := _argv.shadow_warning(options)) is not None:
             warnings.warn(warning, CanUseToolShadowedWarning, stacklevel=3)
-        hooks_config, callbacks = register(options.hooks or {})
-        self._handlers = handlers(options, callbacks)
+        hooks_config, hooks = register(options.hooks or {})
+        self._handlers = handlers(options, hooks)
         self._tracer = tracer()
         if self._tracer is not None:
             traced = self._tracer.traced

@@ -1,31 +1,30 @@
-"""`Hooks`: the hooks of an application, collected with decorators, one method for each event.
+"""`Hooks`: collects an application's hooks with decorators, one for each event.
 
-It is a mapping of events to matchers, as `ClaudeAgentOptions.hooks` takes it. What is here only collects; what
-calls a hook is in `calling`.
+It is a mapping of events to matchers, as `ClaudeAgentOptions.hooks` accepts it. Hooks are called in `calling`.
 """
 
 import functools
 import inspect
 import types
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast, overload
 
-from toolwire.hooks import inputs as i
-from toolwire.hooks import outputs as o
-from toolwire.hooks.inputs import HookEvent
+from toolwire.hooks import events as e
+from toolwire.hooks.calling import invoke
+from toolwire.hooks.events import HookEvent
 from toolwire.hooks.outcomes import HookOutcome
-from toolwire.hooks.registry import HookContext, HookMatcher, qualified_name
+from toolwire.hooks.registry import HookContext, HookMatcher, describe_callback
 
 Input = TypeVar("Input")
 Output = TypeVar("Output")
-Result: TypeAlias = Output | o.AsyncHookJSONOutput | HookOutcome | None
+Result: TypeAlias = Output | e.AsyncHookJSONOutput | HookOutcome | None
 OnFailure: TypeAlias = Literal["continue", "block"] | None
 
 _ARGUMENTS = 3
 
 
 class Decorator(Generic[Input, Output]):
-    """Adds a function to the hooks and gives it back as it is."""
+    """Adds a function to the hooks and returns it unchanged."""
 
     def __init__(self, hooks: "Hooks", event: HookEvent, settings: dict[str, Any]) -> None:
         self._hooks = hooks
@@ -58,16 +57,22 @@ class Decorator(Generic[Input, Output]):
     ) -> Callable[[Input, str | None, HookContext], Result[Output]]: ...
     def __call__(self, function: Callable[..., Any], /) -> Callable[..., Any]:
         """Add the function."""
-        self._hooks.add(self._event, HookMatcher(hooks=[Adapted(function)], **self._settings))
+        self._hooks.add(self._event, HookMatcher(hooks=[AdaptedHook(function)], **self._settings))
         return function
 
 
 class Event(Generic[Input, Output]):
-    """A method of `Hooks`: called with a matcher and settings, it gives the decorator."""
+    """A method of `Hooks` that returns a decorator. As an attribute `pre_tool_use` it is for `PreToolUse`."""
 
-    def __init__(self, name: HookEvent, hooks: "Hooks | None" = None) -> None:
-        self.name: HookEvent = name
+    name: HookEvent
+
+    def __init__(self, name: HookEvent | None = None, hooks: "Hooks | None" = None) -> None:
+        if name is not None:
+            self.name = name
         self._hooks = hooks
+
+    def __set_name__(self, owner: type, attribute: str) -> None:
+        self.name = cast("HookEvent", attribute.title().replace("_", ""))
 
     def __get__(self, hooks: "Hooks | None", owner: type) -> "Event[Input, Output]":
         return Event(self.name, hooks)
@@ -79,9 +84,11 @@ class Event(Generic[Input, Output]):
         timeout: float | None = None,
         on_failure: OnFailure = None,
     ) -> Decorator[Input, Output]:
-        """A decorator for functions of one, two or three arguments: the input, the tool call's id, a context."""
+        """Return a decorator for functions of one to three arguments: the input, the tool call's id, a context."""
         if self._hooks is None:
-            raise TypeError(f"make an object first: hooks = Hooks(), then @hooks for {self.name}")
+            raise TypeError(
+                f"the decorator for {self.name} needs an object: hooks = Hooks(), @hooks.<event>()"
+            )
         if callable(matcher):
             raise TypeError(f"write the decorator for {self.name} with parentheses, as in @hooks.stop()")
         return Decorator(
@@ -90,11 +97,11 @@ class Event(Generic[Input, Output]):
 
 
 class Hooks(Mapping[HookEvent, list[HookMatcher]]):
-    """Functions that the CLI calls at certain moments: decorate them, and give the object as `hooks`.
+    """Functions that the CLI calls on certain events: decorate them, and pass the object as the option `hooks`.
 
-    `Hooks(mapping)` starts with hooks in the dict form; `hooks + other` has those of both, `other` being `Hooks`
-    or such a dict. A function may return None for no opinion, a dict, or what `deny()`, `add_context()` and the
-    like give.
+    `Hooks(mapping)` starts with hooks in the dict form; `hooks + other` has those of both, where `other` is `Hooks`
+    or such a dict. A function may return None for no opinion, a dict, or the outcome of `deny()`, `add_context()`
+    and the like.
     """
 
     def __init__(self, hooks: Mapping[Any, Sequence[HookMatcher]] | None = None) -> None:
@@ -114,7 +121,7 @@ class Hooks(Mapping[HookEvent, list[HookMatcher]]):
         timeout: float | None = None,
         on_failure: OnFailure = None,
     ) -> Decorator[Any, Any]:
-        """A decorator for the event of this name."""
+        """Return a decorator for the event of this name."""
         return Event[Any, Any](event, self)(matcher, timeout=timeout, on_failure=on_failure)
 
     def __getitem__(self, event: HookEvent) -> list[HookMatcher]:
@@ -127,127 +134,96 @@ class Hooks(Mapping[HookEvent, list[HookMatcher]]):
         return len(self._matchers)
 
     def __add__(self, other: Mapping[Any, Sequence[HookMatcher]]) -> "Hooks":
-        return _both(self, other) if hasattr(other, "items") else NotImplemented
+        return _merge(self, other) if hasattr(other, "items") else NotImplemented
 
     def __radd__(self, other: Mapping[Any, Sequence[HookMatcher]]) -> "Hooks":
-        return _both(other, self) if hasattr(other, "items") else NotImplemented
+        return _merge(other, self) if hasattr(other, "items") else NotImplemented
 
     def __repr__(self) -> str:
         return f"Hooks({self._matchers!r})"
 
-    # Tools. The matcher is a pattern of tool names.
-    pre_tool_use = Event[i.PreToolUseHookInput, o.HookOutput[o.PreToolUseHookSpecificOutput]]("PreToolUse")
-    post_tool_use = Event[i.PostToolUseHookInput, o.HookOutput[o.PostToolUseHookSpecificOutput]](
-        "PostToolUse"
-    )
+    # generated from the classes in `events`: begin
+    pre_tool_use = Event[e.PreToolUseHookInput, e.HookOutput[e.PreToolUseHookSpecificOutput]]()
+    post_tool_use = Event[e.PostToolUseHookInput, e.HookOutput[e.PostToolUseHookSpecificOutput]]()
     post_tool_use_failure = Event[
-        i.PostToolUseFailureHookInput, o.HookOutput[o.PostToolUseFailureHookSpecificOutput]
-    ]("PostToolUseFailure")
-    post_tool_batch = Event[i.PostToolBatchHookInput, o.HookOutput[o.PostToolBatchHookSpecificOutput]](
-        "PostToolBatch"
-    )
+        e.PostToolUseFailureHookInput, e.HookOutput[e.PostToolUseFailureHookSpecificOutput]
+    ]()
+    post_tool_batch = Event[e.PostToolBatchHookInput, e.HookOutput[e.PostToolBatchHookSpecificOutput]]()
     permission_request = Event[
-        i.PermissionRequestHookInput, o.HookOutput[o.PermissionRequestHookSpecificOutput]
-    ]("PermissionRequest")
+        e.PermissionRequestHookInput, e.HookOutput[e.PermissionRequestHookSpecificOutput]
+    ]()
     permission_denied = Event[
-        i.PermissionDeniedHookInput, o.HookOutput[o.PermissionDeniedHookSpecificOutput]
-    ]("PermissionDenied")
-
-    # Prompts and answers.
+        e.PermissionDeniedHookInput, e.HookOutput[e.PermissionDeniedHookSpecificOutput]
+    ]()
     user_prompt_submit = Event[
-        i.UserPromptSubmitHookInput, o.HookOutput[o.UserPromptSubmitHookSpecificOutput]
-    ]("UserPromptSubmit")
+        e.UserPromptSubmitHookInput, e.HookOutput[e.UserPromptSubmitHookSpecificOutput]
+    ]()
     user_prompt_expansion = Event[
-        i.UserPromptExpansionHookInput, o.HookOutput[o.UserPromptExpansionHookSpecificOutput]
-    ]("UserPromptExpansion")
-    message_display = Event[i.MessageDisplayHookInput, o.HookOutput[o.MessageDisplayHookSpecificOutput]](
-        "MessageDisplay"
-    )
-    notification = Event[i.NotificationHookInput, o.HookOutput[o.NotificationHookSpecificOutput]](
-        "Notification"
-    )
-    stop = Event[i.StopHookInput, o.HookOutput[o.StopHookSpecificOutput]]("Stop")
-    stop_failure = Event[i.StopFailureHookInput, o.CommonHookOutput]("StopFailure")
-
-    # Subagents and teams.
-    subagent_start = Event[i.SubagentStartHookInput, o.HookOutput[o.SubagentStartHookSpecificOutput]](
-        "SubagentStart"
-    )
-    subagent_stop = Event[i.SubagentStopHookInput, o.HookOutput[o.SubagentStopHookSpecificOutput]](
-        "SubagentStop"
-    )
-    teammate_idle = Event[i.TeammateIdleHookInput, o.CommonHookOutput]("TeammateIdle")
-    task_created = Event[i.TaskCreatedHookInput, o.CommonHookOutput]("TaskCreated")
-    task_completed = Event[i.TaskCompletedHookInput, o.CommonHookOutput]("TaskCompleted")
-
-    # The session.
-    session_start = Event[i.SessionStartHookInput, o.HookOutput[o.SessionStartHookSpecificOutput]](
-        "SessionStart"
-    )
-    session_end = Event[i.SessionEndHookInput, o.CommonHookOutput]("SessionEnd")
-    setup = Event[i.SetupHookInput, o.CommonHookOutput]("Setup")
-    pre_compact = Event[i.PreCompactHookInput, o.CommonHookOutput]("PreCompact")
-    post_compact = Event[i.PostCompactHookInput, o.CommonHookOutput]("PostCompact")
-    pre_model_switch = Event[i.PreModelSwitchHookInput, o.HookOutput[o.PreModelSwitchHookSpecificOutput]](
-        "PreModelSwitch"
-    )
-    post_model_switch = Event[i.PostModelSwitchHookInput, o.HookOutput[o.PostModelSwitchHookSpecificOutput]](
-        "PostModelSwitch"
-    )
-    config_change = Event[i.ConfigChangeHookInput, o.CommonHookOutput]("ConfigChange")
-    instructions_loaded = Event[i.InstructionsLoadedHookInput, o.CommonHookOutput]("InstructionsLoaded")
-
-    # MCP servers that ask the user.
-    elicitation = Event[i.ElicitationHookInput, o.HookOutput[o.ElicitationHookSpecificOutput]]("Elicitation")
+        e.UserPromptExpansionHookInput, e.HookOutput[e.UserPromptExpansionHookSpecificOutput]
+    ]()
+    message_display = Event[e.MessageDisplayHookInput, e.HookOutput[e.MessageDisplayHookSpecificOutput]]()
+    notification = Event[e.NotificationHookInput, e.HookOutput[e.NotificationHookSpecificOutput]]()
+    stop = Event[e.StopHookInput, e.HookOutput[e.StopHookSpecificOutput]]()
+    stop_failure = Event[e.StopFailureHookInput, e.CommonHookOutput]()
+    subagent_start = Event[e.SubagentStartHookInput, e.HookOutput[e.SubagentStartHookSpecificOutput]]()
+    subagent_stop = Event[e.SubagentStopHookInput, e.HookOutput[e.SubagentStopHookSpecificOutput]]()
+    teammate_idle = Event[e.TeammateIdleHookInput, e.CommonHookOutput]()
+    task_created = Event[e.TaskCreatedHookInput, e.CommonHookOutput]()
+    task_completed = Event[e.TaskCompletedHookInput, e.CommonHookOutput]()
+    session_start = Event[e.SessionStartHookInput, e.HookOutput[e.SessionStartHookSpecificOutput]]()
+    session_end = Event[e.SessionEndHookInput, e.CommonHookOutput]()
+    setup = Event[e.SetupHookInput, e.CommonHookOutput]()
+    pre_compact = Event[e.PreCompactHookInput, e.CommonHookOutput]()
+    post_compact = Event[e.PostCompactHookInput, e.CommonHookOutput]()
+    pre_model_switch = Event[e.PreModelSwitchHookInput, e.HookOutput[e.PreModelSwitchHookSpecificOutput]]()
+    post_model_switch = Event[e.PostModelSwitchHookInput, e.HookOutput[e.PostModelSwitchHookSpecificOutput]]()
+    config_change = Event[e.ConfigChangeHookInput, e.CommonHookOutput]()
+    instructions_loaded = Event[e.InstructionsLoadedHookInput, e.CommonHookOutput]()
+    elicitation = Event[e.ElicitationHookInput, e.HookOutput[e.ElicitationHookSpecificOutput]]()
     elicitation_result = Event[
-        i.ElicitationResultHookInput, o.HookOutput[o.ElicitationResultHookSpecificOutput]
-    ]("ElicitationResult")
-
-    # Files and directories.
-    worktree_create = Event[i.WorktreeCreateHookInput, o.HookOutput[o.WorktreeCreateHookSpecificOutput]](
-        "WorktreeCreate"
-    )
-    worktree_remove = Event[i.WorktreeRemoveHookInput, o.CommonHookOutput]("WorktreeRemove")
-    cwd_changed = Event[i.CwdChangedHookInput, o.HookOutput[o.CwdChangedHookSpecificOutput]]("CwdChanged")
-    file_changed = Event[i.FileChangedHookInput, o.HookOutput[o.FileChangedHookSpecificOutput]]("FileChanged")
-    directory_added = Event[i.DirectoryAddedHookInput, o.CommonHookOutput]("DirectoryAdded")
+        e.ElicitationResultHookInput, e.HookOutput[e.ElicitationResultHookSpecificOutput]
+    ]()
+    worktree_create = Event[e.WorktreeCreateHookInput, e.HookOutput[e.WorktreeCreateHookSpecificOutput]]()
+    worktree_remove = Event[e.WorktreeRemoveHookInput, e.CommonHookOutput]()
+    cwd_changed = Event[e.CwdChangedHookInput, e.HookOutput[e.CwdChangedHookSpecificOutput]]()
+    file_changed = Event[e.FileChangedHookInput, e.HookOutput[e.FileChangedHookSpecificOutput]]()
+    directory_added = Event[e.DirectoryAddedHookInput, e.CommonHookOutput]()
+    # generated: end
 
 
-def _both(first: Mapping[Any, Sequence[HookMatcher]], second: Mapping[Any, Sequence[HookMatcher]]) -> Hooks:
+def _merge(first: Mapping[Any, Sequence[HookMatcher]], second: Mapping[Any, Sequence[HookMatcher]]) -> Hooks:
     hooks = Hooks(first)
     for event, matchers in second.items():
         hooks.add(event, *matchers)
     return hooks
 
 
-class Adapted:
-    """A decorated function in the official form: three arguments, and `{}` for None."""
+class AdaptedHook:
+    """A decorated function with the official signature: three arguments, and `{}` in place of None."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         functools.update_wrapper(self, function)
-        self._wanted = _wanted(function)
+        self._argument_count = _count_arguments(function)
 
     async def __call__(self, event: Any, tool_use_id: str | None, context: HookContext) -> Any:
-        from toolwire.hooks.calling import invoke  # noqa: PLC0415 - it needs an event loop, and this does not
-
         function: Callable[..., Any] = self.__wrapped__  # type: ignore[attr-defined]  # set by update_wrapper
-        output = await invoke(function, *(event, tool_use_id, context)[: self._wanted])
+        output = await invoke(function, *(event, tool_use_id, context)[: self._argument_count])
         return {} if output is None else output
 
     def __repr__(self) -> str:
-        return f"<hook {qualified_name(self)}>"
+        return f"<hook {describe_callback(self)}>"
 
 
-def _wanted(function: Callable[..., Any]) -> int:
-    """How many of the three arguments a function wants: those that it cannot do without, and at least one."""
+def _count_arguments(function: Callable[..., Any]) -> int:
+    """Return how many of the three arguments to pass: those that the function requires, and at least one."""
     try:
         parameters = _parameters(function)
-    except ValueError:  # some functions written in C have none
+    except ValueError:  # some functions written in C have no signature
         return _ARGUMENTS
     if _is_unbound(function, parameters):
         raise TypeError(
-            f"{qualified_name(function)} cannot be a hook: it is a method that belongs to no object yet; decorate "
-            "the bound one, as in hooks.stop()(an_object.method), or make it a function outside of the class"
+            f"{describe_callback(function)} cannot be a hook: it is a method without an object; decorate the bound "
+            "method, as in hooks.stop()(an_object.method), or use a function outside of the class"
         )
     if any(each.kind is each.VAR_POSITIONAL for each in parameters):
         return _ARGUMENTS
@@ -258,15 +234,15 @@ def _wanted(function: Callable[..., Any]) -> int:
     keywords = any(each.kind is each.KEYWORD_ONLY and each.default is each.empty for each in parameters)
     if not positional or needed > _ARGUMENTS or keywords:
         raise TypeError(
-            f"{qualified_name(function)} cannot be a hook: it must take the input, and may take the id of the "
+            f"{describe_callback(function)} cannot be a hook: it must take the input, and may take the id of the "
             "tool call and a context, in this order and by position"
         )
     return max(1, needed)
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Those of the function itself; of what it wraps only where it passes on whatever it gets."""
-    inner = _wrapped(function)
+    """Return a function's own parameters, or those of the function it wraps if it passes on any arguments."""
+    inner = _unwrap(function)
     try:
         parameters = [*inspect.signature(function, follow_wrapped=False).parameters.values()]
     except ValueError:
@@ -277,17 +253,17 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     return parameters if inner is None or not passes_on else _parameters(inner)
 
 
-def _wrapped(function: Callable[..., Any]) -> Callable[..., Any] | None:
-    """What a function wraps, bound to the same object or arguments."""
+def _unwrap(function: Callable[..., Any]) -> Callable[..., Any] | None:
+    """Return the function that a function wraps, bound to the same object or arguments."""
     if isinstance(function, functools.partial):
-        inner = _wrapped(function.func)
+        inner = _unwrap(function.func)
         return inner and functools.partial(inner, *function.args, **function.keywords)
     inner = getattr(function, "__wrapped__", None)
     return types.MethodType(inner, function.__self__) if inner and inspect.ismethod(function) else inner
 
 
 def _is_unbound(function: Callable[..., Any], parameters: Sequence[inspect.Parameter]) -> bool:
-    """Whether it is a function of a class body that wants its object first."""
+    """Return True for a function of a class body whose first parameter is its object."""
     around = getattr(function, "__qualname__", "").rpartition(".")[0]
     in_class = bool(around) and not around.endswith("<locals>")
     return in_class and bool(parameters) and parameters[0].name in ("self", "cls")

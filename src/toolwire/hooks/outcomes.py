@@ -1,7 +1,7 @@
-"""What a hook decides, without the CLI's spelling: `deny("reason")`, `allow()`, `add_context("...")` and so on.
+"""Decisions of hooks without the CLI's spelling: `deny("reason")`, `allow()`, `add_context("...")` and so on.
 
-Each function gives a `HookOutcome`, which becomes the right dict for the event when the hook has returned it, or
-with `as_output(event)`. Pure. What an event cannot do is refused by name.
+Each function returns a `HookOutcome`. When a hook returns one, or with `as_output(event)`, it becomes the right
+dict for the event; a decision that the event does not support raises ValueError. Pure.
 """
 
 from collections.abc import Callable
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolwire._support.record import Record
-from toolwire.hooks.outputs import HookSpecificOutput
+from toolwire.hooks.events import SPECIFIC_OUTPUTS
 
 
 @dataclass(repr=False, eq=False)
 class HookOutcome(Record):
-    """A decision; made by the functions of this module."""
+    """The decision of a hook. Created by the functions of this module."""
 
     verb: str
     reason: str | None = None
@@ -22,38 +22,40 @@ class HookOutcome(Record):
     context: str | None = None
 
     def as_output(self, event: str) -> dict[str, Any]:
-        """What a hook of this event returns for it; ValueError if the event has no such thing."""
+        """Return the output of a hook of this event; raises ValueError if the event does not support it."""
         output: dict[str, Any] = {}
         if self.verb == "block":
-            output = _given(decision="block", reason=self.reason)
+            output = _omit_none(decision="block", reason=self.reason)
         elif self.verb == "stop":
-            output = _given(continue_=False, stopReason=self.reason)
-        specific = self._specific(event)
+            output = _omit_none(continue_=False, stopReason=self.reason)
+        specific = self._build_specific(event)
         if specific:
             output["hookSpecificOutput"] = {"hookEventName": event, **specific}
         return output
 
-    def _specific(self, event: str) -> dict[str, Any]:
+    def _build_specific(self, event: str) -> dict[str, Any]:
         fields: dict[str, Any] = {}
         if self.verb not in ("block", "stop", "add_context"):
             make = _DECISIONS.get((event, self.verb))
             if make is None:
                 able = ", ".join(known for known, verb in _DECISIONS if verb == self.verb)
-                raise ValueError(f"{self.verb}() means nothing to a {event} hook; it is for {able}")
+                raise ValueError(f"a {event} hook cannot return {self.verb}(); hooks that can: {able}")
             if self.value is not None and (event, self.verb) in _WITHOUT_INPUT:
                 raise ValueError(
-                    f"{self.verb}(updated_input=...) means nothing to a {event} hook: it has no input"
+                    f"a {event} hook cannot return {self.verb}(updated_input=...): the event has no input to change"
                 )
             fields = make(self)
         if self.context is not None:
-            if event not in TAKES_CONTEXT:
-                raise ValueError(f"a {event} hook cannot add context; it is for {', '.join(TAKES_CONTEXT)}")
+            if event not in _TAKES_CONTEXT:
+                raise ValueError(
+                    f"a {event} hook cannot add context; hooks that can: {', '.join(_TAKES_CONTEXT)}"
+                )
             fields["additionalContext"] = self.context
         return fields
 
 
 class NoReasonError(TypeError):
-    """A decision without a proper reason; it has the decision, which must not be lost with it."""
+    """Raised for a decision without a reason. It has the decision as `outcome`, so that a denial is not lost."""
 
     def __init__(self, outcome: HookOutcome) -> None:
         super().__init__(f"{outcome.verb}() needs a reason, a str that is not empty, not {outcome.reason!r}")
@@ -63,86 +65,83 @@ class NoReasonError(TypeError):
 def allow(
     *, updated_input: dict[str, Any] | None = None, reason: str | None = None, context: str | None = None
 ) -> HookOutcome:
-    """Let the tool run without further questions, with another input if one is given."""
+    """Allow the tool call without asking anyone, with `updated_input` in place of its input if given."""
     return HookOutcome("allow", reason, updated_input, context)
 
 
 def deny(reason: str, *, context: str | None = None) -> HookOutcome:
-    """Do not let the tool run; the model reads the reason."""
-    return _reasoned(HookOutcome("deny", reason, None, context))
+    """Deny the tool call. The model sees the reason."""
+    return _require_reason(HookOutcome("deny", reason, None, context))
 
 
 def ask(
     reason: str, *, updated_input: dict[str, Any] | None = None, context: str | None = None
 ) -> HookOutcome:
-    """Have somebody asked (`can_use_tool`) even if a rule allows the tool."""
-    return _reasoned(HookOutcome("ask", reason, updated_input, context))
+    """Have `can_use_tool` decide, even if a rule allows the tool."""
+    return _require_reason(HookOutcome("ask", reason, updated_input, context))
 
 
 def change_input(updated_input: dict[str, Any], *, context: str | None = None) -> HookOutcome:
-    """Give the tool another input, and leave it to the rules whether it may run."""
+    """Replace the tool's input. The permission rules still decide on the call."""
     return HookOutcome("change_input", None, updated_input, context)
 
 
 def replace_output(output: Any, *, context: str | None = None) -> HookOutcome:
-    """Let the model see another result of the tool than the tool gave."""
+    """Replace the tool's result that the model sees."""
     return HookOutcome("replace_output", None, output, context)
 
 
 def add_context(text: str) -> HookOutcome:
-    """Tell the model something; after a Stop it goes on because of it."""
+    """Add context for the model. After a Stop it makes the model continue."""
     return HookOutcome("add_context", context=text)
 
 
 def block(reason: str, *, context: str | None = None) -> HookOutcome:
-    """Stop what was about to happen, with a reason: a prompt is not sent, a model that wants to stop goes on."""
-    return _reasoned(HookOutcome("block", reason, None, context))
+    """Block the action, with a reason: a prompt is not sent, a model that wants to stop continues."""
+    return _require_reason(HookOutcome("block", reason, None, context))
 
 
 def stop(reason: str) -> HookOutcome:
-    """End the whole run."""
-    return _reasoned(HookOutcome("stop", reason))
+    """End the run."""
+    return _require_reason(HookOutcome("stop", reason))
 
 
-def _reasoned(outcome: HookOutcome) -> HookOutcome:
+def _require_reason(outcome: HookOutcome) -> HookOutcome:
     reason: object = outcome.reason
     if not isinstance(reason, str) or not reason:
         raise NoReasonError(outcome)
     return outcome
 
 
-def _given(**fields: Any) -> dict[str, Any]:
+def _omit_none(**fields: Any) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value is not None}
 
 
-def _decided(outcome: HookOutcome) -> dict[str, Any]:
-    return _given(
+def _to_decision(outcome: HookOutcome) -> dict[str, Any]:
+    return _omit_none(
         permissionDecision=outcome.verb, permissionDecisionReason=outcome.reason, updatedInput=outcome.value
     )
 
 
 _DECISIONS: dict[tuple[str, str], Callable[[HookOutcome], dict[str, Any]]] = {
-    ("PreToolUse", "allow"): _decided,
-    ("PreToolUse", "deny"): _decided,
-    ("PreToolUse", "ask"): _decided,
+    ("PreToolUse", "allow"): _to_decision,
+    ("PreToolUse", "deny"): _to_decision,
+    ("PreToolUse", "ask"): _to_decision,
     ("PreToolUse", "change_input"): lambda outcome: {"updatedInput": outcome.value},
     ("PostToolUse", "replace_output"): lambda outcome: {"updatedToolOutput": outcome.value},
-    ("PreModelSwitch", "allow"): _decided,
-    ("PreModelSwitch", "deny"): _decided,
-    ("PreModelSwitch", "ask"): _decided,
+    ("PreModelSwitch", "allow"): _to_decision,
+    ("PreModelSwitch", "deny"): _to_decision,
+    ("PreModelSwitch", "ask"): _to_decision,
     ("PermissionRequest", "allow"): lambda outcome: {
-        "decision": _given(behavior="allow", updatedInput=outcome.value)
+        "decision": _omit_none(behavior="allow", updatedInput=outcome.value)
     },
     ("PermissionRequest", "deny"): lambda outcome: {
-        "decision": _given(behavior="deny", message=outcome.reason)
+        "decision": _omit_none(behavior="deny", message=outcome.reason)
     },
 }
 
 _WITHOUT_INPUT = {("PreModelSwitch", "allow"), ("PreModelSwitch", "ask")}
 
-SPECIFIC: dict[str, Any] = {
-    kind.__name__.removesuffix("HookSpecificOutput"): kind for kind in HookSpecificOutput.__args__
-}
-"""Event -> the TypedDict of its `hookSpecificOutput`."""
-
-TAKES_CONTEXT = [event for event, kind in SPECIFIC.items() if "additionalContext" in kind.__annotations__]
+_TAKES_CONTEXT = [
+    event for event, kind in SPECIFIC_OUTPUTS.items() if "additionalContext" in kind.__annotations__
+]

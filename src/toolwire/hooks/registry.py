@@ -1,22 +1,19 @@
-"""From a user's hooks to what the CLI is told of them, and from a hook's output to the CLI's spelling.
+"""Turns a user's hooks into the `hooks` field of the initialize request, and a hook's output into wire format.
 
-Pure: it hands out ids, and leaves it to others to call the callbacks. `HookMatcher` and the callback's type
-are here because they are what is registered.
+Pure: it assigns the callback ids and calls nothing. Defines `HookMatcher` and the type of a callback.
 """
 
 import functools
-import itertools
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from toolwire._support.record import Record
-from toolwire.hooks.inputs import HookInput
-from toolwire.hooks.outputs import HookJSONOutput
+from toolwire.hooks.events import HookInput, HookJSONOutput
 
 
 class HookContext(TypedDict):
-    """The third argument of a callback. `signal` is always None; it is there as in the official SDK."""
+    """The third argument of a callback. `signal` is always None, as in the official SDK."""
 
     signal: Any | None
 
@@ -27,23 +24,23 @@ HookCallback = Callable[[HookInput, str | None, HookContext], Awaitable[HookJSON
 
 @dataclass(repr=False, eq=False)
 class HookMatcher(Record):
-    """Callbacks for an event, and when they are to be called."""
+    """Callbacks for an event, and the condition for calling them."""
 
     matcher: str | None = None
     """For tool events a pattern of tool names, `Bash` or `Write|Edit`; None for all."""
     hooks: list[HookCallback] = field(default_factory=list)
     timeout: float | None = None
-    """Seconds that each callback has. None or 0: the CLI's own limit, 600."""
+    """Timeout of each callback in seconds. None or 0 means the CLI's default of 600."""
     on_failure: Literal["continue", "block"] | None = None
-    """What becomes of the action when a callback raises, hangs or returns nonsense: it goes on, or is stopped.
+    """Continue or block the action when a callback raises, times out or returns an invalid output.
 
-    None leaves it to the CLI, which lets it go on after an exception and stops it after a time-out. `{}` is no
-    failure; it says: no opinion.
+    None uses the CLI's default: continue after an exception, block after a timeout. `{}` is not a failure; it means
+    no opinion.
     """
 
 
-class Registered(NamedTuple):
-    """One callback, with what is needed to call it and to speak of it."""
+class RegisteredHook(NamedTuple):
+    """One callback with its event and the settings of its matcher."""
 
     event: str
     callback: HookCallback
@@ -53,11 +50,11 @@ class Registered(NamedTuple):
 
     def __str__(self) -> str:
         where = "" if self.matcher is None else f" (matcher {self.matcher!r})"
-        return f"the {self.event} hook {qualified_name(self.callback)}{where}"
+        return f"the {self.event} hook {describe_callback(self.callback)}{where}"
 
 
-def qualified_name(callback: object) -> str:
-    """What to call a callback in a log: its module and name, or those of what it wraps."""
+def describe_callback(callback: object) -> str:
+    """Return a callback's module and name for messages; of a wrapper, those of the wrapped function."""
     while isinstance(callback, functools.partial) or hasattr(callback, "__wrapped__"):
         callback = callback.func if isinstance(callback, functools.partial) else callback.__wrapped__
     named = callback if hasattr(callback, "__qualname__") else type(callback)
@@ -66,37 +63,22 @@ def qualified_name(callback: object) -> str:
 
 def register(
     hooks: Mapping[Any, Sequence[HookMatcher]],
-) -> tuple[dict[str, list[dict[str, Any]]] | None, dict[str, HookCallback]]:
-    """The `hooks` field of the initialize request, None if there are none, and the callback of each id."""
+) -> tuple[dict[str, list[dict[str, Any]]] | None, dict[str, RegisteredHook]]:
+    """Return the `hooks` field of the initialize request (None without hooks), and each hook by its id."""
     config: dict[str, list[dict[str, Any]]] = {}
-    callbacks: dict[str, HookCallback] = {}
-    for event, matcher, ids in _numbered(hooks):
-        config.setdefault(event, []).append(_matcher_to_wire(matcher, ids))
-        callbacks |= ids
-    return config or None, callbacks
-
-
-def registered(hooks: Mapping[Any, Sequence[HookMatcher]]) -> dict[str, Registered]:
-    """The same callbacks by the same ids, each with its event and matcher."""
-    return {
-        callback_id: Registered(event, callback, matcher.matcher, matcher.timeout, matcher.on_failure)
-        for event, matcher, ids in _numbered(hooks)
-        for callback_id, callback in ids.items()
-    }
-
-
-def _numbered(
-    hooks: Mapping[Any, Sequence[HookMatcher]],
-) -> Iterator[tuple[str, HookMatcher, dict[str, HookCallback]]]:
-    """Each matcher with its callbacks by id; the ids count up over all of them."""
-    count = itertools.count()
+    registered: dict[str, RegisteredHook] = {}
     for event, matchers in hooks.items():
         for matcher in matchers:
-            yield event, matcher, {f"hook_{next(count)}": callback for callback in matcher.hooks}
+            ids = [f"hook_{len(registered) + index}" for index in range(len(matcher.hooks))]
+            settings = (matcher.matcher, matcher.timeout, matcher.on_failure)
+            for callback_id, callback in zip(ids, matcher.hooks, strict=True):
+                registered[callback_id] = RegisteredHook(event, callback, *settings)
+            config.setdefault(event, []).append(_matcher_to_wire(matcher, ids))
+    return config or None, registered
 
 
-def _matcher_to_wire(matcher: HookMatcher, ids: Mapping[str, HookCallback]) -> dict[str, Any]:
-    wire: dict[str, Any] = {"matcher": matcher.matcher, "hookCallbackIds": [*ids]}
+def _matcher_to_wire(matcher: HookMatcher, ids: list[str]) -> dict[str, Any]:
+    wire: dict[str, Any] = {"matcher": matcher.matcher, "hookCallbackIds": ids}
     if matcher.timeout is not None:
         wire["timeout"] = matcher.timeout
     if matcher.on_failure is not None:
@@ -105,9 +87,9 @@ def _matcher_to_wire(matcher: HookMatcher, ids: Mapping[str, HookCallback]) -> d
 
 
 def blocks_on_failure(config: Mapping[str, Sequence[Mapping[str, Any]]] | None) -> bool:
-    """Whether a failing hook is to stop anything: then a CLI that cannot promise that must be refused."""
+    """Return True if a hook blocks on failure; a CLI that does not support that must be refused then."""
     matchers = (matcher for entries in (config or {}).values() for matcher in entries)
-    # Like the CLI, which takes any value that it does not know for "block".
+    # Like the CLI, which treats any unknown value as "block".
     return any(matcher.get("onFailure", "continue") != "continue" for matcher in matchers)
 
 
@@ -115,7 +97,7 @@ _SPELLING = {"async_": "async", "continue_": "continue"}
 
 
 def output_to_wire(output: object) -> dict[str, Any]:
-    """What a callback returned, with the CLI's keys; TypeError if it is not a dict."""
+    """Return a callback's output with the CLI's keys; raises TypeError if it is not a dict."""
     if not isinstance(output, Mapping):
         kind = type(output)
         hint = " (return {} for no opinion)" if output is None else ""
