@@ -20,7 +20,7 @@ ROWS = [
     "_conversation",
     "options",
     "_transport",
-    "wrap tools.toolset",
+    "wrap",
     "catalog",
     "mcp",
     "tools",

@@ -6,7 +6,7 @@ from mcp.server import MCPServer
 
 from toolwire import ToolDefinitionError, ToolServer
 from toolwire._protocol.jsonrpc import ClientChannel
-from toolwire.tools.toolset import combine, only, prefix, rename, without
+from toolwire.wrap import combine, only, prefix, rename, without
 
 pytestmark = pytest.mark.anyio
 

@@ -3,15 +3,17 @@
 import json
 import socket
 from contextlib import asynccontextmanager
+from functools import cache
 
 import anyio
 import httpx2
 import pytest
 
-from toolwire import Context, ToolServer
+from toolwire import Context, ToolServer, tool
 from toolwire.mcp.serve.access import guard_for
 from toolwire.mcp.serve.http import bound_socket
 from toolwire.mcp.serve.start import serve_over, serving_of
+from toolwire.wrap import combine, only, prefix, rename, without
 
 LIMIT = 30
 VERSIONS = ["2025-06-18", "2025-11-25", "2026-07-28"]
@@ -41,8 +43,8 @@ class Calc:
         self.begun, self.let_go = anyio.Event(), anyio.Event()
         self.ended = anyio.Event()
         self.server = ToolServer("calc")
-        for tool in (self.add, self.told, self.wait, self.broken, self.odd):
-            self.server.tool(tool)
+        for each in (self.add, self.told, self.wait, self.broken, self.odd):
+            self.server.tool(each)
 
     async def add(self, a: float, b: float) -> float:
         """Add."""
@@ -180,6 +182,73 @@ async def test_what_is_there_at_once_comes_in_one_piece(version):
         reply = await client.post("tools/list", {})
         assert at_once(reply)
         assert [each["name"] for each in messages(reply)[0]["result"]["tools"]][-1] == "new"
+
+
+class Heard(ToolServer):
+    """Notes the requests that get to it."""
+
+    def __init__(self, name="calc"):
+        super().__init__(name)
+        self.heard = []
+
+    def connect(self, channel, **settings):
+        connection = super().connect(channel, **settings)
+        begin = connection.begin
+
+        def note(message, *, encoded=False):
+            if "id" in message:
+                self.heard.append(message["method"])
+            return begin(message, encoded=encoded)
+
+        connection.begin = note
+        return connection
+
+
+@cache
+def many_tools():
+    """2,500 of them, made once."""
+    return [tool(f"t{number}", "", {})(lambda _: "one") for number in range(2_500)]
+
+
+class Wrapped:
+    """A server of many tools with something around it."""
+
+    def __init__(self, wrap):
+        self.inner = Heard()
+        self.inner.swap((), many_tools())
+        self.server = wrap(self.inner)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("wrap", "name"),
+    [
+        (lambda inner: only(inner, "t*"), "t2499"),
+        (lambda inner: without(inner, "t1*"), "t2499"),
+        (lambda inner: prefix(inner, "x_"), "x_t2499"),
+        (lambda inner: rename(inner, {"t2499": "last"}), "last"),
+        (lambda inner: combine("all", ToolServer("other"), prefix(only(inner, "t*"), "x_")), "x_t2499"),
+    ],
+    ids=["only", "without", "prefix", "rename", "combine"],
+)
+async def test_a_wrapped_server_is_as_quick(version, wrap, name):
+    """A call is one request to the server inside: nothing is listed for it. The answers are those of `mcp`."""
+    wrapped = Wrapped(wrap)
+    async with served(wrapped, version) as client:
+        await client.post("tools/list", {})
+        wrapped.inner.heard.clear()
+        reply = await client.call(name)
+        assert messages(reply)[0]["result"]["content"][0]["text"] == "one"
+        assert at_once(reply)
+        assert wrapped.inner.heard == ["tools/call"]
+        for method, params in (
+            ("tools/list", {}),
+            ("tools/call", {"name": name}),
+            ("tools/call", {"name": "t2499x"}),
+        ):
+            ours, theirs = [await client.post(method, params, 7, accept=each) for each in (BOTH, ANY)]
+            assert messages(ours) == messages(theirs)
+            assert at_once(ours) or "error" in messages(ours)[0]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

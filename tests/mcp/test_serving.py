@@ -12,10 +12,11 @@ from mcp.server import MCPServer
 from mcp import Client, MCPError
 from toolwire import ClaudeSDKError, Context, McpError, ToolServer
 from toolwire._protocol.jsonrpc import Interrupted
+from toolwire.mcp.foreign import as_server
 from toolwire.mcp.serve.channel import RequestChannel
 from toolwire.mcp.serve.host import Serving
-from toolwire.mcp.serve.start import connectable, serving_of
-from toolwire.tools.toolset import prefix
+from toolwire.mcp.serve.start import serving_of
+from toolwire.wrap import prefix
 
 pytestmark = pytest.mark.anyio
 
@@ -323,9 +324,7 @@ def foreign(lifespan):
 )
 async def test_a_server_that_cannot_start_is_not_served(make, lifespan, said):
     """`opened()` says so within the time it has, of servers of every kind."""
-    serving = Serving(
-        connectable(make(lifespan)), name="live", start_within=0.1 if lifespan is Hanging else 10
-    )
+    serving = Serving(as_server(make(lifespan)), name="live", start_within=0.1 if lifespan is Hanging else 10)
     with anyio.fail_after(20), pytest.raises(ClaudeSDKError, match=f"server 'live' {said}"):
         async with serving.opened():
             pass

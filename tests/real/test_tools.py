@@ -34,7 +34,7 @@ from toolwire import (
     tool,
 )
 from toolwire.testing import call, say, turn
-from toolwire.tools.toolset import combine, only, prefix
+from toolwire.wrap import combine, only, prefix
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

@@ -14,7 +14,7 @@ from toolwire import (
     tool,
 )
 from toolwire.tools.client import connect
-from toolwire.tools.toolset import prefix
+from toolwire.wrap import prefix
 
 pytestmark = pytest.mark.anyio
 

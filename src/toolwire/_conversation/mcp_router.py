@@ -24,6 +24,7 @@ from toolwire._protocol.jsonrpc import (
 )
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import maybe_await, spawn
+from toolwire.mcp.foreign import as_server
 from toolwire.messages import McpLogMessage, McpProgressMessage
 from toolwire.tools.dispatch.interface import Connection, Pending, Reply
 from toolwire.tools.elicitation import (
@@ -32,7 +33,6 @@ from toolwire.tools.elicitation import (
     elicitation_to_wire,
     sampling_to_wire,
 )
-from toolwire.tools.toolset import as_server
 
 logger = logger_for("servers")
 

@@ -275,10 +275,10 @@ def _token(token: str | None, token_file: Path | None) -> str | None:
 
 
 def _what(serving: "Serving") -> str:
-    from toolwire.tools.server import ToolServer  # noqa: PLC0415
+    from toolwire.tools.toolset import Toolset  # noqa: PLC0415
 
     server = serving.server
-    if not isinstance(server, ToolServer):
+    if not isinstance(server, Toolset):
         return serving.core.name
     counts = [
         (len(server.tools), "tool"),

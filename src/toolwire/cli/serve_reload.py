@@ -25,7 +25,7 @@ async def follow(
     target: "Target", replace: "Callable[[Server], Awaitable[None]]", say: Callable[[str], None]
 ) -> None:
     """Hand every new state of the target to `replace`, for as long as it runs."""
-    from toolwire.mcp.serve.start import connectable  # noqa: PLC0415 - heavy
+    from toolwire.mcp.foreign import as_server  # noqa: PLC0415 - heavy
 
     seen = _stamps(watched(target))
     while True:
@@ -36,7 +36,7 @@ async def follow(
         seen = now
         try:
             target = reload(target)
-            await replace(connectable(target.server))
+            await replace(as_server(target.server))
         except ClaudeSDKError as error:
             say(f"not reloaded: {error}")
         except Exception as error:  # noqa: BLE001 - the boundary to a file that somebody is working on

@@ -69,11 +69,12 @@ def _pages(key: str, definitions: list[dict[str, Any]]) -> list[Page]:
         page: dict[str, Any] = {key: definitions[start : start + SIZE]}
         if start + SIZE < len(definitions):
             page["nextCursor"] = str(number + 1)
-        pages.append(_made(page))
+        pages.append(make_page(page))
     return pages
 
 
-def _made(page: dict[str, Any]) -> Page:
+def make_page(page: dict[str, Any]) -> Page:
+    """Encode a page, whatever its texts and numbers are."""
     try:
         return page, orjson.Fragment(orjson.dumps(page))
     except TypeError:  # a text that UTF-8 cannot carry, a number over 64 bits

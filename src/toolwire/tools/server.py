@@ -5,7 +5,7 @@ answered is in `connection`; who is on the other side nobody here knows.
 """
 
 import threading
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
@@ -14,15 +14,16 @@ from typing_extensions import TypeVar
 
 from toolwire._protocol.jsonrpc import ClientChannel
 from toolwire._support.threads import DEFAULT_LIMIT, Workers
-from toolwire._support.words import closest
 from toolwire.errors import ToolDefinitionError
 from toolwire.tools.context import LogLevel
+from toolwire.tools.dispatch.interface import ConnectionSettings
 from toolwire.tools.lifespan import Lifespan
 from toolwire.tools.names import problem_with, wire_name
 from toolwire.tools.paging import Page, Pages
 from toolwire.tools.prompts import Prompts, PromptSettings, ServedPrompt, served_prompt
 from toolwire.tools.resources import Resources, ResourceSettings, ServedResource, served_resource
 from toolwire.tools.tool import Tool, from_function
+from toolwire.tools.toolset import Toolset
 
 if TYPE_CHECKING:
     from toolwire.tools.dispatch.connection import DirectConnection
@@ -33,7 +34,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _BESIDE = 8  # how many times the limit of threads may run beside it, after their calls were given up
 
 
-class ToolServer(Generic[S]):
+class ToolServer(Toolset, Generic[S]):
     """Tools, resources and prompts under one name.
 
         calc = ToolServer("calc")
@@ -93,9 +94,7 @@ class ToolServer(Generic[S]):
         self._wire_names: dict[str, str] = {}
         self._pages = Pages("tools", self._tools, self._lock)
         self.registered_resources = Resources(self._lock)
-        """For connections: the resources and whose an address is."""
         self.registered_prompts = Prompts(self._lock)
-        """For connections: the prompts."""
         self._connections: set[DirectConnection] = set()
         for each in tools:
             self.add(each)
@@ -189,27 +188,7 @@ class ToolServer(Generic[S]):
             break
         self._changed("tools")
 
-    def before_list(self) -> Callable[[], Awaitable[None]] | None:
-        """What to wait for before the list of tools is given; None if it is there. For servers that load theirs."""
-        return None
-
-    def unknown(self, name: str) -> str:
-        """What to say of a tool that is not there."""
-        near = closest(name, self._tools)
-        hint = f" Did you mean {near!r}?" if near else ""
-        return f"Unknown tool: {name[:200]!r}.{hint}"
-
     # Resources.
-
-    @property
-    def resources(self) -> Mapping[str, ServedResource]:
-        """The resources by address; a view that cannot be written to."""
-        return self.registered_resources.fixed
-
-    @property
-    def resource_templates(self) -> Mapping[str, ServedResource]:
-        """The resources that stand for many, by template; a view that cannot be written to."""
-        return self.registered_resources.templates
 
     def resource(self, uri: str, /, **settings: Unpack[ResourceSettings]) -> Callable[[F], F]:
         """Serve what a typed function returns under an address; the function itself stays as it is.
@@ -268,11 +247,6 @@ class ToolServer(Generic[S]):
 
     # Prompts.
 
-    @property
-    def prompts(self) -> Mapping[str, ServedPrompt]:
-        """The prompts by name; a view that cannot be written to."""
-        return self.registered_prompts.by_name
-
     @overload
     def prompt(self, function: F, /) -> F: ...
     @overload
@@ -310,36 +284,11 @@ class ToolServer(Generic[S]):
 
     # For connections.
 
-    def capabilities(self) -> dict[str, Any]:
-        """What the server can do, as MCP server capabilities: of resources and prompts only what it has now."""
-        have: dict[str, Any] = {"tools": {"listChanged": True}, "logging": {}}
-        if self.resources or self.resource_templates:
-            have["resources"] = {"subscribe": True, "listChanged": True}
-        if self.prompts:
-            have["prompts"] = {"listChanged": True}
-        # Copies: another thread may add one meanwhile.
-        if any(each.completer for each in [*self.resource_templates.values(), *self.prompts.values()]):
-            have["completions"] = {}
-        return have
-
-    def connect(
-        self,
-        channel: ClientChannel,
-        *,
-        violations_as_results: bool = False,
-        log_level: LogLevel = "debug",
-        notify_all_updates: bool = False,
-    ) -> "DirectConnection":
-        """A connection for one client, with the settings of `DirectConnection`. Must be called on an event loop."""
+    def connect(self, channel: ClientChannel, **settings: Unpack[ConnectionSettings]) -> "DirectConnection":
+        """Open a connection for one client, with the settings of `DirectConnection`. On an event loop."""
         from toolwire.tools.dispatch.connection import DirectConnection  # noqa: PLC0415 - loaded when somebody calls
 
-        connection = DirectConnection(
-            self,
-            channel,
-            violations_as_results=violations_as_results,
-            log_level=log_level,
-            notify_all_updates=notify_all_updates,
-        )
+        connection = DirectConnection(self, channel, **settings)
         self._connections.add(connection)
         if self._make_lifespan is not None and self._lifespan is None:
             self._lifespan = Lifespan(self._make_lifespan(self), self._state)
@@ -359,6 +308,11 @@ class ToolServer(Generic[S]):
     def state(self) -> S | None:
         """What tools see as `context.state`."""
         return self._state if self._lifespan is None else self._lifespan.state
+
+    async def wait_until_ready(self) -> None:
+        """Wait for the lifespan to start, if there is one. Raises what its start raises."""
+        if self._lifespan is not None:
+            await self._lifespan.wait()
 
     async def released(self, connection: "DirectConnection") -> None:
         """A connection has ended; with the last one the lifespan does too."""

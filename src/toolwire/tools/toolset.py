@@ -1,18 +1,21 @@
-"""Small wrappers around anything with tools: prefix, rename, filter, combine.
+"""A set of tools that can be listed and called, and the wrappers around one: rename, filter, combine.
 
-They work on messages, so they take a `ToolServer` and a foreign MCP server alike, and they nest. A wrapper changes
-what `tools/list` shows and puts the name back before a `tools/call` goes on; everything else passes through.
-
-    mcp_servers={"all": combine("all", prefix(github, "gh_"), only(calc, "add", "sub*"))}
+`Toolset` is what a carrier may know of a server of ours without asking it in messages: its tools by name, its list
+in pages. A wrapper of toolsets is a toolset again, so it is served as fast as the server itself. Servers of other
+libraries can only be asked in messages; their wrappers translate names in the messages that pass. No wrapper keeps
+a table of names: each name is translated when it is used. Must not know other libraries.
 """
 
-import fnmatch
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Unpack
 
 from toolwire._protocol.jsonrpc import (
     INVALID_PARAMS,
     ClientChannel,
+    Id,
     Notification,
     Request,
     RpcError,
@@ -20,253 +23,523 @@ from toolwire._protocol.jsonrpc import (
     make_error,
     make_response,
 )
+from toolwire._support.words import closest
 from toolwire.errors import ToolDefinitionError
-from toolwire.tools.dispatch.interface import Connection, Pending, Reply, Server
+from toolwire.tools.dispatch.interface import Connection, ConnectionSettings, Pending, Reply, Server
 from toolwire.tools.names import problem_with
+from toolwire.tools.paging import Page, make_page
+
+if TYPE_CHECKING:
+    from toolwire.tools.prompts import Prompts, ServedPrompt
+    from toolwire.tools.resources import Resources, ServedResource
+    from toolwire.tools.tool import Tool
 
 
-class _Names(Protocol):
-    """How a wrapper spells tools: the shown name of an own one, None to hide it."""
+class Toolset(ABC):
+    """Tools by name, with the resources and prompts beside them, that any number of clients can be connected to."""
 
-    def __call__(self, name: str, /) -> str | None: ...
+    name: str
+    version: str
+    title: str | None
+    instructions: str | None
+    registered_resources: "Resources"
+    """For connections: the resources, and which of them an address belongs to."""
+    registered_prompts: "Prompts"
+    """For connections: the prompts."""
+
+    @property
+    @abstractmethod
+    def tools(self) -> "Mapping[str, Tool[Any]]":
+        """The tools by the names that clients call them by; a view that cannot be written to."""
+
+    @abstractmethod
+    def page(self, cursor: Any) -> Page:
+        """Return one page of the tool list, as a dict and as bytes made once. KeyError for an unknown cursor."""
+
+    @abstractmethod
+    def connect(self, channel: ClientChannel, **settings: Unpack[ConnectionSettings]) -> Connection:
+        """Open a connection for one client, with the settings of `DirectConnection`. On an event loop."""
+
+    @abstractmethod
+    async def wait_until_ready(self) -> None:
+        """Wait for the lifespan of a connected server to start. Raises what its start raises."""
+
+    def before_list(self) -> Callable[[], Awaitable[None]] | None:
+        """Return what to wait for before the tools are known; None if they are. For servers that load theirs."""
+        return None
+
+    def unknown(self, name: str) -> str:
+        """Describe the error of a call to a tool that is not there."""
+        near = closest(name, self.tools)
+        hint = f" Did you mean {near!r}?" if near else ""
+        return f"Unknown tool: {name[:200]!r}.{hint}"
+
+    @property
+    def resources(self) -> "Mapping[str, ServedResource]":
+        """The resources by address; a view that cannot be written to."""
+        return self.registered_resources.fixed
+
+    @property
+    def resource_templates(self) -> "Mapping[str, ServedResource]":
+        """The resources that stand for many, by template; a view that cannot be written to."""
+        return self.registered_resources.templates
+
+    @property
+    def prompts(self) -> "Mapping[str, ServedPrompt]":
+        """The prompts by name; a view that cannot be written to."""
+        return self.registered_prompts.by_name
+
+    def capabilities(self) -> dict[str, Any]:
+        """Return the MCP server capabilities: of resources and prompts only what there is now."""
+        have: dict[str, Any] = {"tools": {"listChanged": True}, "logging": {}}
+        if self.resources or self.resource_templates:
+            have["resources"] = {"subscribe": True, "listChanged": True}
+        if self.prompts:
+            have["prompts"] = {"listChanged": True}
+        # Copies: another thread may add one meanwhile.
+        if any(each.completer for each in [*self.resource_templates.values(), *self.prompts.values()]):
+            have["completions"] = {}
+        return have
+
+    @abstractmethod
+    def cli_config(self) -> dict[str, Any]:
+        """Return what the CLI's configuration of this server says beside its type and name."""
+
+    @abstractmethod
+    def cli_policies(self) -> list[dict[str, Any]]:
+        """Return the permission policies of the tools that have one of their own."""
 
 
-def prefix(server: object, text: str) -> "Renamed":
-    """All tools with `text` in front of their names."""
-    return Renamed(server, lambda name: text + name)
+@dataclass(frozen=True)
+class Naming:
+    """How a wrapper names tools."""
 
+    show: Callable[[str], str | None]
+    """Gives the name that clients see for an inner name; None hides the tool."""
+    inner: Callable[[str], Sequence[str]]
+    """Gives the inner names that a shown name may stand for, the most likely one first."""
 
-def rename(server: object, names: Mapping[str, str]) -> "Renamed":
-    """Some tools under other names: old -> new."""
-    return Renamed(server, lambda name: names.get(name, name))
-
-
-def only(server: object, *patterns: str) -> "Renamed":
-    """Only the tools that match a pattern (`add`, `get_*`)."""
-    return Renamed(server, lambda name: name if _matches(name, patterns) else None)
-
-
-def without(server: object, *patterns: str) -> "Renamed":
-    """All but the tools that match a pattern."""
-    return Renamed(server, lambda name: None if _matches(name, patterns) else name)
-
-
-def combine(name: str, *servers: object) -> "Combined":
-    """Several servers as one. Two tools of one name: the first server's is shown; prefix one to have both."""
-    return Combined(name, servers)
-
-
-def _matches(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def as_server(instance: Any) -> Server:
-    """Anything that can be connected to: ours as it is, a foreign one bridged."""
-    if callable(getattr(instance, "connect", None)):
-        ours: Server = instance
-        return ours
-    from toolwire.mcp.foreign.connection import bridged  # noqa: PLC0415 - loads mcp
-
-    return bridged(instance)
+    def show_tools(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Translate the result of `tools/list`."""
+        shown = [(self.show(tool["name"]), tool) for tool in result.get("tools", [])]
+        tools = [
+            tool if name == tool["name"] else {**tool, "name": name}
+            for name, tool in shown
+            if name is not None
+        ]
+        return {**result, "tools": tools}
 
 
 class Renamed:
-    """A server whose tools are shown under other names, or not at all."""
+    """A server whose tools are shown under other names, or not at all. Everything else passes through."""
 
-    def __init__(self, server: object, shown: _Names) -> None:
-        self._server = as_server(server)
-        self._shown = shown
+    def __init__(self, server: Server, naming: Naming) -> None:
+        self._server = server
+        self.naming = naming
 
     def connect(self, channel: ClientChannel) -> "RenamedConnection":
-        """A connection for one client."""
-        return RenamedConnection(self._server.connect(channel), self._shown)
+        """Open a connection for one client."""
+        return RenamedConnection(self, self._server.connect(channel))
+
+    def find(self, shown: str) -> str | None:
+        """Return the inner name of a tool; None if there is no such tool."""
+        return next(iter(self.naming.inner(shown)), None)
+
+    def unknown(self, name: str) -> str:
+        """Describe the error of a call to a tool that is not there."""
+        return f"Unknown tool: {name[:200]!r}."
 
     def cli_config(self) -> dict[str, Any]:
-        """As the inner server has it."""
+        """Return that of the inner server."""
         return dict(getattr(self._server, "cli_config", dict)())
 
     def cli_policies(self) -> list[dict[str, Any]]:
-        """Those of the inner server, for the tools that are shown."""
+        """Return those of the inner server, for the tools that are shown."""
         policies: list[dict[str, Any]] = getattr(self._server, "cli_policies", list)()
-        return [
-            {**each, "name": name} for each in policies if (name := self._shown(each["name"])) is not None
-        ]
+        shown = [(self.naming.show(each["name"]), each) for each in policies]
+        return [{**each, "name": name} for name, each in shown if name is not None]
+
+
+class RenamedToolset(Renamed, Toolset):
+    """The same for a toolset."""
+
+    def __init__(self, inner: Toolset, naming: Naming) -> None:
+        super().__init__(inner, naming)
+        self._inner = inner
+        self.name, self.version = inner.name, inner.version
+        self.title, self.instructions = inner.title, inner.instructions
+        self.registered_resources, self.registered_prompts = (
+            inner.registered_resources,
+            inner.registered_prompts,
+        )
+        self._pages: dict[
+            Any, tuple[Any, Page]
+        ] = {}  # by cursor: the inner page's bytes, and the page made of it
+
+    @property
+    def tools(self) -> "Mapping[str, Tool[Any]]":
+        return _RenamedTools(self._inner.tools, self.naming)
+
+    def connect(self, channel: ClientChannel, **settings: Unpack[ConnectionSettings]) -> "RenamedConnection":
+        return RenamedConnection(self, self._inner.connect(channel, **settings))
+
+    def find(self, shown: str) -> str | None:
+        names, known = self.naming.inner(shown), self._inner.tools
+        found = next((name for name in names if name in known), None)
+        return super().find(shown) if found is None and self.before_list() is not None else found
+
+    def unknown(self, name: str) -> str:
+        return Toolset.unknown(self, name)
+
+    def page(self, cursor: Any) -> Page:
+        plain, mark = self._inner.page(cursor)
+        kept = self._pages.get(cursor)
+        if kept is None or kept[0] is not mark:
+            kept = self._pages[cursor] = (mark, make_page(self.naming.show_tools(plain)))
+        return kept[1]
+
+    def before_list(self) -> Callable[[], Awaitable[None]] | None:
+        return self._inner.before_list()
+
+    async def wait_until_ready(self) -> None:
+        await self._inner.wait_until_ready()
+
+
+class _RenamedTools(Mapping[str, "Tool[Any]"]):
+    """The tools of a toolset by their shown names."""
+
+    def __init__(self, tools: "Mapping[str, Tool[Any]]", naming: Naming) -> None:
+        self._tools = tools
+        self._naming = naming
+
+    def __getitem__(self, name: str) -> "Tool[Any]":
+        for inner in self._naming.inner(name):
+            if inner in self._tools:
+                return self._tools[inner]
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for inner in self._tools if (name := self._naming.show(inner)) is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 class RenamedConnection(Connection):
-    """Turns names on the way through."""
+    """Translates the names of tools in the messages that pass. All else, errors too, is left to the inner one."""
 
-    def __init__(self, inner: Connection, shown: _Names) -> None:
+    def __init__(self, server: Renamed, inner: Connection) -> None:
+        self._server = server
         self._inner = inner
-        self._shown = shown
-        self._own: dict[str, str] = {}  # shown name -> own name, as far as lists have told
+        self.tags_progress = inner.tags_progress
 
-    def begin(self, message: Any, *, encoded: bool = False) -> Pending:  # noqa: ARG002 - replies are plain here
-        """As the inner connection answers, with the names of this one."""
-        return Pending(self._handle, message)
+    def begin(self, message: Any, *, encoded: bool = False) -> Reply | Pending | None:
+        method = message.get("method") if isinstance(message, dict) else None
+        if method == "tools/list":
+            begun = self._inner.begin(message)
+            return Pending(self._list, begun) if isinstance(begun, Pending) else self._show(begun)
+        if method == "tools/call":
+            params = message.get("params")
+            name = params.get("name") if isinstance(params, dict) else None
+            if isinstance(name, str):
+                inner = self._server.find(name)
+                if inner is None:
+                    return _refuse_unknown(message, self._server.unknown(name))
+                message = {**message, "params": {**message["params"], "name": inner}}
+        return self._inner.begin(message, encoded=encoded)
 
-    async def _handle(self, message: Any) -> Reply | None:
-        try:
-            event = classify(message)
-        except RpcError as error:
-            return make_error(message["id"], error)
-        if isinstance(event, Request) and event.method == "tools/call":
-            name = await self._own_name(event.params.get("name"))
-            if name is None:
-                shown = event.params.get("name")
-                return make_error(
-                    event.id, RpcError(INVALID_PARAMS, f"Unknown tool: {shown!r}.", {"tool": shown})
-                )
-            message = {**message, "params": {**event.params, "name": name}}
-        answer = await self._inner.answer(message)
-        if isinstance(event, Request) and event.method == "tools/list" and answer and "result" in answer:
-            answer = {**answer, "result": self._show(answer["result"])}
-        return answer
+    async def _list(self, pending: Pending) -> Reply | None:
+        return self._show(await pending())
+
+    def _show(self, reply: Reply | None) -> Reply | None:
+        if reply is None or "result" not in reply:
+            return reply
+        return {**reply, "result": self._server.naming.show_tools(reply["result"])}
 
     async def aclose(self) -> None:
-        """End the inner connection."""
         await self._inner.aclose()
-
-    def _show(self, result: dict[str, Any]) -> dict[str, Any]:
-        tools = []
-        for tool in result.get("tools", []):
-            shown = self._shown(tool["name"])
-            if shown is not None:
-                self._own[shown] = tool["name"]
-                tools.append(tool if shown == tool["name"] else {**tool, "name": shown})
-        return {**result, "tools": tools}
-
-    async def _own_name(self, shown: Any) -> str | None:
-        if not isinstance(shown, str):
-            return None
-        if shown not in self._own:  # called before it was listed, or added since
-            async for _page in pages(self.answer):
-                pass
-        return self._own.get(shown)
 
 
 class Combined:
-    """Several servers under one name."""
+    """Several servers under one name. The first one answers everything that is not about tools."""
 
-    def __init__(self, name: str, servers: tuple[object, ...]) -> None:
+    def __init__(self, name: str, servers: Sequence[Server]) -> None:
         if (problem := problem_with(name)) is not None:
             raise ToolDefinitionError(f"combine: {problem}")
         if not servers:
             raise ToolDefinitionError("combine: no servers given")
         self.name = name
-        self._servers = [as_server(server) for server in servers]
+        self._servers = servers
 
     def connect(self, channel: ClientChannel) -> "CombinedConnection":
-        """A connection for one client, with one to each server behind it."""
-        return CombinedConnection(self.name, [server.connect(channel) for server in self._servers])
+        """Open a connection for one client, with one to each server behind it."""
+        return CombinedConnection(self, [_Part(server, server.connect(channel)) for server in self._servers])
+
+    def unknown(self, name: str) -> str:
+        """Describe the error of a call to a tool that is not there."""
+        return f"Unknown tool: {name[:200]!r}."
 
     def cli_config(self) -> dict[str, Any]:
-        """Loaded at once if one of them is."""
+        """Return what any of the servers asks for."""
         merged: dict[str, Any] = {}
         for server in self._servers:
             merged |= getattr(server, "cli_config", dict)()
         return merged
 
     def cli_policies(self) -> list[dict[str, Any]]:
-        """Those of all."""
+        """Return those of all servers."""
         return [each for server in self._servers for each in getattr(server, "cli_policies", list)()]
 
 
+class CombinedToolset(Combined, Toolset):
+    """The same for toolsets."""
+
+    def __init__(self, name: str, toolsets: Sequence[Toolset]) -> None:
+        super().__init__(name, toolsets)
+        self._toolsets = toolsets
+        first = toolsets[0]
+        self.version, self.title = first.version, first.title
+        self.instructions = "\n\n".join(each.instructions for each in toolsets if each.instructions) or None
+        self.registered_resources, self.registered_prompts = (
+            first.registered_resources,
+            first.registered_prompts,
+        )
+        self._page: tuple[list[Any], Page] | None = (
+            None  # the bytes of all inner pages, and the page made of them
+        )
+
+    @property
+    def tools(self) -> "Mapping[str, Tool[Any]]":
+        return _CombinedTools([each.tools for each in self._toolsets])
+
+    def connect(self, channel: ClientChannel, **settings: Unpack[ConnectionSettings]) -> "CombinedConnection":
+        # Clients can only read the resources of the first.
+        rest: ConnectionSettings = {**settings, "notify_all_updates": False}
+        parts = [
+            _Part(each, each.connect(channel, **(rest if number else settings)))
+            for number, each in enumerate(self._toolsets)
+        ]
+        return CombinedConnection(self, parts)
+
+    def unknown(self, name: str) -> str:
+        return Toolset.unknown(self, name)
+
+    def page(self, cursor: Any) -> Page:
+        if cursor is not None:
+            raise KeyError(cursor)
+        pages = [page for toolset in self._toolsets for page in _pages_of(toolset)]
+        marks = [mark for _, mark in pages]
+        if self._page is None or len(marks) != len(self._page[0]) or any(map(_differ, marks, self._page[0])):
+            tools: dict[str, Any] = {}
+            for plain, _ in pages:
+                for tool in plain["tools"]:
+                    tools.setdefault(tool["name"], tool)
+            self._page = (marks, make_page({"tools": list(tools.values())}))
+        return self._page[1]
+
+    def before_list(self) -> Callable[[], Awaitable[None]] | None:
+        waits = [wait for each in self._toolsets if (wait := each.before_list()) is not None]
+        return partial(_wait_for_all, waits) if waits else None
+
+    async def wait_until_ready(self) -> None:
+        for each in self._toolsets:
+            await each.wait_until_ready()
+
+
+def _pages_of(toolset: Toolset) -> Iterator[Page]:
+    cursor = None
+    while True:
+        page = toolset.page(cursor)
+        yield page
+        cursor = page[0].get("nextCursor")
+        if cursor is None:
+            return
+
+
+def _differ(one: Any, other: Any) -> bool:
+    return one is not other
+
+
+async def _wait_for_all(waits: "list[Callable[[], Awaitable[None]]]") -> None:
+    for wait in waits:
+        await wait()
+
+
+class _CombinedTools(Mapping[str, "Tool[Any]"]):
+    """The tools of several toolsets. Of two with one name, the first counts."""
+
+    def __init__(self, parts: "list[Mapping[str, Tool[Any]]]") -> None:
+        self._parts = parts
+
+    def __getitem__(self, name: str) -> "Tool[Any]":
+        for part in self._parts:
+            if name in part:
+                return part[name]
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(name for part in self._parts for name in part))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class _Part:
+    """One of the combined servers, as a connection sees it."""
+
+    def __init__(self, server: Server, connection: Connection) -> None:
+        self.connection = connection
+        self._toolset = server if isinstance(server, Toolset) else None
+        self.listed: frozenset[str] | None = None  # tools, as the last list said; of a toolset never needed
+
+    def has(self, tool: str) -> bool | None:
+        """Return whether a tool is here; None if the server has to be asked."""
+        if self._toolset is not None:
+            return tool in self._toolset.tools or (None if self._toolset.before_list() is not None else False)
+        return None if self.listed is None else tool in self.listed
+
+    @property
+    def may_change(self) -> bool:
+        """Whether a list tells more than `has` does."""
+        return self._toolset is None or self._toolset.before_list() is not None
+
+
 class CombinedConnection(Connection):
-    """Lists the tools of all, and sends each call where its tool is."""
+    """Lists the tools of all servers, and sends each call to the server that has the tool."""
 
-    def __init__(self, name: str, inner: list[Connection]) -> None:
-        self._name = name
-        self._inner = inner
-        self._home: dict[str, Connection] = {}
-        self._open: list[tuple[Any, Connection]] = []  # calls that run, oldest first
+    def __init__(self, server: Combined, parts: list[_Part]) -> None:
+        self._server = server
+        self._parts = parts
+        self.tags_progress = all(part.connection.tags_progress for part in parts)
+        self._running: list[tuple[Id, Connection]] = []  # calls, oldest first
 
-    def begin(self, message: Any, *, encoded: bool = False) -> Pending:  # noqa: ARG002 - replies are plain here
-        """The first server answers what is not about tools; notifications go to all."""
-        return Pending(self._handle, message)
-
-    async def _handle(self, message: Any) -> Reply | None:
+    def begin(self, message: Any, *, encoded: bool = False) -> Reply | Pending | None:
         try:
             event = classify(message)
         except RpcError as error:
             return make_error(message["id"], error)
-        if isinstance(event, Notification):
-            for connection in self._concerned(event):
-                await connection.answer(message)
-        if not isinstance(event, Request):
-            return None
-        route = _ROUTES.get(event.method)
-        return await self._inner[0].answer(message) if route is None else await route(self, event, message)
+        if isinstance(event, Request):
+            return self._request(event, message, encoded)
+        return self._notify(event, message) if isinstance(event, Notification) else None
+
+    def _request(self, request: Request, message: Any, encoded: bool) -> Reply | Pending | None:
+        name = request.params.get("name")
+        if request.method == "initialize":
+            return Pending(self._initialize, request, message)
+        if request.method == "tools/list":
+            return Pending(self._list, request)
+        if request.method == "tools/call" and isinstance(name, str):
+            return self._call(request, message, name, encoded)
+        return self._parts[0].connection.begin(message, encoded=encoded)
+
+    def _notify(self, event: Notification, message: Any) -> Pending | None:
+        begun = [connection.begin(message) for connection in self._concerned(event)]
+        pending = [each for each in begun if isinstance(each, Pending)]
+        return Pending(_run_all, pending) if pending else None
 
     def _concerned(self, event: Notification) -> list[Connection]:
-        """Who must hear a notification: all, but a cancellation only the server of the newest call of that id."""
+        """Return who must hear a notification: all, but a cancellation only the server of the newest such call."""
         if event.method != "notifications/cancelled":
-            return self._inner
-        calls = [connection for each, connection in self._open if each == event.params.get("requestId")]
+            return [part.connection for part in self._parts]
+        calls = [home for call, home in self._running if call == event.params.get("requestId")]
         return calls[-1:]
 
-    async def aclose(self) -> None:
-        """End all connections."""
-        for connection in self._inner:
-            await connection.aclose()
-
-    async def _initialize(self, request: Request, message: Any) -> dict[str, Any] | None:
-        answers = [await connection.answer(message) or {} for connection in self._inner]
+    async def _initialize(self, request: Request, message: Any) -> Reply:
+        answers = [await part.connection.answer(message) or {} for part in self._parts]
         failed = next((answer for answer in answers if "error" in answer), None)
         if failed is not None:
             return failed
         results = [answer["result"] for answer in answers]
-        told = [result["instructions"] for result in results if result.get("instructions")]
-        merged = {**results[0], "serverInfo": {**results[0]["serverInfo"], "name": self._name}}
+        texts = [result["instructions"] for result in results if result.get("instructions")]
+        merged = {**results[0], "serverInfo": {**results[0]["serverInfo"], "name": self._server.name}}
         merged["capabilities"] = {"tools": {"listChanged": True}, **results[0].get("capabilities", {})}
-        return make_response(request.id, {**merged, "instructions": "\n\n".join(told)} if told else merged)
+        return make_response(request.id, {**merged, "instructions": "\n\n".join(texts)} if texts else merged)
 
-    async def _list(self, request: Request, _message: Any) -> dict[str, Any]:
+    async def _list(self, request: Request) -> Reply:
         tools: dict[str, Any] = {}
-        self._home.clear()
-        for connection in self._inner:
-            async for page in pages(connection.answer):
-                for tool in page:
-                    if tools.setdefault(tool["name"], tool) is tool:
-                        self._home[tool["name"]] = connection
+        try:
+            for part in self._parts:
+                found = [tool async for tool in _listed_tools(part.connection)]
+                part.listed = frozenset(tool["name"] for tool in found)
+                for tool in found:
+                    tools.setdefault(tool["name"], tool)
+        except RpcError as error:
+            return make_error(request.id, error)
         return make_response(request.id, {"tools": list(tools.values())})
 
-    async def _call(self, request: Request, message: Any) -> dict[str, Any] | None:
-        name = request.params.get("name")
-        if isinstance(name, str) and name not in self._home:
-            await self._list(request, message)
-        home = self._home.get(name) if isinstance(name, str) else None
+    def _call(self, request: Request, message: Any, name: str, encoded: bool) -> Reply | Pending | None:
+        for part in self._parts:
+            has = part.has(name)
+            if has is None:  # a part before the one that is known to have it may have it as well
+                break
+            if has:
+                return self._send(part.connection, request, message, encoded)
+        if any(part.may_change for part in self._parts):
+            return Pending(self._call_when_listed, request, message, name)
+        return make_error(request.id, self._unknown(name))
+
+    async def _call_when_listed(self, request: Request, message: Any, name: str) -> Reply | None:
+        listed = await self._list(request)
+        if "error" in listed:
+            return listed
+        home = next((part.connection for part in self._parts if part.listed and name in part.listed), None)
         if home is None:
-            return make_error(
-                request.id, RpcError(INVALID_PARAMS, f"Unknown tool: {name!r}.", {"tool": name})
-            )
-        entry = (request.id, home)
-        self._open.append(entry)
+            return make_error(request.id, self._unknown(name))
+        begun = self._send(home, request, message, False)
+        return await begun() if isinstance(begun, Pending) else begun
+
+    def _send(
+        self, home: Connection, request: Request, message: Any, encoded: bool
+    ) -> Reply | Pending | None:
+        begun = home.begin(message, encoded=encoded)
+        return Pending(self._run, request.id, home, begun) if isinstance(begun, Pending) else begun
+
+    async def _run(self, request_id: Id, home: Connection, pending: Pending) -> Reply | None:
+        entry = (request_id, home)
+        self._running.append(entry)
         try:
-            return await home.answer(message)
+            return await pending()
         finally:
-            self._open.remove(entry)
+            self._running.remove(entry)
+
+    def _unknown(self, name: str) -> RpcError:
+        return RpcError(
+            INVALID_PARAMS, self._server.unknown(name), {"tool": name, "server": self._server.name}
+        )
+
+    async def aclose(self) -> None:
+        for part in self._parts:
+            await part.connection.aclose()
 
 
-_ROUTES: Mapping[str, Callable[[CombinedConnection, Request, Any], Any]] = {
-    "initialize": CombinedConnection._initialize,  # noqa: SLF001 - the table of this class
-    "tools/list": CombinedConnection._list,  # noqa: SLF001
-    "tools/call": CombinedConnection._call,  # noqa: SLF001
-}
+async def _run_all(pending: list[Pending]) -> None:
+    for each in pending:
+        await each()
 
 
-async def pages(answer: Callable[[Any], Any]) -> Any:
-    """The tools of a server, page by page; McpError if it refuses."""
+def _refuse_unknown(message: dict[str, Any], text: str) -> Reply | None:
+    """Refuse a call to an unknown tool, unless something else is wrong with the message already."""
+    try:
+        event = classify(message)
+    except RpcError as error:
+        return make_error(message["id"], error)
+    if not isinstance(event, Request):
+        return None
+    return make_error(event.id, RpcError(INVALID_PARAMS, text, {"tool": event.params["name"]}))
+
+
+async def _listed_tools(connection: Connection) -> AsyncIterator[dict[str, Any]]:
+    """Yield the tools that a server lists, on all pages; `RpcError` if it refuses."""
     cursor: str | None = None
     while True:
         params = {} if cursor is None else {"cursor": cursor}
-        reply_to = await answer(
-            {"jsonrpc": "2.0", "id": "toolwire-list", "method": "tools/list", "params": params}
-        )
-        if "error" in reply_to:
-            error = reply_to["error"]
+        message = {"jsonrpc": "2.0", "id": "toolwire-list", "method": "tools/list", "params": params}
+        reply = await connection.answer(message) or {}
+        if "error" in reply:
+            error = reply["error"]
             raise RpcError(error.get("code", 0), error.get("message", ""), error.get("data"))
-        yield reply_to["result"].get("tools", [])
-        cursor = reply_to["result"].get("nextCursor")
+        for tool in reply["result"].get("tools", []):
+            yield tool
+        cursor = reply["result"].get("nextCursor")
         if cursor is None:
             return

@@ -24,7 +24,8 @@ from toolwire.options.mcp_servers import is_server as could_serve
 from toolwire.tools.names import problem_with, wire_name
 from toolwire.tools.server import ToolServer
 from toolwire.tools.tool import Tool, from_function
-from toolwire.tools.toolset import Combined, Renamed, only, without
+from toolwire.tools.toolset import Combined, Renamed
+from toolwire.wrap import only, without
 
 _FILE: Final = re.compile(r"(?P<path>.+\.py)(?::(?P<name>[^/\\]*))?", re.DOTALL)
 _MODULE: Final = re.compile(r"(?P<path>[^\W\d]\w*(?:\.[^\W\d]\w*)*)(?::(?P<name>.*))?", re.DOTALL)

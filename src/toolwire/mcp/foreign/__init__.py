@@ -1,1 +1,18 @@
 """MCP servers of other libraries, used in this process like our own."""
+
+from typing import Any
+
+from toolwire.tools.dispatch.interface import Server
+
+
+def as_server(instance: Any) -> Server:
+    """Return a server that can be connected to: ours as it is, one of another library with an adapter around it.
+
+    `NotSupportedError` for servers built on `mcp` 1.x, `TypeError` for what is no server.
+    """
+    if callable(getattr(instance, "connect", None)):
+        ours: Server = instance
+        return ours
+    from toolwire.mcp.foreign.connection import BridgedServer  # noqa: PLC0415 - most programs have none
+
+    return BridgedServer(instance)

@@ -36,7 +36,7 @@ from toolwire.mcp.serve.early_call import Begun
 from toolwire.mcp.serve.host import Serving
 from toolwire.mcp.serve.http_sessions import Exchange
 from toolwire.mcp.serve.tool_lists import METHOD, Lists, shaped
-from toolwire.tools.server import ToolServer
+from toolwire.tools.toolset import Toolset
 
 _MOMENT: Final = 0.25  # seconds that an answer may take to be one at once
 _BODY: Final = 1 << 20
@@ -96,7 +96,7 @@ class Quick:
             scope["method"] == "POST"
             and self._serving.up
             and "user" not in scope  # whose session it is, `mcp` knows
-            and isinstance(self._serving.server, ToolServer)
+            and isinstance(self._serving.server, Toolset)
             and len(headers) == len(scope["headers"])
             and len(body) <= _BODY
             and _takes_both(headers.get(b"accept", b""))

@@ -36,7 +36,7 @@ from toolwire.mcp.serve.translate import enveloped, greeted, result_of, without_
 from toolwire.tools.dispatch.failures import named
 from toolwire.tools.dispatch.interface import Connection, Server
 from toolwire.tools.dispatch.methods import found
-from toolwire.tools.server import ToolServer
+from toolwire.tools.toolset import Toolset
 
 logger = logger_for("serving")
 
@@ -82,7 +82,7 @@ class Serving:
         self._connections: set[Connection] = set()
         self.audience = Audience()
         self._idle = anyio.Event()
-        info = server if isinstance(server, ToolServer) else None
+        info = server if isinstance(server, Toolset) else None
         self.core = Core(
             name if info is None else info.name,
             self.capabilities,
@@ -135,15 +135,15 @@ class Serving:
         channel = Broadcaster(self.audience)
         keeper = (
             server.connect(channel, notify_all_updates=True)
-            if isinstance(server, ToolServer)
+            if isinstance(server, Toolset)
             else server.connect(channel)
         )
         ready = False
         try:
             with anyio.move_on_after(self._start_within):
                 hello = await greeted(keeper, {})
-                if isinstance(server, ToolServer) and server.lifespan is not None:
-                    await server.lifespan.wait()
+                if isinstance(server, Toolset):
+                    await server.wait_until_ready()
                 ready = True
         except Exception as error:
             what = error.message if isinstance(error, RpcError) else named(error)
@@ -178,7 +178,7 @@ class Serving:
 
     def capabilities(self) -> dict[str, Any]:
         """What the server can do now."""
-        if isinstance(self.server, ToolServer):
+        if isinstance(self.server, Toolset):
             return self.server.capabilities()
         told: dict[str, Any] = self._hello.get("capabilities", {})
         if "subscribe" in (told.get("resources") or {}):
@@ -197,7 +197,7 @@ class Serving:
         self.audience.listening.close()
 
     def _schema(self, tool: str) -> Mapping[str, Any] | None:
-        known = self.server.tools.get(tool) if isinstance(self.server, ToolServer) else None
+        known = self.server.tools.get(tool) if isinstance(self.server, Toolset) else None
         return None if known is None else known.json_schema
 
     async def stop(self, seconds: float) -> bool:
@@ -281,7 +281,7 @@ class Serving:
         reply = None
         try:
             with channel.scope:
-                if not isinstance(self.server, ToolServer):
+                if not isinstance(self.server, Toolset):
                     await greeted(connection, channel.capabilities)
                     message = without_envelope(message)
                 reply = await connection.answer(message)
@@ -330,19 +330,19 @@ class Serving:
     async def _listen(
         self, ctx: ServerRequestContext[Any, Any], params: types.SubscriptionsListenRequestParams
     ) -> Any:
-        if not isinstance(self.server, ToolServer):
+        if not isinstance(self.server, Toolset):
             wanted = params.notifications.model_copy(update={"resource_subscriptions": None})
             params = params.model_copy(update={"notifications": wanted})
         return await self.audience.listening(ctx, params)
 
-    def _subscribable(self, method: str) -> ToolServer[Any]:
+    def _subscribable(self, method: str) -> Toolset:
         """The server, if it can tell of updates."""
-        if isinstance(self.server, ToolServer):
+        if isinstance(self.server, Toolset):
             return self.server
         raise MCPError(code=METHOD_NOT_FOUND, message=f"Method not found: {method}")
 
     def _name(self, server: Server) -> str:
-        return server.name if isinstance(server, ToolServer) else self.core.name
+        return server.name if isinstance(server, Toolset) else self.core.name
 
 
 def _stopped() -> MCPError:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolwire.errors import UsageError
-from toolwire.mcp.foreign.connection import bridged
+from toolwire.mcp.foreign import as_server
 from toolwire.mcp.serve.access import Guard, guard_for
 from toolwire.mcp.serve.error_texts import shorten_errors
 from toolwire.mcp.serve.fast_path import Quick
@@ -21,8 +21,7 @@ from toolwire.mcp.serve.limits import HttpLimits
 from toolwire.mcp.serve.metrics import Metrics
 from toolwire.mcp.serve.stdio import Wire, serve_wire
 from toolwire.mcp.serve.tool_lists import Lists
-from toolwire.tools.dispatch.interface import Server
-from toolwire.tools.server import ToolServer
+from toolwire.tools.toolset import Toolset
 
 DRAIN = 5.0
 """Seconds that running calls get to finish when the server ends."""
@@ -45,16 +44,10 @@ class Listening:
 
 def serving_of(server: object, *, name: str = "toolwire", secret: str | None = None) -> Serving:
     """A server made ready to be served. `TypeError` for what is none."""
-    serving = Serving(connectable(server), name=name, secret=secret)
+    serving = Serving(as_server(server), name=name, secret=secret)
     serving.core.ready_made = Lists(serving).middleware
     serving.core.middleware.append(shorten_errors)
     return serving
-
-
-def connectable(server: object) -> Server:
-    """Ours as it is, a foreign one bridged. `TypeError` for what is no server."""
-    ours = callable(getattr(server, "connect", None))
-    return server if ours else bridged(server)  # type: ignore[return-value]
 
 
 def as_mcp_server(server: object, *, name: str = "toolwire") -> Any:
@@ -165,7 +158,7 @@ def _http_app(
     serving: Serving, guard: Guard, path: str, sessions: bool, limits: HttpLimits | None
 ) -> HttpApp:
     def knows(tool: str) -> bool:
-        return not isinstance(serving.server, ToolServer) or tool in serving.server.tools
+        return not isinstance(serving.server, Toolset) or tool in serving.server.tools
 
     metrics = Metrics(knows, lambda: getattr(serving.server, "metrics_registry", None))
     serving.observe = metrics.observe

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from toolwire.mcp.serve.clients import client_of
 from toolwire.mcp.serve.host import Serving
 from toolwire.mcp.serve.translate import enveloped
-from toolwire.tools.server import ToolServer
+from toolwire.tools.toolset import Toolset
 
 METHOD: Final = "tools/list"
 _KEPT: Final = 64  # pages
@@ -32,7 +32,7 @@ class Lists:
     def page(self, version: str, cursor: Any) -> dict[str, Any] | None:
         """The result of `tools/list`. None if it is for `mcp` to say what that is."""
         server = self._serving.server
-        if not isinstance(server, ToolServer) or server.before_list() is not None:
+        if not isinstance(server, Toolset) or server.before_list() is not None:
             return None
         try:
             plain, mark = server.page(cursor)

@@ -63,12 +63,7 @@ Result = Callable[..., Awaitable[dict[str, Any]]]
 
 
 class DirectConnection(Connection):
-    """One client of a `ToolServer`.
-
-    `violations_as_results`: arguments that break the schema come back as an error result, as MCP wants it over
-    stdio and HTTP, instead of a JSON-RPC error, which the CLI shows to the model just as well.
-    `log_level`: the least level that is sent before the client sets one. `notify_all_updates`: updates of
-    all resources are sent, for a carrier that keeps the subscriptions itself.
+    """One client of a `ToolServer`, with the settings of `ConnectionSettings`.
 
     Without a `session` of the channel, `context.session` is this connection.
     """

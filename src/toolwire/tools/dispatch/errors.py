@@ -28,7 +28,7 @@ from toolwire.tools.schema.arguments import InvalidArguments
 if TYPE_CHECKING:
     from toolwire.tools.dispatch.connection import DirectConnection
     from toolwire.tools.exposed_function import Served
-    from toolwire.tools.server import ToolServer
+    from toolwire.tools.toolset import Toolset
 
 logger = logger_for("server")
 
@@ -111,14 +111,14 @@ def _failed(
     return RpcError(INTERNAL_ERROR, named(error), about)
 
 
-def offered(server: "ToolServer[Any]", registry: R, method: str) -> R:
+def offered(server: "Toolset", registry: R, method: str) -> R:
     """The registry, if the server has ever had anything in it: else it does not know the method."""
     if not registry.ever:
         raise unknown_method(server, method)
     return registry
 
 
-def unknown_method(server: "ToolServer[Any]", method: str) -> RpcError:
+def unknown_method(server: "Toolset", method: str) -> RpcError:
     """What to say of a method that is not answered."""
     return RpcError(
         METHOD_NOT_FOUND, f"Method not found: {method}", {"method": method, "server": server.name}

@@ -7,9 +7,10 @@ one decoded message after the other, and sends the replies. It needs to know not
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol, TypedDict
 
 from toolwire._protocol.jsonrpc import ClientChannel
+from toolwire.tools.context import LogLevel
 
 Reply = dict[str, Any]
 """A complete JSON-RPC response."""
@@ -24,7 +25,7 @@ class Pending(partial[Awaitable[Reply | None]]):
 class Connection(ABC):
     """One client of a server."""
 
-    tags_progress: ClassVar[bool] = False
+    tags_progress: bool = False
     """True if its progress notifications say themselves which tool use they belong to, in their `_meta`."""
 
     @abstractmethod
@@ -43,6 +44,18 @@ class Connection(ABC):
     @abstractmethod
     async def aclose(self) -> None:
         """Cancel what runs and disconnect, in bounded time. The server itself stays."""
+
+
+class ConnectionSettings(TypedDict, total=False):
+    """How a server of ours treats one client."""
+
+    violations_as_results: bool
+    """Arguments that break the schema come back as an error result, as MCP wants it over stdio and HTTP, instead of
+    a JSON-RPC error, which the CLI shows to the model just as well."""
+    log_level: LogLevel
+    """The least level that is sent before the client sets one."""
+    notify_all_updates: bool
+    """Updates of all resources are sent, for a carrier that keeps the subscriptions itself."""
 
 
 class Server(Protocol):

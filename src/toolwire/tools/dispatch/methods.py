@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from toolwire.tools.dispatch.connection import DirectConnection
     from toolwire.tools.prompts import Prompts, ServedPrompt
     from toolwire.tools.resources import Resources, ServedResource
-    from toolwire.tools.server import ToolServer
+    from toolwire.tools.toolset import Toolset
 
 
 # --- resources ---
@@ -67,7 +67,7 @@ async def _contents(
     return await answered(connection, resource, work, partial(resource.contents, uri), about)
 
 
-def found(server: "ToolServer[Any]", uri: str, method: str) -> "tuple[ServedResource, dict[str, str]]":
+def found(server: "Toolset", uri: str, method: str) -> "tuple[ServedResource, dict[str, str]]":
     """Whose an address is, and the values in it; `RpcError` if nobody's."""
     resources = _resources(server, method)
     data = {"uri": uri, "server": server.name}
@@ -80,7 +80,7 @@ def found(server: "ToolServer[Any]", uri: str, method: str) -> "tuple[ServedReso
     return holder
 
 
-def _resources(server: "ToolServer[Any]", method: str) -> "Resources":
+def _resources(server: "Toolset", method: str) -> "Resources":
     return offered(server, server.registered_resources, method)
 
 
@@ -119,7 +119,7 @@ def _prompt(connection: "DirectConnection", name: str, method: str) -> "ServedPr
     return prompt
 
 
-def _prompts(server: "ToolServer[Any]", method: str) -> "Prompts":
+def _prompts(server: "Toolset", method: str) -> "Prompts":
     return offered(server, server.registered_prompts, method)
 
 
