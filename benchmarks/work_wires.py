@@ -51,7 +51,8 @@ class Wires:
 
     def kill(self) -> None: ...
 
-    async def stop(self) -> None: ...
+    async def stop(self) -> None:
+        self.listener.ended(None)
 
     async def answers(self, chunk: bytes, count: int) -> None:
         """Feed questions and wait until so many lines were written."""

@@ -24,7 +24,7 @@ class Stream:
         self.told = []
         self.injected = []
 
-    def tell(self, body):
+    def send(self, body):
         self.told.append(body)
 
     def inject(self, message):

@@ -53,6 +53,7 @@ class FakePipe:
     async def stop(self):
         self.calls.append("stop")
         await checkpoint()
+        self.listener.ended(None)
 
     def kill(self):
         self.calls.append("kill")
@@ -651,6 +652,44 @@ class TestTheRun:
             with anyio.fail_after(8):  # over the grace that a merged prompt gets
                 await session.end_input_when_over()
             assert "end_input" in pipe.calls
+
+
+class TestWaitingForAResponse:
+    async def test_background_work_may_still_give_one(self, monkeypatch):
+        """A shell in the background starts a turn when it ends, long after the result of the prompt."""
+        monkeypatch.setattr("toolwire._protocol.run.GRACE", 0.0)
+        shell = {"type": "system", "task_id": "t1", "task_type": "local_bash"}
+        read = []
+        async with opened() as (session, pipe):
+
+            async def reader():
+                with pytest.raises(CLIConnectionError, match="no prompt waits"):
+                    while (frame := await session.next_frame(of_response=True)) is not None:
+                        read.append(frame.get("result") or frame.get("subtype"))
+
+            session.prompt(prompt())
+            pipe.say({**shell, "subtype": "task_started"}, result("first"), state("idle"))
+            async with anyio.create_task_group() as group:
+                group.start_soon(reader)
+                await anyio.wait_all_tasks_blocked()
+                assert read == ["task_started", "first"]
+                pipe.say({**shell, "subtype": "task_notification"}, {"type": "system", "subtype": "init"})
+                await anyio.wait_all_tasks_blocked()
+                pipe.say(result("second", origin={"kind": "task-notification"}))
+        assert read == ["task_started", "first", "task_notification", "init", "second"]
+
+    async def test_a_response_that_never_comes_ends_with_the_session(self):
+        """Whoever waits for one is woken when the session is closed."""
+        async with opened() as (session, _pipe):
+            session.prompt(prompt())
+            async with anyio.create_task_group() as group:
+
+                async def reader():
+                    assert await session.next_frame(of_response=True) is None
+
+                group.start_soon(reader)
+                await anyio.wait_all_tasks_blocked()
+                await session.aclose()
 
 
 class TestClosing:

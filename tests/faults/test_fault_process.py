@@ -68,7 +68,7 @@ def test_a_silence_at_any_step(stage, step, fault, way, backend):
         WAYS[way],
         options,
         until=reached if waits else None,
-        allowed=("did not leave", "did not stop"),
+        allowed=("did not exit", "did not stop"),
     )
     if step == "closing":
         assert outcome.right, outcome

@@ -180,6 +180,76 @@ async def test_connect_with_a_prompt(play):
         await client.disconnect()
 
 
+class TestNoResultDue:
+    """`receive_response()` waits for a result that must come, and says so when none will."""
+
+    @pytest.fixture
+    def no_patience(self, monkeypatch):
+        """No time for a prompt that another task might still send."""
+        monkeypatch.setattr("toolwire._protocol.run.GRACE", 0.0)
+
+    async def test_with_nothing_asked_it_is_an_error(self, play, no_patience):
+        """Before the first prompt and after the last response; the connection stays good."""
+        with anyio.fail_after(20):
+            async with ClaudeSDKClient(play("echo")) as client:
+                with pytest.raises(CLIConnectionError, match=r"no prompt waits .* query\(\) first"):
+                    await anext(client.receive_response())
+                for text in ("one", "two"):
+                    await client.query(text)
+                    assert [m async for m in client.receive_response()][-1].result == text
+                    with pytest.raises(CLIConnectionError, match="no prompt waits"):
+                        await anext(client.receive_response())
+
+    async def test_queued_prompts_are_each_due_a_result(self, play, no_patience):
+        """As many responses as prompts."""
+        with anyio.fail_after(20):
+            async with ClaudeSDKClient(play("echo")) as client:
+                for text in ("one", "two", "three"):
+                    await client.query(text)
+                for text in ("one", "two", "three"):
+                    assert [m async for m in client.receive_response()][-1].result == text
+
+    async def test_a_stream_of_prompts_may_take_its_time(self, play, no_patience):
+        """While it goes on, another prompt may come."""
+        asked_for = anyio.Event()
+
+        async def prompts():
+            await asked_for.wait()
+            yield user("late")
+
+        with anyio.fail_after(20):
+            async with ClaudeSDKClient(play("echo")) as client, anyio.create_task_group() as group:
+                group.start_soon(client.query, prompts())
+                await anyio.wait_all_tasks_blocked()
+                results = []
+
+                async def read():
+                    results.extend(
+                        [m.result async for m in client.receive_response() if hasattr(m, "result")]
+                    )
+
+                group.start_soon(read)
+                await anyio.wait_all_tasks_blocked()
+                asked_for.set()
+        assert results == ["late"]
+
+    async def test_a_reader_may_start_just_before_the_prompt(self, play):
+        """As programs do that read in one task and write in another."""
+        results = []
+        with anyio.fail_after(20):
+            async with ClaudeSDKClient(play("echo")) as client, anyio.create_task_group() as group:
+
+                async def read():
+                    results.extend(
+                        [m.result async for m in client.receive_response() if hasattr(m, "result")]
+                    )
+
+                group.start_soon(read)
+                await anyio.wait_all_tasks_blocked()
+                await client.query("soon")
+        assert results == ["soon"]
+
+
 async def test_not_connected_says_so(play):
     """Every call before connect and after disconnect raises one clear error; disconnect is always allowed."""
     client = ClaudeSDKClient(play("echo"))

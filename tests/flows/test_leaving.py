@@ -139,7 +139,7 @@ async def test_a_deaf_cli_is_waited_for_as_long_as_the_option_says(play, caplog,
     """Waiting for it to leave and closing it are one wait, not two; then SIGTERM, then SIGKILL."""
     with anyio.fail_after(30):
         assert (await run("hi", options=play("deaf", close_timeout=0.1))).text == "hi"
-    assert "did not leave within 0.1 s" in caplog.text
+    assert "did not exit within 0.1 s" in caplog.text
     with anyio.fail_after(30):
         async with ClaudeSDKClient(play("deaf", close_timeout=0)) as client:
             await client.query("hi")

@@ -20,7 +20,7 @@ from toolwire import (
     ToolServer,
     run,
 )
-from toolwire._conversation.taps import LONGEST
+from toolwire._conversation.observe import LONGEST_TEXT
 from toolwire.testing import ScriptedCLI, call, say
 
 pytestmark = pytest.mark.anyio
@@ -170,11 +170,11 @@ def test_that_the_api_is_loaded_does_not_switch_tracing_on():
     """`mcp` loads OpenTelemetry's API: without a provider, nobody would see the spans."""
     code = (
         "from opentelemetry import trace\n"
-        "from toolwire._conversation.tracing import tracer\n"
-        "assert tracer() is None\n"
+        "from toolwire._conversation.observe import start_tracer\n"
+        "assert start_tracer() is None\n"
         "from opentelemetry.sdk.trace import TracerProvider\n"
         "trace.set_tracer_provider(TracerProvider())\n"
-        "assert tracer() is not None\n"
+        "assert start_tracer() is not None\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
@@ -185,7 +185,7 @@ def test_that_the_api_is_loaded_does_not_switch_tracing_on():
 async def test_frames_can_be_looked_at():
     """Both directions, in order, with long texts cut."""
     frames = []
-    long = "x" * (LONGEST + 100)
+    long = "x" * (LONGEST_TEXT + 100)
     options = ClaudeAgentOptions(
         on_frame=lambda way, frame: frames.append((way, frame)),
         spawn_claude_code_process=ScriptedCLI([say(long)]),
@@ -197,7 +197,7 @@ async def test_frames_can_be_looked_at():
     assert ("out", "user") in kinds
     assert ("in", "result") in kinds
     said = next(frame for way, frame in frames if frame["type"] == "assistant")
-    assert said["message"]["content"][0]["text"] == "x" * LONGEST + "… (100 more characters)"
+    assert said["message"]["content"][0]["text"] == "x" * LONGEST_TEXT + "… (100 more characters)"
 
 
 async def test_a_tap_that_fails_is_taken_off(caplog):
@@ -212,7 +212,7 @@ async def test_a_tap_that_fails_is_taken_off(caplog):
         options = ClaudeAgentOptions(on_frame=tap, spawn_claude_code_process=ScriptedCLI([say("hi")]))
         assert (await run("hi", options=options)).text == "hi"
     assert len(seen) == 1
-    assert "taken off" in caplog.text
+    assert "is removed" in caplog.text
 
 
 async def test_handlers_see_the_context_of_the_program():

@@ -52,6 +52,7 @@ class Pipe:
         await checkpoint()
         for chunk in self.last_words:
             self.listener.data_received(chunk)
+        self.listener.ended(None)
 
     def kill(self) -> None:
         raise AssertionError("closing was not cut short, and there was no need to kill")

@@ -8,7 +8,7 @@ MUTANTS: Final = (
     # Requests and replies.
     Mutant(
         "lost-reply",
-        "Session._answer",
+        "Session._respond",
         "self._write(line)",
         "pass",
         ("test_an_exception_in_a_handler_is_a_refusal",),
@@ -52,7 +52,7 @@ MUTANTS: Final = (
     Mutant(
         "swallowed-cancel",
         "Session._on_cancelled",
-        "self._handling[asked].cancel()",
+        "self._tasks[request].cancel()",
         "pass",
         ("test_a_withdrawn_question_is_cancelled_and_not_answered",),
     ),
@@ -72,8 +72,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "asker-left-waiting-at-the-end",
-        "Session._gone",
-        "self.ended(None)",
+        "Session._end_requests",
+        "response.set(None)",
         "pass",
         ("test_closing_wakes_every_asker",),
     ),

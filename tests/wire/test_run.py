@@ -30,13 +30,13 @@ def after(*frames, prompts=1, ceiling=600.0):
 
 def test_nothing_asked_nothing_owed():
     """Without a prompt there is nothing to wait for."""
-    assert Run().until() == 0.0
+    assert Run().over_at() == 0.0
 
 
 def test_a_prompt_waits_for_its_result():
     """A prompt without a result has no end in sight, and counts as unanswered."""
     run = after(state("running"), INIT, ASSISTANT)
-    assert run.until() is None
+    assert run.over_at() is None
     assert run.unanswered
     assert run.busy
 
@@ -44,52 +44,52 @@ def test_a_prompt_waits_for_its_result():
 def test_result_then_idle_is_over():
     """The plain case ends at the idle state."""
     run = after(state("running"), INIT, ASSISTANT, RESULT, state("idle"))
-    assert run.until() == 5.0
+    assert run.over_at() == 5.0
     assert not run.unanswered
     assert not run.busy
 
 
 def test_idle_just_before_the_result_is_over_too():
     """Some hosts report idle before the result."""
-    assert after(state("running"), ASSISTANT, state("idle"), RESULT).until() == 4.0
+    assert after(state("running"), ASSISTANT, state("idle"), RESULT).over_at() == 4.0
 
 
 def test_an_older_cli_is_over_at_its_result():
     """Without state reports the result is all there is."""
-    assert after(INIT, ASSISTANT, RESULT).until() == 3.0
+    assert after(INIT, ASSISTANT, RESULT).over_at() == 3.0
 
 
 def test_running_after_the_result_waits_for_the_ceiling():
     """Background work keeps the state at running: wait for idle, but not for ever."""
     run = after(state("running"), ASSISTANT, RESULT)
-    assert run.until() == 3.0 + 600.0
+    assert run.over_at() == 3.0 + 600.0
     run.feed(state("idle"), 50.0)
-    assert run.until() == 50.0
+    assert run.over_at() == 50.0
 
 
 def test_a_ceiling_of_none_never_ends():
     """The ceiling can be switched off."""
-    assert after(state("running"), RESULT, ceiling=None).until() is None
+    assert after(state("running"), RESULT, ceiling=None).over_at() is None
 
 
 def test_another_turn_stops_the_clock():
     """A turn that begins after a result must end before the run can."""
     run = after(state("running"), RESULT, ASSISTANT)
-    assert run.until() is None
+    assert run.over_at() is None
     run.feed(RESULT, 9.0)
     run.feed(state("idle"), 10.0)
-    assert run.until() == 10.0
+    assert run.over_at() == 10.0
 
 
 def test_requires_action_stops_the_clock():
     """While the host is asked something, nothing is over."""
-    assert after(RESULT, state("requires_action")).until() is None
+    assert after(RESULT, state("requires_action")).over_at() is None
 
 
 def test_a_subagents_message_is_no_turn():
     """Frames of subagents do not reopen the main turn."""
     run = after(RESULT, {"type": "assistant", "parent_tool_use_id": "toolu_1"}, state("idle"))
-    assert run.until() == 3.0
+    assert run.over_at() == 3.0
 
 
 def test_a_background_agent_holds_the_run_of_an_older_cli():
@@ -99,42 +99,42 @@ def test_a_background_agent_holds_the_run_of_an_older_cli():
         task("task_updated", patch={"status": "killed"}),
     ):
         run = after(task("task_started", task_type="local_agent"), RESULT)
-        assert run.until() is None
+        assert run.over_at() is None
         run.feed(task("task_updated", patch={"status": "running"}), 3.0)
-        assert run.until() is None
+        assert run.over_at() is None
         run.feed(ending, 7.0)
-        assert run.until() == 7.0
+        assert run.over_at() == 7.0
 
 
 def test_a_background_shell_is_not_waited_for():
     """A dev server may run for ever."""
-    assert after(task("task_started", task_type="local_bash"), RESULT).until() == 2.0
+    assert after(task("task_started", task_type="local_bash"), RESULT).over_at() == 2.0
 
 
 def test_a_result_of_an_earlier_prompt_leaves_a_grace():
     """Two prompts, one result: the second may be merged into the first turn, or about to start."""
     run = after(RESULT, state("idle"), prompts=2)
-    assert run.until() == 2.0 + GRACE
+    assert run.over_at() == 2.0 + GRACE
     run.feed(INIT, 3.0)
-    assert run.until() is None
+    assert run.over_at() is None
     run.feed(RESULT, 4.0)
     run.feed(state("idle"), 5.0)
-    assert run.until() == 5.0
+    assert run.over_at() == 5.0
 
 
 def test_a_prompt_after_the_end_reopens_the_run():
     """Each prompt owes a result of its own."""
     run = after(RESULT, state("idle"))
     run.prompted(10.0)
-    assert run.until() == 10.0 + DROPPED
+    assert run.over_at() == 10.0 + DROPPED
     run.feed(state("running"), 11.0)
-    assert run.until() is None
+    assert run.over_at() is None
 
 
 def test_the_result_of_an_injected_turn_answers_no_prompt():
     """A task notification's result does not stand for the user's."""
     injected = {**RESULT, "origin": {"kind": "task-notification"}}
-    assert after(injected, state("idle")).until() == 2.0 + GRACE
+    assert after(injected, state("idle")).over_at() == 2.0 + GRACE
 
 
 odd = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.lists(st.none(), max_size=1)
@@ -159,4 +159,34 @@ odd = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.lists
 )
 def test_no_frame_is_fatal(frames):
     """Whatever the frames hold, there is a verdict."""
-    after(*frames).until()
+    after(*frames).over_at()
+
+
+def test_no_result_is_due_when_nothing_was_asked():
+    """Whoever waits for one gives up after a grace, counted from when it began or from the last frame."""
+    assert Run().result_due(7.0) == 7.0 + GRACE
+    assert after(state("running"), RESULT, state("idle")).result_due(0.0) == 3.0 + GRACE
+    assert after(INIT, RESULT).result_due(1.0) == 2.0 + GRACE
+
+
+def test_a_result_is_due_while_anything_goes_on():
+    """A prompt, a turn, a permission request and any background task may all lead to one."""
+    assert after().result_due(0.0) is None
+    assert after(RESULT, ASSISTANT).result_due(0.0) is None
+    assert after(RESULT, state("requires_action")).result_due(0.0) is None
+    assert after(RESULT, state("running")).result_due(0.0) is None
+    for kind in ("local_agent", "local_bash", None):
+        run = after(task("task_started", task_type=kind), RESULT, state("idle"))
+        assert run.result_due(0.0) is None
+        run.feed(task("task_notification"), 100.0)
+        assert run.result_due(0.0) == 100.0 + GRACE
+
+
+def test_a_prompt_that_an_idle_cli_dropped_is_due_no_more():
+    """As for the end of a run."""
+    assert after(state("idle")).result_due(0.0) == 1.0 + DROPPED
+
+
+def test_one_of_two_prompts_merged_into_a_turn_is_due_for_the_grace():
+    """The CLI may answer both with one result."""
+    assert after(RESULT, state("idle"), prompts=2).result_due(0.0) == 2.0 + GRACE

@@ -6,7 +6,7 @@ Each handler turns a request's body into what a user's callback wants, and its a
 from collections.abc import Mapping
 from typing import Any
 
-from toolwire._conversation.session import Handler
+from toolwire._protocol.control import Handler
 from toolwire._support.tasks import maybe_await
 from toolwire.hooks.registry import RegisteredHook
 from toolwire.options.agent_options import ClaudeAgentOptions, OnElicitation, OnUserDialog

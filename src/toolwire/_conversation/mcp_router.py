@@ -42,7 +42,7 @@ _ACKNOWLEDGED = {"mcp_response": {"jsonrpc": "2.0", "result": {}}}
 class Stream(Protocol):
     """What is needed of the session."""
 
-    def tell(self, body: dict[str, Any]) -> None:
+    def send(self, body: dict[str, Any]) -> None:
         """Send a control request whose answer nobody waits for."""
         ...
 
@@ -147,7 +147,7 @@ class McpRouter:
         """A notification of a server: to the CLI, and what the CLI drops to the user as well."""
         if self._stream is None:
             return
-        self._stream.tell({"subtype": "mcp_message", "server_name": server, "message": message})
+        self._stream.send({"subtype": "mcp_message", "server_name": server, "message": message})
         params = message.get("params")
         params = params if isinstance(params, dict) else {}
         method = message.get("method")

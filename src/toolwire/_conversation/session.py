@@ -1,25 +1,28 @@
 """One live connection: drives the protocol over a pipe.
 
-Owns the queue of unread messages, the questions in both directions, and the end. One rule above all: nothing here
-waits for a consumer, so a control answer gets through however many messages lie unread. What a question means is
-in the table of handlers; this module must not know of hooks, permissions or MCP.
+Owns the queue of unread messages, the requests in both directions, and the end of the connection. One rule above
+all: nothing here waits for a consumer, so a control response gets through however many messages lie unread. The
+table of handlers knows how a request is answered; this module must not know of hooks, permissions or MCP.
 """
 
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum
 from functools import partial
 from types import CoroutineType
 from typing import Any, Final
 
 import anyio
 
-from toolwire._conversation.taps import Taps
-from toolwire._protocol.control import Cancelled, Control, Malformed, Requested, Responded, Unmatched
+from toolwire._conversation.observe import Taps
+from toolwire._protocol.control import Cancelled, Control, Handler, Malformed, Requested, Responded, Unmatched
 from toolwire._protocol.lines import DEFAULT_LIMIT, Lines, decode, encode
 from toolwire._protocol.run import DEFAULT_CEILING, Run
 from toolwire._support.log import logger_for, redact
 from toolwire._support.tasks import Task, cancelled_from_inside, is_cancellation, spawn
+from toolwire._support.waiting import Future, Signal
 from toolwire._transport.base import Pipe
 from toolwire._transport.stderr import Stderr
 from toolwire.errors import (
@@ -36,12 +39,33 @@ from toolwire.errors import (
 
 logger = logger_for("session")
 
-Handler = Callable[[dict[str, Any]], dict[str, Any] | Awaitable[dict[str, Any]]]
-"""Answers one kind of question, at once or later. What it raises goes to the CLI as an error."""
+_HANDLERS_STOP: Final = 2.0  # seconds that cancelled handlers get
+CLOSE_TIMEOUT: Final = 5.0
+"""Seconds that the CLI gets to exit by itself when its input has ended; the option `close_timeout`."""
 
-_WIND_DOWN: Final = 2.0  # seconds that cancelled handlers get
-LEAVE: Final = 5.0
-"""Seconds that the CLI gets to go by itself when its input has ended; the option `close_timeout`."""
+
+class _State(Enum):
+    OPEN = "prompts and requests can be sent"
+    ENDED = "the CLI has ended by itself; what it sent can still be read"
+    CLOSING = "aclose() has begun, and the CLI has not ended yet"
+    STOPPED = "aclose() has begun, and the CLI has ended"
+    CLOSED = "nothing is left running"
+
+
+_OPEN: Final = _State.OPEN  # looked at for every request
+
+_CLI_ENDED: Final = "the CLI has ended"
+_CLOSE: Final = "aclose() was called"
+_DONE: Final = "closing is done"
+
+# Steps that are not here change nothing: a second end, a second close.
+_TRANSITIONS: Final[Mapping[tuple[_State, str], _State]] = {
+    (_State.OPEN, _CLI_ENDED): _State.ENDED,
+    (_State.OPEN, _CLOSE): _State.CLOSING,
+    (_State.ENDED, _CLOSE): _State.STOPPED,
+    (_State.CLOSING, _CLI_ENDED): _State.STOPPED,
+    (_State.STOPPED, _DONE): _State.CLOSED,
+}
 
 
 class Session:
@@ -56,31 +80,34 @@ class Session:
         ceiling: float | None = DEFAULT_CEILING,
         on_stderr: Callable[[str], None] | None = None,
         taps: Taps | None = None,
-        leave: float = LEAVE,
+        close_timeout: float = CLOSE_TIMEOUT,
     ) -> None:
         self._pipe = pipe
-        self._leave = leave
-        self._taps = taps or None  # to ask an empty one for each frame would cost
+        self._close_timeout = close_timeout
+        self._taps = taps or None  # calling an empty one for each frame would cost
         self._handlers = handlers
         self._control = Control()
         self._lines = Lines(limit)
         self._run = Run(ceiling)
         self._stderr = Stderr(on_stderr)
         self._inbox: deque[Any] = deque()
-        self._pending: dict[str, _Pending] = {}
-        self._unanswered: dict[str, Requested] = {}  # questions that still want an answer, by their ids
-        self._handling: dict[
-            Requested, Task
-        ] = {}  # and all handlers that run, those of withdrawn questions too
-        self._moved: anyio.Event | None = None  # set at every message and at the end, when somebody waits
-        self._idle_handlers: anyio.Event | None = None
+        self._pending: dict[str, Future[Responded | None]] = {}  # requests of ours, by their ids
+        self._unanswered: dict[str, Requested] = {}  # requests of the CLI, by their ids
+        self._tasks: dict[Requested, Task] = {}  # all handlers that run, those of cancelled requests too
+        self._changed = Signal()  # at every message and every change of state
+        self._prompt_streams = 0
         self._failed_result: dict[str, Any] | None = None
-        self._closer: Task | None = None
-        self._closed = anyio.Event()
-        self._ending = False
-        self._stopped = False
-        self._over = False
-        self._error: Exception | None = None
+        self._state = _OPEN
+        self._error: Exception | None = None  # why the CLI ended by itself, if not well
+
+    def _step(self, step: str) -> bool:
+        """Take a step in the table of transitions. Returns False if there is none from the present state."""
+        following = _TRANSITIONS.get((self._state, step))
+        if following is None:
+            return False
+        self._state = following
+        self._changed.notify()
+        return True
 
     # What a client does.
 
@@ -95,21 +122,31 @@ class Session:
 
     @property
     def skipped_lines(self) -> int:
-        """How many lines of the CLI were no JSON objects."""
+        """How many lines of the CLI were not JSON objects."""
         return self._lines.skipped
 
     @property
     def alive(self) -> bool:
-        """Whether questions and prompts can still be sent."""
-        return not self._over and self._closer is None
+        """True while requests and prompts can be sent."""
+        return self._state is _OPEN
 
     def prompt(self, frame: dict[str, Any]) -> None:
         """Write one user message."""
         line = encode(frame)
-        self._must_be_alive()
+        self._must_be_open()
         if frame.get("type") == "user":  # other frames may be streamed too, and get no result
             self._run.prompted(time.monotonic())
         self._write(line)
+
+    @contextmanager
+    def prompt_stream(self) -> Iterator[None]:
+        """While it is entered, prompts are still to come: whoever waits for a result goes on waiting."""
+        self._prompt_streams += 1
+        try:
+            yield
+        finally:
+            self._prompt_streams -= 1
+            self._changed.notify()
 
     def _write(self, line: bytes) -> None:
         if self._taps:
@@ -117,28 +154,33 @@ class Session:
         self._pipe.write(line)
 
     async def drain(self) -> None:
-        """Wait until the CLI has taken what was written; raises why it could not."""
+        """Wait until the CLI has taken what was written; raises the reason if the connection failed."""
         await self._pipe.drain()
         if self._error is not None:
             raise self._error
 
     async def request(self, body: dict[str, Any], timeout: float) -> dict[str, Any]:  # noqa: ASYNC109 - it has an error of its own
-        """Send a control request and wait for its answer."""
-        self._must_be_alive()
+        """Send a control request and wait for its response."""
+        self._must_be_open()
         request_id, line = self._control.request(body)
-        question = self._pending[request_id] = _Pending()
+        response: Future[Responded | None] = Future()
+        self._pending[request_id] = response
         self._write(line)
         try:
             with anyio.move_on_after(timeout):
-                await question.settled.wait()
+                await response.wait()
         finally:
             del self._pending[request_id]
             self._control.forget(request_id)
-        return self._answer_to(body["subtype"], question, timeout)
+        if response.is_set:
+            return self._unpack(body["subtype"], response.value)
+        text = f"Claude Code did not answer the control request {body['subtype']!r} within {timeout:g} s"
+        tail = self._stderr.tail()
+        raise CLITimeoutError(f"{text}\nError output: {tail}" if tail else text)
 
-    def tell(self, body: dict[str, Any]) -> None:
-        """Send a control request whose answer nobody waits for. Nothing happens once the connection has ended."""
-        if self.alive:
+    def send(self, body: dict[str, Any]) -> None:
+        """Send a control request and ignore its response. Does nothing once the connection has ended."""
+        if self._state is _OPEN:
             request_id, line = self._control.request(body)
             self._control.forget(request_id)
             self._write(line)
@@ -146,64 +188,83 @@ class Session:
     def inject(self, message: Any) -> None:
         """Put a message of our own into the conversation."""
         self._inbox.append(message)
-        self._wake()
+        self._changed.notify()
 
     def take(self) -> Any:
-        """The next frame that has come already, None if none has."""
+        """Return the next frame if one has come already, None otherwise."""
         return self._inbox.popleft() if self._inbox else None
 
-    async def next_frame(self) -> Any:
-        """The next frame, or message of our own; None at a good end, an exception at a bad one."""
+    async def next_frame(self, *, of_response: bool = False) -> Any:
+        """Return the next frame, or message of our own; None at a good end, an exception at a bad one.
+
+        With `of_response`, raises `CLIConnectionError` when no result is due, instead of waiting for ever.
+        """
+        began = time.monotonic()
         while not self._inbox:
-            if self._over or self._closer is not None:
+            if self._state is not _OPEN:
                 if self._error is not None:
                     raise self._error.with_traceback(None)
                 return None
-            await self._wait_for_change()
+            if of_response:
+                await self._wait_for_response(began)
+            else:
+                await self._changed.wait()
         return self._inbox.popleft()
 
+    async def _wait_for_response(self, began: float) -> None:
+        due = None if self._prompt_streams else self._run.result_due(began)
+        if due is not None and due <= time.monotonic():
+            raise CLIConnectionError(
+                "receive_response(): no prompt waits for a response. Send one with query() first; to read whatever "
+                "comes, also across responses, use receive_messages()."
+            )
+        await self._wait(due)
+
+    async def _wait(self, until: float | None) -> None:
+        """Wait for a change, at most until that time."""
+        with anyio.move_on_after(None if until is None else until - time.monotonic()):
+            await self._changed.wait()
+
     async def end_input_when_over(self) -> None:
-        """Wait until nothing more is owed, then end the input: the CLI leaves by itself."""
-        while not self._over:
-            until = self._run.until()
-            now = time.monotonic()
-            if until is not None and until <= now:
+        """Wait until the run is over, then end the input, so that the CLI exits by itself."""
+        while self._state is _OPEN:
+            until = self._run.over_at()
+            if until is not None and until <= time.monotonic():
                 break
-            with anyio.move_on_after(None if until is None else until - now):
-                await self._wait_for_change()
-        self._pipe.end_input()
+            await self._wait(until)
+        if self._state is not _State.CLOSING:  # closing ends the input itself, after an interrupt
+            self._pipe.end_input()
 
     async def wait_for_exit(self) -> None:
-        """Wait for the CLI to leave after the end of its input, and end it if it does not."""
-        with anyio.move_on_after(self._leave):
-            while not self._over:
-                await self._wait_for_change()
-        if not self._over and self._closer is None:
+        """Wait for the CLI to exit after the end of its input, and close the session if it does not."""
+        with anyio.move_on_after(self._close_timeout):
+            await self._changed.wait_until(lambda: self._state is not _OPEN)
+        if self._state is _OPEN:
             logger.warning(
-                "the CLI did not leave within %g s of the end of its run (close_timeout): ended by force",
-                self._leave,
+                "the CLI did not exit within %g s of the end of its run (close_timeout): it is stopped",
+                self._close_timeout,
             )
             await self._begin_closing()
 
     async def aclose(self) -> None:
         """End everything in bounded time. Any task may call it, any number of times, cancelled or not."""
-        if self._closer is None:
-            await self._begin_closing()
+        await self._begin_closing()
         with anyio.CancelScope(shield=True):
-            await self._closed.wait()
+            await self._changed.wait_until(lambda: self._state is _State.CLOSED)
 
     async def _begin_closing(self) -> None:
+        if not self._step(_CLOSE):
+            return
         try:
-            self._closer = spawn(self._close, on_done=self._gone)
-            self._wake()
-        except RuntimeError:  # trio is on its way out and takes no new tasks: close in this one
-            with anyio.CancelScope(shield=True) as self._closer:
+            spawn(self._close, on_done=self._closed)
+        except RuntimeError:  # trio is shutting down and takes no new tasks: close in this one
+            with anyio.CancelScope(shield=True):
                 try:
                     await self._close()
                 finally:
-                    self._gone()
+                    self._closed()
 
-    # What the pipe tells us. Synchronous, on the event loop.
+    # What the pipe reports. Synchronous, on the event loop.
 
     def data_received(self, data: bytes) -> None:
         for frame in self._lines.feed(data):
@@ -222,21 +283,20 @@ class Session:
         self._stderr.feed(data)
 
     def ended(self, exit_code: int | None, error: Exception | None = None) -> None:
-        if self._over:
+        unasked = self._state is _OPEN
+        if not self._step(_CLI_ENDED):
             return
-        self._ending = True
         for frame in self._lines.finish():
             self.frame_received(frame)
         self._stderr.finish()
-        self._over = True
-        if self._closer is None:
-            self._error = self._why(exit_code, error)
-        for question in self._pending.values():
-            question.settle(None)
-        self._unanswered.clear()
-        for task in list(self._handling.values()):
-            task.cancel()
-        self._wake()
+        if unasked:
+            self._error = self._reason(exit_code, error)
+        self._end_requests()
+        self._cancel_handlers()
+
+    def _end_requests(self) -> None:
+        for response in self._pending.values():
+            response.set(None)
 
     def _on_message(self, frame: dict[str, Any]) -> None:
         self._run.feed(frame, time.monotonic())
@@ -245,127 +305,127 @@ class Session:
             self._failed_result = frame if frame.get("is_error") else None
         elif kind == "system" and frame.get("subtype") == "session_state_changed":
             if frame.get("sdk_host_only") is True:  # sent because we asked for it, not for the user
-                self._wake()
+                self._changed.notify()
                 return
         else:
             self._failed_result = None
         self._inbox.append(frame)
-        self._wake()
+        self._changed.notify()
 
-    # Events, by table.
+    # Events of the control protocol, by table.
 
     def _on_requested(self, event: Requested) -> None:
         handler = self._handlers.get(event.subtype)
         if handler is None:
-            logger.warning("the CLI asked %r, which nothing here answers: refused", event.subtype)
-            refusal = f"Unsupported control request subtype: {event.subtype}"
-            self._write(self._control.respond_error(event.request_id, refusal))
+            logger.warning("refused the control request %r: nothing here handles it", event.subtype)
+            reason = f"Unsupported control request subtype: {event.subtype}"
+            self._write(self._control.respond_error(event.request_id, reason))
         elif event.request_id in self._unanswered:
-            logger.warning("the CLI asked twice with the id %s: the second is ignored", event.request_id)
-        elif self._closer is None and not self._ending:
+            logger.warning("ignored a control request with the id %s of a pending one", event.request_id)
+        elif self._state is _OPEN:
             self._handle(handler, event)
 
     def _on_cancelled(self, event: Cancelled) -> None:
-        asked = self._unanswered.pop(event.request_id, None)
-        if asked is not None:
-            self._handling[asked].cancel()
+        request = self._unanswered.pop(event.request_id, None)
+        if request is not None:
+            self._tasks[request].cancel()
 
     def _on_responded(self, event: Responded) -> None:
-        question = self._pending.get(event.request_id)
-        if question is not None:
-            question.settle(event)
+        response = self._pending.get(event.request_id)
+        if response is not None:
+            response.set(event)
 
     def _on_malformed(self, event: Malformed) -> None:
-        logger.warning("%s: refused", event.reason)
+        logger.warning("refused a %s", event.reason)
         self._write(event.reply)
 
     def _on_unmatched(self, event: Unmatched) -> None:
-        logger.debug("an answer to nothing that was asked: %s", event.request_id)
+        logger.debug("ignored a response to no pending request: %s", event.request_id)
 
-    def _handle(self, handler: Handler, asked: Requested) -> None:
+    def _handle(self, handler: Handler, request: Requested) -> None:
         try:
-            response = handler({**asked.body, "request_id": asked.request_id})
+            response = handler({**request.body, "request_id": request.request_id})
             if not isinstance(response, dict):
-                self._unanswered[asked.request_id] = asked
-                done = partial(self._done, response, asked)
-                self._handling[asked] = spawn(self._answer, response, asked, on_done=done)
+                self._unanswered[request.request_id] = request
+                done = partial(self._handled, response, request)
+                self._tasks[request] = spawn(self._respond, response, request, on_done=done)
                 return
-            line = self._control.respond(asked.request_id, response)
-        except Exception as error:  # noqa: BLE001 - as in _answer
-            self._still_wanted(asked)
-            line = self._failure(asked, error)
+            line = self._control.respond(request.request_id, response)
+        except Exception as error:  # noqa: BLE001 - as in _respond
+            self._take_unanswered(request)
+            line = self._failure(request, error)
         self._write(line)
 
-    def _done(self, response: Awaitable[dict[str, Any]], asked: Requested) -> None:
-        if self._still_wanted(asked):  # cancelled, but neither by the CLI nor by us
-            logger.warning("the handler of %r has cancelled itself", asked.subtype)
-            self._write(self._control.respond_error(asked.request_id, "the handler was cancelled"))
-        del self._handling[asked]
-        if isinstance(response, CoroutineType):
-            response.close()  # it may never have been started
-        if self._idle_handlers is not None and not self._handling:
-            self._idle_handlers.set()
-
-    def _still_wanted(self, asked: Requested) -> bool:
-        """Whether the question is open; it is not any more after this. Its id may be used again by then."""
-        if self._unanswered.get(asked.request_id) is not asked:
-            return False
-        del self._unanswered[asked.request_id]
-        return True
-
-    async def _answer(self, response: Awaitable[dict[str, Any]], asked: Requested) -> None:
+    async def _respond(self, response: Awaitable[dict[str, Any]], request: Requested) -> None:
         try:
-            line = self._control.respond(asked.request_id, await response)
+            line = self._control.respond(request.request_id, await response)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # the boundary of the handler: the CLI hears of every failure
             if is_cancellation(error) and not cancelled_from_inside():
                 raise
-            line = self._failure(asked, error)
-        if self._still_wanted(asked):
+            line = self._failure(request, error)
+        if self._take_unanswered(request):
             self._write(line)
 
-    def _failure(self, asked: Requested, error: BaseException) -> bytes:
+    def _handled(self, response: Awaitable[dict[str, Any]], request: Requested) -> None:
+        """Clean up after the task of a handler, which may never have been started."""
+        if self._take_unanswered(request):  # cancelled, but neither by the CLI nor by us
+            logger.warning("the handler of %r cancelled itself", request.subtype)
+            self._write(self._control.respond_error(request.request_id, "the handler was cancelled"))
+        del self._tasks[request]
+        if isinstance(response, CoroutineType):
+            response.close()
+        if self._state is not _OPEN:
+            self._changed.notify()
+
+    def _take_unanswered(self, request: Requested) -> bool:
+        """Mark the request as answered. Returns False if it no longer was pending (ids are reused)."""
+        if self._unanswered.get(request.request_id) is not request:
+            return False
+        del self._unanswered[request.request_id]
+        return True
+
+    def _failure(self, request: Requested, error: BaseException) -> bytes:
         reason = message_of(error) or type(error).__name__
-        logger.warning("answering %r failed: %s", asked.subtype, reason, exc_info=error)
-        return self._control.respond_error(asked.request_id, reason)
+        logger.warning("the handler of %r failed: %s", request.subtype, reason, exc_info=error)
+        return self._control.respond_error(request.request_id, reason)
 
     # The end.
 
     async def _close(self) -> None:
         try:
             await self._stop_handlers()
-            if self._run.busy and not self._over:
+            if self._run.busy and self._state is _State.CLOSING:
                 # Without it the CLI would finish the turn before it heeds the end of its input.
                 self._write(self._control.request({"subtype": "interrupt"})[1])
         except BaseException:
-            self._pipe.kill()  # the event loop is going down: there is no time left to be gentle
+            self._pipe.kill()  # the event loop is shutting down: there is no time left to be gentle
             raise
         finally:
             await self._pipe.stop()
-            self._stopped = True
 
-    def _gone(self) -> None:
-        """Closing has ended, or was cancelled before it began."""
-        if not self._stopped:
+    def _closed(self) -> None:
+        """Clean up after the task that closes, which may have been cancelled before it began."""
+        if self._state is _State.CLOSING:
             self._pipe.kill()
-        self.ended(None)
-        self._closed.set()
+            self.ended(None)
+        self._step(_DONE)
+
+    def _cancel_handlers(self) -> None:
+        self._unanswered.clear()
+        for task in list(self._tasks.values()):
+            task.cancel()
 
     async def _stop_handlers(self) -> None:
-        if not self._handling:
-            return
-        self._idle_handlers = anyio.Event()
-        self._unanswered.clear()
-        for task in list(self._handling.values()):
-            task.cancel()
-        with anyio.move_on_after(_WIND_DOWN):
-            await self._idle_handlers.wait()
-        if self._handling:
-            logger.warning("%d handlers did not stop within %g s", len(self._handling), _WIND_DOWN)
+        self._cancel_handlers()
+        with anyio.move_on_after(_HANDLERS_STOP):
+            await self._changed.wait_until(lambda: not self._tasks)
+        if self._tasks:
+            logger.warning("%d handlers did not stop within %g s", len(self._tasks), _HANDLERS_STOP)
 
-    def _why(self, exit_code: int | None, error: Exception | None) -> Exception | None:
-        """The exception for an end that we did not ask for, None for a good one."""
+    def _reason(self, exit_code: int | None, error: Exception | None) -> Exception | None:
+        """Return the exception for an end that we did not ask for, None for a good one."""
         failed = isinstance(error, ProcessError) or exit_code not in (0, None)
         stderr = self._stderr.tail()
         if failed and self._failed_result is not None:
@@ -380,14 +440,8 @@ class Session:
             return ProcessError("Claude Code ended before it answered", exit_code=exit_code, stderr=stderr)
         return None
 
-    # Small things.
-
-    def _answer_to(self, subtype: str, question: "_Pending", seconds: float) -> dict[str, Any]:
-        if not question.settled.is_set():
-            text = f"Claude Code did not answer the control request {subtype!r} within {seconds:g} s"
-            tail = self._stderr.tail()
-            raise CLITimeoutError(f"{text}\nError output: {tail}" if tail else text)
-        answer = question.answer
+    def _unpack(self, subtype: str, answer: Responded | None) -> dict[str, Any]:
+        """Return what a control response holds; raise its error, or that of the connection if none came."""
         if answer is None:
             raise self._error or CLIConnectionError(f"The connection ended before {subtype!r} was answered")
         if answer.error is None:
@@ -395,21 +449,11 @@ class Session:
         kind = UnsupportedRequestError if answer.error_code == "unsupported_request" else ControlRequestError
         raise kind(redact(answer.error), subtype=subtype, error_code=answer.error_code)
 
-    def _must_be_alive(self) -> None:
-        if self._over and isinstance(self._error, ClaudeSDKError):
-            raise self._error
-        if not self.alive:
+    def _must_be_open(self) -> None:
+        if self._state is not _OPEN:
+            if isinstance(self._error, ClaudeSDKError):
+                raise self._error
             raise CLIConnectionError("The connection to Claude Code has ended; connect again.")
-
-    async def _wait_for_change(self) -> None:
-        if self._moved is None:
-            self._moved = anyio.Event()
-        await self._moved.wait()
-
-    def _wake(self) -> None:
-        moved, self._moved = self._moved, None
-        if moved is not None:
-            moved.set()
 
 
 _ROUTES: dict[type, Callable[[Session, Any], None]] = {
@@ -419,16 +463,3 @@ _ROUTES: dict[type, Callable[[Session, Any], None]] = {
     Malformed: Session._on_malformed,  # noqa: SLF001
     Unmatched: Session._on_unmatched,  # noqa: SLF001
 }
-
-
-class _Pending:
-    """One of our own questions, waiting."""
-
-    def __init__(self) -> None:
-        self.settled = anyio.Event()
-        self.answer: Responded | None = None
-
-    def settle(self, answer: Responded | None) -> None:
-        if not self.settled.is_set():
-            self.answer = answer
-            self.settled.set()

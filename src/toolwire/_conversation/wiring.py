@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from toolwire._conversation.handlers import handlers
-from toolwire._conversation.session import Handler, Session
-from toolwire._conversation.taps import Taps, eliding
-from toolwire._conversation.tracing import Tracer, tracer
+from toolwire._conversation.observe import Taps, Tracer, shorten_for, start_tracer
+from toolwire._conversation.session import Session
+from toolwire._protocol.control import Handler
 from toolwire._protocol.lines import DEFAULT_LIMIT
 from toolwire._protocol.parse import parse
 from toolwire._protocol.run import DEFAULT_CEILING
@@ -90,7 +90,7 @@ class Conversation:
             )
             handle: Handler = self._servers.handle
             self._handlers["mcp_message"] = (
-                handle if self._tracer is None else self._tracer.traced("mcp_message", handle)
+                handle if self._tracer is None else self._tracer.trace("mcp_message", handle)
             )
             if self._session is not None:
                 self._servers.attach(self._session)
@@ -104,10 +104,10 @@ class Conversation:
             warnings.warn(warning, CanUseToolShadowedWarning, stacklevel=3)
         hooks_config, hooks = register(options.hooks or {})
         self._handlers = handlers(options, hooks)
-        self._tracer = tracer()
+        self._tracer = start_tracer()
         if self._tracer is not None:
-            traced = self._tracer.traced
-            self._handlers = {name: traced(name, handler) for name, handler in self._handlers.items()}
+            trace = self._tracer.trace
+            self._handlers = {name: trace(name, handler) for name, handler in self._handlers.items()}
         instances, configs = split_servers(options.mcp_servers)
         keep_secret(secret_values([configs or options.mcp_servers, *_more_secrets(options)]))
         try:
@@ -119,9 +119,9 @@ class Conversation:
                 limit=options.max_buffer_size or DEFAULT_LIMIT,
                 ceiling=_ceiling(options.env),
                 on_stderr=options.stderr,
-                leave=options.close_timeout,
+                close_timeout=options.close_timeout,
                 taps=Taps(
-                    None if options.on_frame is None else eliding(options.on_frame),
+                    None if options.on_frame is None else shorten_for(options.on_frame),
                     None if self._tracer is None else self._tracer.frame,
                 ),
             )
@@ -143,16 +143,17 @@ class Conversation:
 
     async def say_all(self, prompts: AsyncIterable[dict[str, Any]], session_id: str | None = None) -> None:
         """Send prompts as they come. `session_id` fills in where a message has none."""
+        verbatim = {"client_composed": True} if self.options.verbatim_prompts else {}
         try:
-            async for message in prompts:
-                if not isinstance(message, dict):
-                    raise TypeError(
-                        f"a streamed prompt must yield message dicts, got {type(message).__name__}"
-                    )
-                frame = message if session_id is None else {"session_id": session_id, **message}
-                verbatim = {"client_composed": True} if self.options.verbatim_prompts else {}
-                self.session.prompt({**frame, **verbatim})
-                await self.session.drain()
+            with self.session.prompt_stream():
+                async for message in prompts:
+                    if not isinstance(message, dict):
+                        raise TypeError(
+                            f"a streamed prompt must yield message dicts, got {type(message).__name__}"
+                        )
+                    frame = message if session_id is None else {"session_id": session_id, **message}
+                    self.session.prompt({**frame, **verbatim})
+                    await self.session.drain()
         finally:
             if isinstance(prompts, AsyncGenerator):  # its clean-up must not wait for the garbage collector
                 with anyio.move_on_after(_WIND_DOWN, shield=True):
@@ -211,11 +212,17 @@ class Conversation:
             )
         return dict(self._mcp_servers)
 
-    async def next_message(self, *, everything: bool = False) -> AnyMessage | None:
-        """The next message that the user wants to see, None at the end."""
+    async def next_message(self, *, everything: bool = False, of_response: bool = False) -> AnyMessage | None:
+        """Return the next message that the user wants to see, None at the end.
+
+        With `of_response`, raises `CLIConnectionError` when no result is due, instead of waiting for ever.
+        """
         everything = everything or self.options.include_all_messages
         session = self.session
-        while (frame := session.take()) is not None or (frame := await session.next_frame()) is not None:
+        while True:
+            frame = session.take()
+            if frame is None and (frame := await session.next_frame(of_response=of_response)) is None:
+                break
             message: AnyMessage = parse(frame) if isinstance(frame, dict) else frame
             if everything or not isinstance(message, EXTRA_MESSAGES):
                 return message

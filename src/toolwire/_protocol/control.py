@@ -1,19 +1,23 @@
-"""The control protocol: who asked what, and which answer belongs to which question.
+"""The control protocol: requests, responses and cancellation between the CLI and us, in both directions.
 
-Owns request ids and the envelopes, both ways. Takes frames, gives one event for each. It must not know what
-any question means, nor how bytes travel.
+Owns request ids and the envelopes. Takes frames, gives one event for each. It must not know what any request means,
+nor how bytes travel.
 """
 
 import os
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 from toolwire._protocol.lines import encode
 
+Handler = Callable[[dict[str, Any]], dict[str, Any] | Awaitable[dict[str, Any]]]
+"""Answers one kind of request, at once or later. An exception goes to the CLI as an error."""
+
 
 @dataclass(slots=True, eq=False)
 class Requested:
-    """The CLI wants an answer, which goes out by `accept` or `refuse`. Each is itself only: ids are used again."""
+    """The CLI sent a request, to be answered with `respond` or `respond_error`. Equal only to itself: ids recur."""
 
     request_id: str
     subtype: str
@@ -22,7 +26,7 @@ class Requested:
 
 @dataclass(slots=True)
 class Malformed:
-    """A question too broken to be handled; `reply` says so to the CLI."""
+    """The CLI sent a request that lacks a part; `reply` is the line that tells it so."""
 
     reply: bytes
     reason: str
@@ -30,14 +34,14 @@ class Malformed:
 
 @dataclass(slots=True)
 class Cancelled:
-    """The CLI no longer wants the answer to its question."""
+    """The CLI cancelled its request: a response is no longer wanted."""
 
     request_id: str
 
 
 @dataclass(slots=True)
 class Responded:
-    """Our question was answered: `error` is None on success."""
+    """The CLI answered a request of ours: `error` is None on success."""
 
     request_id: str
     response: dict[str, Any]
@@ -47,7 +51,7 @@ class Responded:
 
 @dataclass(slots=True)
 class Unmatched:
-    """An answer to nothing we asked: late, repeated, or an echo of our own (`--replay-user-messages`)."""
+    """A response to no pending request: late, repeated, or an echo of our own (`--replay-user-messages`)."""
 
     request_id: Any
 
@@ -56,7 +60,7 @@ Event = Requested | Malformed | Cancelled | Responded | Unmatched
 
 
 class Control:
-    """Correlates questions and answers of one connection."""
+    """Matches requests and responses of one connection."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -64,7 +68,7 @@ class Control:
         self._nonce = os.urandom(4).hex()  # ids stay apart from those of an earlier connection in a log
 
     def request(self, body: dict[str, Any]) -> tuple[str, bytes]:
-        """The id of a new question and the line that asks it."""
+        """Make a request: its new id, and its line."""
         self._count += 1
         request_id = f"req_{self._count}_{self._nonce}"
         line = encode({"type": "control_request", "request_id": request_id, "request": body})
@@ -72,24 +76,24 @@ class Control:
         return request_id, line
 
     def forget(self, request_id: str) -> None:
-        """Stop waiting; an answer that still comes is stray."""
+        """Stop waiting; a response that still comes is `Unmatched`."""
         self._pending.discard(request_id)
 
-    def receive(self, frame: dict[str, Any]) -> Event | None:
-        """What one frame from the CLI means; None for a message of the conversation, which most are."""
-        kind = frame.get("type")
-        route = _ROUTES.get(kind) if isinstance(kind, str) else None
-        return None if route is None else route(self, frame)
-
     def respond(self, request_id: str, response: dict[str, Any]) -> bytes:
-        """The line that answers a question. TypeError if the answer is not JSON."""
+        """Make the line that answers a request. TypeError if the response is not JSON."""
         body = {"subtype": "success", "request_id": request_id, "response": response}
         return encode({"type": "control_response", "response": body})
 
     def respond_error(self, request_id: str | None, error: str) -> bytes:
-        """The line that answers a question with an error."""
+        """Make the line that answers a request with an error."""
         body = {"subtype": "error", "request_id": request_id, "error": error}
         return encode({"type": "control_response", "response": body})
+
+    def receive(self, frame: dict[str, Any]) -> Event | None:
+        """Return the event of one frame from the CLI; None for a message of the conversation, which most are."""
+        kind = frame.get("type")
+        route = _ROUTES.get(kind) if isinstance(kind, str) else None
+        return None if route is None else route(self, frame)
 
     def _on_request(self, frame: dict[str, Any]) -> Event:
         request_id, body = frame.get("request_id"), frame.get("request")

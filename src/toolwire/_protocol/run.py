@@ -1,12 +1,12 @@
-"""When a run is over.
+"""Decides when a run is over.
 
 A `result` ends a turn, not always the run: background agents wake the session for another turn, and prompts may
-be queued. Owns that judgement, from frames and times alone; time is always an argument. It must not know who
+be queued. Owns that decision, from frames and times alone; time is always an argument. It must not know who
 waits, nor what is closed when the run is over.
 
     prompt written ─▶ turn ─▶ result ─▶ idle ─▶ over
                        ▲        │
-                       └────────┴─ running: another turn is owed, or background work goes on (a ceiling ends it)
+                       └────────┴─ running: another turn is due, or background work goes on (a ceiling ends it)
 
 A CLI that reports no state (older ones) is over at its result, if no background agent is known to run.
 """
@@ -16,41 +16,44 @@ from typing import Any, Final
 from toolwire.messages import TERMINAL_TASK_STATUSES
 
 DEFAULT_CEILING: Final = 600.0
+"""Seconds that a finished turn waits for background work."""
 GRACE: Final = 5.0
 """Seconds that a prompt sent into a running turn may take to start its own before it counts as merged into it."""
 
 DROPPED: Final = 30.0
-"""Seconds after which a prompt that an idle CLI has not taken up never will be."""
+"""Seconds after which a prompt that an idle CLI has not started on counts as dropped."""
 
 _AGENT_TASKS: Final = frozenset({"local_agent", "local_workflow"})
-"""Tasks whose end wakes the session. Shells, monitors and teammates may live for ever, so nobody waits for them."""
+"""Tasks whose end wakes the session. Shells, monitors and teammates may live for ever: no run waits for them."""
 
 
 class Run:
-    """Follows one session: what it still owes, and until when to wait for it."""
+    """Follows one session: what is still due, and until when to wait for it."""
 
     def __init__(self, ceiling: float | None = DEFAULT_CEILING) -> None:
         self._ceiling = ceiling
-        self._since = 0.0
+        self._since = 0.0  # the last frame that counts for the end of the run
+        self._heard = 0.0  # the last frame of any kind
         self._open = 0  # prompts whose result has not come
         self._prompted = False
         self._result_seen = False
         self._in_turn = False
         self._state: str | None = None
-        self._tasks: set[str] = set()
+        self._agents: set[str] = set()  # ids of tasks that the run waits for
+        self._others: set[str] = set()  # and of those that it does not
 
     @property
     def busy(self) -> bool:
-        """Whether the CLI is at work or has been asked to be."""
-        return self._in_turn or bool(self._tasks) or self._open > 0
+        """True while the CLI is at work or has been asked to be."""
+        return self._in_turn or bool(self._agents) or self._open > 0
 
     @property
     def unanswered(self) -> bool:
-        """Whether a prompt was written and no result has come since."""
+        """True if a prompt was written and no result has come since."""
         return self._prompted and not self._result_seen
 
     def prompted(self, now: float) -> None:
-        """A prompt was written: the run owes a result again."""
+        """Note that a prompt was written: a result is due again."""
         self._prompted = True
         self._open += 1
         self._result_seen = False
@@ -58,6 +61,7 @@ class Run:
 
     def feed(self, frame: dict[str, Any], now: float) -> None:
         """Take note of one message frame."""
+        self._heard = now
         kind = frame.get("type")
         if kind == "result":
             origin = frame.get("origin")
@@ -72,18 +76,32 @@ class Run:
         elif kind == "system":
             self._system(frame, now)
 
-    def until(self) -> float | None:
-        """When the run is over if nothing more comes; a time in the past means now, None means no end in sight."""
+    def over_at(self) -> float | None:
+        """Return when the run is over if nothing more comes: a time in the past means now, None no end in sight."""
         if not self._prompted:
             return self._since
-        if self._in_turn or self._tasks or self._state == "requires_action":
+        if self._in_turn or self._agents or self._state == "requires_action":
             return None
         if not self._result_seen:
-            # A CLI that was idle and stays so has dropped the prompt (one that it had already, by its uuid).
-            return self._since + DROPPED if self._state == "idle" else None
+            return self._dropped_at()
         if self._state in (None, "idle"):
             return self._since + (GRACE if self._open else 0.0)
         return None if self._ceiling is None else self._since + self._ceiling
+
+    def result_due(self, asked_at: float) -> float | None:
+        """Return until when another result may come if no prompt is written after `asked_at`; None while one must.
+
+        Any task in the background counts here: the CLI may start a turn of its own when it ends.
+        """
+        if self._in_turn or self._agents or self._others or self._state not in (None, "idle"):
+            return None
+        if self.unanswered:
+            return self._dropped_at()
+        return max(self._heard, asked_at) + GRACE
+
+    def _dropped_at(self) -> float | None:
+        """A CLI that was idle and stays so has dropped the prompt (one that it had already, by its uuid)."""
+        return self._since + DROPPED if self._state == "idle" else None
 
     def _system(self, frame: dict[str, Any], now: float) -> None:
         subtype = frame.get("subtype")
@@ -102,16 +120,19 @@ class Run:
         if task_id is None:
             return
         if subtype == "task_started":
-            if _text(frame.get("task_type")) in _AGENT_TASKS:
-                self._tasks.add(task_id)
+            is_agent = _text(frame.get("task_type")) in _AGENT_TASKS
+            (self._agents if is_agent else self._others).add(task_id)
             return
         patch = frame.get("patch")
         ended = subtype == "task_notification" or (
             isinstance(patch, dict) and _text(patch.get("status")) in TERMINAL_TASK_STATUSES
         )
-        if ended and task_id in self._tasks:
-            self._tasks.discard(task_id)
+        if not ended:
+            return
+        if task_id in self._agents:
             self._since = now
+        self._agents.discard(task_id)
+        self._others.discard(task_id)
 
 
 def _text(value: Any) -> str | None:

@@ -110,7 +110,11 @@ class ClaudeSDKClient(Controls, McpControls):
         return Messages(self._live, until_result=False)
 
     def receive_response(self) -> "Messages":
-        """Return an iterator over the messages up to and including the next `ResultMessage`."""
+        """Return an iterator over the messages up to and including the next `ResultMessage`.
+
+        It raises `CLIConnectionError` if no result is due: no prompt waits for one, no background task runs, and
+        nothing has come for five seconds.
+        """
         return Messages(self._live, until_result=True)
 
     async def get_server_info(self) -> dict[str, Any] | None:
@@ -137,7 +141,9 @@ class Messages(AsyncIterator[Message]):
         self._finished = False
 
     async def __anext__(self) -> Message:
-        message = None if self._finished else await self._conversation.next_message()
+        message = None
+        if not self._finished:
+            message = await self._conversation.next_message(of_response=self._until_result)
         if message is None:
             self._finished = True
             raise StopAsyncIteration

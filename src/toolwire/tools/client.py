@@ -270,7 +270,7 @@ class DirectClient:
 
     # What the servers' table needs of a session.
 
-    def tell(self, body: dict[str, Any]) -> None:
+    def send(self, body: dict[str, Any]) -> None:
         """A message of the server."""
         message = body["message"]
         self.notifications.append(Notified(message.get("method", ""), message.get("params") or {}))

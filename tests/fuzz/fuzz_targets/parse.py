@@ -48,7 +48,7 @@ def check(data: bytes) -> None:
             _check_frame(frame)
             _check_control(control, frame, asked)
             run.feed(frame, 1.0)
-            assert isinstance(run.until(), float | None)
+            assert isinstance(run.over_at(), float | None)
             assert isinstance(run.busy, bool)
 
 

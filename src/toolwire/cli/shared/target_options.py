@@ -109,8 +109,8 @@ async def connected(
     from toolwire.tools.client import DirectClient  # noqa: PLC0415
 
     class Listening(DirectClient):
-        def tell(self, body: dict[str, Any]) -> None:
-            super().tell(body)
+        def send(self, body: dict[str, Any]) -> None:
+            super().send(body)
             if on_notice is not None:
                 heard = self.notifications[-1]
                 on_notice(heard.method, heard.params)

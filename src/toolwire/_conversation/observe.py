@@ -1,26 +1,71 @@
-"""OpenTelemetry spans of a session: the run, its turns, and in them tool calls, hooks and permission questions.
+"""Observing a session: the frames that go by, for debugging, and OpenTelemetry spans.
 
-Only the API is used, and only if the program has loaded it: without an SDK nothing happens, and nothing is imported
-here for it. Names and attributes follow the conventions for generative AI where there is one.
+A tap sees every frame in both directions. One that fails is removed with a log line: looking must never break what
+is looked at. Spans are made for the run, its turns, and in them tool calls, hooks and permission requests. Only the
+API of OpenTelemetry is used, and only if the program has set it up; nothing is imported for it here. Names and
+attributes follow its conventions for generative AI where there is one.
 """
 
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from toolwire._conversation.taps import Direction
+from toolwire._protocol.control import Handler
+from toolwire._support.log import logger_for
 from toolwire._support.secrets import redact
 from toolwire._version import __version__
 
-Handler = Callable[[dict[str, Any]], dict[str, Any] | Awaitable[dict[str, Any]]]
+logger = logger_for("session")
 
-_CALL: Final = "tools/call"
+Direction = Literal["in", "out"]
+Tap = Callable[[Direction, dict[str, Any]], None]
+
+LONGEST_TEXT: Final = 500
+"""Characters of a text that a tap is shown."""
+_LONGEST_LIST: Final = 50
 
 
-def tracer() -> "Tracer | None":
-    """A tracer for one session; None if the program has set up no provider of spans by now.
+class Taps:
+    """The taps of a session. False when there are none, so that they cost nothing then."""
+
+    def __init__(self, *taps: Tap | None) -> None:
+        self._taps = [tap for tap in taps if tap is not None]
+
+    def __bool__(self) -> bool:
+        return bool(self._taps)
+
+    def __call__(self, direction: Direction, frame: dict[str, Any]) -> None:
+        for tap in list(self._taps):
+            try:
+                tap(direction, frame)
+            except Exception:
+                logger.exception("a tap on frames failed and is removed")
+                self._taps.remove(tap)
+
+
+def shorten_for(tap: Tap) -> Tap:
+    """Wrap a tap so that it gets frames with long texts and lists cut."""
+    return lambda direction, frame: tap(direction, shorten(frame))
+
+
+def shorten(value: Any) -> Any:
+    """Copy a value with long texts and lists cut; each says by how much."""
+    if isinstance(value, str):
+        rest = len(value) - LONGEST_TEXT
+        return value if rest <= 0 else f"{value[:LONGEST_TEXT]}… ({rest} more characters)"
+    if isinstance(value, dict):
+        return {key: shorten(each) for key, each in value.items()}
+    if isinstance(value, list):
+        cut = [shorten(each) for each in value[:_LONGEST_LIST]]
+        rest = len(value) - _LONGEST_LIST
+        return cut if rest <= 0 else [*cut, f"… ({rest} more items)"]
+    return value
+
+
+def start_tracer() -> "Tracer | None":
+    """Start tracing a session; None if the program has set up no provider of spans.
 
     That the API is loaded says nothing: `mcp` loads it.
     """
@@ -31,7 +76,7 @@ def tracer() -> "Tracer | None":
 
 
 class Tracer:
-    """The spans of one session."""
+    """Makes the spans of one session."""
 
     def __init__(self, trace: Any) -> None:
         self._trace = trace
@@ -41,11 +86,11 @@ class Tracer:
 
     @property
     def context(self) -> Any:
-        """The context of the run, for others to continue."""
+        """The context of the run's span, to hand on."""
         return self._inside(self._run)
 
     def frame(self, direction: Direction, frame: dict[str, Any]) -> None:
-        """A tap: prompts begin turns, results end them."""
+        """Follow the turns, as a tap: prompts begin them, results end them."""
         kind = frame.get("type")
         if direction == "out" and kind == "user" and self._turn is None:
             self._turn = self._tracer.start_span("toolwire.turn", context=self._inside(self._run))
@@ -53,7 +98,7 @@ class Tracer:
             self._finish_turn(frame)
         elif direction == "in" and kind == "system" and frame.get("subtype") == "init":
             self._run.set_attributes(
-                _known({"session.id": frame.get("session_id"), "gen_ai.request.model": frame.get("model")})
+                _clean({"session.id": frame.get("session_id"), "gen_ai.request.model": frame.get("model")})
             )
 
     def _finish_turn(self, result: dict[str, Any]) -> None:
@@ -63,7 +108,7 @@ class Tracer:
         usage = result.get("usage")
         usage = usage if isinstance(usage, dict) else {}
         turn.set_attributes(
-            _known(
+            _clean(
                 {
                     "toolwire.result": result.get("subtype"),
                     "toolwire.num_turns": result.get("num_turns"),
@@ -78,7 +123,7 @@ class Tracer:
         turn.end()
 
     def end(self, error: BaseException | None = None) -> None:
-        """The session is over."""
+        """End the spans that are open, when the session is over."""
         if self._turn is not None:
             self._turn.end()
             self._turn = None
@@ -86,17 +131,15 @@ class Tracer:
             self._run.set_status(self._trace.StatusCode.ERROR, type(error).__name__)
         self._run.end()
 
-    def traced(self, subtype: str, handler: Handler) -> Handler:
-        """A handler of the session's table that makes spans."""
-        describe = _DESCRIBED.get(subtype)
+    def trace(self, subtype: str, handler: Handler) -> Handler:
+        """Wrap a handler of the session's table so that each request of interest gets a span."""
+        describe = _DESCRIPTIONS.get(subtype)
         if describe is None:
             return handler
 
         def answer(body: dict[str, Any]) -> dict[str, Any] | Awaitable[dict[str, Any]]:
-            described = describe(body)
-            if described is None:
-                return handler(body)
-            return self._answer(handler, body, *described)
+            description = describe(body)
+            return handler(body) if description is None else self._answer(handler, body, *description)
 
         return answer
 
@@ -118,14 +161,14 @@ class Tracer:
         with self._tracer.start_as_current_span(
             redact(name),
             context=context,
-            attributes=_known(attributes),
+            attributes=_clean(attributes),
             record_exception=False,  # it would copy texts that may hold secrets
             set_status_on_exception=False,
         ) as span:
             try:
                 yield span
             except Exception as error:
-                span.add_event("exception", _described(error))
+                span.add_event("exception", _exception_attributes(error))
                 span.set_status(self._trace.StatusCode.ERROR, redact(f"{type(error).__name__}: {error}"))
                 raise
 
@@ -133,28 +176,28 @@ class Tracer:
         return self._trace.set_span_in_context(span)
 
 
-Described = tuple[str, dict[str, Any]] | None
+Description = tuple[str, dict[str, Any]] | None
 
 
-def _tool_call(body: dict[str, Any]) -> Described:
+def _tool_call(body: dict[str, Any]) -> Description:
     message = body.get("message")
-    if not isinstance(message, dict) or message.get("method") != _CALL:
+    if not isinstance(message, dict) or message.get("method") != "tools/call":
         return None
     params = message.get("params")
     params = params if isinstance(params, dict) else {}
     meta = params.get("_meta")
-    used = meta.get("claudecode/toolUseId") if isinstance(meta, dict) else None
+    tool_use_id = meta.get("claudecode/toolUseId") if isinstance(meta, dict) else None
     tool = params.get("name")
     attributes = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": tool,
-        "gen_ai.tool.call.id": used,
+        "gen_ai.tool.call.id": tool_use_id,
         "toolwire.server": body.get("server_name"),
     }
     return f"execute_tool {tool}", attributes
 
 
-def _hook(body: dict[str, Any]) -> Described:
+def _hook(body: dict[str, Any]) -> Description:
     given = body.get("input")
     event = given.get("hook_event_name") if isinstance(given, dict) else None
     return f"toolwire.hook {event}", {
@@ -164,14 +207,14 @@ def _hook(body: dict[str, Any]) -> Described:
     }
 
 
-def _permission(body: dict[str, Any]) -> Described:
+def _permission(body: dict[str, Any]) -> Description:
     return "toolwire.permission", {
         "gen_ai.tool.name": body.get("tool_name"),
         "gen_ai.tool.call.id": body.get("tool_use_id"),
     }
 
 
-_DESCRIBED: Final[Mapping[str, Callable[[dict[str, Any]], Described]]] = {
+_DESCRIPTIONS: Final[Mapping[str, Callable[[dict[str, Any]], Description]]] = {
     "mcp_message": _tool_call,
     "hook_callback": _hook,
     "can_use_tool": _permission,
@@ -179,7 +222,7 @@ _DESCRIBED: Final[Mapping[str, Callable[[dict[str, Any]], Described]]] = {
 
 
 def _failure(answer: dict[str, Any]) -> str | None:
-    """Why an answer counts as a failure of what was traced: a tool's error, a denial."""
+    """Return why an answer counts as a failure (a tool's error, a denial), None if it does not."""
     reply = answer.get("mcp_response")
     if isinstance(reply, dict):
         if "error" in reply:
@@ -189,8 +232,8 @@ def _failure(answer: dict[str, Any]) -> str | None:
     return "denied" if answer.get("behavior") == "deny" else None
 
 
-def _described(error: Exception) -> dict[str, str]:
-    """An exception as OpenTelemetry's conventions have it, without secrets."""
+def _exception_attributes(error: Exception) -> dict[str, str]:
+    """Describe an exception by OpenTelemetry's conventions, without secrets."""
     return {
         "exception.type": f"{type(error).__module__}.{type(error).__qualname__}",
         "exception.message": redact(str(error)),
@@ -198,8 +241,8 @@ def _described(error: Exception) -> dict[str, str]:
     }
 
 
-def _known(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes that a span takes, without secrets."""
+def _clean(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep the attributes that a span can hold, without secrets."""
     return {
         name: redact(value) if isinstance(value, str) else value
         for name, value in attributes.items()
