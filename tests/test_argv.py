@@ -10,16 +10,14 @@ import pytest
 from toolwire import AgentDefinition, ClaudeAgentOptions
 from toolwire.errors import CLIConnectionError, OptionsError
 from toolwire.options.command_line import (
-    _INITIALIZE,
-    _VARIABLES,
-    HOST_ONLY,
-    command,
-    environment,
-    initialize_request,
-    shadow_warning,
-    user_message,
+    POSIX,
+    WINDOWS,
+    build_command,
+    build_environment,
+    build_initialize_request,
+    build_user_message,
+    explain_shadowing,
 )
-from toolwire.options.flags import FLAGS, POSIX, WINDOWS
 
 LONG = "é" * 50_001  # 100 002 bytes in UTF-8
 START = ["claude", "--output-format", "stream-json", "--verbose"]
@@ -44,7 +42,7 @@ class Files:
 
 def flags(files: Files | None = None, **given: Any) -> list[str]:
     """The flags in the middle of the command line, without those that are always there."""
-    argv = command(ClaudeAgentOptions(**given), "claude", (files or Files()).add, POSIX)
+    argv = build_command(ClaudeAgentOptions(**given), "claude", (files or Files()).add, POSIX)
     assert argv[:4] == START
     assert argv[-2:] == END
     middle = argv[4:-2]
@@ -52,10 +50,26 @@ def flags(files: Files | None = None, **given: Any) -> list[str]:
 
 
 def test_every_option_has_a_place():
-    """Each option is a flag, a variable, an initialize field, or is listed as needed by Python only."""
-    rows = {option for table in (FLAGS, _VARIABLES, _INITIALIZE) for option, _ in table}
-    assert rows | HOST_ONLY == {field.name for field in dataclasses.fields(ClaudeAgentOptions)}
-    assert rows & HOST_ONLY == {"skills"}  # it has a field of its own, and adds to allowed_tools
+    """Each option is a flag, a variable, an initialize field, or is listed here as one that they do not carry."""
+    carried = {
+        field.name
+        for field in dataclasses.fields(ClaudeAgentOptions)
+        if any(field.metadata.get(column) for column in ("flag", "variable", "initialize"))
+    }
+    assert {field.name for field in dataclasses.fields(ClaudeAgentOptions)} - carried == NOT_CARRIED
+
+
+NOT_CARRIED = {
+    # read by the rows of others
+    *("sandbox", "max_thinking_tokens", "plugin_delivery", "can_use_tool", "spawn_claude_code_process"),
+    # for the process that runs the CLI
+    *("cli_path", "user", "env", "inherit_env", "max_buffer_size", "stderr", "close_timeout"),
+    # for the conversation
+    *("hooks", "on_elicitation", "on_sampling", "roots", "on_user_dialog", "on_frame"),
+    *("verbatim_prompts", "include_all_messages", "initialize_timeout", "control_timeout"),
+    # without effect
+    *("debug_stderr", "session_store", "session_store_flush", "load_timeout_ms"),
+}
 
 
 OURS: list[tuple[dict[str, Any], list[str]]] = [
@@ -180,7 +194,7 @@ def test_managed_settings_with_secrets_go_by_the_initialize_request():
     """They have no flag that takes a file."""
     managed = {"env": {"A_KEY": "secret"}}
     assert flags(managed_settings=managed) == ["--await-initialize", "--managed-settings-in-initialize"]
-    request = initialize_request(ClaudeAgentOptions(managed_settings=managed), None)
+    request = build_initialize_request(ClaudeAgentOptions(managed_settings=managed), None)
     assert request["managedSettings"] == managed
 
 
@@ -226,9 +240,9 @@ def test_a_long_schema_goes_by_the_initialize_request():
     short = {"type": "json_schema", "schema": {"type": "object"}}
     long = {"type": "json_schema", "schema": {"type": "object", "description": LONG}}
     assert flags(output_format=short) == ["--json-schema", '{"type": "object"}']
-    assert "jsonSchema" not in initialize_request(ClaudeAgentOptions(output_format=short), None, POSIX)
+    assert "jsonSchema" not in build_initialize_request(ClaudeAgentOptions(output_format=short), None, POSIX)
     assert flags(output_format=long) == []
-    request = initialize_request(ClaudeAgentOptions(output_format=long), None, POSIX)
+    request = build_initialize_request(ClaudeAgentOptions(output_format=long), None, POSIX)
     assert request["jsonSchema"] == long["schema"]
 
 
@@ -237,7 +251,8 @@ def test_long_managed_settings_go_by_the_initialize_request():
     managed = {"note": LONG}
     assert flags(managed_settings=managed) == ["--await-initialize", "--managed-settings-in-initialize"]
     assert (
-        initialize_request(ClaudeAgentOptions(managed_settings=managed), None)["managedSettings"] == managed
+        build_initialize_request(ClaudeAgentOptions(managed_settings=managed), None)["managedSettings"]
+        == managed
     )
     plugins = [{"type": "local", "path": "p"}]
     assert flags(managed_settings=managed, plugins=plugins, plugin_delivery="initialize") == [
@@ -282,19 +297,19 @@ def test_options_changed_after_they_were_built_are_still_refused_on_the_command_
     options = ClaudeAgentOptions()
     options.model = "a\0b"
     with pytest.raises(OptionsError, match="NUL") as caught:
-        command(options, "claude", Files().add)
+        build_command(options, "claude", Files().add)
     assert caught.value.option == "model"
 
 
 def test_on_windows_less_fits_and_shell_characters_are_refused():
     """A Windows command line is short, and identifiers must not mean anything to its shell."""
     files = Files()
-    argv = command(ClaudeAgentOptions(system_prompt="x" * 8_001), "claude.exe", files.add, WINDOWS)
+    argv = build_command(ClaudeAgentOptions(system_prompt="x" * 8_001), "claude.exe", files.add, WINDOWS)
     assert argv[4] == "--system-prompt-file"
     with pytest.raises(OptionsError, match="too long"):
-        command(ClaudeAgentOptions(model="x" * 32_001), "claude.exe", files.add, WINDOWS)
+        build_command(ClaudeAgentOptions(model="x" * 32_001), "claude.exe", files.add, WINDOWS)
     with pytest.raises(OptionsError, match="unsafe") as caught:
-        command(ClaudeAgentOptions(resume="a&calc"), "claude.exe", files.add, WINDOWS)
+        build_command(ClaudeAgentOptions(resume="a&calc"), "claude.exe", files.add, WINDOWS)
     assert caught.value.option == "resume"
 
 
@@ -315,7 +330,7 @@ def test_environment_is_inherited_and_overridden():
     """The process's variables are passed on, CLAUDECODE is not, and `env` wins except over the version."""
     base = {"PATH": "/bin", "A": "1", "CLAUDECODE": "1", "CLAUDE_CODE_ENTRYPOINT": "cli"}
     options = ClaudeAgentOptions(env={"A": "2", "CLAUDE_AGENT_SDK_VERSION": "0"})
-    assert environment(options, base, "9.9") == {
+    assert build_environment(options, base, "9.9") == {
         "PATH": "/bin",
         "A": "2",
         "CLAUDE_CODE_ENTRYPOINT": "sdk-py",
@@ -328,7 +343,7 @@ def test_environment_is_inherited_and_overridden():
 def test_environment_without_inheritance_has_nothing_of_this_process():
     """With inherit_env=False only `env` and what toolwire sets is there."""
     options = ClaudeAgentOptions(inherit_env=False, env={"PATH": "/usr/bin"})
-    assert set(environment(options, {"SECRET": "x", "PATH": "/bin"}, "1")) == {
+    assert set(build_environment(options, {"SECRET": "x", "PATH": "/bin"}, "1")) == {
         "PATH",
         "CLAUDE_CODE_ENTRYPOINT",
         "CLAUDE_AGENT_SDK_VERSION",
@@ -345,7 +360,7 @@ def test_options_that_are_variables(tmp_path: Path):
         tool_config={"askUserQuestion": {"previewFormat": "html"}},
         env={"claude_code_sdk_reads_session_state": "0", "CLAUDE_AGENT_SDK_CLIENT_APP": "other"},
     )
-    env = environment(options, {"CLAUDE_AGENT_SDK_DERIVED_CLIENT_APP": "outer"}, "1")
+    env = build_environment(options, {"CLAUDE_AGENT_SDK_DERIVED_CLIENT_APP": "outer"}, "1")
     assert env == {
         "PWD": str(tmp_path),
         "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING": "true",
@@ -373,7 +388,7 @@ def test_our_own_options_in_the_initialize_request():
         plugin_delivery="initialize",
         agents={"a": AgentDefinition("d", "p", observer="o", omitClaudeMd=False)},
     )
-    assert initialize_request(options, {"Stop": []}) == {
+    assert build_initialize_request(options, {"Stop": []}) == {
         "subtype": "initialize",
         "hooks": {"Stop": []},
         "agents": {"a": {"description": "d", "prompt": "p", "observer": "o", "omitClaudeMd": False}},
@@ -392,16 +407,16 @@ def test_our_own_options_in_the_initialize_request():
 
 def test_a_plain_initialize_request_says_nothing_more():
     """Unset options add no fields, and an empty table of hooks is null."""
-    assert initialize_request(ClaudeAgentOptions(), {}) == {"subtype": "initialize", "hooks": None}
+    assert build_initialize_request(ClaudeAgentOptions(), {}) == {"subtype": "initialize", "hooks": None}
 
 
 def test_a_prompt_in_blocks_goes_by_the_initialize_request():
     """A system prompt given as a list is sent as a list."""
-    assert initialize_request(ClaudeAgentOptions(system_prompt=["a", "b"]), None)["systemPrompt"] == [
+    assert build_initialize_request(ClaudeAgentOptions(system_prompt=["a", "b"]), None)["systemPrompt"] == [
         "a",
         "b",
     ]
-    assert "systemPrompt" not in initialize_request(ClaudeAgentOptions(system_prompt="a"), None)
+    assert "systemPrompt" not in build_initialize_request(ClaudeAgentOptions(system_prompt="a"), None)
 
 
 def test_verbatim_prompts_are_marked():
@@ -412,8 +427,8 @@ def test_verbatim_prompts_are_marked():
         "parent_tool_use_id": None,
         "session_id": "default",
     }
-    assert user_message("hi", "default", verbatim=False) == plain
-    assert user_message("hi", "default", verbatim=True) == {**plain, "client_composed": True}
+    assert build_user_message("hi", "default", verbatim=False) == plain
+    assert build_user_message("hi", "default", verbatim=True) == {**plain, "client_composed": True}
 
 
 @pytest.mark.parametrize(
@@ -421,14 +436,14 @@ def test_verbatim_prompts_are_marked():
     [
         ({"permission_mode": "bypassPermissions"}, "bypassPermissions"),
         ({"permission_prompts": "none"}, "permission_prompts='none'"),
-        ({"allowed_tools": ["Read", "Read()", "Edit(*)", "Bash(ls)"]}, "about Read, Edit:"),
-        ({"skills": "all"}, "about Skill:"),
+        ({"allowed_tools": ["Read", "Read()", "Edit(*)", "Bash(ls)"]}, "for Read, Edit:"),
+        ({"skills": "all"}, "for Skill:"),
         ({"allowed_tools": ["Bash(ls:*)", "(x)", "Read(", " "], "skills": ["pdf"]}, None),
         ({}, None),
     ],
 )
-def test_a_callback_that_will_not_be_asked_is_noticed(given: dict[str, Any], text: str | None):
-    """The warning names the tools that are allowed before can_use_tool is asked; without one it is None."""
-    warning = shadow_warning(ClaudeAgentOptions(can_use_tool=callback, **given))
+def test_a_callback_that_will_not_be_called_is_noticed(given: dict[str, Any], text: str | None):
+    """The warning names the tools that are allowed before can_use_tool is called; without one it is None."""
+    warning = explain_shadowing(ClaudeAgentOptions(can_use_tool=callback, **given))
     assert (warning is None) if text is None else (text in str(warning))
-    assert shadow_warning(ClaudeAgentOptions(**given)) is None
+    assert explain_shadowing(ClaudeAgentOptions(**given)) is None

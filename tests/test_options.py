@@ -1,5 +1,6 @@
 """What `ClaudeAgentOptions` takes, and what it refuses, each with its own words."""
 
+import ast
 import dataclasses
 import inspect
 import sys
@@ -11,11 +12,11 @@ import pytest
 from toolwire.errors import CLIConnectionError, NotSupportedError, OptionsError
 from toolwire.hooks import HookMatcher
 from toolwire.options.agent_options import ClaudeAgentOptions
-from toolwire.options.checks import check_paths
-from toolwire.options.kinds import AGENT_KINDS, KINDS
+from toolwire.options.checks import check_paths, kinds_of
 from toolwire.options.mcp_servers import split_servers
 from toolwire.options.types import SYSTEM_PROMPT_DYNAMIC_BOUNDARY, AgentDefinition
 
+KINDS = kinds_of(ClaudeAgentOptions)
 UUID = "0b7fbc8e-2d2b-4a55-9d0a-0e6c2c8a5f11"
 
 
@@ -42,19 +43,23 @@ async def callback(*args: Any) -> dict[str, Any]:
     return {}
 
 
-def test_every_field_has_a_kind():
-    """Each field of the options and of an agent is in the table of kinds, in order."""
-    assert list(KINDS) == [field.name for field in dataclasses.fields(ClaudeAgentOptions)]
-    assert list(AGENT_KINDS) == [field.name for field in dataclasses.fields(AgentDefinition)]
+def test_every_annotation_has_a_kind():
+    """An annotation that the checks cannot read would let anything pass."""
+    kinds = {**KINDS, **kinds_of(AgentDefinition, ordered=True)}
+    assert {name for name, kind in kinds.items() if kind.fits(object())} == {"debug_stderr", "session_store"}
 
 
 @pytest.mark.parametrize("cls", [ClaudeAgentOptions, AgentDefinition])
 def test_every_field_is_explained(cls: type):
-    """Each field has a docstring of its own below it, for editors."""
-    lines = inspect.getsource(cls).splitlines()
-    for field in dataclasses.fields(cls):
-        at = next(i for i, line in enumerate(lines) if line.startswith(f"    {field.name}: "))
-        assert lines[at + 1].lstrip().startswith('"""'), field.name
+    """Each field has a docstring of its own below it, for editors and for docs/options.md."""
+    [definition] = ast.parse(inspect.getsource(cls)).body
+    lines = dict(zip(definition.body, definition.body[1:], strict=False))
+    explained = {
+        node.target.id: isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+        for node, after in lines.items()
+        if isinstance(node, ast.AnnAssign)
+    }
+    assert explained == {field.name: True for field in dataclasses.fields(cls)}
 
 
 # One value of a wrong kind for each option; ANYTHING kinds have none.
@@ -118,7 +123,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"setting_sources": ["projct"]}, "setting_sources", "Did you mean 'project'?"),
     ({"betas": ["x", 2]}, "betas", "whose item 1 is <class 'int'>"),
     ({"env": {"PORT": 80}}, "env", "whose item 'PORT' is <class 'int'>"),
-    ({"env": {1: "x"}}, "env", "whose key 1 is no string"),
+    ({"env": {1: "x"}}, "env", "whose key 1 is not a string"),
     ({"extra_args": {"verbose": True}}, "extra_args", "give None"),
     ({"mcp_servers": FakeServer()}, "mcp_servers", 'Did you mean {"name": server}?'),
     ({"max_budget_usd": float("nan")}, "max_budget_usd", "must be a number"),
@@ -133,15 +138,15 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"control_timeout": -0.1}, "control_timeout", "more than 0"),
     ({"close_timeout": -0.1}, "close_timeout", "at least 0"),
     ({"system_prompt": {"prompt": "x"}}, "system_prompt", "needs 'type'"),
-    ({"system_prompt": {"type": "text"}}, "system_prompt", "'preset' or 'custom' or 'file'"),
+    ({"system_prompt": {"type": "text"}}, "system_prompt", "'preset', 'custom' or 'file'"),
     ({"system_prompt": {"type": "preset", "preset": "x"}}, "system_prompt", "must be 'claude_code'"),
     ({"system_prompt": {"type": "preset", "append": None}}, "system_prompt", "must be a string"),
-    ({"system_prompt": {"type": "preset", "snapshot": "on"}}, "system_prompt", "True or False"),
+    ({"system_prompt": {"type": "preset", "snapshot": "on"}}, "system_prompt", "True, False or None"),
     ({"system_prompt": {"type": "custom"}}, "system_prompt", "needs 'prompt'"),
     ({"system_prompt": {"type": "file"}}, "system_prompt", "needs 'path'"),
     ({"tools": {"preset": "claude_code"}}, "tools", "needs 'type'"),
     ({"tools": {"type": "preset", "preset": "none"}}, "tools", "must be 'claude_code'"),
-    ({"thinking": {"type": "on"}}, "thinking", "'adaptive' or 'enabled' or 'disabled'"),
+    ({"thinking": {"type": "on"}}, "thinking", "'adaptive', 'enabled' or 'disabled'"),
     ({"thinking": {"type": "enabled"}}, "thinking", "needs 'budget_tokens'"),
     ({"thinking": {"type": "enabled", "budget_tokens": -1}}, "thinking", "at least 0"),
     ({"thinking": {"type": "adaptive", "display": "full"}}, "thinking", "'summarized' or 'omitted'"),
@@ -177,7 +182,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"hooks": {"PreToolUse": [callback]}}, "hooks", "HookMatcher(hooks=[function])"),
     ({"hooks": {"PreToolUse": [{"hooks": [callback]}]}}, "hooks", "HookMatcher(hooks=[function])"),
     ({"hooks": {"PreToolUse": [HookMatcher(hooks=["x"])]}}, "hooks", "a list of functions"),
-    ({"hooks": {"PreToolUse": [HookMatcher(on_failure="Block")]}}, "hooks", "'continue' or 'block'"),
+    ({"hooks": {"PreToolUse": [HookMatcher(on_failure="Block")]}}, "hooks", "'continue', 'block' or None"),
     ({"hooks": {1: []}}, "hooks", "not a string"),
     ({"agents": {"a": {"description": "d", "prompt": "p"}}}, "agents", "AgentDefinition(**...)"),
     ({"agents": {"": AgentDefinition("d", "p")}}, "agents", "not empty"),

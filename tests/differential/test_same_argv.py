@@ -23,15 +23,15 @@ from toolwire.errors import OptionsError
 from toolwire.hooks import HookMatcher
 from toolwire.hooks.registry import register
 from toolwire.options import types as _option_types
+from toolwire.options.checks import find_skill_name_problem
 from toolwire.options.command_line import (
-    command,
-    environment,
-    initialize_request,
-    shadow_warning,
-    user_message,
+    POSIX,
+    build_command,
+    build_environment,
+    build_initialize_request,
+    build_user_message,
+    explain_shadowing,
 )
-from toolwire.options.flags import POSIX
-from toolwire.options.skill_names import skill_name_problem
 
 official = pytest.importorskip("claude_agent_sdk")
 official_types = pytest.importorskip("claude_agent_sdk.types")
@@ -250,7 +250,7 @@ def official_command(given: dict[str, Any]) -> list[str]:
 
 def our_command(given: dict[str, Any], to_file: Callable[[str, str], str] = no_file) -> list[str]:
     options = ours.ClaudeAgentOptions(**{"cli_path": "claude", **given})
-    return command(options, os.fspath(options.cli_path or ""), to_file, POSIX)
+    return build_command(options, os.fspath(options.cli_path or ""), to_file, POSIX)
 
 
 class Recorder(official.Transport):  # type: ignore[misc, name-defined]
@@ -315,8 +315,8 @@ def test_the_first_two_frames_are_the_same(name: str):
     options = ours.ClaudeAgentOptions(**CASES[name](OURS))
     hooks_config, _callbacks = register(options.hooks or {})
     initialize, prompt = official_frames(CASES[name](OFFICIAL))
-    assert initialize_request(options, hooks_config, POSIX) == initialize["request"]
-    assert user_message("hi", "", options.verbatim_prompts) == prompt
+    assert build_initialize_request(options, hooks_config, POSIX) == initialize["request"]
+    assert build_user_message("hi", "", options.verbatim_prompts) == prompt
 
 
 class Started(Exception):  # noqa: N818 - a signal, not an error
@@ -351,7 +351,9 @@ def test_the_environment_is_the_same(name: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(subprocess_cli.os, "environ", base)
     monkeypatch.setattr(subprocess_cli.anyio, "open_process", open_process)
     anyio.run(run)
-    assert environment(ours.ClaudeAgentOptions(**CASES[name](OURS)), base, official.__version__) == seen[0]
+    assert (
+        build_environment(ours.ClaudeAgentOptions(**CASES[name](OURS)), base, official.__version__) == seen[0]
+    )
 
 
 def test_each_official_option_is_tried():
@@ -514,9 +516,9 @@ def test_the_same_skill_names_are_refused(name: Any):
     try:
         subprocess_cli._validate_skill_name(name)
     except (TypeError, ValueError):
-        assert skill_name_problem(name)
+        assert find_skill_name_problem(name)
     else:
-        assert skill_name_problem(name) is None
+        assert find_skill_name_problem(name) is None
 
 
 @pytest.mark.parametrize("mode", [None, "default", "bypassPermissions", "acceptEdits"])
@@ -531,4 +533,4 @@ def test_the_same_options_hide_tools_from_the_callback(mode: str | None, tools: 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         official_types._configure_can_use_tool(official_options(given))
-    assert (shadow_warning(ours.ClaudeAgentOptions(**given)) is not None) == bool(caught)
+    assert (explain_shadowing(ours.ClaudeAgentOptions(**given)) is not None) == bool(caught)

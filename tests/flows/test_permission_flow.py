@@ -55,12 +55,12 @@ async def test_a_withdrawn_question_is_on_record(play, tmp_path):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"allowed_tools": ["Bash", "Read(x)"]}, "not asked about Bash:"),
-        ({"permission_mode": "bypassPermissions"}, "never asked"),
-        ({"permission_prompts": "none"}, "never asked"),
+        ({"allowed_tools": ["Bash", "Read(x)"]}, "not called for Bash:"),
+        ({"permission_mode": "bypassPermissions"}, "never called"),
+        ({"permission_prompts": "none"}, "never called"),
     ],
 )
-async def test_a_policy_that_will_not_be_asked_is_warned_about(play, more, words):
+async def test_a_policy_that_will_not_be_called_is_warned_about(play, more, words):
     """Rules and modes that hide calls from `can_use_tool` are named, and the hook as the way out."""
     with pytest.warns(CanUseToolShadowedWarning, match=f"{words}.*PreToolUse hook"):
         await answered(play("permission", can_use_tool=allow("Bash"), **more))

@@ -34,8 +34,7 @@ from toolwire.messages import EXTRA_MESSAGES, AnyMessage
 from toolwire.options import command_line as _argv
 from toolwire.options.agent_options import ClaudeAgentOptions
 from toolwire.options.checks import check_paths
-from toolwire.options.flags import MCP_CONFIG
-from toolwire.options.mcp_servers import check_servers, policies, split_servers
+from toolwire.options.mcp_servers import check_servers, get_policies, split_servers
 
 if TYPE_CHECKING:
     from toolwire._conversation.mcp_router import McpRouter
@@ -100,7 +99,7 @@ class Conversation:
         """Start the CLI and initialize it. After an exception nothing is left behind."""
         options = self.options
         options.check()
-        if (warning := _argv.shadow_warning(options)) is not None:
+        if (warning := _argv.explain_shadowing(options)) is not None:
             warnings.warn(warning, CanUseToolShadowedWarning, stacklevel=3)
         hooks_config, hooks = register(options.hooks or {})
         self._handlers = handlers(options, hooks)
@@ -128,10 +127,10 @@ class Conversation:
             if self._servers is not None:
                 self._servers.attach(self._session)
             await self._session.open()
-            request = _argv.initialize_request(options, hooks_config)
+            request = _argv.build_initialize_request(options, hooks_config)
             self.info = await self._session.request(request, _initialize_timeout(options))
             if self._files is not None:
-                self._files.remove(MCP_CONFIG)  # it is read once, before the CLI answers anything
+                self._files.remove(_argv.MCP_CONFIG)  # it is read once, before the CLI answers anything
             _check_answer(options, hooks_config, self.info)
         except BaseException:
             await self.aclose()
@@ -139,7 +138,7 @@ class Conversation:
 
     def say(self, prompt: str, session_id: str) -> None:
         """Send one prompt."""
-        self.session.prompt(_argv.user_message(prompt, session_id, self.options.verbatim_prompts))
+        self.session.prompt(_argv.build_user_message(prompt, session_id, self.options.verbatim_prompts))
 
     async def say_all(self, prompts: AsyncIterable[dict[str, Any]], session_id: str | None = None) -> None:
         """Send prompts as they come. `session_id` fills in where a message has none."""
@@ -189,7 +188,7 @@ class Conversation:
         for name in added:
             self.servers.add(name, new[name])
         for name, server in new.items():
-            if tools := policies(server):
+            if tools := get_policies(server):
                 configs[name]["tools"] = tools
         try:
             body = {"subtype": "mcp_set_servers", "servers": configs}
@@ -264,7 +263,7 @@ class Conversation:
         spawner = options.spawn_claude_code_process
         if spawner is None:
             check_paths(options)
-        env = _argv.environment(options, os.environ, __version__)
+        env = _argv.build_environment(options, os.environ, __version__)
         if spawner is None:
             refuse_live_start(env)
         keep_secret(secret_values(env))
@@ -272,7 +271,7 @@ class Conversation:
             _add_trace_context(env, options.env, self._tracer.context)
         # Who starts it elsewhere may have no CLI here.
         cli = find_cli(options.cli_path) if spawner is None else os.fspath(options.cli_path or "claude")
-        argv = _argv.command(options, cli, self._to_file)
+        argv = _argv.build_command(options, cli, self._to_file)
         cwd = os.fspath(options.cwd) if options.cwd else None
         command = Command(argv, env, cwd, options.user, options.close_timeout)
         if spawner is None:

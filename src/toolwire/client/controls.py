@@ -195,7 +195,7 @@ class Controls(ControlRequests):
         Hooks are registered again, and a hook call that is running is cancelled.
         """
         hooks, _ = register(self.options.hooks or {})
-        request = {**_argv.initialize_request(self.options, hooks), **fields}
+        request = {**_argv.build_initialize_request(self.options, hooks), **fields}
         live = self._live
         answer = await self.control_request(request.pop("subtype"), **request)
         live.info = answer

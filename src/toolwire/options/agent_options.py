@@ -1,10 +1,13 @@
-"""All that a user may set: `ClaudeAgentOptions`.
+"""`ClaudeAgentOptions`: every option is one field, and all that toolwire knows of it is in that field's row.
 
-The first fifty fields are those of `claude_agent_sdk`, in its order and with its defaults; ours follow.
-Types, literals and contradictions are refused when options are built (`check`, tables in `_option_checks`);
-the file system is looked at when connecting (`check_paths`). What becomes of a field is a row in `_argv`.
+The first fifty fields are those of `claude_agent_sdk`, in its order and with its defaults; ours follow. The
+annotation says which values are taken, `option()` the rest: the flag, the environment variable or the field of the
+`initialize` request that carries the option to the CLI (functions in `command_line`), and checks beyond its
+type (functions in `checks`). A field without `option()` matters in this process only.
 """
+# ruff: noqa: RUF009 - `option()` is `dataclasses.field()` with a row
 
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -13,8 +16,11 @@ from typing import Any, Literal, TypeAlias
 
 from toolwire._support.record import RecordWithSecrets
 from toolwire.hooks import HookEvent, HookMatcher, Hooks
-from toolwire.options.checks import check
-from toolwire.options.kinds import KINDS
+from toolwire.options import checks
+from toolwire.options import command_line as line
+from toolwire.options.checks import DICT, JSON_DICT, NOTHING, NUMBER, ORDERED_TEXTS, PATH, TEXT, TEXTS, Kind
+from toolwire.options.command_line import Field, Flag, Variable
+from toolwire.options.mcp_servers import check_servers
 from toolwire.options.types import (
     AgentDefinition,
     EffortLevel,
@@ -36,16 +42,50 @@ from toolwire.options.types import (
 from toolwire.permissions import CanUseTool, PermissionMode
 
 OnElicitation: TypeAlias = Callable[..., Awaitable[Any]]
-"""Called with what an MCP server wants to know; see `ClaudeAgentOptions.on_elicitation`."""
+"""Called when an MCP server asks the user for input; see `ClaudeAgentOptions.on_elicitation`."""
 OnSampling: TypeAlias = Callable[..., Awaitable[Any]]
-"""Called when an in-process server wants a model's answer; see `ClaudeAgentOptions.on_sampling`."""
+"""Called when an in-process server asks for a model's answer; see `ClaudeAgentOptions.on_sampling`."""
 SpawnProcess: TypeAlias = Callable[[Any], Any]
 """Runs the CLI somewhere else; see `ClaudeAgentOptions.spawn_claude_code_process`."""
 OnFrame: TypeAlias = Callable[[Literal["in", "out"], dict[str, Any]], None]
-"""Looks at frames as they go by; see `ClaudeAgentOptions.on_frame`."""
-
+"""Called with frames as they go by; see `ClaudeAgentOptions.on_frame`."""
 OnUserDialog: TypeAlias = Callable[..., Awaitable[Any]]
 """Called with a dialog that the CLI wants shown; see `ClaudeAgentOptions.on_user_dialog`."""
+
+
+def option(
+    default: Any = None,
+    *,
+    factory: Callable[[], Any] | None = None,
+    flag: Flag | None = None,
+    variable: Variable | None = None,
+    initialize: Field | None = None,
+    kind: Kind | None = None,
+    check: checks.Check | None = None,
+    raw_text: bool | None = None,
+    secret: bool = False,
+) -> Any:
+    """A dataclass field with the row of an option.
+
+    `flag`, `variable` and `initialize` say how it reaches the CLI. `kind` is for values that the annotation does
+    not tell: where None is taken for unset, as in the official SDK, or more is accepted. `check` looks inside the
+    value. `raw_text`: its strings reach the operating system as they are, so they may not contain NUL; by default
+    those of options with a flag. `secret`: errors do not show its value.
+    """
+    row = {
+        "flag": flag,
+        "variable": variable,
+        "initialize": initialize,
+        "kind": kind,
+        "check": check,
+        "raw_text": flag is not None if raw_text is None else raw_text,
+        "secret": secret,
+    }
+    return (
+        field(default=default, metadata=row)
+        if factory is None
+        else field(default_factory=factory, metadata=row)
+    )
 
 
 @dataclass(repr=False, eq=False)
@@ -60,172 +100,253 @@ class ClaudeAgentOptions(RecordWithSecrets):
     Where it runs: `cwd`, `add_dirs`, `env`, `inherit_env`, `cli_path`, `user`.
     What you see: `include_partial_messages`, `include_all_messages`, `include_hook_events`, `stderr`.
 
-    Options that cannot work raise `OptionsError`, which names the field, what was given and what to do. The repr
+    Options that cannot work raise `OptionsError`, which names the option, what was given and what to do. The repr
     hides values that can be secrets: those of environments, headers and parameters in URLs.
     """
 
-    tools: list[str] | ToolsPreset | None = None
+    tools: list[str] | ToolsPreset | None = option(
+        flag=Flag("--tools", line.build_tools), check=checks.check_tools
+    )
     """Built-in tools that exist at all. `[]`: none. None or the preset: all that Claude Code has."""
-    allowed_tools: list[str] = field(default_factory=list)
-    """Tools that run without asking: `Read`, `Bash(git *)`, `mcp__server`, `mcp__server__tool`."""
-    system_prompt: str | list[str] | SystemPromptPreset | SystemPromptCustom | SystemPromptFile | None = None
+    allowed_tools: list[str] = option(factory=list, flag=Flag("--allowedTools", line.build_allowed_tools))
+    """Tools that run without permission: `Read`, `Bash(git *)`, `mcp__server`, `mcp__server__tool`."""
+    system_prompt: str | list[str] | SystemPromptPreset | SystemPromptCustom | SystemPromptFile | None = (
+        option(
+            kind=TEXT | ORDERED_TEXTS | DICT | NOTHING,
+            flag=Flag("--system-prompt", line.build_system_prompt),
+            initialize=Field("systemPrompt", line.send_system_prompt),
+            check=checks.check_system_prompt,
+        )
+    )
     """None: an empty prompt. A string or a list of blocks: yours. Or the preset, custom and file dicts."""
-    mcp_servers: dict[str, Any] | str | Path = field(default_factory=dict)
+    mcp_servers: dict[str, Any] | str | Path = option(
+        factory=dict,
+        kind=DICT | PATH | NOTHING,
+        flag=Flag("--mcp-config", line.build_mcp_config),
+        initialize=Field("sdkMcpServers", line.send_policies),
+        check=lambda _, value: check_servers(value),
+        raw_text=False,
+        secret=True,
+    )
     """Server name -> config dict or in-process server object. Or a path to a config file, or its JSON.
 
-    Configurations reach the CLI by a private file, which is gone once it has started: others cannot read them.
+    Configurations reach the CLI by a private file, which is deleted once it has started: others cannot read them.
     """
-    strict_mcp_config: bool = False
+    strict_mcp_config: bool = option(False, flag=line.switch("--strict-mcp-config"))
     """True: only `mcp_servers`; the servers of settings files, projects and plugins are left out."""
-    permission_mode: PermissionMode | None = None
+    permission_mode: PermissionMode | None = option(flag=line.pair("--permission-mode"))
     """What happens where no rule allows or denies a tool. None: as the CLI's settings say."""
-    continue_conversation: bool = False
-    """Go on with the latest conversation of the directory. Not together with `resume`."""
-    resume: str | None = None
-    """Session id or title to go on with."""
-    session_id: str | None = None
+    continue_conversation: bool = option(False, flag=line.switch("--continue"))
+    """Continue the latest conversation of the directory. Not together with `resume`."""
+    resume: str | None = option(flag=line.identifier("--resume"))
+    """Session id or title of the conversation to continue."""
+    session_id: str | None = option(flag=line.identifier("--session-id"), check=checks.check_session_id)
     """UUID for the new session. With `resume` or `continue_conversation` only if `fork_session` is set."""
-    max_turns: int | None = None
+    max_turns: int | None = option(flag=line.pair("--max-turns"), check=checks.at_least(0))
     """Stop after so many turns. None or 0: no limit."""
-    max_budget_usd: float | None = None
+    max_budget_usd: float | None = option(
+        flag=line.number("--max-budget-usd"), check=checks.more_than(0, finite=True)
+    )
     """Stop when so many dollars are spent; the result then is `error_max_budget_usd`."""
-    disallowed_tools: list[str] = field(default_factory=list)
+    disallowed_tools: list[str] = option(
+        factory=list, kind=TEXTS | NOTHING, flag=line.joined("--disallowedTools")
+    )
     """Tools that are taken away, whatever else allows them."""
-    model: str | None = None
+    model: str | None = option(flag=line.pair("--model"))
     """Alias (`sonnet`) or full name. None: the CLI's default."""
-    fallback_model: str | None = None
+    fallback_model: str | None = option(flag=line.pair("--fallback-model"))
     """Model, or several with commas, to use when the first is overloaded."""
-    betas: list[SdkBeta] = field(default_factory=list)
+    betas: list[SdkBeta] = option(factory=list, kind=TEXTS | NOTHING, flag=line.joined("--betas"))
     """API beta headers. Any string is passed on."""
-    permission_prompt_tool_name: str | None = None
-    """MCP tool that answers permission questions. Not together with `can_use_tool`."""
-    cwd: str | Path | None = None
+    permission_prompt_tool_name: str | None = option(
+        flag=Flag("--permission-prompt-tool", line.build_permission_prompt_tool)
+    )
+    """MCP tool that answers permission requests. Not together with `can_use_tool`."""
+    cwd: str | Path | None = option(
+        variable=Variable("PWD", lambda value: os.fspath(value) if value else None), raw_text=True
+    )
     """Directory in which the CLI works. None: this process's own."""
-    cli_path: str | Path | None = None
+    cli_path: str | Path | None = option(raw_text=True)
     """The CLI to run. None: search for it."""
-    settings: str | Path | dict[str, Any] | None = None
+    settings: str | Path | dict[str, Any] | None = option(
+        flag=Flag("--settings", line.build_settings), raw_text=False, secret=True
+    )
     """More settings, above all others of the user: a path, JSON, or a dict."""
-    add_dirs: list[str | Path] = field(default_factory=list)
+    add_dirs: list[str | Path] = option(
+        factory=list, kind=checks.many(PATH) | NOTHING, flag=Flag("--add-dir", line.build_add_dirs)
+    )
     """Directories besides `cwd` that tools may work in."""
-    env: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str] = option(factory=dict, check=checks.check_env, raw_text=True, secret=True)
     """Environment variables for the CLI, over the inherited ones (see `inherit_env`)."""
-    extra_args: dict[str, str | None] = field(default_factory=dict)
+    extra_args: dict[str, str | None] = option(
+        factory=dict,
+        kind=checks.by_name(TEXT | NUMBER | NOTHING),
+        flag=Flag("any flag", line.build_extra_args),
+        check=checks.check_extra_args,
+        secret=True,
+    )
     """More CLI flags: name without dashes -> value, or None for a flag that takes none. No place for secrets:
     every user of the machine can read a command line."""
-    max_buffer_size: int | None = None
+    max_buffer_size: int | None = option(check=checks.more_than(0))
     """Longest line in bytes to take from the CLI. None: 256 MiB."""
     debug_stderr: Any = sys.stderr
     """Kept for old code and never read. Use `stderr`."""
     stderr: Callable[[str], None] | None = None
     """Called with each line that the CLI writes to stderr."""
     can_use_tool: CanUseTool | None = None
-    """Asked before a tool runs that no rule, mode or hook has already allowed or denied."""
-    hooks: dict[HookEvent, list[HookMatcher]] | Hooks | None = None
+    """Called before a tool runs that no rule, mode or hook has already allowed or denied."""
+    hooks: dict[HookEvent, list[HookMatcher]] | Hooks | None = option(check=checks.check_hooks)
     """`Hooks`, or event -> matchers with the functions to call. The CLI runs those of one event side by side."""
-    user: str | int | None = None
+    user: str | int | None = option(raw_text=True)
     """Operating-system user (name or id) to run the CLI as."""
-    include_partial_messages: bool = False
+    include_partial_messages: bool = option(False, flag=line.switch("--include-partial-messages"))
     """Also yield each piece of a message as it streams in."""
-    include_hook_events: bool = False
+    include_hook_events: bool = option(False, flag=line.switch("--include-hook-events"))
     """Also yield a message when a hook starts and ends."""
-    forward_subagent_text: bool = False
+    forward_subagent_text: bool = option(False, initialize=line.sent("forwardSubagentText"))
     """Also yield the text and thinking of subagents, not only their tool use."""
     verbatim_prompts: bool = False
     """Prompts reach the model as written: no `@file` expansion, no slash commands."""
-    fork_session: bool = False
-    """With `resume` or `continue_conversation`: go on in a copy, under a new id."""
-    resume_session_at: str | None = None
+    fork_session: bool = option(False, flag=line.switch("--fork-session"))
+    """With `resume` or `continue_conversation`: continue in a copy, under a new id."""
+    resume_session_at: str | None = option(flag=line.identifier("--resume-session-at"))
     """With `resume`: UUID of the last message to keep."""
-    resume_drops_turn: str | None = None
+    resume_drops_turn: str | None = option(flag=line.identifier("--resume-drops-turn"))
     """With `resume_session_at`: UUID of the prompt whose turn may be lost; more is refused."""
-    agents: dict[str, AgentDefinition] | None = None
+    agents: dict[str, AgentDefinition] | None = option(
+        initialize=Field("agents", line.send_agents), check=checks.check_agents
+    )
     """Subagents by name."""
-    setting_sources: list[SettingSource] | None = None
+    setting_sources: list[SettingSource] | None = option(
+        flag=Flag("--setting-sources", line.build_setting_sources)
+    )
     """Settings files to load. None: all. `[]`: none. CLAUDE.md needs `project`."""
-    skills: list[str] | Literal["all"] | None = None
+    skills: list[str] | Literal["all"] | None = option(
+        kind=checks.SKILLS, initialize=Field("skills", line.send_skills), check=checks.check_skills
+    )
     """Skills to offer, by exact name, or `"all"`. Sets `allowed_tools` and `setting_sources` as they need."""
-    sandbox: SandboxSettings | None = None
+    sandbox: SandboxSettings | None = option(kind=JSON_DICT | NOTHING, secret=True)
     """The sandbox for shell commands; put into `settings`."""
-    plugins: list[SdkPluginConfig] = field(default_factory=list)
+    plugins: list[SdkPluginConfig] = option(
+        factory=list,
+        kind=checks.many(DICT) | NOTHING,
+        flag=Flag("--plugin-dir", line.build_plugins),
+        initialize=Field("plugins", line.send_plugins),
+        check=checks.check_plugins,
+    )
     """Plugins to load, from local directories."""
-    max_thinking_tokens: int | None = None
+    max_thinking_tokens: int | None = option(check=checks.at_least(0))
     """Deprecated; use `thinking`, which wins."""
-    thinking: ThinkingConfig | None = None
+    thinking: ThinkingConfig | None = option(
+        flag=Flag("--thinking", line.build_thinking), check=checks.check_thinking
+    )
     """Extended thinking: adaptive, enabled with a budget, or disabled."""
-    effort: EffortLevel | None = None
+    effort: EffortLevel | None = option(flag=line.pair("--effort"))
     """How hard the model works on an answer."""
-    output_format: dict[str, Any] | None = None
+    output_format: dict[str, Any] | None = option(
+        flag=Flag("--json-schema", line.build_json_schema),
+        initialize=Field("jsonSchema", line.send_long_schema),
+        check=checks.check_output_format,
+        raw_text=False,
+    )
     """`{"type": "json_schema", "schema": {...}}`: the result then carries data of that shape."""
-    enable_file_checkpointing: bool = False
+    enable_file_checkpointing: bool = option(
+        False,
+        variable=Variable(
+            "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING", lambda value: "true" if value else None
+        ),
+    )
     """Keep copies of changed files, so that `rewind_files` can restore them."""
-    session_store: Any = None
+    session_store: Any = option(check=checks.check_session_store)
     """Not supported yet: anything but None raises `NotSupportedError`."""
     session_store_flush: SessionStoreFlushMode = "batched"
     """Without effect until `session_store` is supported."""
-    load_timeout_ms: int = 60_000
+    load_timeout_ms: int = option(60_000, check=checks.at_least(0))
     """Without effect until `session_store` is supported."""
-    task_budget: TaskBudget | None = None
+    task_budget: TaskBudget | None = option(
+        flag=Flag("--task-budget", lambda value, _: ["--task-budget", str(value["total"])] if value else []),
+        check=checks.check_task_budget,
+    )
     """Tokens for the task, which the model is told about."""
-    client_app: str | None = None
+    client_app: str | None = option(
+        variable=Variable("CLAUDE_AGENT_SDK_CLIENT_APP", lambda value: value), check=checks.check_client_app
+    )
     """Name of your application, such as `my-app/1.0`, for the User-Agent header."""
 
     inherit_env: bool = True
     """False: the CLI's environment is `env` and what toolwire itself sets, nothing of this process's."""
     include_all_messages: bool = False
     """Also yield the messages that the official SDK hides or has no class for."""
-    initialize_timeout: float | None = None
+    initialize_timeout: float | None = option(check=checks.more_than(0))
     """Seconds to wait for the CLI to start. None: 60, or `CLAUDE_CODE_STREAM_CLOSE_TIMEOUT` ms if longer."""
-    control_timeout: float = 60.0
-    """Seconds to wait for the answer to any other control request."""
-    close_timeout: float = 5.0
+    control_timeout: float = option(60.0, check=checks.more_than(0))
+    """Seconds to wait for the response to any other control request."""
+    close_timeout: float = option(5.0, check=checks.at_least(0))
     """Seconds that the CLI gets to end by itself once its input has ended. Then SIGTERM, after 2 more SIGKILL."""
-    agent: str | None = None
+    agent: str | None = option(flag=line.equals("--agent"))
     """Agent that leads the session: its prompt, tools and model. One of `agents` or of the settings."""
-    tool_aliases: dict[str, str] | None = None
+    tool_aliases: dict[str, str] | None = option(initialize=line.sent("toolAliases", dict))
     """Name that the model calls -> tool that runs instead: `{"Bash": "mcp__workspace__bash"}`."""
-    tool_config: ToolConfig | None = None
+    tool_config: ToolConfig | None = option(
+        kind=JSON_DICT | NOTHING,
+        variable=Variable("CLAUDE_CODE_QUESTION_PREVIEW_FORMAT", line.get_preview_format),
+        check=checks.check_tool_config,
+    )
     """Settings of built-in tools: `{"askUserQuestion": {"previewFormat": "html"}}`."""
     on_elicitation: OnElicitation | None = None
-    """Asked when an MCP server wants input of the user. None: such requests are declined."""
+    """Called when an MCP server asks the user for input. None: a request of the CLI is declined, and that of an
+    in-process tool fails."""
     on_sampling: OnSampling | None = None
-    """Asked when an in-process server wants a model's answer. None: such requests are refused."""
+    """Called when an in-process server asks for a model's answer. None: such requests fail."""
     roots: list[str | Path | dict[str, Any]] | None = None
     """Places that in-process servers may ask for: paths, URIs, or `{"uri": ..., "name": ...}`."""
     on_user_dialog: OnUserDialog | None = None
-    """Asked to show the dialogs named in `supported_dialog_kinds`."""
-    supported_dialog_kinds: list[str] | None = None
+    """Called to show the dialogs named in `supported_dialog_kinds`."""
+    supported_dialog_kinds: list[str] | None = option(initialize=line.sent("supportedDialogKinds", list))
     """Dialogs that `on_user_dialog` can show. The CLI sends no others."""
-    per_task_stop_affordance: bool = False
+    per_task_stop_affordance: bool = option(False, initialize=line.sent("perTaskStopAffordance"))
     """You can stop single tasks, so an interrupt spares those in the background."""
-    persist_session: bool = True
+    persist_session: bool = option(
+        True,
+        flag=Flag("--no-session-persistence", lambda value, _: [] if value else ["--no-session-persistence"]),
+    )
     """False: the session is not saved and cannot be resumed."""
-    plan_mode_instructions: str | None = None
+    plan_mode_instructions: str | None = option(initialize=line.sent("planModeInstructions"))
     """How to plan, in place of the CLI's own workflow for plan mode."""
-    allow_dangerously_skip_permissions: bool = False
+    allow_dangerously_skip_permissions: bool = option(
+        False, flag=line.switch("--allow-dangerously-skip-permissions")
+    )
     """Let the session switch to `bypassPermissions` later on."""
-    permission_prompts: PermissionPrompts | None = None
-    """`"none"`: nobody is asked, and what would need asking is denied. None or `"host"`: you are asked."""
+    permission_prompts: PermissionPrompts | None = option(flag=line.equals("--permission-prompts"))
+    """`"none"`: nobody is asked, and what would need permission is denied. None or `"host"`: you are asked."""
     plugin_delivery: PluginDelivery = "argv"
     """`"initialize"`: send the plugin list on stdin, for lists too long for a command line."""
-    prompt_suggestions: bool = False
+    prompt_suggestions: bool = option(False, initialize=line.sent("promptSuggestions"))
     """After each turn, the CLI guesses the user's next prompt (`include_all_messages` shows it)."""
-    agent_progress_summaries: bool = False
+    agent_progress_summaries: bool = option(False, initialize=line.sent("agentProgressSummaries"))
     """Running subagents report what they are doing, about every 30 seconds."""
-    managed_settings: dict[str, Any] | None = None
+    managed_settings: dict[str, Any] | None = option(
+        flag=Flag("--managed-settings", line.build_managed_settings),
+        initialize=Field("managedSettings", line.send_managed_settings),
+        raw_text=False,
+        secret=True,
+    )
     """Settings with the rank of an administrator's; only restrictions count."""
-    debug: bool | str = False
+    debug: bool | str = option(False, flag=Flag("--debug", line.build_debug))
     """Let the CLI write its debug log; a string says of what, as in `"mcp,hooks"`."""
-    debug_file: str | Path | None = None
+    debug_file: str | Path | None = option(flag=line.equals("--debug-file"))
     """Let the CLI write its debug log into this file."""
-    title: str | None = None
+    title: str | None = option(initialize=line.sent("title"))
     """Title of a new session."""
     spawn_claude_code_process: SpawnProcess | None = None
-    """Called with the command (`argv`, `env`, `cwd`, `user`) in place of starting it; gives a `Transport`.
+    """Called with the command (`argv`, `env`, `cwd`, `user`) in place of starting it; returns a `Transport`.
 
     All that fits is in `argv`, secrets too, since files of ours may not be where the CLI runs. If they are, set
     `starts_here = True` on the callable, and secrets come in private files.
     """
-    project_config_root: str | Path | None = None
+    project_config_root: str | Path | None = option(
+        flag=line.equals("--project-config-root"), check=checks.check_absolute
+    )
     """Trusted checkout (absolute) whose project settings count instead of those in `cwd`."""
     on_frame: OnFrame | None = None
     """Called with `"in"` or `"out"` and each frame, long texts cut; for debugging. Must not block."""
@@ -235,4 +356,4 @@ class ClaudeAgentOptions(RecordWithSecrets):
 
     def check(self) -> None:
         """Raise `OptionsError` if these options cannot work. Fields may have changed since they were set."""
-        check({name: getattr(self, name) for name in KINDS})
+        checks.check(self)

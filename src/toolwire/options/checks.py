@@ -1,47 +1,50 @@
-"""Refuses options that cannot work, with an error that names the field, what was given, and what to do.
+"""Refuses options that cannot work, with an error that names the option, what was given, and what to do.
 
-Three passes over tables: the kind of each value (`_option_kinds`), what must hold inside single values
-(`_option_shapes`, `_LIMITS`), and what must hold between options (`_CLASHES`). Only `check_paths` looks at
-the file system.
+Three passes: the kind of each value, which follows from the field's annotation; the inside of single values
+(`check` in an option's row); and options that contradict each other (`_CONFLICTS`). Only `check_paths` looks at the
+file system. Must not know what an option is for, nor how it reaches the CLI.
 """
 
+import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import GenericAlias, NoneType, UnionType
+from typing import Any, Literal, NamedTuple, NoReturn, Union, get_args, get_origin, is_typeddict
 
-from toolwire.errors import CLIConnectionError, NotSupportedError
-from toolwire.options.kinds import KINDS, check_kind, is_list, refuse
-from toolwire.options.shapes import SHAPES
+from toolwire.errors import CLIConnectionError, NotSupportedError, OptionsError
+from toolwire.options.types import AgentDefinition, ThinkingDisplay
 
-Given = Mapping[str, Any]
+Check = Callable[[str, Any], None]
+"""`(option, value)`: raises `OptionsError` if the value of that option cannot work. The value is never None."""
+
+_LONGEST_SHOWN = 100
 
 
-def check(given: Given) -> None:
-    """Raise `OptionsError` for the first thing that is wrong; `given` maps each option to its value."""
-    if given["session_store"] is not None:
-        raise NotSupportedError(
-            "ClaudeAgentOptions.session_store is not supported by toolwire yet; leave it None. "
-            "Sessions are saved by the CLI itself, in its own directory."
-        )
-    for option, kind in KINDS.items():
-        check_kind(option, given[option], kind)
-    for option in _ON_COMMAND_LINE:
-        if any("\0" in text for text in _texts(given[option])):
+def check(options: Any) -> None:
+    """Raise `OptionsError` for the first option that cannot work; `options` are `ClaudeAgentOptions`."""
+    rows = _rows(options.__class__)
+    for option, default, kind in rows.kinds:
+        value = getattr(options, option)
+        if value is not default:  # a default is never wrong
+            check_kind(option, value, kind)
+    for option in rows.raw_texts:
+        if any("\0" in text for text in _texts(getattr(options, option))):
             refuse(option, "contains a NUL character, which no command line can carry; remove it")
-    for option, limit in _LIMITS.items():
-        _check_limit(option, given[option], limit)
-    for option, check_shape in SHAPES.items():
-        if given[option] is not None:
-            check_shape(given[option])
-    for clash in _CLASHES:
-        if clash.when(given):
-            refuse(clash.option, clash.problem)
+    for option, check_value in rows.checks:
+        if (value := getattr(options, option)) is not None:
+            check_value(option, value)
+    for conflict in _CONFLICTS:
+        if conflict.when(options):
+            refuse(conflict.option, conflict.problem)
 
 
 def check_paths(options: Any) -> None:
-    """Raise `CLIConnectionError` if the directory to work in is not there. For the moment of connecting."""
+    """Raise `CLIConnectionError` if the working directory does not exist. Called when connecting."""
     if not options.cwd:
         return
     cwd = Path(options.cwd)
@@ -51,8 +54,232 @@ def check_paths(options: Any) -> None:
         raise CLIConnectionError(f"Working directory is not a directory: {cwd}")
 
 
+def refuse(option: str, problem: str) -> NoReturn:
+    """Raise `OptionsError`; `option` may name a part of an option, as in `plugins[0]`."""
+    text = f"ClaudeAgentOptions.{option} {problem}"
+    raise OptionsError(text if text.endswith("?") else f"{text}.", option=option.partition("[")[0])
+
+
+# --- the kind of a value ----------------------------------------------------------------------------------
+
+
+class Kind(NamedTuple):
+    """A test for values, and the words for those that pass; the rest is for better error messages."""
+
+    words: tuple[str, ...]
+    fits: Callable[[Any], bool]
+    plurals: tuple[str, ...] = ()
+    literals: tuple[str, ...] = ()
+    item: "Kind | None" = None
+    secret: bool = False
+
+    @property
+    def wanted(self) -> str:
+        """What to give, in words: "a string, a dict or None"."""
+        return _enumerate(self.words)
+
+    def __or__(self, other: "Kind") -> "Kind":
+        return Kind(
+            self.words + other.words,
+            lambda value: self.fits(value) or other.fits(value),
+            self.plurals + other.plurals,
+            self.literals + other.literals,
+            self.item or other.item,
+        )
+
+
+def _enumerate(words: Iterable[str]) -> str:
+    """Join words as in "a, b or c", each once."""
+    *most, last = dict.fromkeys(words)
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def one_of(*names: str) -> Kind:
+    """One of these strings."""
+    words = tuple(map(repr, names))
+    return Kind(words, lambda value: isinstance(value, str) and value in names, words, literals=names)
+
+
+def many(item: Kind, *, ordered: bool = False) -> Kind:
+    """A list of such items. Sets are taken too, unless the order counts or the list is sent as JSON."""
+    types = (list, tuple) if ordered else (list, tuple, set, frozenset)
+    return Kind(
+        (f"a list of {_enumerate(item.plurals)}",),
+        lambda value: isinstance(value, types) and all(map(item.fits, value)),
+        literals=item.literals,
+        item=item,
+    )
+
+
+def by_name(item: Kind) -> Kind:
+    """A dict of such items, with strings as keys."""
+    return Kind(
+        (f"a dict of {_enumerate(item.plurals)}",),
+        lambda value: (
+            isinstance(value, Mapping)
+            and all(isinstance(key, str) for key in value)
+            and all(map(item.fits, value.values()))
+        ),
+        item=item,
+    )
+
+
+def is_json(value: object) -> bool:
+    """True if the CLI can be sent this as JSON; NaN and infinity are not JSON."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+NOTHING = Kind(("None",), lambda value: value is None, ("None",))
+ANYTHING = Kind(("anything",), lambda _: True, ("anything",))
+TEXT = Kind(("a string",), lambda value: isinstance(value, str), ("strings",))
+FLAG = Kind(("True", "False"), lambda value: isinstance(value, bool), ("booleans",))
+WHOLE = Kind(
+    ("a whole number",),
+    lambda value: isinstance(value, int) and not isinstance(value, bool),
+    ("whole numbers",),
+)
+NUMBER = Kind(
+    ("a number",),
+    lambda value: isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value),
+    ("numbers",),
+)
+PATH = Kind(("a path (string or Path)",), lambda value: isinstance(value, str | os.PathLike), ("paths",))
+FUNCTION = Kind(("a function",), callable, ("functions",))
+DICT = Kind(("a dict",), lambda value: isinstance(value, Mapping), ("dicts",))
+JSON_DICT = Kind(
+    ("a dict of JSON values",),
+    lambda value: isinstance(value, Mapping) and is_json(value),
+    ("dicts of JSON values",),
+)
+TEXTS = many(TEXT)
+ORDERED_TEXTS = many(TEXT, ordered=True)
+TEXT_BY_NAME = by_name(TEXT)
+
+_KINDS: dict[Any, Kind] = {
+    Any: ANYTHING,
+    NoneType: NOTHING,
+    bool: FLAG,
+    int: WHOLE,
+    float: NUMBER,
+    str: TEXT,
+    Path: PATH,
+    dict[str, Any]: JSON_DICT,
+    dict[str, str]: TEXT_BY_NAME,
+}
+
+
+def kind_of(annotation: Any, *, ordered: bool = False) -> Kind:
+    """The kind of value that an annotation allows; `ordered` as in `many`."""
+    if isinstance(annotation, GenericAlias | type) and (known := _KINDS.get(annotation)):
+        return known
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is UnionType or origin is Union:
+        members = [each for each in arguments if each is not str or Path not in arguments]  # a path is either
+        kinds = [kind_of(each, ordered=ordered) for each in members]
+        united = kinds[0]
+        for kind in kinds[1:]:
+            united |= kind
+        return united
+    if origin is Literal:
+        return one_of(*arguments)
+    if origin is list:
+        return many(kind_of(arguments[0], ordered=ordered), ordered=ordered)
+    if origin is dict or is_typeddict(annotation) or _is_class(annotation, Mapping):
+        return DICT
+    return FUNCTION if origin is Callable else ANYTHING
+
+
+def _is_class(annotation: Any, base: type) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, base)
+
+
+def check_kind(option: str, value: object, kind: Kind) -> None:
+    """Raise `OptionsError` unless the value is of that kind."""
+    if not kind.fits(value):
+        why = _describe_item(value, kind) + _suggest(option, value, kind)
+        refuse(option, f"must be {kind.wanted}, got {describe(value, secret=kind.secret)}{why}")
+
+
+def describe(value: object, *, secret: bool = False) -> str:
+    """Describe a value for an error message, cut short; with `secret`, by its type only."""
+    type_name = type(value).__name__
+    if secret and not isinstance(value, bool | int | float | None):
+        return f"a value of type {type_name}"
+    text = repr(value)
+    shown = text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
+    return f"{shown} ({type_name})"
+
+
+def _describe_item(value: object, kind: Kind) -> str:
+    """Name the item of a list or a dict that is of the wrong kind."""
+    if kind.item is None or not isinstance(value, Mapping | list | tuple):
+        return ""
+    for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+        if isinstance(value, Mapping) and not isinstance(key, str):
+            return f" whose key {key!r} is not a string"
+        if not kind.item.fits(item):
+            wrong = item if kind.literals and isinstance(item, str) else type(item)
+            return f" whose item {key!r} is {wrong!r}"
+    return ""
+
+
+def _suggest(option: str, value: object, kind: Kind) -> str:
+    """Suggest the fix, where it can be guessed."""
+    if isinstance(value, str) and len(value) < _LONGEST_SHOWN and kind.fits([value]):
+        return f". Did you mean [{value!r}]?"
+    if option == "mcp_servers" and hasattr(value, "connect"):
+        return '. Did you mean {"name": server}?'
+    if option == "extra_args" and isinstance(value, Mapping) and any(map(FLAG.fits, value.values())):
+        return "; for a flag that takes no value, give None"
+    words = [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []
+    for word in words if kind.literals else []:
+        import difflib  # noqa: PLC0415 - only a mistake needs it
+
+        near = difflib.get_close_matches(str(word), kind.literals, n=1, cutoff=0.5)
+        if near and word not in kind.literals:
+            return f". Did you mean {near[0]!r}?"
+    return ""
+
+
+# --- the rows of the options --------------------------------------------------------------------------------
+
+
+class _Rows(NamedTuple):
+    """The options of a class, as `check` goes through them."""
+
+    kinds: list[tuple[str, object, Kind]]
+    raw_texts: list[str]
+    checks: list[tuple[str, Check]]
+
+
+@cache
+def _rows(options_class: type) -> _Rows:
+    """Collect the rows that `option()` put beside the fields of a class."""
+    found = fields(options_class)
+    kinds = kinds_of(options_class)
+    return _Rows(
+        # The default is MISSING, which no value is, where a factory makes it.
+        [(field.name, field.default, kinds[field.name]) for field in found],
+        [field.name for field in found if field.metadata.get("raw_text")],
+        [(field.name, check) for field in found if (check := field.metadata.get("check"))],
+    )
+
+
+def kinds_of(record: Any, *, ordered: bool = False) -> dict[str, Kind]:
+    """The kind of each field of a dataclass: the one in its row, or else the one of its annotation."""
+    kinds = {}
+    for field in fields(record):
+        kind = field.metadata.get("kind") or kind_of(field.type, ordered=ordered)
+        kinds[field.name] = kind._replace(secret=field.metadata.get("secret", False))
+    return kinds
+
+
 def _texts(value: object) -> Iterator[str]:
-    """All strings in a value that is put on the command line."""
+    """All strings in a value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, os.PathLike):
@@ -61,92 +288,298 @@ def _texts(value: object) -> Iterator[str]:
         for key, item in value.items():
             yield from _texts(key)
             yield from _texts(item)
-    elif is_list(value):
-        for item in value:  # type: ignore[attr-defined]
+    elif isinstance(value, list | tuple | set | frozenset):
+        for item in value:
             yield from _texts(item)
 
 
-# What reaches the operating system as it is. The rest travels as JSON, which escapes any character.
-_ON_COMMAND_LINE = (
-    *("tools", "allowed_tools", "disallowed_tools", "system_prompt", "resume", "session_id", "model"),
-    *("fallback_model", "betas", "permission_prompt_tool_name", "cwd", "cli_path", "add_dirs", "extra_args"),
-    *("user", "resume_session_at", "resume_drops_turn", "plugins", "agent", "debug", "debug_file"),
-    *("project_config_root", "env"),
-)
+# --- the inside of single values --------------------------------------------------------------------------
 
 
-class _Limit(NamedTuple):
-    least: float
-    included: bool
-    finite: bool = False
+def at_least(least: float) -> Check:
+    """A check that a number is not below this."""
+
+    def check_number(option: str, value: float) -> None:
+        if value < least:
+            refuse(option, f"must be at least {least}, got {value}")
+
+    return check_number
 
 
-_LIMITS = {
-    "max_turns": _Limit(0, included=True),
-    "max_budget_usd": _Limit(0, included=False, finite=True),
-    "max_buffer_size": _Limit(0, included=False),
-    "max_thinking_tokens": _Limit(0, included=True),
-    "load_timeout_ms": _Limit(0, included=True),
-    "initialize_timeout": _Limit(0, included=False),
-    "control_timeout": _Limit(0, included=False),
-    "close_timeout": _Limit(0, included=True),
+def more_than(least: float, *, finite: bool = False) -> Check:
+    """A check that a number is above this."""
+
+    def check_number(option: str, value: float) -> None:
+        if value <= least:
+            refuse(option, f"must be more than {least}, got {value}; leave it unset for the default")
+        if finite and math.isinf(value):
+            refuse(option, f"must be a finite number, got {value}; leave it unset for no limit")
+
+    return check_number
+
+
+def _check_key(option: str, value: Mapping[str, Any], key: str, kind: Kind, *, needed: bool = False) -> None:
+    """Check one key of a dict."""
+    if key in value:
+        check_kind(f"{option}[{key!r}]", value[key], kind)
+    elif needed:
+        refuse(option, f"needs {key!r}, {kind.wanted}; it has {', '.join(map(repr, value)) or 'no keys'}")
+
+
+_CLAUDE_CODE = one_of("claude_code")
+_SYSTEM_PROMPTS: dict[str, dict[str, tuple[Kind, bool]]] = {
+    "preset": {
+        "preset": (_CLAUDE_CODE, False),
+        "append": (TEXT, False),
+        "exclude_dynamic_sections": (FLAG | NOTHING, False),
+        "snapshot": (FLAG | NOTHING, False),
+    },
+    "custom": {"prompt": (TEXT | ORDERED_TEXTS, True), "snapshot": (FLAG | NOTHING, False)},
+    "file": {"path": (PATH, True)},
+}
+_DISPLAY = kind_of(ThinkingDisplay)
+_THINKING: dict[str, dict[str, tuple[Kind, bool]]] = {
+    "adaptive": {"display": (_DISPLAY, False)},
+    "enabled": {"budget_tokens": (WHOLE, True), "display": (_DISPLAY, False)},
+    "disabled": {},
 }
 
 
-def _check_limit(option: str, value: float | None, limit: _Limit) -> None:
-    if value is None:
-        return
-    if value < limit.least or (value == limit.least and not limit.included):
-        than = "at least" if limit.included else "more than"
-        unset = "" if limit.included else "; leave it unset for the default"
-        refuse(option, f"must be {than} {limit.least}, got {value}{unset}")
-    if limit.finite and math.isinf(value):
-        refuse(option, f"must be a finite number, got {value}; leave it unset for no limit")
+def _check_by_type(option: str, value: Mapping[str, Any], types: Mapping[str, Any]) -> None:
+    """Check a dict whose `type` says which other keys it has."""
+    _check_key(option, value, "type", one_of(*types), needed=True)
+    for key, (kind, needed) in types[value["type"]].items():
+        _check_key(option, value, key, kind, needed=needed)
 
 
-class _Clash(NamedTuple):
+def check_system_prompt(option: str, value: object) -> None:
+    """Check the keys of a prompt that is given as a dict."""
+    if isinstance(value, Mapping):
+        _check_by_type(option, value, _SYSTEM_PROMPTS)
+
+
+def check_tools(option: str, value: object) -> None:
+    """Check the keys of the preset."""
+    if isinstance(value, Mapping):
+        _check_key(option, value, "type", one_of("preset"), needed=True)
+        _check_key(option, value, "preset", _CLAUDE_CODE)
+
+
+def check_thinking(option: str, value: Mapping[str, Any]) -> None:
+    """Check the keys, and that a budget is not negative."""
+    _check_by_type(option, value, _THINKING)
+    if value.get("budget_tokens", 0) < 0:
+        refuse(f"{option}['budget_tokens']", f"must be at least 0, got {value['budget_tokens']}")
+
+
+def check_task_budget(option: str, value: Mapping[str, Any]) -> None:
+    """Check that there is a total above zero."""
+    _check_key(option, value, "total", WHOLE, needed=True)
+    if value["total"] <= 0:
+        refuse(f"{option}['total']", f"must be more than 0, got {value['total']}")
+
+
+def check_output_format(option: str, value: Mapping[str, Any]) -> None:
+    """Check that a schema is wrapped as the CLI takes it."""
+    want = '{"type": "json_schema", "schema": {...}}'
+    if value.get("type") != "json_schema":
+        hint = "; this looks like the schema itself" if "properties" in value else ""
+        refuse(option, f'must be {want}, got a dict with "type": {value.get("type")!r}{hint}')
+    if not isinstance(value.get("schema"), Mapping):
+        refuse(option, f'must be {want}; its "schema" is a {type(value.get("schema")).__name__}')
+
+
+def check_plugins(option: str, value: list[Mapping[str, Any]]) -> None:
+    """Check the keys of each plugin."""
+    for number, plugin in enumerate(value):
+        _check_key(f"{option}[{number}]", plugin, "type", one_of("local"), needed=True)
+        _check_key(f"{option}[{number}]", plugin, "path", PATH, needed=True)
+        _check_key(f"{option}[{number}]", plugin, "skipMcpDiscovery", FLAG)
+
+
+def check_session_id(option: str, value: str) -> None:
+    """Check that it is empty or a UUID."""
+    if value and not re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", value):
+        refuse(option, f"must be a UUID, got {value!r}; make one with str(uuid.uuid4())")
+
+
+def check_session_store(option: str, _: object) -> None:
+    """Refuse any session store."""
+    raise NotSupportedError(
+        f"ClaudeAgentOptions.{option} is not supported by toolwire yet; leave it None. "
+        "Sessions are saved by the CLI itself, in its own directory."
+    )
+
+
+def check_env(option: str, value: Mapping[str, str]) -> None:
+    """Check the names of the variables."""
+    for name in value:
+        if not name or "=" in name:
+            refuse(option, f"has a variable called {name!r}; a name is not empty and has no '='")
+
+
+def check_extra_args(option: str, value: Mapping[str, Any]) -> None:
+    """Check the names of the flags."""
+    for name in value:
+        bare = name.lstrip("-")
+        if not bare:
+            refuse(option, f"has a flag called {name!r}; give its name")
+        if bare != name:
+            refuse(option, f"has {name!r}: flags are named without --, so write {bare!r}")
+
+
+def check_client_app(option: str, value: str) -> None:
+    """Check that an HTTP header can hold it."""
+    if re.search(r"[^\x20-\x7e\x80-\xff]", value):
+        refuse(option, f"is sent as an HTTP header and cannot hold such characters: {value!r}")
+
+
+_MATCHER_KINDS = {
+    "matcher": TEXT | NOTHING,
+    "hooks": many(FUNCTION),
+    "timeout": NUMBER | NOTHING,
+    # The CLI takes a word that it does not know for "block".
+    "on_failure": one_of("continue", "block") | NOTHING,
+}
+
+
+def check_hooks(option: str, value: Mapping[Any, Any]) -> None:
+    """Check that each event has a list of matchers, and the fields of each matcher."""
+    for event, matchers in value.items():
+        if not isinstance(event, str):
+            refuse(option, f"has a key that is not a string: {event!r}; keys are events such as 'PreToolUse'")
+        where = f"{option}[{event!r}]"
+        if not isinstance(matchers, list | tuple):
+            refuse(where, f"must be a list of HookMatcher, got {describe(matchers)}")
+        for matcher in matchers:
+            if not hasattr(matcher, "hooks"):
+                refuse(where, f"has {describe(matcher)}; wrap functions: HookMatcher(hooks=[function])")
+            for key, kind in _MATCHER_KINDS.items():
+                if hasattr(matcher, key):
+                    check_kind(f"{where}.{key}", getattr(matcher, key), kind)
+
+
+def check_agents(option: str, value: Mapping[Any, Any]) -> None:
+    """Check the name and the fields of each agent."""
+    for name, agent in value.items():
+        if not isinstance(name, str) or not name.strip():
+            refuse(option, f"has {name!r} as an agent's name; names are strings that are not empty")
+        where = f"{option}[{name!r}]"
+        if isinstance(agent, Mapping) or not hasattr(agent, "__dataclass_fields__"):
+            hint = "; write AgentDefinition(**...)" if isinstance(agent, Mapping) else ""
+            refuse(where, f"must be an AgentDefinition, got a {type(agent).__name__}{hint}")
+        for key, kind in agent_kinds().items():
+            if hasattr(agent, key):
+                check_kind(f"{where}.{key}", getattr(agent, key), kind)
+
+
+@cache
+def agent_kinds() -> dict[str, Kind]:
+    """The kinds of an agent's fields. They are sent as JSON, so a list may not be a set."""
+    return kinds_of(AgentDefinition, ordered=True)
+
+
+def check_tool_config(option: str, value: Mapping[str, Any]) -> None:
+    """Check the settings of the tool that asks the user."""
+    where = f"{option}['askUserQuestion']"
+    question = value.get("askUserQuestion")
+    check_kind(where, question, JSON_DICT | NOTHING)
+    _check_key(where, question or {}, "previewFormat", one_of("markdown", "html"))
+
+
+def check_absolute(option: str, value: str | os.PathLike[str]) -> None:
+    """Check that a path is absolute."""
+    if not Path(value).is_absolute():
+        refuse(option, f"must be an absolute path, got {os.fspath(value)!r}")
+
+
+# --- names of skills ------------------------------------------------------------------------------------------
+
+# A skill is allowed by a `Skill(name)` rule. The CLI splits its list of rules at commas and blanks, knows no
+# escapes there, and trims names. A name that it would read as something else is refused: its rule would allow
+# nothing, or something else.
+_SKILL_NAME_PROBLEMS: tuple[tuple[Callable[[str], object], str], ...] = (
+    (lambda name: not name.strip(), "a name is not empty"),
+    (lambda name: re.search("[\ud800-\udfff]", name), "half a surrogate pair is in no skill's name"),
+    (lambda name: name != name.strip(), "blanks around a name never match; remove them"),
+    (
+        lambda name: re.search("[(),\x00-\x1f\x7f-\x9f\ufeff]", name),
+        "parentheses, commas and control characters are in no skill's name",
+    ),
+    (lambda name: name == "*", 'for every skill, write skills="all"'),
+    (
+        lambda name: name.endswith((":*", " *")),
+        "wildcards are not allowed; list each skill by its exact name",
+    ),
+    (lambda name: name.startswith("/"), "write the name without the slash of the command"),
+    (lambda name: "\\\\" in name, "two backslashes in a row would be read as one"),
+    (lambda name: name.endswith("\\"), "a backslash at the end would be read as an escape"),
+)
+SKILLS = (
+    Kind(("a list of skill names",), lambda value: isinstance(value, list))
+    | Kind(("'all'",), lambda value: value == "all")
+    | NOTHING
+)
+
+
+def check_skills(option: str, value: object) -> None:
+    """Check each name in a list of skills."""
+    for name in value if isinstance(value, list) else ():
+        if problem := find_skill_name_problem(name):
+            refuse(option, f"has {name!r}: {problem}")
+
+
+def find_skill_name_problem(name: object) -> str | None:
+    """Say why this cannot be the name of a skill. None: it can."""
+    if not isinstance(name, str):
+        return f"names are strings, this is a {type(name).__name__}"
+    return next((problem for wrong, problem in _SKILL_NAME_PROBLEMS if wrong(name)), None)
+
+
+# --- options that contradict each other -----------------------------------------------------------------------
+
+
+class _Conflict(NamedTuple):
     option: str
-    when: Callable[[Given], bool]
+    when: Callable[[Any], bool]
     problem: str
 
 
-_CLASHES = (
-    _Clash(
+_CONFLICTS = (
+    _Conflict(
         "can_use_tool",
-        lambda it: bool(it["can_use_tool"] and it["permission_prompt_tool_name"]),
-        "and permission_prompt_tool_name both answer permission questions; use one or the other",
+        lambda it: bool(it.can_use_tool and it.permission_prompt_tool_name),
+        "and permission_prompt_tool_name both answer permission requests; use one or the other",
     ),
-    _Clash(
+    _Conflict(
         "continue_conversation",
-        lambda it: bool(it["continue_conversation"] and it["resume"]),
-        "and resume name two conversations to go on with; use one or the other",
+        lambda it: bool(it.continue_conversation and it.resume),
+        "and resume both name a conversation to continue; use one or the other",
     ),
-    _Clash(
+    _Conflict(
         "session_id",
-        lambda it: bool(
-            it["session_id"] and (it["resume"] or it["continue_conversation"]) and not it["fork_session"]
-        ),
+        lambda it: bool(it.session_id and (it.resume or it.continue_conversation) and not it.fork_session),
         "cannot be given for a conversation that has an id already; set fork_session=True, "
         "or leave out resume and continue_conversation",
     ),
-    _Clash(
+    _Conflict(
         "resume_session_at",
-        lambda it: bool(it["resume_session_at"] and not it["resume"]),
+        lambda it: bool(it.resume_session_at and not it.resume),
         "is a point in a resumed conversation; say which one with resume",
     ),
-    _Clash(
+    _Conflict(
         "resume_drops_turn",
-        lambda it: it["resume_drops_turn"] == "",
+        lambda it: it.resume_drops_turn == "",
         "is empty; give the UUID of the prompt whose turn may be dropped, or None",
     ),
-    _Clash(
+    _Conflict(
         "resume_drops_turn",
-        lambda it: it["resume_drops_turn"] is not None and not it["resume_session_at"],
+        lambda it: it.resume_drops_turn is not None and not it.resume_session_at,
         "guards a cut in the conversation; say where to cut with resume_session_at",
     ),
-    _Clash(
+    _Conflict(
         "supported_dialog_kinds",
-        lambda it: bool(it["supported_dialog_kinds"]) and it["on_user_dialog"] is None,
-        "declares dialogs that nothing would answer; give on_user_dialog too",
+        lambda it: bool(it.supported_dialog_kinds) and it.on_user_dialog is None,
+        "names dialogs that nothing would answer; set on_user_dialog too",
     ),
 )

@@ -1,59 +1,119 @@
-"""Options -> the CLI's command line, its environment, and the `initialize` request.
+"""Turns options into the CLI's command line, its environment, and the `initialize` request.
 
-One table row for each option (`FLAGS` in `_flags`, `_VARIABLES` and `_INITIALIZE` here). For equal options
-all three are those of `claude_agent_sdk`, but for secrets. Nothing is started or written: text that is secret,
-or too long for a command line, is handed to `to_file`, which the caller owns. Only a settings file that a
-sandbox must be merged into is read.
+Each option says in its row (`ClaudeAgentOptions`) which of the three carries it. Here are the functions that the
+rows name, and those that go through the rows. For equal options all three are those of `claude_agent_sdk`, except
+for secrets. Text that can be too long for an argument, or that holds secrets, goes by a private file or by the
+`initialize` request instead: every user of a machine can read the command lines of all processes.
+
+Nothing is started or written here: `to_file` belongs to the caller. Only a settings file that a sandbox must be
+merged into is read.
 """
 
 import json
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
-from typing import Any, Final
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, fields
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from toolwire._support.secrets import holds_secrets
-from toolwire.options.agent_options import ClaudeAgentOptions
-from toolwire.options.flags import FLAGS, HERE, Build, Limits, ToFile, allowed_tools, check_argument, is_long
-from toolwire.options.mcp_servers import policies, split_servers
+from toolwire.errors import CLIConnectionError, OptionsError
+from toolwire.options.mcp_servers import get_policies, split_servers
+
+if TYPE_CHECKING:  # it imports this module for its rows
+    from toolwire.options.agent_options import ClaudeAgentOptions
+
+ToFile = Callable[[str, str], str]
+"""`(name, text) -> path` of a private file that holds the text for as long as the CLI needs it."""
+MCP_CONFIG: Final = "mcp-config.json"
+"""The file for `--mcp-config`, which the CLI reads once, before it answers `initialize`."""
 
 
-def command(options: ClaudeAgentOptions, cli: str, to_file: ToFile, limits: Limits = HERE) -> list[str]:
-    """The command line. `OptionsError` names the option if a value cannot be put on one."""
+class Limits(NamedTuple):
+    """Bytes of UTF-8: text above `inline` travels otherwise if it can; nothing may be above `most`."""
+
+    inline: int
+    most: int
+
+
+# Linux allows 128 KiB for one argument with its end mark; Windows 32 KiB for the whole line.
+POSIX: Final = Limits(inline=100_000, most=128 * 1024 - 1)
+WINDOWS: Final = Limits(inline=8_000, most=32_000)
+HERE: Final = WINDOWS if sys.platform == "win32" else POSIX
+
+_CMD_CHARACTERS: Final = frozenset('&|<>^%!"\r\n')
+
+
+class Build(NamedTuple):
+    """What a row may need besides its own value."""
+
+    options: "ClaudeAgentOptions"
+    to_file: ToFile
+    limits: Limits
+
+
+class Flag(NamedTuple):
+    """How an option becomes arguments of the command line. The name is for people."""
+
+    name: str
+    build: Callable[[Any, Build], Iterable[str]]
+
+
+class Variable(NamedTuple):
+    """How an option becomes an environment variable; None leaves it unset."""
+
+    name: str
+    build: Callable[[Any], str | None]
+
+
+class Field(NamedTuple):
+    """How an option becomes fields of the `initialize` request. The name is for people."""
+
+    name: str
+    build: Callable[[Any, "ClaudeAgentOptions", Limits], dict[str, Any]]
+
+
+def build_command(
+    options: "ClaudeAgentOptions", cli: str, to_file: ToFile, limits: Limits = HERE
+) -> list[str]:
+    """Build the command line. `OptionsError` names the option whose value cannot be put on one."""
     build = Build(options, to_file, limits)
     argv = [cli, "--output-format", "stream-json", "--verbose"]
-    for option, emit in FLAGS:
-        for argument in emit(getattr(options, option), build):
-            check_argument(option, argument, limits)
+    for option, flag in _rows(options, "flag"):
+        for argument in flag.build(getattr(options, option), build):
+            _check_argument(option, argument, limits)
             argv.append(argument)
     return [*argv, "--input-format", "stream-json"]
 
 
-def environment(options: ClaudeAgentOptions, base: Mapping[str, str], version: str) -> dict[str, str]:
-    """The CLI's environment; `base` is this process's own."""
+def build_environment(options: "ClaudeAgentOptions", base: Mapping[str, str], version: str) -> dict[str, str]:
+    """Build the CLI's environment; `base` is this process's own."""
     env = {name: value for name, value in base.items() if name != "CLAUDECODE"} if options.inherit_env else {}
     env |= {"CLAUDE_CODE_ENTRYPOINT": "sdk-py", **options.env, "CLAUDE_AGENT_SDK_VERSION": version}
     # A label that an outer session derived names that session's application, not this one's.
     env.pop("CLAUDE_AGENT_SDK_DERIVED_CLIENT_APP", None)
     if not any(name.upper() == "CLAUDE_CODE_SDK_READS_SESSION_STATE" for name in env):
         env["CLAUDE_CODE_SDK_READS_SESSION_STATE"] = "1"
-    for option, variables in _VARIABLES:
-        env |= variables(getattr(options, option))
+    for option, variable in _rows(options, "variable"):
+        if (text := variable.build(getattr(options, option))) is not None:
+            env[variable.name] = text
     return env
 
 
-def initialize_request(
-    options: ClaudeAgentOptions, hooks_config: Mapping[str, Any] | None, limits: Limits = HERE
+def build_initialize_request(
+    options: "ClaudeAgentOptions", hooks_config: Mapping[str, Any] | None, limits: Limits = HERE
 ) -> dict[str, Any]:
-    """The first control request. `hooks_config` is what the hook registry made of `options.hooks`."""
+    """Build the first control request. `hooks_config` is what the hook registry made of `options.hooks`."""
     request: dict[str, Any] = {"subtype": "initialize", "hooks": hooks_config or None}
-    for option, fields in _INITIALIZE:
-        request |= fields(getattr(options, option), options, limits)
+    for option, field in _rows(options, "initialize"):
+        request |= field.build(getattr(options, option), options, limits)
     return request
 
 
-def user_message(prompt: str | list[dict[str, Any]], session_id: str, verbatim: bool) -> dict[str, Any]:
-    """The frame that carries a prompt; `verbatim` is the option `verbatim_prompts`."""
+def build_user_message(prompt: str | list[dict[str, Any]], session_id: str, verbatim: bool) -> dict[str, Any]:
+    """Build the frame that carries a prompt; `verbatim` is the option `verbatim_prompts`."""
     frame = {
         "type": "user",
         "message": {"role": "user", "content": prompt},
@@ -63,25 +123,25 @@ def user_message(prompt: str | list[dict[str, Any]], session_id: str, verbatim: 
     return {**frame, "client_composed": True} if verbatim else frame
 
 
-def shadow_warning(options: ClaudeAgentOptions) -> str | None:
-    """Why `can_use_tool` will not be asked about some tools or any, or None if nothing hides them from it."""
+def explain_shadowing(options: "ClaudeAgentOptions") -> str | None:
+    """Say why `can_use_tool` will not be called for some tools or any. None: it will be called for all."""
     if not options.can_use_tool:
         return None
     advice = "To see every call, use a PreToolUse hook."
     if options.permission_mode == "bypassPermissions":
-        return f"can_use_tool is never asked: permission_mode='bypassPermissions' allows all tools. {advice}"
+        return f"can_use_tool is never called: permission_mode='bypassPermissions' allows all tools. {advice}"
     if options.permission_prompts == "none":
-        return f"can_use_tool is never asked: permission_prompts='none' denies what would be asked. {advice}"
-    tools = dict.fromkeys(tool for rule in allowed_tools(options) if (tool := _whole_tool(rule)))
+        return f"can_use_tool is never called: permission_prompts='none' denies what would need it. {advice}"
+    tools = dict.fromkeys(tool for rule in _list_allowed_tools(options) if (tool := _get_whole_tool(rule)))
     if not tools:
         return None
     return (
-        f"can_use_tool is not asked about {', '.join(tools)}: allowed_tools allows them outright. "
+        f"can_use_tool is not called for {', '.join(tools)}: allowed_tools allows them outright. "
         f"Take them out, or narrow the rule as in Bash(git *). {advice} Rules in settings files do it too."
     )
 
 
-def _whole_tool(rule: str) -> str | None:
+def _get_whole_tool(rule: str) -> str | None:
     """The tool that a rule allows whatever its input; None if it only allows some of its calls."""
     name, bracket, inside = rule.partition("(")
     if not name.strip() or (bracket and inside not in (")", "*)")):
@@ -89,35 +149,330 @@ def _whole_tool(rule: str) -> str | None:
     return name
 
 
-# --- the environment --------------------------------------------------------------------------------------
-
-
-def _question_format(value: Any) -> dict[str, str]:
-    shown = ((value or {}).get("askUserQuestion") or {}).get("previewFormat")
-    return {"CLAUDE_CODE_QUESTION_PREVIEW_FORMAT": shown} if shown else {}
-
-
-_VARIABLES: tuple[tuple[str, Callable[[Any], dict[str, str]]], ...] = (
-    ("client_app", lambda value: {} if value is None else {"CLAUDE_AGENT_SDK_CLIENT_APP": value}),
-    (
-        "enable_file_checkpointing",
-        lambda value: {"CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING": "true"} if value else {},
-    ),
-    ("cwd", lambda value: {"PWD": os.fspath(value)} if value else {}),
-    ("tool_config", _question_format),
+# The order in which `claude_agent_sdk` writes its flags, so that equal options give equal command lines. Flags of
+# other options come after them, in the order of the options.
+_OFFICIAL_ORDER: Final = (
+    *("system_prompt", "tools", "allowed_tools", "max_turns", "max_budget_usd", "disallowed_tools"),
+    *("task_budget", "model", "fallback_model", "betas", "permission_prompt_tool_name", "permission_mode"),
+    *("continue_conversation", "resume", "session_id", "settings", "add_dirs", "mcp_servers"),
+    *("include_partial_messages", "include_hook_events", "strict_mcp_config", "fork_session"),
+    *("resume_session_at", "resume_drops_turn", "setting_sources", "plugins", "extra_args", "thinking"),
+    *("effort", "output_format"),
 )
 
 
-# --- the initialize request -------------------------------------------------------------------------------
-
-Fields = Callable[[Any, ClaudeAgentOptions, Limits], dict[str, Any]]
-
-
-def _given(field: str) -> Fields:
-    return lambda value, *_: {field: value} if value else {}
+def _rows(options: Any, column: Literal["flag", "variable", "initialize"]) -> list[tuple[str, Any]]:
+    """The options that have this column in their row, with what stands there."""
+    return _columns(options.__class__)[column]
 
 
-def _agents(value: Any, *_: Any) -> dict[str, Any]:
+@cache
+def _columns(options_class: type) -> dict[str, list[tuple[str, Any]]]:
+    columns = {
+        column: [
+            (field.name, field.metadata[column])
+            for field in fields(options_class)
+            if field.metadata.get(column) is not None
+        ]
+        for column in ("flag", "variable", "initialize")
+    }
+    order = {option: place for place, option in enumerate(_OFFICIAL_ORDER)}
+    columns["flag"].sort(key=lambda row: order.get(row[0], len(order)))
+    return columns
+
+
+# --- flags --------------------------------------------------------------------------------------------------
+
+
+def switch(name: str) -> Flag:
+    """A flag that stands alone: there if the option is set."""
+    return Flag(name, lambda value, _: [name] if value else [])
+
+
+def pair(name: str) -> Flag:
+    """A flag and its value."""
+    # str() of an enum member that is a string would be its name.
+    return Flag(
+        name, lambda value, _: [name, value if isinstance(value, str) else str(value)] if value else []
+    )
+
+
+def number(name: str) -> Flag:
+    """A flag and a number, which may be 0."""
+    return Flag(name, lambda value, _: [] if value is None else [name, str(value)])
+
+
+def joined(name: str) -> Flag:
+    """A flag and several values with commas between."""
+    return Flag(name, lambda value, _: [name, ",".join(value)] if value else [])
+
+
+def equals(name: str) -> Flag:
+    """One argument, so that a value that starts with a dash cannot be taken for a flag."""
+    return Flag(name, lambda value, _: [f"{name}=" + os.fspath(value)] if value else [])
+
+
+def identifier(name: str) -> Flag:
+    """As `equals`; these often come from outside, so they must not mean anything to a Windows shell."""
+
+    def build_argument(value: str | None, build: Build) -> list[str]:
+        if not value:
+            return []
+        if build.limits is WINDOWS and (bad := _CMD_CHARACTERS.intersection(value)):
+            option = name.strip("-").replace("-", "_")
+            raise OptionsError(
+                f"ClaudeAgentOptions.{option} has characters unsafe in a Windows command: {sorted(bad)}.",
+                option=option,
+            )
+        return [f"{name}=" + value]
+
+    return Flag(name, build_argument)
+
+
+def _check_argument(option: str, argument: str, limits: Limits) -> None:
+    """Raise `OptionsError` if no command line can carry this argument."""
+    try:
+        size = len(argument.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:
+        problem = "holds half a surrogate pair, which cannot be written as UTF-8"
+    else:
+        if "\0" in argument:
+            problem = "contains a NUL character"
+        elif size > limits.most:
+            problem = (
+                f"is too long for a command line: {size} bytes in one argument, {limits.most} are allowed"
+            )
+        else:
+            return
+    raise OptionsError(f"ClaudeAgentOptions.{option} {problem}.", option=option)
+
+
+def _is_long(text: str, limits: Limits) -> bool:
+    """True if the text should travel otherwise, if it can."""
+    return len(text) > limits.inline // 4 and len(text.encode("utf-8", "surrogatepass")) > limits.inline
+
+
+def _to_file(option: str, name: str, text: str, build: Build) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise OptionsError(
+            f"ClaudeAgentOptions.{option} holds half a surrogate pair, which cannot be written as UTF-8.",
+            option,
+        ) from None
+    return build.to_file(name, text)
+
+
+def _json_or_path(option: str, flag: str, text: str, build: Build, *, secret: bool) -> list[str]:
+    """The CLI takes either here; only JSON can be too long or secret."""
+    if _is_long(text, build.limits) or (secret and _starts_here(build.options)):
+        return [flag, _to_file(option, flag.strip("-") + ".json", text, build)]
+    return [flag, text]
+
+
+def _starts_here(options: "ClaudeAgentOptions") -> bool:
+    """True if the CLI will see our files: if it starts elsewhere, all that fits is on the command line."""
+    spawner = options.spawn_claude_code_process
+    return spawner is None or getattr(spawner, "starts_here", False) is True
+
+
+def build_system_prompt(value: Any, build: Build) -> list[str]:
+    """The flags of `system_prompt`. A list of blocks has none: only the `initialize` request can carry it."""
+    if value is None:
+        return ["--system-prompt", ""]
+    if isinstance(value, str):
+        return _prompt_text("--system-prompt", value, build)
+    if not isinstance(value, Mapping):
+        return []
+    match value["type"]:
+        case "file":
+            return ["--system-prompt-file", os.fspath(value["path"])]
+        case "custom":
+            return build_system_prompt(value["prompt"], build)
+        case _:
+            return _prompt_text("--append-system-prompt", value["append"], build) if "append" in value else []
+
+
+def _prompt_text(flag: str, text: str, build: Build) -> list[str]:
+    if _is_long(text, build.limits):
+        return [f"{flag}-file", _to_file("system_prompt", flag.strip("-") + ".md", text, build)]
+    return [flag, text]
+
+
+def build_tools(value: Any, _: Build) -> list[str]:
+    """The flag of `tools`, which may be empty."""
+    if value is None:
+        return []
+    return ["--tools", "default" if isinstance(value, Mapping) else ",".join(value)]
+
+
+def build_allowed_tools(_: Any, build: Build) -> list[str]:
+    """The flag of `allowed_tools`, with the rules of `skills`."""
+    rules = _list_allowed_tools(build.options)
+    return ["--allowedTools", ",".join(rules)] if rules else []
+
+
+def _list_allowed_tools(options: "ClaudeAgentOptions") -> list[str]:
+    """The rules of `allowed_tools`, and those that `skills` needs."""
+    rules = list(options.allowed_tools)
+    skills = options.skills
+    wanted = ["Skill"] if skills == "all" else [f"Skill({name})" for name in skills or ()]
+    return rules + [rule for rule in dict.fromkeys(wanted) if rule not in rules]
+
+
+def build_permission_prompt_tool(value: str | None, build: Build) -> list[str]:
+    """The flag of `permission_prompt_tool_name`; `can_use_tool` is a tool called `stdio`."""
+    tool = "stdio" if build.options.can_use_tool else value
+    return ["--permission-prompt-tool", tool] if tool else []
+
+
+def build_settings(value: Any, build: Build) -> list[str]:
+    """The flag of `settings` and `sandbox`."""
+    text = _settings_text(value, build.options)
+    secret = text.lstrip().startswith("{") and holds_secrets(text)
+    return _json_or_path("settings", "--settings", text, build, secret=secret) if text else []
+
+
+def _settings_text(settings: Any, options: "ClaudeAgentOptions") -> str:
+    """Settings as the flag takes them; the sandbox is a part of them, so then a file has to be read."""
+    if options.sandbox is None:
+        if isinstance(settings, Mapping):
+            return json.dumps(settings) if settings else ""
+        return "" if settings is None else os.fspath(settings)
+    if not isinstance(settings, Mapping):
+        text = "" if settings is None else os.fspath(settings).strip()
+        try:
+            if text and not (text.startswith("{") and text.endswith("}")):
+                text = (Path(options.cwd or "") / text).read_text(encoding="utf-8-sig")
+            settings = json.loads(text or "{}")
+        except OSError as error:  # without the name: text that is not a JSON object is taken for one
+            raise CLIConnectionError(f"Failed to load settings: {error.strerror or error}") from None
+        except ValueError as error:
+            raise CLIConnectionError(f"Failed to load settings: {error}") from error
+        if not isinstance(settings, dict):
+            raise CLIConnectionError("Failed to load settings: they are not a JSON object")
+    return json.dumps({**settings, "sandbox": options.sandbox})
+
+
+def build_add_dirs(value: Any, _: Build) -> list[str]:
+    """A flag for each directory of `add_dirs`."""
+    return [part for directory in value or () for part in ("--add-dir", os.fspath(directory))]
+
+
+def build_mcp_config(value: Any, build: Build) -> list[str]:
+    """The flag of `mcp_servers`."""
+    if not value:
+        return []
+    if isinstance(value, Mapping):
+        _instances, configs = split_servers(value)
+        text = json.dumps({"mcpServers": configs})
+    else:
+        text = os.fspath(value)
+    return _json_or_path("mcp_servers", "--mcp-config", text, build, secret=_names_other_servers(text))
+
+
+def _names_other_servers(text: str) -> bool:
+    """True if a configuration holds anything but the names of in-process servers. A path does not."""
+    if not text.lstrip().startswith("{"):
+        return False
+    try:
+        servers = json.loads(text)["mcpServers"].values()
+        return holds_secrets(text) or any(each["type"] != "sdk" for each in servers)
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        return True  # unknown, so it may
+
+
+def build_setting_sources(value: Any, build: Build) -> list[str]:
+    """The flag of `setting_sources`; skills are found in the settings of user and project."""
+    if value is None:
+        value = None if build.options.skills is None else ("user", "project")
+    return [] if value is None else [f"--setting-sources={','.join(value)}"]
+
+
+def build_plugins(value: Any, build: Build) -> list[str]:
+    """A flag for each plugin, or the one that makes the CLI wait for the `initialize` request."""
+    if not value:
+        return []
+    if build.options.plugin_delivery == "initialize":
+        return ["--await-initialize"]
+    return [
+        part
+        for plugin in value
+        for part in (
+            "--plugin-dir-no-mcp" if plugin.get("skipMcpDiscovery") else "--plugin-dir",
+            os.fspath(plugin["path"]),
+        )
+    ]
+
+
+def build_extra_args(value: Mapping[str, Any], _: Build) -> Iterable[str]:
+    """The flags of `extra_args`, as they are."""
+    for name, given in value.items():
+        text = None if given is None else str(given)
+        if text is None:
+            yield f"--{name}"
+        elif text.startswith("-"):
+            yield f"--{name}={text}"
+        else:
+            yield f"--{name}"
+            yield text
+
+
+def build_thinking(value: Any, build: Build) -> list[str]:
+    """The flags of `thinking`, or of the older `max_thinking_tokens`."""
+    if value is None:
+        tokens = build.options.max_thinking_tokens
+        return [] if tokens is None else ["--max-thinking-tokens", str(tokens)]
+    kind = value["type"]
+    flags = (
+        ["--max-thinking-tokens", str(value["budget_tokens"])] if kind == "enabled" else ["--thinking", kind]
+    )
+    shows = kind != "disabled" and "display" in value
+    return [*flags, "--thinking-display", value["display"]] if shows else flags
+
+
+def build_json_schema(value: Any, build: Build) -> list[str]:
+    """The flag of `output_format`, unless the schema is too long for one."""
+    text = "" if value is None else json.dumps(value["schema"])
+    return ["--json-schema", text] if text and not _is_long(text, build.limits) else []
+
+
+def build_debug(value: bool | str, build: Build) -> list[str]:
+    """The flag of `debug`, which `debug_file` implies."""
+    if build.options.debug_file or not value:
+        return []
+    return ["--debug" if value is True else f"--debug={value}"]
+
+
+def build_managed_settings(value: Any, build: Build) -> list[str]:
+    """The flag of `managed_settings`, or those that announce them in the `initialize` request."""
+    if not value:
+        return []
+    text = json.dumps(value)
+    if not (_is_long(text, build.limits) or holds_secrets(value)):
+        return ["--managed-settings", text]
+    waits = build.options.plugins and build.options.plugin_delivery == "initialize"  # has the flag already
+    return [*([] if waits else ["--await-initialize"]), "--managed-settings-in-initialize"]
+
+
+# --- the environment ----------------------------------------------------------------------------------------
+
+
+def get_preview_format(value: Any) -> str | None:
+    """The preview format in `tool_config`."""
+    return ((value or {}).get("askUserQuestion") or {}).get("previewFormat") or None
+
+
+# --- the initialize request ---------------------------------------------------------------------------------
+
+
+def sent(name: str, convert: Callable[[Any], Any] | None = None) -> Field:
+    """One field of the `initialize` request, if the option is set."""
+    return Field(name, lambda value, *_: {name: convert(value) if convert else value} if value else {})
+
+
+def send_agents(value: Any, *_: Any) -> dict[str, Any]:
+    """Each agent with the fields that are set."""
     agents = {
         name: {key: part for key, part in asdict(agent).items() if part is not None}
         for name, agent in (value or {}).items()
@@ -125,82 +480,45 @@ def _agents(value: Any, *_: Any) -> dict[str, Any]:
     return {"agents": agents} if agents else {}
 
 
-def _prompt_fields(value: Any, *_: Any) -> dict[str, Any]:
+def send_system_prompt(value: Any, *_: Any) -> dict[str, Any]:
+    """What no flag can say of a system prompt: blocks, and two switches."""
     blocks = value["prompt"] if isinstance(value, Mapping) and value["type"] == "custom" else value
-    fields: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     if isinstance(value, Mapping):
         wire = {"exclude_dynamic_sections": "excludeDynamicSections", "snapshot": "systemPromptSnapshot"}
         takes = {"preset": tuple(wire), "custom": ("snapshot",)}.get(value["type"], ())
-        fields = {wire[key]: value[key] for key in takes if isinstance(value.get(key), bool)}
-    return {**fields, "systemPrompt": list(blocks)} if isinstance(blocks, list | tuple) else fields
+        entries = {wire[key]: value[key] for key in takes if isinstance(value.get(key), bool)}
+    return {**entries, "systemPrompt": list(blocks)} if isinstance(blocks, list | tuple) else entries
 
 
-def _long_schema(value: Any, _: ClaudeAgentOptions, limits: Limits) -> dict[str, Any]:
-    return {"jsonSchema": value["schema"]} if value and is_long(json.dumps(value["schema"]), limits) else {}
+def send_skills(value: Any, *_: Any) -> dict[str, Any]:
+    """The skills to offer, also if there are none."""
+    return {"skills": value} if isinstance(value, list) else {}
 
 
-def _long_managed(value: Any, _: ClaudeAgentOptions, limits: Limits) -> dict[str, Any]:
-    sent = value and (is_long(json.dumps(value), limits) or holds_secrets(value))
-    return {"managedSettings": value} if sent else {}
+def send_long_schema(value: Any, _: "ClaudeAgentOptions", limits: Limits) -> dict[str, Any]:
+    """A schema that is too long for a flag."""
+    return {"jsonSchema": value["schema"]} if value and _is_long(json.dumps(value["schema"]), limits) else {}
 
 
-def _policies(value: Any, *_: Any) -> dict[str, Any]:
-    """Tools of in-process servers that must always be asked about, or never run."""
+def send_managed_settings(value: Any, _: "ClaudeAgentOptions", limits: Limits) -> dict[str, Any]:
+    """Managed settings that are too long or too secret for a flag."""
+    wanted = value and (_is_long(json.dumps(value), limits) or holds_secrets(value))
+    return {"managedSettings": value} if wanted else {}
+
+
+def send_policies(value: Any, *_: Any) -> dict[str, Any]:
+    """Tools of in-process servers that always need permission, or never run."""
     instances, _configs = split_servers(value)
-    configs = {name: {"tools": tools} for name, server in instances.items() if (tools := policies(server))}
+    configs = {
+        name: {"tools": tools} for name, server in instances.items() if (tools := get_policies(server))
+    }
     # The CLI heeds the configs only of servers that this request names as well.
     return {"sdkMcpServers": list(configs), "sdkMcpServerConfigs": configs} if configs else {}
 
 
-def _sent_plugins(value: Any, options: ClaudeAgentOptions, _: Limits) -> dict[str, Any]:
+def send_plugins(value: Any, options: "ClaudeAgentOptions", _: Limits) -> dict[str, Any]:
+    """The plugins, if they are to be sent this way."""
     if not value or options.plugin_delivery != "initialize":
         return {}
     return {"plugins": [{**plugin, "path": os.fspath(plugin["path"])} for plugin in value]}
-
-
-_INITIALIZE: tuple[tuple[str, Fields], ...] = (
-    ("agents", _agents),
-    ("mcp_servers", _policies),
-    ("system_prompt", _prompt_fields),
-    ("skills", lambda value, *_: {"skills": value} if isinstance(value, list) else {}),
-    ("forward_subagent_text", _given("forwardSubagentText")),
-    ("output_format", _long_schema),
-    ("plan_mode_instructions", _given("planModeInstructions")),
-    ("tool_aliases", lambda value, *_: {"toolAliases": dict(value)} if value else {}),
-    ("title", _given("title")),
-    ("prompt_suggestions", _given("promptSuggestions")),
-    ("agent_progress_summaries", _given("agentProgressSummaries")),
-    ("supported_dialog_kinds", lambda value, *_: {"supportedDialogKinds": list(value)} if value else {}),
-    ("per_task_stop_affordance", _given("perTaskStopAffordance")),
-    ("plugins", _sent_plugins),
-    ("managed_settings", _long_managed),
-)
-
-# What only Python needs, and what other rows read. A test holds that each option is somewhere.
-HOST_ONLY: Final = frozenset(
-    {
-        *(
-            "env",
-            "inherit_env",
-            "skills",
-            "sandbox",
-            "max_thinking_tokens",
-            "plugin_delivery",
-            "verbatim_prompts",
-        ),
-        *("cli_path", "user", "max_buffer_size", "debug_stderr", "stderr", "can_use_tool", "hooks"),
-        *("session_store", "session_store_flush", "load_timeout_ms"),
-        *(
-            "include_all_messages",
-            "initialize_timeout",
-            "control_timeout",
-            "close_timeout",
-            "on_frame",
-            "on_elicitation",
-            "on_sampling",
-            "spawn_claude_code_process",
-            "roots",
-            "on_user_dialog",
-        ),
-    }
-)

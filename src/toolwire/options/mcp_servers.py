@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from toolwire.options.kinds import ORDERED_TEXTS, TEXT_BY_NAME, Kind, is_json, refuse
+from toolwire.options.checks import ORDERED_TEXTS, TEXT_BY_NAME, Kind, is_json, refuse
 from toolwire.tools.names import wire_name
 
 # Names that JavaScript objects already have; the CLI skips servers called so.
@@ -64,7 +64,7 @@ def _own_config(server: Any) -> dict[str, Any]:
     return config
 
 
-def policies(server: Any) -> list[dict[str, Any]]:
+def get_policies(server: Any) -> list[dict[str, Any]]:
     """The tools of a server of ours that must always be asked about, or never run."""
     tools: list[dict[str, Any]] = server.cli_policies() if hasattr(server, "cli_policies") else []
     return tools
@@ -137,7 +137,9 @@ def _kind_name(value: object) -> str:
     return f"the class {value.__name__}" if isinstance(value, type) else f"of type {type(value).__name__}"
 
 
-_SOME_TEXT = Kind("a string that is not empty", lambda value: isinstance(value, str) and bool(value.strip()))
+_SOME_TEXT = Kind(
+    ("a string that is not empty",), lambda value: isinstance(value, str) and bool(value.strip())
+)
 _REMOTE = {"url": (_SOME_TEXT, True), "headers": (TEXT_BY_NAME, False)}
 _FIELDS: dict[str, dict[str, tuple[Kind, bool]]] = {
     "stdio": {"command": (_SOME_TEXT, True), "args": (ORDERED_TEXTS, False), "env": (TEXT_BY_NAME, False)},
@@ -145,5 +147,5 @@ _FIELDS: dict[str, dict[str, tuple[Kind, bool]]] = {
     "http": _REMOTE,
     "streamable-http": _REMOTE,
     "ws": _REMOTE,
-    "sdk": {"instance": (Kind("an MCP server object", is_server), True), "name": (_SOME_TEXT, False)},
+    "sdk": {"instance": (Kind(("an MCP server object",), is_server), True), "name": (_SOME_TEXT, False)},
 }
