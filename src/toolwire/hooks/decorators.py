@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast, overload
 
 from toolwire.hooks import events as e
-from toolwire.hooks.calling import invoke
 from toolwire.hooks.events import HookEvent
 from toolwire.hooks.outcomes import HookOutcome
 from toolwire.hooks.registry import HookContext, HookMatcher, describe_callback
@@ -207,6 +206,8 @@ class AdaptedHook:
 
     async def __call__(self, event: Any, tool_use_id: str | None, context: HookContext) -> Any:
         function: Callable[..., Any] = self.__wrapped__  # type: ignore[attr-defined]  # set by update_wrapper
+        from toolwire.hooks.calling import invoke  # noqa: PLC0415 - it loads anyio, which options do without
+
         output = await invoke(function, *(event, tool_use_id, context)[: self._argument_count])
         return {} if output is None else output
 
