@@ -186,12 +186,25 @@ async def test_callbacks_answer_what_servers_ask():
     await table.aclose()
 
 
-async def test_without_a_callback_the_model_hears_which_is_missing(servers):
-    """A server that asks what nobody answers fails with a text that names the option."""
-    answer = await handle(servers, {"server_name": "ours", "message": call("ask", {})})
+async def test_without_a_callback_sampling_fails_and_elicitation_is_declined(caplog):
+    """As with the CLI's own servers, input of the user is declined; the log names the option."""
+    server, actions = ToolServer("s"), []
+
+    @server.tool
+    async def ask(context: Context) -> str:
+        actions.append((await context.elicit("Which?", {"type": "object"})).action)
+        actions.append((await context.elicit_url("Open it.", "https://example.com", "e1")).action)
+        return str(await context.sample("How much?"))
+
+    table = McpRouter(ClientCallbacks())
+    table.add("s", server)
+    answer = await handle(table, {"server_name": "s", "message": call("ask", {})})
+    assert actions == ["decline", "decline"]
+    assert "on_elicitation is not set" in caplog.text
     error = answer["mcp_response"]["error"]
     assert error["code"] == -32601
-    assert "on_elicitation" in error["message"]
+    assert "on_sampling" in error["message"]
+    await table.aclose()
 
 
 async def test_a_removed_server_finishes_its_calls():

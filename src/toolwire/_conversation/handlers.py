@@ -12,7 +12,7 @@ from toolwire.hooks.registry import RegisteredHook
 from toolwire.options.agent_options import ClaudeAgentOptions, OnElicitation, OnUserDialog
 from toolwire.permissions import CanUseTool
 from toolwire.permissions.answer import context_from_wire, result_to_wire
-from toolwire.tools.elicitation import ElicitationRequest, elicitation_to_wire
+from toolwire.tools.elicitation import ElicitationRequest, answer_elicitation
 
 
 def handlers(options: ClaudeAgentOptions, hooks: Mapping[str, RegisteredHook]) -> dict[str, Handler]:
@@ -43,8 +43,6 @@ def _permission(decide: CanUseTool) -> Handler:
 
 def _elicitation(ask: OnElicitation | None) -> Handler:
     async def answer(body: dict[str, Any]) -> dict[str, Any]:
-        if ask is None:
-            return {"action": "decline"}
         request = ElicitationRequest(
             server=str(body.get("mcp_server_name", "")),
             message=str(body.get("message", "")),
@@ -54,7 +52,7 @@ def _elicitation(ask: OnElicitation | None) -> Handler:
             elicitation_id=body.get("elicitation_id"),
             raw=body,
         )
-        return elicitation_to_wire(await maybe_await(ask(request)))
+        return await answer_elicitation(ask, request)
 
     return answer
 

@@ -30,7 +30,7 @@ from toolwire.tools.dispatch.interface import Connection, Pending, Reply
 from toolwire.tools.elicitation import (
     ElicitationRequest,
     SamplingRequest,
-    elicitation_to_wire,
+    answer_elicitation,
     sampling_to_wire,
 )
 
@@ -221,7 +221,6 @@ class _HostChannel(ClientChannel):
         return await route(self, params)
 
     async def _elicit(self, params: dict[str, Any]) -> dict[str, Any]:
-        callback = self._callback("on_elicitation", self._callbacks.on_elicitation)
         request = ElicitationRequest(
             server=self._name,
             message=str(params.get("message", "")),
@@ -231,10 +230,13 @@ class _HostChannel(ClientChannel):
             elicitation_id=params.get("elicitationId"),
             raw=params,
         )
-        return elicitation_to_wire(await maybe_await(callback(request)))
+        return await answer_elicitation(self._callbacks.on_elicitation, request)
 
     async def _sample(self, params: dict[str, Any]) -> dict[str, Any]:
-        callback = self._callback("on_sampling", self._callbacks.on_sampling)
+        callback = self._callbacks.on_sampling
+        if callback is None:
+            text = f"The application has set no on_sampling callback, so server {self._name!r} cannot ask"
+            raise RpcError(METHOD_NOT_FOUND, text, {"option": "on_sampling", "server": self._name})
         return sampling_to_wire(await maybe_await(callback(SamplingRequest(self._name, params))))
 
     async def _roots(self, _params: dict[str, Any]) -> dict[str, Any]:
@@ -244,12 +246,6 @@ class _HostChannel(ClientChannel):
 
     async def _ping(self, _params: dict[str, Any]) -> dict[str, Any]:
         return {}
-
-    def _callback(self, option: str, callback: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
-        if callback is None:
-            text = f"The application has set no {option} callback, so server {self._name!r} cannot ask"
-            raise RpcError(METHOD_NOT_FOUND, text, {"option": option, "server": self._name})
-        return callback
 
 
 _ASKS: Mapping[str, Callable[[_HostChannel, dict[str, Any]], Awaitable[dict[str, Any]]]] = {

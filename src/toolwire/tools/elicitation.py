@@ -1,10 +1,14 @@
 """What a server may want of a user, and what the user's application answers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from toolwire._support.log import logger_for
 from toolwire._support.record import Record
+from toolwire._support.tasks import maybe_await
+
+logger = logger_for("elicitation")
 
 
 @dataclass(repr=False, eq=False)
@@ -36,6 +40,19 @@ class SamplingRequest(Record):
     server: str
     params: dict[str, Any]
     """As MCP's `sampling/createMessage` has them: `messages`, `maxTokens`, `systemPrompt`, ..."""
+
+
+async def answer_elicitation(
+    callback: Callable[[ElicitationRequest], Any] | None, request: ElicitationRequest
+) -> dict[str, Any]:
+    """Return the response of `on_elicitation` to a request; without a callback the request is declined."""
+    if callback is None:
+        logger.warning(
+            "MCP server %r requested input from the user; declined, because on_elicitation is not set",
+            request.server,
+        )
+        return {"action": "decline"}
+    return elicitation_to_wire(await maybe_await(callback(request)))
 
 
 def elicitation_to_wire(answer: object) -> dict[str, Any]:
