@@ -16,7 +16,7 @@ from toolwire.mcp.foreign import as_server
 from toolwire.mcp.serve.channel import RequestChannel
 from toolwire.mcp.serve.host import Serving
 from toolwire.mcp.serve.start import serving_of
-from toolwire.wrap import prefix
+from toolwire.wrap import combine, prefix
 
 pytestmark = pytest.mark.anyio
 
@@ -208,6 +208,16 @@ def watched_server():
     return server
 
 
+def watched_foreign_server():
+    server = MCPServer("watched")
+
+    @server.resource("config://app")
+    def config() -> str:
+        return "dark"
+
+    return server
+
+
 @pytest.mark.filterwarnings(REMOVED)
 async def test_an_unknown_resource_cannot_be_subscribed_to():
     """It is refused as it is in process."""
@@ -229,8 +239,8 @@ async def test_a_server_without_resources_takes_no_subscriptions():
 
 @pytest.mark.filterwarnings(REMOVED)
 async def test_what_cannot_be_kept_is_not_declared():
-    """A wrapped or foreign server offers its resources without subscriptions, and refuses them."""
-    serving = serving_of(prefix(watched_server(), "w_"))
+    """A server of another library offers its resources without subscriptions, and refuses them."""
+    serving = serving_of(prefix(watched_foreign_server(), "w_"))
     async with client_of(serving) as client:
         assert client.server_capabilities.resources is not None
         assert not client.server_capabilities.resources.subscribe
@@ -240,15 +250,44 @@ async def test_what_cannot_be_kept_is_not_declared():
             assert refused.value.error.code == -32601
 
 
-@pytest.mark.parametrize("wrapped", [True, False])
-async def test_listeners_are_promised_only_what_they_will_hear(wrapped):
+@pytest.mark.parametrize(
+    ("make", "hears"),
+    [
+        (watched_server, True),
+        (lambda: prefix(watched_server(), "w_"), True),
+        (lambda: combine("c", watched_server(), ToolServer("other")), True),
+        (watched_foreign_server, False),
+        (lambda: prefix(watched_foreign_server(), "w_"), False),
+    ],
+    ids=["ours", "wrapped", "combined", "foreign", "wrapped foreign"],
+)
+async def test_listeners_are_promised_only_what_they_will_hear(make, hears):
     """Updates of a resource are acknowledged where there are some to come."""
-    server = watched_server()
-    serving = serving_of(prefix(server, "w_") if wrapped else server)
+    serving = serving_of(make())
     wanted = {"tools_list_changed": True, "resource_subscriptions": ["config://app"]}
     async with serving.opened(), client_of(serving, "auto") as client, client.listen(**wanted) as heard:
         assert heard.honored.tools_list_changed
-        assert bool(heard.honored.resource_subscriptions) is not wrapped
+        assert bool(heard.honored.resource_subscriptions) is hears
+
+
+@pytest.mark.filterwarnings(REMOVED)
+async def test_a_wrapped_server_tells_of_updates():
+    """Its clients subscribe to the resources of the server inside, of which the first counts."""
+    server, other, heard, last = watched_server(), watched_server(), [], anyio.Event()
+
+    async def hear(message):
+        heard.append(message)
+        if "tools/list_changed" in str(message):
+            last.set()
+
+    serving = serving_of(combine("c", prefix(server, "w_"), other))
+    async with serving.opened(), client_of(serving, message_handler=hear) as client:
+        await client.session.subscribe_resource("config://app")
+        other.resource_updated("config://app")
+        server.resource_updated("config://app")
+        server.tool(lambda: "", name="new")
+        await last.wait()
+    assert sum("resources/updated" in str(each) for each in heard) == 1
 
 
 # Who it is.

@@ -160,7 +160,7 @@ def _refuse_path(text: str) -> None:
 def _found(text: str, module: types.ModuleType, place: str, name: str | None) -> Target:
     path = Path(module.__file__).resolve() if module.__file__ else None
     label, server = _whole(module, place) if name is None else _named(module, place, name)
-    own = getattr(server, "name", None)
+    own = None if isinstance(server, Renamed) else getattr(server, "name", None)
     called = own if isinstance(own, str) and problem_with(own) is None else wire_name(label)
     loaded = tuple(_modules.neighbours(path)) if path is not None else ()
     return Target(text, called, server, path, tuple(dict.fromkeys([module.__name__, *loaded])))
