@@ -13,7 +13,7 @@ from toolwire import ClaudeSDKError
 from toolwire.cli.serve_reload import follow
 from toolwire.cli.shared.target import reload, resolve
 from toolwire.errors import UsageError
-from toolwire.mcp.serve.host import Serving
+from toolwire.mcp.serve.host import ServerHost
 
 pytestmark = pytest.mark.anyio
 
@@ -66,7 +66,7 @@ async def followed(serving, target):
     """What is said while the file is watched."""
     send, said = anyio.create_memory_object_stream(10)
     with anyio.fail_after(20), send, said:
-        async with serving.opened(), anyio.create_task_group() as tasks:
+        async with serving.open(), anyio.create_task_group() as tasks:
             tasks.start_soon(follow, target, serving.replace, send.send_nowait)
             await anyio.wait_all_tasks_blocked()
             yield said
@@ -97,7 +97,7 @@ async def test_a_bad_version_leaves_the_old_one_and_the_next_one_comes(app, bad,
     """A file that does not load, or whose server does not start, is told; the next good one is taken."""
     app.write(GOOD.format(opening="pass", name="old"))
     target = resolve("live_app.py")
-    serving = Serving(target.server, name="live")
+    serving = ServerHost(target.server, name="live")
     async with followed(serving, target) as said:
         app.write(bad)
         told = await said.receive()

@@ -10,7 +10,10 @@ from served import Http
 
 from toolwire.cli.serve_workers import metrics_folder, worker_command
 
-ENDING = {"code": -32000, "message": "the server is ending: the request was cancelled before it was done"}
+ENDING = {
+    "code": -32000,
+    "message": "the server is shutting down: the request was cancelled before it was done",
+}
 APP = '''
 import os, sys
 import anyio

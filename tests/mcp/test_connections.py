@@ -17,7 +17,7 @@ from toolwire.mcp.serve.access import guard_for
 from toolwire.mcp.serve.connections import Connection, Connections
 from toolwire.mcp.serve.http import bound_socket
 from toolwire.mcp.serve.limits import connection_limit
-from toolwire.mcp.serve.start import serve_over, serving_of
+from toolwire.mcp.serve.start import host_for, serve_over
 from toolwire.tools.context import Context
 
 PATIENCE = 30
@@ -147,7 +147,7 @@ async def served(app=None, **limits):
 
         async def serve():
             await serve_over(
-                serving_of((app or App()).server),
+                host_for((app or App()).server),
                 listening,
                 guard_for("127.0.0.1", TOKEN),
                 limits=HttpLimits(**limits),

@@ -13,7 +13,7 @@ from toolwire import McpError, ToolServer, create_sdk_mcp_server, tool
 from toolwire._protocol.jsonrpc import ClientChannel
 from toolwire.mcp.serve.access import guard_for
 from toolwire.mcp.serve.http import bound_socket
-from toolwire.mcp.serve.start import as_mcp_server, serve_over, serving_of
+from toolwire.mcp.serve.start import as_mcp_server, host_for, serve_over
 from toolwire.testing import connect
 from toolwire.tools.tool import Tool
 
@@ -139,7 +139,7 @@ async def served(exact):
     """The address of the server over HTTP."""
     with anyio.fail_after(LIMIT), bound_socket("127.0.0.1", 0) as listening:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(serve_over, serving_of(exact.server), listening, guard_for("127.0.0.1", None))
+            tasks.start_soon(serve_over, host_for(exact.server), listening, guard_for("127.0.0.1", None))
             yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
             tasks.cancel_scope.cancel()
 

@@ -16,7 +16,7 @@ from toolwire import ToolServer
 from toolwire.errors import UsageError
 from toolwire.mcp.serve.access import guard_for
 from toolwire.mcp.serve.http import HttpApp, bound_socket
-from toolwire.mcp.serve.start import serve_over, serving_of
+from toolwire.mcp.serve.start import host_for, serve_over
 
 LIMIT = 30
 BAD = "\ud800"  # half of a character: no UTF-8 can hold it
@@ -99,7 +99,7 @@ async def test_the_end_takes_no_new_work(capfd):
         address = listening.getsockname()
         base = f"http://127.0.0.1:{address[1]}"
         async with anyio.create_task_group() as serving, httpx2.AsyncClient(base_url=base) as client:
-            serving.start_soon(serve_over, serving_of(server), listening, guard_for("127.0.0.1", None))
+            serving.start_soon(serve_over, host_for(server), listening, guard_for("127.0.0.1", None))
 
             async def ask() -> None:
                 replies.append(await client.post("/mcp", **call))

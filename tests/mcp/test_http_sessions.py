@@ -24,10 +24,10 @@ from test_refused_calls import message_of
 
 from toolwire import HttpLimits, http_app
 from toolwire.mcp.serve.access import guard_for
-from toolwire.mcp.serve.fast_path import Quick
+from toolwire.mcp.serve.fast_path import FastPath
 from toolwire.mcp.serve.http import HttpApp, bound_socket
 from toolwire.mcp.serve.http_sessions import HttpSession
-from toolwire.mcp.serve.start import serve_over, serving_of
+from toolwire.mcp.serve.start import host_for, serve_over
 
 pytestmark = pytest.mark.anyio
 
@@ -63,9 +63,9 @@ async def test_a_session_in_use_stays():
     """One whose call runs does not make room, though it is the oldest; when all are in use, nobody new comes in."""
     waiting, replies = Waiting(), []
     app = HttpApp(
-        (serving := serving_of(waiting.server)).core,
+        (serving := host_for(waiting.server)).mcp_server,
         guard_for("127.0.0.1", None),
-        quick=Quick(serving),
+        fast_path=FastPath(serving),
         limits=HttpLimits(max_sessions=2),
     )
     async with client_of(app.asgi) as http:
@@ -107,7 +107,7 @@ async def test_a_session_with_a_stream_or_with_work_stays(how):
 
             async def serve() -> None:
                 await serve_over(
-                    serving_of(waiting.server), listening, guard, limits=HttpLimits(max_sessions=2)
+                    host_for(waiting.server), listening, guard, limits=HttpLimits(max_sessions=2)
                 )
 
             serving.start_soon(serve)
@@ -133,11 +133,11 @@ async def test_a_session_with_a_stream_or_with_work_stays(how):
 async def test_a_session_that_nobody_uses_is_ended():
     """After its time; but not while something runs in it, nor before it has rested for as long after that."""
     waiting, replies = Waiting(), []
-    serving = serving_of(waiting.server)
+    serving = host_for(waiting.server)
     app = HttpApp(
-        serving.core,
+        serving.mcp_server,
         guard_for("127.0.0.1", None),
-        quick=Quick(serving),
+        fast_path=FastPath(serving),
         limits=HttpLimits(session_timeout=1000),
     )
     async with client_of(app.asgi) as http:
@@ -164,8 +164,8 @@ async def test_a_session_that_nobody_uses_is_ended():
 
 async def test_idle_sessions_are_looked_for():
     """By the application itself, as long as it is up."""
-    serving = serving_of(Waiting().server)
-    app = HttpApp(serving.core, guard_for("127.0.0.1", None), limits=HttpLimits(session_timeout=0.1))
+    serving = host_for(Waiting().server)
+    app = HttpApp(serving.mcp_server, guard_for("127.0.0.1", None), limits=HttpLimits(session_timeout=0.1))
     async with client_of(app.asgi) as http:
         params = {
             "protocolVersion": HANDSHAKE,
@@ -201,9 +201,12 @@ async def test_abandoned_sessions_leave_nothing_behind(user):
 
 async def test_a_handshake_that_fails_is_a_session_that_makes_room_too():
     """`mcp` keeps its session, so it counts."""
-    serving = serving_of(Waiting().server)
+    serving = host_for(Waiting().server)
     app = HttpApp(
-        serving.core, guard_for("127.0.0.1", None), quick=Quick(serving), limits=HttpLimits(max_sessions=3)
+        serving.mcp_server,
+        guard_for("127.0.0.1", None),
+        fast_path=FastPath(serving),
+        limits=HttpLimits(max_sessions=3),
     )
     async with client_of(app.asgi) as http:
         body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 5}}
@@ -216,11 +219,11 @@ async def test_a_handshake_that_fails_is_a_session_that_makes_room_too():
 
 async def test_who_is_not_let_in_opens_no_session():
     """Nor does anybody who does not get as far as a handshake."""
-    serving = serving_of(Waiting().server)
+    serving = host_for(Waiting().server)
     app = HttpApp(
-        serving.core,
+        serving.mcp_server,
         guard_for("127.0.0.1", "sesame"),
-        quick=Quick(serving),
+        fast_path=FastPath(serving),
         limits=HttpLimits(max_sessions=3),
     )
     async with client_of(app.asgi) as http:

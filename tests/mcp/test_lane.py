@@ -132,10 +132,10 @@ async def test_the_back_channel_of_a_request_ends_with_it():
     channel = RecordingChannel({"roots": {}}, {"roots/list": {"roots": []}})
     async with connected(asking(own), channel) as connection:
         assert (await connection.answer(request(1, "own")))["result"] == {"roots": []}
-        (channel,) = kept
-        await channel.notify("notifications/tools/list_changed", None)
+        (back,) = kept
+        await back.notify("notifications/tools/list_changed", None)
         with pytest.raises(NoBackChannelError):
-            await channel.send_raw_request("roots/list", None)
+            await back.send_raw_request("roots/list", None)
     assert [each["method"] for each in channel.notices] == ["notifications/tools/list_changed"]
 
 

@@ -13,7 +13,7 @@ from test_refused_calls import message_of
 from toolwire import Context, HttpLimits, ToolServer
 from toolwire.mcp.serve.access import guard_for
 from toolwire.mcp.serve.http import bound_socket
-from toolwire.mcp.serve.start import serve_over, serving_of
+from toolwire.mcp.serve.start import host_for, serve_over
 
 pytestmark = pytest.mark.anyio
 
@@ -131,7 +131,7 @@ async def refused(http, version):
 
 async def test_honest_clients_get_their_own_answers():
     """In spite of those who repeat ids, abandon sessions, cancel, leave, or send what is no call."""
-    serving = serving_of(mixed_server())
+    serving = host_for(mixed_server())
     limits = httpx2.Limits(max_connections=None)
     with anyio.fail_after(LIMIT), bound_socket("127.0.0.1", 0) as listening:
         base = f"http://127.0.0.1:{listening.getsockname()[1]}"

@@ -12,7 +12,7 @@ import pytest
 from toolwire import Context, ToolServer, tool
 from toolwire.mcp.serve.access import guard_for
 from toolwire.mcp.serve.http import bound_socket
-from toolwire.mcp.serve.start import serve_over, serving_of
+from toolwire.mcp.serve.start import host_for, serve_over
 from toolwire.wrap import combine, only, prefix, rename, without
 
 LIMIT = 30
@@ -122,7 +122,7 @@ async def served(calc, version):
             anyio.create_task_group() as serving,
             httpx2.AsyncClient(base_url=base, timeout=LIMIT) as http,
         ):
-            serving.start_soon(serve_over, serving_of(calc.server), listening, guard_for("127.0.0.1", None))
+            serving.start_soon(serve_over, host_for(calc.server), listening, guard_for("127.0.0.1", None))
             yield await Client(http, version).open()
             serving.cancel_scope.cancel()
 

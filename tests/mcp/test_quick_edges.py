@@ -11,9 +11,9 @@ from mcp.server.auth.provider import AccessToken
 
 from toolwire import ToolServer, http_app
 from toolwire.mcp.serve.access import guard_for
-from toolwire.mcp.serve.fast_path import Quick
+from toolwire.mcp.serve.fast_path import FastPath
 from toolwire.mcp.serve.http import HttpApp
-from toolwire.mcp.serve.start import serving_of
+from toolwire.mcp.serve.start import host_for
 
 LIMIT = 30
 HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
@@ -54,16 +54,16 @@ class Calc:
 class Held:
     """Holds what is not answered at once on its way to `mcp`."""
 
-    def __init__(self, quick):
-        self.quick = quick
+    def __init__(self, fast_path):
+        self.fast_path = fast_path
         self.handing_over, self.let_go = anyio.Event(), anyio.Event()
 
-    async def answered(self, scope, body, send, exchange):
-        answered, begun = await self.quick.answered(scope, body, send, exchange)
-        if begun is not None:
+    async def answer(self, scope, body, send, exchange):
+        answered, early = await self.fast_path.answer(scope, body, send, exchange)
+        if early is not None:
             self.handing_over.set()
             await self.let_go.wait()
-        return answered, begun
+        return answered, early
 
 
 def call(tool="add", number=1, version=MODERN, **arguments):
@@ -192,9 +192,9 @@ async def test_a_body_may_come_in_pieces():
 async def test_a_call_on_its_way_to_mcp_can_be_ended(how):
     """By its client, and with its session: there it is neither here nor there."""
     calc = Calc()
-    serving = serving_of(calc.server)
-    held = Held(Quick(serving))
-    app = HttpApp(serving.core, guard_for("127.0.0.1", None), quick=held).asgi
+    serving = host_for(calc.server)
+    held = Held(FastPath(serving))
+    app = HttpApp(serving.mcp_server, guard_for("127.0.0.1", None), fast_path=held).asgi
     async with client_of(app) as http, anyio.create_task_group() as calls:
         headers = await opened(http)
         body, _ = call("wait", 5, HANDSHAKE)

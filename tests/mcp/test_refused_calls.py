@@ -19,9 +19,9 @@ from test_quick_edges import ENVELOPE, HANDSHAKE, MODERN, Calc, call, client_of,
 
 from toolwire import ToolServer, http_app
 from toolwire.mcp.serve.access import guard_for
-from toolwire.mcp.serve.fast_path import Quick
+from toolwire.mcp.serve.fast_path import FastPath
 from toolwire.mcp.serve.http import HttpApp
-from toolwire.mcp.serve.start import serving_of
+from toolwire.mcp.serve.start import host_for
 
 pytestmark = pytest.mark.anyio
 
@@ -120,7 +120,7 @@ class Dispatched:
 @pytest.fixture
 def recorded():
     """The `mcp` server of an app, with handlers that only tell that they were reached."""
-    core, reached = serving_of(ToolServer("s")).core, []
+    core, reached = host_for(ToolServer("s")).mcp_server, []
 
     async def reach(ctx, _params):
         reached.append(ctx.method)
@@ -190,17 +190,17 @@ async def test_both_ways_refuse_the_same_calls(calc_over_http, version, params):
 @pytest.mark.parametrize("version", [HANDSHAKE, MODERN])
 async def test_a_call_that_is_refused_after_all_ends_at_once(version, monkeypatch):
     """Should `mcp` ever refuse what has begun, the tool does not run on for a client that has its answer."""
-    monkeypatch.setattr("toolwire.mcp.serve.early_call._HANDOVER", 10_000)
+    monkeypatch.setattr("toolwire.mcp.serve.fast_path._TAKEOVER_TIMEOUT", 10_000)
     calc = Calc()
-    serving = serving_of(calc.server)
-    app = HttpApp(serving.core, guard_for("127.0.0.1", None), quick=Quick(serving))
+    serving = host_for(calc.server)
+    app = HttpApp(serving.mcp_server, guard_for("127.0.0.1", None), fast_path=FastPath(serving))
 
     async def refuse(ctx, call_next):
         if ctx.method == "tools/call":
             raise MCPError(code=-32602, message="refused")
         return await call_next(ctx)
 
-    serving.core.middleware.append(refuse)
+    serving.mcp_server.middleware.append(refuse)
     async with client_of(app.asgi) as http:
         session = {} if version == MODERN else await opened(http)
         body, headers = call("wait", 7, version)

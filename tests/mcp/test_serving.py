@@ -1,5 +1,6 @@
 """A server made ready to be served, to the client of the `mcp` package in memory: both eras of the protocol."""
 
+import asyncio
 import logging
 from contextlib import asynccontextmanager, nullcontext
 from types import SimpleNamespace
@@ -14,8 +15,8 @@ from toolwire import ClaudeSDKError, Context, McpError, ToolServer
 from toolwire._protocol.jsonrpc import Interrupted
 from toolwire.mcp.foreign import as_server
 from toolwire.mcp.serve.channel import RequestChannel
-from toolwire.mcp.serve.host import Serving
-from toolwire.mcp.serve.start import serving_of
+from toolwire.mcp.serve.host import ServerHost
+from toolwire.mcp.serve.start import host_for
 from toolwire.wrap import combine, prefix
 
 pytestmark = pytest.mark.anyio
@@ -29,7 +30,7 @@ FORM = {"type": "object", "properties": {"x": {"type": "string"}}}
 async def client_of(serving, mode="legacy", **settings):
     """A connected client, for no longer than a test may take."""
     with anyio.fail_after(20):
-        async with Client(serving.core, mode=mode, **settings) as client:
+        async with Client(serving.mcp_server, mode=mode, **settings) as client:
             yield client
 
 
@@ -65,7 +66,7 @@ async def test_questions_side_by_side_keep_their_answers():
             both.start_soon(context.elicit, "q2", FORM)
         return "all"
 
-    async with client_of(serving_of(server), "auto", elicitation_callback=accepting(asked)) as client:
+    async with client_of(host_for(server), "auto", elicitation_callback=accepting(asked)) as client:
         assert await text_of(client, "branches") == "all"
     assert sorted(asked) == ["q1", "q2", "q3"]
 
@@ -78,7 +79,7 @@ async def test_the_same_question_in_a_loop_is_asked_each_time():
     async def thrice(context: Context) -> str:
         return str([(await context.elicit("q", FORM)).content["x"] for _ in range(3)])
 
-    async with client_of(serving_of(server), "auto", elicitation_callback=accepting(asked)) as client:
+    async with client_of(host_for(server), "auto", elicitation_callback=accepting(asked)) as client:
         assert await text_of(client, "thrice") == "['q', 'q', 'q']"
     assert asked == ["q", "q", "q"]
 
@@ -106,7 +107,7 @@ async def test_a_tool_that_swallows_everything_is_ended_by_its_question(threaded
         return "gave up"
 
     name = "stubborn_in_a_thread" if threaded else "stubborn"
-    async with client_of(serving_of(server), "auto", elicitation_callback=accepting(asked)) as client:
+    async with client_of(host_for(server), "auto", elicitation_callback=accepting(asked)) as client:
         assert await text_of(client, name) == "accept"
     assert asked == ["q"]
 
@@ -124,7 +125,7 @@ async def test_a_tool_that_asked_may_tidy_up():
                 await anyio.lowlevel.checkpoint()
             tidied.append(True)
 
-    async with client_of(serving_of(server), "auto", elicitation_callback=accepting([])) as client:
+    async with client_of(host_for(server), "auto", elicitation_callback=accepting([])) as client:
         assert await text_of(client, "careful") == "accept"
     assert tidied == [True, True]
 
@@ -166,6 +167,32 @@ async def test_a_client_is_asked_only_what_it_declares(declared, mode, needed, l
         assert raised.value.data == {"requiredCapabilities": needed}
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_cancellation_after_a_request_to_the_client_is_not_swallowed():
+    """The task of a call that cleans up after "input required" can be cancelled from outside."""
+    server, cleaning = ToolServer("s"), anyio.Event()
+
+    @server.tool
+    async def ask(context: Context) -> None:
+        try:
+            await context.elicit("Who?")
+        finally:
+            cleaning.set()
+            await anyio.sleep_forever()
+
+    class Session:
+        client_capabilities = types.ClientCapabilities(elicitation=types.ElicitationCapability())
+
+    channel = RequestChannel(SimpleNamespace(session=Session(), meta=None, request_id=1), {}, None)
+    params = {"name": "ask", "arguments": {}}
+    with anyio.fail_after(5):
+        call = asyncio.create_task(host_for(server).handle("tools/call", 1, params, channel, modern=True))
+        await cleaning.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+
 # Notices.
 
 
@@ -190,7 +217,7 @@ async def test_a_notice_that_cannot_be_sent_takes_no_other_along(caplog):
         channel.notify({"method": "notifications/message", "params": {"level": "loud", "data": "x"}})
         channel.notify({"method": "notifications/progress", "params": {"progressToken": 1, "progress": "x"}})
         channel.notify({"method": "notifications/message", "params": {"level": "info", "data": "last"}})
-        await channel.flushed()
+        await channel.flush()
     assert sent == ["after", "last"]
     assert len(caplog.records) == 3
 
@@ -221,7 +248,7 @@ def watched_foreign_server():
 @pytest.mark.filterwarnings(REMOVED)
 async def test_an_unknown_resource_cannot_be_subscribed_to():
     """It is refused as it is in process."""
-    async with client_of(serving_of(watched_server())) as client:
+    async with client_of(host_for(watched_server())) as client:
         await client.session.subscribe_resource("config://app")
         with pytest.raises(MCPError, match="not found") as refused:
             await client.session.subscribe_resource("config://other")
@@ -231,7 +258,7 @@ async def test_an_unknown_resource_cannot_be_subscribed_to():
 @pytest.mark.filterwarnings(REMOVED)
 async def test_a_server_without_resources_takes_no_subscriptions():
     """The method is not there."""
-    async with client_of(serving_of(ToolServer("bare"))) as client:
+    async with client_of(host_for(ToolServer("bare"))) as client:
         with pytest.raises(MCPError) as refused:
             await client.session.subscribe_resource("config://app")
     assert refused.value.error.code == -32601
@@ -240,7 +267,7 @@ async def test_a_server_without_resources_takes_no_subscriptions():
 @pytest.mark.filterwarnings(REMOVED)
 async def test_what_cannot_be_kept_is_not_declared():
     """A server of another library offers its resources without subscriptions, and refuses them."""
-    serving = serving_of(prefix(watched_foreign_server(), "w_"))
+    serving = host_for(prefix(watched_foreign_server(), "w_"))
     async with client_of(serving) as client:
         assert client.server_capabilities.resources is not None
         assert not client.server_capabilities.resources.subscribe
@@ -263,9 +290,9 @@ async def test_what_cannot_be_kept_is_not_declared():
 )
 async def test_listeners_are_promised_only_what_they_will_hear(make, hears):
     """Updates of a resource are acknowledged where there are some to come."""
-    serving = serving_of(make())
+    serving = host_for(make())
     wanted = {"tools_list_changed": True, "resource_subscriptions": ["config://app"]}
-    async with serving.opened(), client_of(serving, "auto") as client, client.listen(**wanted) as heard:
+    async with serving.open(), client_of(serving, "auto") as client, client.listen(**wanted) as heard:
         assert heard.honored.tools_list_changed
         assert bool(heard.honored.resource_subscriptions) is hears
 
@@ -280,8 +307,8 @@ async def test_a_wrapped_server_tells_of_updates():
         if "tools/list_changed" in str(message):
             last.set()
 
-    serving = serving_of(combine("c", prefix(server, "w_"), other))
-    async with serving.opened(), client_of(serving, message_handler=hear) as client:
+    serving = host_for(combine("c", prefix(server, "w_"), other))
+    async with serving.open(), client_of(serving, message_handler=hear) as client:
         await client.session.subscribe_resource("config://app")
         other.resource_updated("config://app")
         server.resource_updated("config://app")
@@ -297,7 +324,7 @@ async def test_a_wrapped_server_tells_of_updates():
 async def test_a_foreign_server_says_what_it_is(mode):
     """Its instructions, name, version and title reach the client unchanged."""
     foreign = MCPServer("fancy", instructions="Read me first", version="7.1", title="Fancy")
-    serving = serving_of(foreign, name="file")
+    serving = host_for(foreign, name="file")
     async with client_of(serving, mode) as client:
         assert client.instructions == "Read me first"
         info = client.server_info
@@ -306,8 +333,8 @@ async def test_a_foreign_server_says_what_it_is(mode):
 
 async def test_a_server_that_replaces_another_says_what_it_is():
     """Clients that come after it hear of the new one."""
-    serving = serving_of(ToolServer("old", "1.0"))
-    async with serving.opened():
+    serving = host_for(ToolServer("old", "1.0"))
+    async with serving.open():
         await serving.replace(ToolServer("new", "2.0", instructions="Mind the gap"))
         async with client_of(serving) as client:
             assert (client.server_info.name, client.server_info.version) == ("new", "2.0")
@@ -323,8 +350,8 @@ async def test_the_session_is_the_same_for_all_calls_of_a_client(mode):
     async def who(context: Context) -> None:
         seen.append(context.session)
 
-    serving = serving_of(server)
-    async with serving.opened():
+    serving = host_for(server)
+    async with serving.open():
         for _ in range(2):
             async with client_of(serving, mode) as client:
                 await client.call_tool("who", {})
@@ -363,9 +390,11 @@ def foreign(lifespan):
 )
 async def test_a_server_that_cannot_start_is_not_served(make, lifespan, said):
     """`opened()` says so within the time it has, of servers of every kind."""
-    serving = Serving(as_server(make(lifespan)), name="live", start_within=0.1 if lifespan is Hanging else 10)
+    serving = ServerHost(
+        as_server(make(lifespan)), name="live", start_timeout=0.1 if lifespan is Hanging else 10
+    )
     with anyio.fail_after(20), pytest.raises(ClaudeSDKError, match=f"server 'live' {said}"):
-        async with serving.opened():
+        async with serving.open():
             pass
 
 
@@ -378,20 +407,20 @@ async def test_a_server_that_cannot_start_replaces_none(lifespan):
     def add(a: int) -> int:
         return a + 1
 
-    serving = Serving(server, name="old", start_within=0.1 if lifespan is Hanging else 10)
-    async with serving.opened(), client_of(serving) as client:
+    serving = ServerHost(server, name="old", start_timeout=0.1 if lifespan is Hanging else 10)
+    async with serving.open(), client_of(serving) as client:
         with pytest.raises(ClaudeSDKError):
             await serving.replace(starting(lifespan))
         assert await text_of(client, "add", {"a": 1}) == "2"
         assert serving.server is server
-        assert serving.core.name == "old"
+        assert serving.mcp_server.name == "old"
 
 
 async def test_a_server_replaced_before_it_was_opened_is_never_started():
     """What is opened then is the new one."""
-    serving = serving_of(starting(Failing))
+    serving = host_for(starting(Failing))
     await serving.replace(ToolServer("new"))
-    async with serving.opened(), client_of(serving) as client:
+    async with serving.open(), client_of(serving) as client:
         assert client.server_info.name == "new"
 
 
@@ -413,11 +442,11 @@ async def test_stop_cancels_what_runs_and_refuses_what_comes(kind, mode):
             told.append("stopped")
 
     server.add_tool(slow) if kind == "foreign" else server.tool(slow)
-    serving = serving_of(prefix(server, "w_") if kind == "wrapped" else server)
+    serving = host_for(prefix(server, "w_") if kind == "wrapped" else server)
     name = "w_slow" if kind == "wrapped" else "slow"
 
     async def call():
-        with pytest.raises(MCPError, match="the server is ending: the request was cancelled"):
+        with pytest.raises(MCPError, match="the server is shutting down: the request was cancelled"):
             await client.call_tool(name, {})
         told.append("answered")
 
@@ -427,6 +456,6 @@ async def test_stop_cancels_what_runs_and_refuses_what_comes(kind, mode):
             await begun.wait()
             assert await serving.stop(20)
         assert told == ["stopped", "answered"]
-        with pytest.raises(MCPError, match="the server is ending"):
+        with pytest.raises(MCPError, match="the server is shutting down"):
             await client.call_tool(name, {})
     assert told == ["stopped", "answered"]

@@ -16,7 +16,7 @@ from test_stdio import Peer
 from toolwire import Context, ToolServer
 from toolwire.mcp.serve.access import guard_for
 from toolwire.mcp.serve.http import bound_socket
-from toolwire.mcp.serve.start import serve_over, serve_pipe, serving_of
+from toolwire.mcp.serve.start import host_for, serve_over, serve_pipe
 
 pytestmark = pytest.mark.anyio
 
@@ -77,7 +77,7 @@ async def serving(slow, version, sessions=True):
 
             async def serve() -> None:
                 guard = guard_for("127.0.0.1", None)
-                served = serving_of(slow.server)
+                served = host_for(slow.server)
                 await serve_over(served, listening, guard, sessions=sessions, drain=0.05)
 
             tasks.start_soon(serve)
@@ -110,7 +110,7 @@ async def test_a_call_that_is_not_done_is_cancelled_and_then_told(tool, version,
     errors = [message_of(each) for each in replies]
     assert sorted(each["id"] for each in errors) == [5, 6], errors
     assert {each["error"]["code"] for each in errors} == {CLOSED}
-    assert {each["error"]["message"].partition(":")[0] for each in errors} == {"the server is ending"}
+    assert {each["error"]["message"].partition(":")[0] for each in errors} == {"the server is shutting down"}
     assert slow.happened[0] == "stopped"
     assert sorted(slow.happened) == ["stopped", "stopped", "told", "told"]
 
@@ -141,7 +141,7 @@ async def test_the_same_over_stdio(version):
         async with anyio.create_task_group() as tasks:
 
             async def serve() -> None:
-                await serve_pipe(serving_of(slow.server), peer, 0.05)
+                await serve_pipe(host_for(slow.server), peer, 0.05)
                 peer.ended.set()
 
             tasks.start_soon(serve)
@@ -160,7 +160,7 @@ async def test_the_same_over_stdio(version):
     peer.close()
     assert sorted(each["id"] for each in errors) == [5, 6]
     assert {each["error"]["code"] for each in errors} == {CLOSED}
-    assert {each["error"]["message"].partition(":")[0] for each in errors} == {"the server is ending"}
+    assert {each["error"]["message"].partition(":")[0] for each in errors} == {"the server is shutting down"}
     assert slow.happened[0] == "stopped"
     assert sorted(slow.happened) == ["stopped", "stopped", "told", "told"]
 
@@ -182,7 +182,7 @@ async def test_a_thread_hears_that_its_call_is_over():
         async with anyio.create_task_group() as tasks:
 
             async def serve() -> None:
-                await serve_pipe(serving_of(server), peer, 0.05)
+                await serve_pipe(host_for(server), peer, 0.05)
                 peer.ended.set()
 
             tasks.start_soon(serve)

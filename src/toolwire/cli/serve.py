@@ -20,7 +20,7 @@ from toolwire.errors import UsageError
 
 if TYPE_CHECKING:
     from toolwire.cli.shared.target import Target
-    from toolwire.mcp.serve.host import Serving
+    from toolwire.mcp.serve.host import ServerHost
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -158,7 +158,7 @@ def serve(  # noqa: PLR0917 - options
     have_stderr()
     wire = None if http else Wire()  # before the file is loaded: what it prints must not get on the wire
     _log_to_stderr(quiet)
-    from toolwire.mcp.serve.start import serving_of  # noqa: PLC0415
+    from toolwire.mcp.serve.start import host_for  # noqa: PLC0415
 
     found = resolved(
         target,
@@ -172,7 +172,7 @@ def serve(  # noqa: PLR0917 - options
         refresh=refresh,
         pins=pins,
     )
-    serving = serving_of(found.server, name=found.name, secret=_secret())
+    serving = host_for(found.server, name=found.name, secret=_secret())
     beside = [_reloading(found, serving)] if reload else []
     if hasattr(found.server, "loaded"):
         from toolwire.cli.serve_reload import tend  # noqa: PLC0415
@@ -238,7 +238,7 @@ def _run(work: Work, beside: list[Work]) -> None:
     anyio.run(both, backend_options={"use_uvloop": fast})
 
 
-def _reloading(target: "Target", serving: "Serving") -> Work:
+def _reloading(target: "Target", serving: "ServerHost") -> Work:
     if target.path is None:
         raise UsageError(f"--reload needs a file, and {target.text} is none")
     from toolwire.cli.serve_reload import follow  # noqa: PLC0415
@@ -274,12 +274,12 @@ def _token(token: str | None, token_file: Path | None) -> str | None:
         raise UsageError(f"the token file {token_file} is no text") from None
 
 
-def _what(serving: "Serving") -> str:
+def _what(serving: "ServerHost") -> str:
     from toolwire.tools.toolset import Toolset  # noqa: PLC0415
 
     server = serving.server
     if not isinstance(server, Toolset):
-        return serving.core.name
+        return serving.mcp_server.name
     counts = [
         (len(server.tools), "tool"),
         (len(server.resources) + len(server.resource_templates), "resource"),

@@ -1,13 +1,11 @@
 """The body of an HTTP request, read before somebody else reads it too."""
 
-from typing import Any, Final
+from typing import Any
 
 from pydantic_core import from_json
 
 from toolwire._protocol.jsonrpc import INVALID_REQUEST, RpcError
-
-LONGEST_ID: Final = 1_000
-"""Characters of a request id: it is kept for as long as its answer may be asked for again."""
+from toolwire.mcp.serve.http_sessions import MAX_ID
 
 
 async def read(receive: Any, most: int) -> tuple[list[Any], bytes | None]:
@@ -47,9 +45,9 @@ def request_id(body: bytes) -> int | str | None:
     if not isinstance(message, dict) or not {"id", "method"} <= message.keys():
         return None
     given = message["id"]
-    if type(given) is int or (type(given) is str and len(given) <= LONGEST_ID):
+    if type(given) is int or (type(given) is str and len(given) <= MAX_ID):
         return given
     raise RpcError(
         INVALID_REQUEST,
-        f"Invalid Request: the id must be an integer or a string of at most {LONGEST_ID} characters",
+        f"Invalid Request: the id must be an integer or a string of at most {MAX_ID} characters",
     )

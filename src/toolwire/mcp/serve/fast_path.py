@@ -1,15 +1,15 @@
-"""Calls and lists over HTTP that are answered at once, in one piece.
+"""Answers calls and lists over HTTP at once, in one piece, where that is possible.
 
-For every answer `mcp` opens a stream that could carry more, which costs more than most tools do. Here a call begins
-straight away. If its result is there within a moment, and its tool has neither told nor asked anything, it goes out
-as it is; lists are kept as bytes. In every other case the request goes `mcp`'s way, with the call that has begun
-(`begun`): only `mcp` knows of streams, notices, questions and coming back for an answer.
+For every response `mcp` opens a stream that could carry more, which costs more than most tools do. Here a call
+starts straight away (`EarlyCall`). If its result is there within a moment, and its tool has sent nothing to the
+client, the result is sent as it is; lists are kept as bytes (`ToolLists`). Otherwise the request is given to `mcp`
+with the call that has started: only `mcp` knows streams, notifications, requests to the client and resumption.
 
-Its rule: what is odd about a request is not judged here, nor is an error ever sent. Both go `mcp`'s way too.
+Never rejects a request: anything unusual, and every error, is left to `mcp`.
 """
 
-from collections.abc import Hashable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final
@@ -17,231 +17,390 @@ from typing import Any, Final
 import anyio
 import mcp_types as types
 import orjson
-from mcp.server.connection import Connection as Client
-from mcp.shared.inbound import (
-    InboundLadderRejection,
-    classify_inbound_request,
-    validate_mcp_param_headers,
-)
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from mcp.server import ServerRequestContext
+from mcp.shared.exceptions import MCPError
 from opentelemetry import trace
 from pydantic import ValidationError
 from pydantic_core import from_json
 
 from toolwire._protocol.jsonrpc import CANCELLED, RpcError, make_error
-from toolwire.mcp.serve.bodies import LONGEST_ID
+from toolwire._support.tasks import spawn
+from toolwire.mcp.compat import (
+    MODERN_PROTOCOL_VERSIONS,
+    ClientConnection,
+    InboundLadderRejection,
+    classify_inbound_request,
+    connection_of,
+    serialize_server_result,
+    validate_mcp_param_headers,
+)
 from toolwire.mcp.serve.channel import RequestChannel
-from toolwire.mcp.serve.clients import client_key, session_of
-from toolwire.mcp.serve.early_call import Begun
-from toolwire.mcp.serve.host import Serving
-from toolwire.mcp.serve.http_sessions import Exchange
-from toolwire.mcp.serve.tool_lists import METHOD, Lists, shaped
+from toolwire.mcp.serve.clients import client_key, state_of
+from toolwire.mcp.serve.host import ServerHost, add_envelope
+from toolwire.mcp.serve.http_sessions import MAX_ID, Exchange
 from toolwire.tools.toolset import Toolset
 
-_MOMENT: Final = 0.25  # seconds that an answer may take to be one at once
-_BODY: Final = 1 << 20
-_SESSIONS: Final = ("2025-06-18", "2025-11-25")  # older ones have other shapes of results
-_IDS: Final = 1 << 53  # larger ones are nobody's
-_PARTS: Final = frozenset({"jsonrpc", "id", "method", "params"})
-_CANCELLED: Final = RpcError(CANCELLED, "Request cancelled")
+_CALL: Final = "tools/call"
+_LIST: Final = "tools/list"
 _CANCEL: Final = "notifications/cancelled"
-_LATER_ROUNDS: Final = frozenset({"requestState", "inputResponses"})
+_PATIENCE: Final = 0.25  # seconds that a call may take to be answered here
+_TAKEOVER_TIMEOUT: Final = 5.0  # seconds that `mcp` has to take a call over before it is cancelled
+_MAX_BODY: Final = 1 << 20
+_MAX_INTEGER_ID: Final = 1 << 53
+_MAX_PAGES: Final = 64
+_SESSION_VERSIONS: Final = ("2025-06-18", "2025-11-25")  # older ones have other shapes of results
+_FIELDS: Final = frozenset({"jsonrpc", "id", "method", "params"})
+_LATER_ROUND: Final = frozenset({"requestState", "inputResponses"})
+_CANCELLED: Final = RpcError(CANCELLED, "Request cancelled")
 _SESSION, _VERSION = b"mcp-session-id", b"mcp-protocol-version"
 _STREAM: Final = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache, no-transform")]
+_EARLY_CALL: Final = "toolwire.early_call"  # in the ASGI scope of a request
 
 Headers = Mapping[bytes, bytes]
 
 
-class Quick:
+class FastPath:
     """Answers what can be answered at once."""
 
-    def __init__(self, serving: Serving) -> None:
-        self._serving = serving
-        self._running: dict[tuple[Client | None, str], Begun] = {}
-        self._lists = Lists(serving)
-        serving.audience.left = self._left
+    def __init__(self, host: ServerHost) -> None:
+        self._host = host
+        self._running: dict[tuple[ClientConnection | None, str], EarlyCall] = {}
+        self._lists = ToolLists(host)
+        host.clients.on_closed = self._cancel_all
+        host.mcp_server.add_request_handler(_CALL, types.CallToolRequestParams, self._take_over)
 
-    async def answered(
+    async def answer(
         self, scope: Any, body: bytes, send: Any, exchange: Exchange | None
-    ) -> tuple[bool, Begun | None]:
-        """Whether the request has its answer. If it has not, also the call that has begun for it, if any.
+    ) -> "tuple[bool, EarlyCall | None]":
+        """Answer a request if possible. Returns whether it was, and if not, the call that has started for it.
 
-        What begins here has claimed its id, in a session (`exchange`).
+        In a session (`exchange`), a call that starts here has claimed its id.
         """
         headers = dict(scope["headers"])
-        name = headers.get(_SESSION, b"").decode("latin-1")
+        session_id = headers.get(_SESSION, b"").decode("latin-1")
         if scope["method"] == "DELETE":
-            self._serving.audience.named.pop(name, None)  # from now on, not when `mcp` is done with it
-        if not self._usual(scope, body, headers):
+            self._host.clients.by_session_id.pop(
+                session_id, None
+            )  # from now on, not when `mcp` is done with it
+        if not self._is_usual(scope, body, headers):
             return False, None
-        asked = self._asked(scope, body, headers, self._serving.audience.named.get(name))
-        # An id that is in use is not judged here either.
-        if asked is not None and (asked.client is None or exchange is None or exchange.take(asked.id)):
-            reply = _Reply(send, asked.id, headers.get(_SESSION) if asked.client is not None else None)
-            if asked.method == METHOD:
-                page = self._lists.page(asked.version, asked.params.get("cursor"))
-                if page is not None:
-                    await reply.result(orjson.dumps(page))
-                    return True, None
-            else:
-                begun = await self._called(asked, reply, exchange)
-                return begun is None, begun
-        return False, None
+        request = self._read(scope, body, headers, self._host.clients.by_session_id.get(session_id))
+        # A request whose id is in use is left to `mcp` too.
+        if request is None or not (request.client is None or exchange is None or exchange.take(request.id)):
+            return False, None
+        response = _Response(send, request.id, headers.get(_SESSION) if request.client is not None else None)
+        if request.method == _CALL:
+            early = await self._call(request, response, exchange)
+            return early is None, early
+        page = self._lists.page(request.version, request.params.get("cursor"))
+        if page is not None:
+            await response.send_result(orjson.dumps(page))
+        return page is not None, None
 
-    # What may be answered here.
+    async def _take_over(self, ctx: ServerRequestContext[Any, Any], params: Any) -> dict[str, Any]:
+        """Handle `tools/call` for `mcp`: wait for the call that has started already, if there is one."""
+        early: EarlyCall | None = getattr(ctx.request, "scope", {}).get(_EARLY_CALL)
+        return await (self._host.forward(ctx, params) if early is None else early.take_over(ctx))
 
-    def _usual(self, scope: Any, body: bytes, headers: Headers) -> bool:
-        """Whether it may be a request for us, with the headers that every client sends, each once."""
+    # Which requests are answered here.
+
+    def _is_usual(self, scope: Any, body: bytes, headers: Headers) -> bool:
+        """True if it may be a request for us, with the headers that every client sends, each once."""
         return (
             scope["method"] == "POST"
-            and self._serving.up
-            and "user" not in scope  # whose session it is, `mcp` knows
-            and isinstance(self._serving.server, Toolset)
+            and self._host.is_open
+            and "user" not in scope  # `mcp` knows whose session it is
+            and isinstance(self._host.server, Toolset)
             and len(headers) == len(scope["headers"])
-            and len(body) <= _BODY
-            and _takes_both(headers.get(b"accept", b""))
+            and len(body) <= _MAX_BODY
+            and _accepts_both(headers.get(b"accept", b""))
             and headers.get(b"content-type", b"").partition(b";")[0].strip() == b"application/json"
         )
 
-    def _asked(self, scope: Any, body: bytes, headers: Headers, client: Client | None) -> "_Asked | None":
-        """The request in a body, if it is a whole and usual one that we have the answer to."""
+    def _read(
+        self, scope: Any, body: bytes, headers: Headers, client: ClientConnection | None
+    ) -> "_Request | None":
+        """Return the request in a body if it is complete, valid and one that is answered here."""
         version = headers.get(_VERSION, b"").decode("latin-1")
         modern = version in MODERN_PROTOCOL_VERSIONS
         if not modern and (client is None or client.protocol_version != version):
             return None
-        message = _message(body)
+        message = _decode(body)
         if message is None:
             return None
         if modern:
             client = None
         elif client is not None and message.get("method") == _CANCEL:
             self._cancel(client, message.get("params"))
-        if not _fits(message) or not self._serving.core.accepts(
+        if not _is_candidate(message) or not self._host.mcp_server.accepts(
             message["method"], version, message.get("params")
         ):
             return None
-        if not (self._routed(message, headers) if client is None else version in _SESSIONS):
+        if not (self._headers_match(message, headers) if client is None else version in _SESSION_VERSIONS):
             return None
-        return _Asked(message["id"], message["method"], message.get("params") or {}, version, client, scope)
+        return _Request(message["id"], message["method"], message.get("params") or {}, version, client, scope)
 
-    def _routed(self, message: dict[str, Any], headers: Headers) -> bool:
-        """Whether the headers of a request without a session say what its body does."""
+    def _headers_match(self, message: dict[str, Any], headers: Headers) -> bool:
+        """True if the headers of a request without a session say the same as its body."""
         texts = {key.decode("latin-1"): value.decode("latin-1") for key, value in headers.items()}
         if isinstance(classify_inbound_request(message, headers=texts), InboundLadderRejection):
             return False
-        if message["method"] != "tools/call":
+        if message["method"] != _CALL:
             return True
-        params, lookup = message["params"], self._serving.core.get_tool_input_schema
-        schema = None if lookup is None else lookup(params["name"])
+        params, find_schema = message["params"], self._host.mcp_server.get_tool_input_schema
+        schema = None if find_schema is None else find_schema(params["name"])
         if schema is None:
             return False
         return validate_mcp_param_headers(schema, params.get("arguments") or {}, texts) is None
 
-    def _cancel(self, client: Client, params: Any) -> None:
+    def _cancel(self, client: ClientConnection, params: Any) -> None:
         if isinstance(params, dict) and _is_id(params.get("requestId")):
-            begun = self._running.get((client, str(params["requestId"])))
-            if begun is not None:
-                begun.cancel()
+            early = self._running.get((client, str(params["requestId"])))
+            if early is not None:
+                early.cancel()
 
-    def _left(self, client: Client) -> None:
-        """With a session ends what has begun in it."""
-        for place, begun in list(self._running.items()):
-            if place[0] is client:
-                begun.cancel()
+    def _cancel_all(self, client: ClientConnection) -> None:
+        """Cancel the calls of a session that has ended."""
+        for (owner, _), early in list(self._running.items()):
+            if owner is client:
+                early.cancel()
 
     # Calls.
 
-    async def _called(self, asked: "_Asked", reply: "_Reply", exchange: Exchange | None) -> Begun | None:
-        """None if it has its answer, else what has begun."""
-        begun, client = Begun(asked.id), asked.client
-        session = None if client is None else session_of(client)
+    async def _call(
+        self, request: "_Request", response: "_Response", exchange: Exchange | None
+    ) -> "EarlyCall | None":
+        """Run a call. Returns None if it was answered, else the call that goes on."""
+        client = request.client
+        state = None if client is None else state_of(client)
+        key = (client, str(request.id))
+
+        def forget() -> None:
+            if self._running.get(key) is early:
+                del self._running[key]
+
+        early = EarlyCall(request.id)
         channel = RequestChannel(
             None,
-            asked.params,
-            None if session is None else session.level,
-            session,
-            request_scope=None if session is None else session.key,
-            declared=asked.declared,
-            wanted=begun.turned.set,
-            client_key=asked.client_key,
+            request.params,
+            None if state is None else state.level,
+            state,
+            request_scope=None if state is None else state.key,
+            declared=request.declared,
+            on_used=early.turned.set,
+            client_key=request.client_key,
         )
-        work = partial(self._serving.result, asked.method, asked.id, asked.params, modern=client is None)
-        place = (client, str(asked.id))
-        self._running[place] = begun  # until it is over: before `mcp` has it, only we can cancel it
-
-        def over() -> None:
-            if self._running.get(place) is begun:
-                del self._running[place]
-
-        begun.start(channel, work, over)
+        self._running[key] = early  # until it is over: before `mcp` has it, only we can cancel it
+        work = partial(
+            self._host.handle, request.method, request.id, request.params, channel, modern=client is None
+        )
+        early.start(channel, work, forget)
         try:
-            with anyio.move_on_after(_MOMENT):
-                await begun.turned.wait()
+            with anyio.move_on_after(_PATIENCE):
+                await early.turned.wait()
         except BaseException:
-            begun.cancel()
+            early.cancel()
             raise
         result = None
-        if not begun.cancelled:
-            result = None if begun.result is None else self._shaped(asked, begun.result)
+        if not early.cancelled:
+            result = None if early.result is None else self._serialize(request, early.result)
             if result is None:
-                return begun
+                return early
         if exchange is not None:
-            exchange.answered()
-        await (reply.error(_CANCELLED) if result is None else reply.result(result))
+            exchange.mark_answered()
+        await (response.send_error(_CANCELLED) if result is None else response.send_result(result))
         return None
 
-    def _shaped(self, asked: "_Asked", result: dict[str, Any]) -> bytes | None:
-        """A result as `mcp` would send it. None if it would not, or has more to do with it."""
+    def _serialize(self, request: "_Request", result: dict[str, Any]) -> bytes | None:
+        """Encode a result as `mcp` would send it; None if it would not, or has more to do with it."""
         if result.get("resultType", "complete") != "complete":
             return None
         try:
-            return orjson.dumps(shaped(self._serving, asked.method, asked.version, result))
+            return orjson.dumps(_shape(self._host, request.method, request.version, result))
         except (ValidationError, TypeError, ValueError, RecursionError):
             return None
 
 
+class EarlyCall:
+    """A call that runs before `mcp` has its request. `turned` is set when it is over or the tool uses its channel.
+
+    If it is not answered by then, `mcp` gets the request with this object in the ASGI scope. The handler of `mcp`
+    finds it there and waits for it, instead of running the tool a second time.
+    """
+
+    def __init__(self, request_id: int | str) -> None:
+        self.request_id = request_id
+        self.turned = anyio.Event()
+        self.result: dict[str, Any] | None = None
+        """The result, if it has one."""
+        self.cancelled = False
+        self._error: BaseException | None = None
+        self._over = anyio.Event()
+        self._taken = anyio.Event()
+        self._channel: RequestChannel | None = None
+        self._scope = anyio.CancelScope()
+
+    def start(
+        self,
+        channel: RequestChannel,
+        work: Callable[[], Awaitable[dict[str, Any]]],
+        on_done: Callable[[], None],
+    ) -> None:
+        """Run it in a task of its own. `on_done` is called when it is over."""
+        self._channel = channel
+        spawn(self._run, work, on_done=on_done)
+
+    async def _run(self, work: Callable[[], Awaitable[dict[str, Any]]]) -> None:
+        try:
+            with self._scope:
+                self.result = await work()
+        except Exception as error:  # noqa: BLE001 - raised in `take_over`
+            self._error = error
+        finally:
+            self._over.set()
+            self.turned.set()
+
+    def cancel(self) -> None:
+        """Cancel it for the client. Once `mcp` has taken it over, `mcp` does that."""
+        if not self._taken.is_set():
+            self.cancelled = True
+            self._scope.cancel()
+
+    async def take_over(self, ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
+        """Lend it the client, wait for it, and return its result. If this is cancelled, so is the call."""
+        self._taken.set()
+        if self._channel is not None:
+            self._channel.bind(ctx)
+        try:
+            await self._over.wait()
+        except BaseException:
+            self._scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await self._over.wait()
+            raise
+        if self._error is not None:
+            raise self._error
+        if self.result is None:
+            raise MCPError(code=CANCELLED, message="Request cancelled")
+        return self.result
+
+    @contextmanager
+    def offered(self, scope: dict[str, Any], is_answered: Callable[[], bool]) -> Iterator[None]:
+        """Put it into the scope for the handler of `mcp`.
+
+        If that has not taken it over by the end of the block, it is cancelled: at once if the client was answered,
+        else after a while.
+        """
+        scope[_EARLY_CALL] = self
+        try:
+            yield
+        finally:
+            if not self._taken.is_set() and not self._over.is_set():
+                if is_answered():
+                    self.cancel()
+                else:
+                    spawn(self._cancel_unless_taken)
+
+    async def _cancel_unless_taken(self) -> None:
+        with anyio.move_on_after(_TAKEOVER_TIMEOUT):
+            await self._taken.wait()
+            return
+        self._scope.cancel()
+
+
+class ToolLists:
+    """The tool list of a server as it is sent, encoded once for each page and protocol version.
+
+    `mcp` would check and encode all of it again at each request. A page holds bytes (`orjson.Fragment`), so only a
+    carrier that writes with orjson may use it.
+    """
+
+    def __init__(self, host: ServerHost) -> None:
+        self._host = host
+        self._pages: dict[tuple[str, Any], tuple[orjson.Fragment, dict[str, Any]]] = {}
+
+    def page(self, version: str, cursor: Any) -> dict[str, Any] | None:
+        """Return the result of `tools/list`; None if `mcp` has to answer."""
+        server = self._host.server
+        if not isinstance(server, Toolset) or server.before_list() is not None:
+            return None
+        try:
+            plain, mark = server.page(cursor)
+        except KeyError:
+            return None
+        kept = self._pages.get((version, cursor))
+        if kept is None or kept[0] is not mark:
+            encoded = self._encode(version, plain)
+            if encoded is None:
+                return None
+            if len(self._pages) >= _MAX_PAGES:
+                self._pages.clear()
+            kept = self._pages[version, cursor] = (mark, encoded)
+        with self._host.count(_LIST, ""):  # not before: what `mcp` answers is counted there
+            return kept[1]
+
+    def _encode(self, version: str, plain: dict[str, Any]) -> dict[str, Any] | None:
+        try:
+            result = _shape(self._host, _LIST, version, add_envelope(_LIST, plain))
+            return {**result, "tools": orjson.Fragment(orjson.dumps(result["tools"]))}
+        except (ValidationError, TypeError, ValueError, RecursionError):
+            return None
+
+    async def middleware(self, ctx: ServerRequestContext[Any, Any], call_next: Any) -> Any:
+        """Middleware of `mcp`: answer `tools/list` from the pages kept here."""
+        if (
+            ctx.method == _LIST
+            and connection_of(ctx).initialize_accepted
+            and self._host.mcp_server.accepts(_LIST, ctx.protocol_version, ctx.params)
+        ):
+            page = self.page(ctx.protocol_version, (ctx.params or {}).get("cursor"))
+            if page is not None:
+                return page
+        return await call_next(ctx)
+
+
 @dataclass(frozen=True)
-class _Asked:
-    """A request that is answered here. `client` None: one without a session."""
+class _Request:
+    """A request that is answered here. `client` is None for one without a session."""
 
     id: int | str
     method: str
     params: dict[str, Any]
     version: str
-    client: Client | None
+    client: ClientConnection | None
     scope: Any
 
     def client_key(self) -> Hashable:
-        """Who its client is, if it has no session."""
+        """Identify the client if it has no session."""
         return None if self.client is not None else client_key(self.scope, self.params.get("_meta"))
 
     def declared(self) -> types.ClientCapabilities | None:
-        """What its client can be asked."""
+        """Return the capabilities that the client declares."""
         if self.client is not None:
             return self.client.client_capabilities
         try:
             return types.ClientCapabilities.model_validate(
                 self.params["_meta"][types.CLIENT_CAPABILITIES_META_KEY]
             )
-        except ValidationError:  # `mcp` too takes these for none at all
+        except ValidationError:  # `mcp` also treats these as none at all
             return None
 
 
-class _Reply:
-    """The way back to the client of one request. In a session that is a stream, as ever there; of one event."""
+class _Response:
+    """Sends the response of one request. In a session it is a stream of one event, as `mcp` would send it."""
 
     def __init__(self, send: Any, request_id: int | str, session: bytes | None) -> None:
         self._send = send
         self._id = request_id
         self._session = session
 
-    async def result(self, result: bytes) -> None:
-        await self._message(b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (orjson.dumps(self._id), result))
+    async def send_result(self, result: bytes) -> None:
+        await self._send_body(b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (orjson.dumps(self._id), result))
 
-    async def error(self, error: RpcError) -> None:
-        await self._message(orjson.dumps(make_error(self._id, error)))
+    async def send_error(self, error: RpcError) -> None:
+        await self._send_body(orjson.dumps(make_error(self._id, error)))
 
-    async def _message(self, body: bytes) -> None:
+    async def _send_body(self, body: bytes) -> None:
         headers = [(b"content-type", b"application/json")]
         if self._session is not None:
             body = b"event: message\r\ndata: %b\r\n\r\n" % body
@@ -251,32 +410,43 @@ class _Reply:
         await self._send({"type": "http.response.body", "body": body})
 
 
-def _fits(message: dict[str, Any]) -> bool:
-    """Whether it is a JSON-RPC request for a call or a list, in the first round. Its params are not checked yet."""
+def _shape(host: ServerHost, method: str, version: str, result: dict[str, Any]) -> dict[str, Any]:
+    """Return a result as `mcp` would send it; `ValidationError` if it would not."""
+    shaped = serialize_server_result(method, version, result)
+    if version in MODERN_PROTOCOL_VERSIONS:
+        stamp = {types.SERVER_INFO_META_KEY: host.mcp_server.server_info_stamp}
+        shaped["_meta"] = {**stamp, **(shaped.get("_meta") or {})}
+    return shaped
+
+
+def _is_candidate(message: dict[str, Any]) -> bool:
+    """True if it is a JSON-RPC request for a call or a list, in the first round. Does not check its params."""
     method, params = message.get("method"), message.get("params")
     return (
-        message.keys() <= _PARTS
+        message.keys() <= _FIELDS
         and message.get("jsonrpc") == "2.0"
         and _is_id(message.get("id"))
-        and method in ("tools/call", METHOD)  # a tuple: it may be anything, also what cannot be hashed
+        and method in (_CALL, _LIST)  # a tuple: the method may be anything, also unhashable
         and isinstance(params, dict | None)
-        and (params is None or _LATER_ROUNDS.isdisjoint(params))
-        # With somebody who wants to see them, requests have spans, which `mcp` makes.
+        and (params is None or _LATER_ROUND.isdisjoint(params))
+        # With OpenTelemetry set up, each request has a span, which `mcp` makes.
         and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
     )
 
 
-def _is_id(given: Any) -> bool:
-    return (type(given) is str and len(given) <= LONGEST_ID) or (type(given) is int and -_IDS < given < _IDS)
+def _is_id(value: Any) -> bool:
+    if type(value) is int:
+        return -_MAX_INTEGER_ID < value < _MAX_INTEGER_ID
+    return type(value) is str and len(value) <= MAX_ID
 
 
 @lru_cache(maxsize=64)
-def _takes_both(accept: bytes) -> bool:
+def _accepts_both(accept: bytes) -> bool:
     kinds = {each.partition(b";")[0].strip().lower() for each in accept.split(b",")}
     return {b"application/json", b"text/event-stream"} <= kinds
 
 
-def _message(body: bytes) -> dict[str, Any] | None:
+def _decode(body: bytes) -> dict[str, Any] | None:
     with suppress(ValueError):
         message = from_json(body)
         if isinstance(message, dict):

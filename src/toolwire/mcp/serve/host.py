@@ -1,9 +1,9 @@
-"""A server of ours as a low-level server of `mcp`, which speaks every version of the protocol.
+"""Makes a server of ours a low-level server of `mcp`, which speaks every version of the protocol.
 
-Owns what is served now, and how many requests run. `mcp` does the transports, the handshake of
-the older versions and the envelopes of 2026-07-28; what a request gets is decided by the server itself, through the
-same connection that the CLI would use. One request is one connection: that is all the newest version knows, and for
-the older ones it costs next to nothing.
+Owns the server that is served now, the number of requests that run, and what `mcp` needs to know of it. `mcp` does
+the transports, the handshake of the older versions and the envelopes of 2026-07-28. The server itself answers each
+request, through the same kind of connection that the CLI uses: one connection per request, which is all that the
+newest version knows, and costs little in the older ones. Must not know stdio or HTTP.
 """
 
 import base64
@@ -15,37 +15,52 @@ from typing import Any, Final
 
 import anyio
 import mcp_types as types
-from mcp.server.context import ServerRequestContext
-from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server import Server as McpServer
+from mcp.server import ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from toolwire._protocol.jsonrpc import (
     CANCELLED,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
     METHOD_NOT_FOUND,
+    RESOURCE_NOT_FOUND,
+    Interrupted,
     RpcError,
 )
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import spawn
 from toolwire.errors import ClaudeSDKError
+from toolwire.mcp.compat import (
+    CACHEABLE_METHODS,
+    MODERN_PROTOCOL_VERSIONS,
+    RequestStateBoundary,
+    RequestStateSecurity,
+    connection_of,
+    forget_server_info,
+    validate_client_request,
+)
 from toolwire.mcp.serve.channel import RequestChannel
-from toolwire.mcp.serve.clients import EVENTS, Audience, Broadcaster, client_key, client_of, session_of
-from toolwire.mcp.serve.early_call import taken_over
-from toolwire.mcp.serve.low_level_server import Core
-from toolwire.mcp.serve.translate import enveloped, greeted, result_of, without_envelope
+from toolwire.mcp.serve.clients import EVENTS, Broadcaster, ClientRegistry, client_key, state_of
 from toolwire.tools.dispatch.failures import named
 from toolwire.tools.dispatch.interface import Connection, Server
 from toolwire.tools.dispatch.methods import found
+from toolwire.tools.results.result import error_result
 from toolwire.tools.toolset import Toolset
 
 logger = logger_for("serving")
 
-START: Final = 30.0
+START_TIMEOUT: Final = 30.0
 """Seconds in which a server has to be ready."""
 
-# What goes to the server as it is. `mcp` checks the parameters against these first.
-_SUBSCRIPTIONS: Final = 1_000  # of one session
-_LONGEST_URI: Final = 8_192
+_MAX_SUBSCRIPTIONS: Final = 1_000  # per session
+_MAX_URI: Final = 8_192  # characters
+_MAX_MESSAGE: Final = 2_000  # characters of an error message
+_MAX_QUOTE: Final = 500  # characters of the request that an error's data may repeat
+_RESERVED_META: Final = "io.modelcontextprotocol/"
+
+# Requests that go to the server as they are. `mcp` checks their params against these models first.
 _FORWARDED: Final[Mapping[str, type[Any]]] = {
     "tools/list": types.PaginatedRequestParams,
     "tools/call": types.CallToolRequestParams,
@@ -57,161 +72,170 @@ _FORWARDED: Final[Mapping[str, type[Any]]] = {
     "completion/complete": types.CompleteRequestParams,
 }
 
+# The fields that results have from 2026-07-28 on. Lists may change at any time, so no copy of one may be kept.
+_COMPLETE: Final = {"resultType": "complete"}
+_ENVELOPES: Final = {
+    method: {**_COMPLETE, "ttlMs": 0, "cacheScope": "private"} for method in CACHEABLE_METHODS
+}
 
-class Serving:
-    """What is served now, and to whom. `core` is the `mcp` server to run."""
+Context = ServerRequestContext[Any, Any]
+
+
+class ServerHost:
+    """Serves one server, which can be replaced, to all clients. `mcp_server` is the `mcp` server to run."""
 
     def __init__(
-        self, server: Server, *, name: str, secret: str | None = None, start_within: float = START
+        self, server: Server, *, name: str, secret: str | None = None, start_timeout: float = START_TIMEOUT
     ) -> None:
-        """`secret` seals what a stateless client carries between two rounds of a call: several processes that
-        serve the same clients share one. `name` is that of the served thing, until the server tells its own.
-        `start_within` are the seconds that the server has to get ready."""
+        """`secret` seals what a stateless client carries between two rounds of a call; processes that serve the
+        same clients share one. `name` is used until the server tells its own."""
         self.server = server
         self.running = 0
-        """Requests that are being answered."""
+        """The number of requests that are being answered."""
         self.request_scope: str | None = None
-        """Stands for the only client there is, over stdio: it must not use a request id twice, in any version."""
+        """Identifies the only client there is, over stdio: it must use each request id once, in any version."""
         self.observe: Callable[[str, str], Any] = lambda _method, _name: nullcontext()
-        """Gives a context manager around each request, by method and name; for metrics."""
-        self._hello: dict[str, Any] = {}
-        self._keeper: Connection | None = None
-        self._start_within = start_within
-        self._changing = anyio.Lock()
+        """Returns a context manager to hold around each request, by method and name; for metrics."""
+        self.clients = ClientRegistry()
+        self._server_info: dict[str, Any] = {}  # the result of `initialize`
+        self._primary_connection: Connection | None = None
+        self._start_timeout = start_timeout
+        self._replacing = anyio.Lock()
         self._stopped = anyio.Event()
         self._connections: set[Connection] = set()
-        self.audience = Audience()
         self._idle = anyio.Event()
-        info = server if isinstance(server, Toolset) else None
-        self.core = Core(
-            name if info is None else info.name,
+        ours = server if isinstance(server, Toolset) else None
+        self.mcp_server = LowLevelServer(
+            name if ours is None else ours.name,
             self.capabilities,
-            version="1.0.0" if info is None else info.version,
-            title=None if info is None else info.title,
-            instructions=None if info is None else info.instructions,
-            lifespan=lambda _core: self.opened(),
-            get_tool_input_schema=self._schema if info is not None else None,
+            version="1.0.0" if ours is None else ours.version,
+            title=None if ours is None else ours.title,
+            instructions=None if ours is None else ours.instructions,
+            lifespan=lambda _server: self.open(),
+            get_tool_input_schema=None if ours is None else self._input_schema,
         )
         security = RequestStateSecurity(keys=[secret]) if secret else RequestStateSecurity.ephemeral()
-        self.core.middleware.append(RequestStateBoundary(security, default_audience=self.core.name))
+        self.mcp_server.middleware += [
+            RequestStateBoundary(security, default_audience=self.mcp_server.name),
+            shorten_errors,
+        ]
+        add = self.mcp_server.add_request_handler
         for method, params in _FORWARDED.items():
-            self.core.add_request_handler(method, params, self._forward)
-        self.core.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
-        self.core.add_request_handler("resources/subscribe", types.SubscribeRequestParams, self._subscribe)
-        self.core.add_request_handler(
-            "resources/unsubscribe", types.UnsubscribeRequestParams, self._unsubscribe
-        )
-        self.core.add_request_handler(
-            "subscriptions/listen", types.SubscriptionsListenRequestParams, self._listen
-        )
-        self.core.add_notification_handler(
-            "notifications/initialized", types.NotificationParams, self.audience.joined
+            add(method, params, self.forward)
+        add("logging/setLevel", types.SetLevelRequestParams, self._set_level)
+        add("resources/subscribe", types.SubscribeRequestParams, self._subscribe)
+        add("resources/unsubscribe", types.UnsubscribeRequestParams, self._unsubscribe)
+        add("subscriptions/listen", types.SubscriptionsListenRequestParams, self._listen)
+        self.mcp_server.add_notification_handler(
+            "notifications/initialized", types.NotificationParams, self.clients.add
         )
 
-    # The server behind it.
+    # The server that is served.
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[None]:
-        """Inside, the server is up. `ClaudeSDKError` says what keeps it from that; an inner one does nothing."""
-        async with self._changing:
-            inner = self._keeper is not None
-            if not inner:
-                self._keeper, self._hello = await self._kept(self.server)
-                self.core.introduce(self._hello)
-        if inner:
-            yield
-            return
+    async def open(self) -> AsyncIterator[None]:
+        """Keep the server running inside the block. Raises `ClaudeSDKError` if it does not start.
+
+        Inside another such block it does nothing.
+        """
+        async with self._replacing:
+            opened = self._primary_connection is None
+            if opened:
+                await self._connect(self.server)
         try:
             yield
         finally:
-            self.audience.listening.close()
-            last, self._keeper = self._keeper, None
-            if last is not None:
-                with anyio.CancelScope(shield=True):
-                    await last.aclose()
+            if opened:
+                self.close_subscriptions()
+                last, self._primary_connection = self._primary_connection, None
+                if last is not None:
+                    with anyio.CancelScope(shield=True):
+                        await last.aclose()
 
-    async def _kept(self, server: Server) -> tuple[Connection, dict[str, Any]]:
-        """Hold one connection open: it keeps the server's lifespan, and hears of every change. And its hello."""
-        channel = Broadcaster(self.audience)
-        keeper = (
+    async def _connect(self, server: Server) -> None:
+        """Open the primary connection, which keeps the server's lifespan and is notified of every change."""
+        channel = Broadcaster(self.clients)
+        connection = (
             server.connect(channel, notify_all_updates=True)
             if isinstance(server, Toolset)
             else server.connect(channel)
         )
+        name = server.name if isinstance(server, Toolset) else self.mcp_server.name
         ready = False
         try:
-            with anyio.move_on_after(self._start_within):
-                hello = await greeted(keeper, {})
+            with anyio.move_on_after(self._start_timeout):
+                server_info = await _initialize(connection, {})
                 if isinstance(server, Toolset):
                     await server.wait_until_ready()
                 ready = True
         except Exception as error:
-            what = error.message if isinstance(error, RpcError) else named(error)
-            raise ClaudeSDKError(f"server {self._name(server)!r} could not start: {what}") from error
+            reason = error.message if isinstance(error, RpcError) else named(error)
+            raise ClaudeSDKError(f"server {name!r} could not start: {reason}") from error
         finally:
             if not ready:
                 with anyio.CancelScope(shield=True):
-                    await keeper.aclose()
+                    await connection.aclose()
         if not ready:
-            text = f"server {self._name(server)!r} did not start within {self._start_within:g} s"
-            raise ClaudeSDKError(text)
-        return keeper, hello
+            raise ClaudeSDKError(f"server {name!r} did not start within {self._start_timeout:g} s")
+        self._primary_connection, self._server_info = connection, server_info
+        self.mcp_server.set_info(server_info)
 
     async def replace(self, server: Server) -> None:
-        """Serve another server from now on. Requests that run finish on the old one; everybody is told.
+        """Serve another server from now on. Requests that run finish on the old one; all clients are notified.
 
-        `ClaudeSDKError` if it does not start: the old one then stays.
+        Raises `ClaudeSDKError` if the new one does not start; the old one then stays.
         """
-        async with self._changing:
+        async with self._replacing:
             kinds = set(self.capabilities())
-            before = self._keeper
-            if before is not None:  # else it starts when it is opened
-                self._keeper, self._hello = await self._kept(server)
-                self.core.introduce(self._hello)
+            before = self._primary_connection
+            if before is not None:  # otherwise it starts in `open`
+                await self._connect(server)
             self.server = server
             kinds |= set(self.capabilities())
         for method in EVENTS:
             if method.split("/")[1] in kinds:
-                self.audience.announce({"method": method})
+                self.clients.broadcast({"method": method})
         if before is not None:
             spawn(before.aclose)
 
+    @property
+    def is_open(self) -> bool:
+        """True while the server runs."""
+        return self._primary_connection is not None
+
     def capabilities(self) -> dict[str, Any]:
-        """What the server can do now."""
+        """Return the capabilities that the server has now."""
         if isinstance(self.server, Toolset):
             return self.server.capabilities()
-        told: dict[str, Any] = self._hello.get("capabilities", {})
-        if "subscribe" in (told.get("resources") or {}):
-            # Each request has a connection of its own, so there is none that could hold its subscriptions.
-            rest = {key: value for key, value in told["resources"].items() if key != "subscribe"}
-            told = {**told, "resources": rest}
-        return told
+        capabilities: dict[str, Any] = self._server_info.get("capabilities", {})
+        if "subscribe" in (capabilities.get("resources") or {}):
+            # Each request has a connection of its own, so there is none that could hold subscriptions.
+            rest = {key: value for key, value in capabilities["resources"].items() if key != "subscribe"}
+            capabilities = {**capabilities, "resources": rest}
+        return capabilities
 
-    @property
-    def up(self) -> bool:
-        """Whether the server is open."""
-        return self._keeper is not None
-
-    def hang_up(self) -> None:
-        """End the streams on which clients of the newest version listen for changes."""
-        self.audience.listening.close()
-
-    def _schema(self, tool: str) -> Mapping[str, Any] | None:
+    def _input_schema(self, tool: str) -> Mapping[str, Any] | None:
         known = self.server.tools.get(tool) if isinstance(self.server, Toolset) else None
         return None if known is None else known.json_schema
 
-    async def stop(self, seconds: float) -> bool:
-        """Cancel what runs, for good: each request gets an error for an answer, once its work has stopped.
+    # The end.
 
-        Waits for that, but not longer than so many seconds; whether all have stopped.
+    def close_subscriptions(self) -> None:
+        """End the streams on which clients of 2026-07-28 listen for changes."""
+        self.clients.listen_handler.close()
+
+    async def stop(self, seconds: float) -> bool:
+        """Cancel what runs, for good. Each request is answered with an error once its work has stopped.
+
+        Waits for that, for at most so many seconds. Returns whether all have stopped.
         """
         self._stopped.set()
         for connection in list(self._connections):
             spawn(connection.aclose)
-        return await self.drained(seconds)
+        return await self.wait_until_idle(seconds)
 
-    async def drained(self, seconds: float) -> bool:
-        """Wait until no request runs, but not longer than that; whether it came true."""
+    async def wait_until_idle(self, seconds: float) -> bool:
+        """Wait until no request runs, for at most so many seconds. Returns whether none does."""
         with anyio.move_on_after(seconds):
             while self.running:
                 self._idle = anyio.Event()
@@ -220,26 +244,27 @@ class Serving:
 
     # Requests.
 
-    async def _forward(self, ctx: ServerRequestContext[Any, Any], _params: Any) -> dict[str, Any]:
-        if (begun := taken_over(ctx.request_id)) is not None:
-            return await begun.outcome(ctx)
+    async def forward(self, ctx: Context, _params: Any) -> dict[str, Any]:
+        """Handle a request of `mcp` by sending it to the server."""
         params = dict(ctx.params or {})
         modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-        client = session_of(client_of(ctx))  # of the newest version, that of this request alone
-        session = None if modern else client
-        level = None if session is None else session.level
-        scope = self.request_scope or client.key
+        state = state_of(connection_of(ctx))  # of 2026-07-28 on, that of this request alone
         channel = RequestChannel(
-            ctx, params, level, session, request_scope=scope, client_key=partial(self._client_key, ctx)
+            ctx,
+            params,
+            None if modern else state.level,
+            None if modern else state,
+            request_scope=self.request_scope or state.key,
+            client_key=partial(self._client_key, ctx),
         )
-        return await self.result(ctx.method, ctx.request_id or 0, params, channel, modern=modern)
+        return await self.handle(ctx.method, ctx.request_id or 0, params, channel, modern=modern)
 
-    def _client_key(self, ctx: ServerRequestContext[Any, Any]) -> Hashable:
-        if client_of(ctx).session_id is not None:
+    def _client_key(self, ctx: Context) -> Hashable:
+        if connection_of(ctx).session_id is not None:
             return None
         return self.request_scope or client_key(getattr(ctx.request, "scope", None), ctx.meta)
 
-    async def result(
+    async def handle(
         self,
         method: str,
         request_id: int | str,
@@ -248,108 +273,253 @@ class Serving:
         *,
         modern: bool,
     ) -> dict[str, Any]:
-        """The result of a request; `MCPError` if it is refused."""
+        """Return the result of a request; raises `MCPError` if it is refused."""
         message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
-        with self.counted(method, str(params.get("name") or params.get("uri") or "")) as seen:
+        with self.count(method, str(params.get("name") or params.get("uri") or "")) as observed:
             if self._stopped.is_set():
-                raise _stopped()
-            reply = await self._answered(message, channel)
-            if self._stopped.is_set() and reply.get("error", {}).get("code") == CANCELLED:
-                raise _stopped()
-            result = result_of(reply, method, modern)
+                raise _stopping()
+            response = await self._send(message, channel)
+            if self._stopped.is_set() and response.get("error", {}).get("code") == CANCELLED:
+                raise _stopping()
+            result = _result_of(response, method, modern)
             if modern:
-                result = enveloped(method, result)
-            if seen is not None:
-                seen.result(result)
+                result = add_envelope(method, result)
+            if observed is not None:
+                observed.result(result)
             return result
 
     @contextmanager
-    def counted(self, method: str, name: str) -> Iterator[Any]:
-        """Hold this around each request."""
+    def count(self, method: str, name: str) -> Iterator[Any]:
+        """Count a request as running inside the block."""
         self.running += 1
         try:
-            with self.observe(method, name) as seen:
-                yield seen
+            with self.observe(method, name) as observed:
+                yield observed
         finally:
             self.running -= 1
             if not self.running:
                 self._idle.set()
 
-    async def _answered(self, message: dict[str, Any], channel: RequestChannel) -> dict[str, Any]:
+    async def _send(self, message: dict[str, Any], channel: RequestChannel) -> dict[str, Any]:
         connection = self.server.connect(channel)
         self._connections.add(connection)
-        reply = None
+        response = None
         try:
             with channel.scope:
                 if not isinstance(self.server, Toolset):
-                    await greeted(connection, channel.capabilities)
-                    message = without_envelope(message)
-                reply = await connection.answer(message)
-        except BaseException:
-            # Whatever the tool made of it, a question to a stateless client ends the call.
-            if channel.questions is None:
+                    await _initialize(connection, channel.capabilities)
+                    message = _strip_envelope(message)
+                response = await connection.answer(message)
+        except (Exception, Interrupted):
+            # Whatever the tool raised after it: a request to a stateless client ends the call.
+            if channel.input_required is None:
                 raise
         finally:
             self._connections.discard(connection)
             await connection.aclose()
-        await channel.flushed()
-        if channel.questions is not None:
-            return {"result": channel.questions}
-        return reply or {}
+        await channel.flush()
+        if channel.input_required is not None:
+            return {"result": channel.input_required}
+        return response or {}
 
-    async def _set_level(
-        self, ctx: ServerRequestContext[Any, Any], params: types.SetLevelRequestParams
-    ) -> dict[str, Any]:
-        session_of(client_of(ctx)).level = params.level
+    async def _set_level(self, ctx: Context, params: types.SetLevelRequestParams) -> dict[str, Any]:
+        state_of(connection_of(ctx)).level = params.level
         return {}
 
-    async def _subscribe(
-        self, ctx: ServerRequestContext[Any, Any], params: types.SubscribeRequestParams
-    ) -> dict[str, Any]:
+    async def _subscribe(self, ctx: Context, params: types.SubscribeRequestParams) -> dict[str, Any]:
         uri = str(params.uri)
         try:
-            found(self._subscribable(ctx.method), uri, ctx.method)
+            found(self._require_toolset(ctx.method), uri, ctx.method)
         except RpcError as error:
             raise MCPError(code=error.code, message=error.message, data=error.data) from None
-        subscribed = session_of(client_of(ctx)).resources
-        if len(uri) > _LONGEST_URI or len(subscribed) >= _SUBSCRIPTIONS:
+        subscriptions = state_of(connection_of(ctx)).subscriptions
+        if len(uri) > _MAX_URI or len(subscriptions) >= _MAX_SUBSCRIPTIONS:
             text = (
-                f"a session can have {_SUBSCRIPTIONS} subscriptions, each of up to {_LONGEST_URI} characters"
+                f"a session can have {_MAX_SUBSCRIPTIONS} subscriptions, each of up to {_MAX_URI} characters"
             )
             raise MCPError(code=types.INVALID_PARAMS, message=text)
-        subscribed.add(uri)
+        subscriptions.add(uri)
         return {}
 
-    async def _unsubscribe(
-        self, ctx: ServerRequestContext[Any, Any], params: types.UnsubscribeRequestParams
-    ) -> dict[str, Any]:
-        self._subscribable(ctx.method)
-        session_of(client_of(ctx)).resources.discard(str(params.uri))
+    async def _unsubscribe(self, ctx: Context, params: types.UnsubscribeRequestParams) -> dict[str, Any]:
+        self._require_toolset(ctx.method)
+        state_of(connection_of(ctx)).subscriptions.discard(str(params.uri))
         return {}
 
-    async def _listen(
-        self, ctx: ServerRequestContext[Any, Any], params: types.SubscriptionsListenRequestParams
-    ) -> Any:
+    async def _listen(self, ctx: Context, params: types.SubscriptionsListenRequestParams) -> Any:
         if not isinstance(self.server, Toolset):
             wanted = params.notifications.model_copy(update={"resource_subscriptions": None})
             params = params.model_copy(update={"notifications": wanted})
-        return await self.audience.listening(ctx, params)
+        return await self.clients.listen_handler(ctx, params)
 
-    def _subscribable(self, method: str) -> Toolset:
-        """The server, if it can tell of updates."""
+    def _require_toolset(self, method: str) -> Toolset:
+        """Return the server if it can send updates of resources; `MCPError` if it cannot."""
         if isinstance(self.server, Toolset):
             return self.server
         raise MCPError(code=METHOD_NOT_FOUND, message=f"Method not found: {method}")
 
-    def _name(self, server: Server) -> str:
-        return server.name if isinstance(server, Toolset) else self.core.name
 
+class LowLevelServer(McpServer[None]):
+    """An `mcp` server that gives its name and capabilities as they are when it is asked for them."""
 
-def _stopped() -> MCPError:
-    text = "the server is ending: the request was cancelled before it was done"
-    return MCPError(code=types.CONNECTION_CLOSED, message=text)
+    def __init__(self, name: str, capabilities: Callable[[], Mapping[str, Any]], **settings: Any) -> None:
+        super().__init__(name, **settings)
+        self._capabilities = capabilities
+        self.ready_made: Any = None
+        """Middleware for a carrier that writes with orjson: it answers with what is there as bytes."""
+
+    async def run(
+        self,
+        read_stream: Any,
+        write_stream: Any,
+        initialization_options: Any = None,
+        raise_exceptions: bool = False,
+    ) -> None:
+        del initialization_options  # made before the server was up, they cannot have its capabilities
+        await super().run(read_stream, write_stream, None, raise_exceptions)  # type: ignore[arg-type]
+
+    def set_info(self, server_info: Mapping[str, Any]) -> None:
+        """Take over name, version and instructions from a server's result of `initialize`."""
+        self.instructions = server_info.get("instructions")
+        try:
+            info = types.Implementation.model_validate(server_info.get("serverInfo"))
+        except ValidationError:
+            return
+        self.name, self.version, self.title = info.name, info.version, info.title
+        self.description, self.website_url, self.icons = info.description, info.website_url, info.icons
+        forget_server_info(self)
+
+    def accepts(self, method: str, version: str, params: Mapping[str, Any] | None) -> bool:
+        """True if `mcp` would pass these params to the handler of a request.
+
+        Checks them against the models that `mcp` itself checks: that of the protocol version, and that which the
+        handler is registered with.
+        """
+        handler = self.get_request_handler(method)
+        if handler is None:
+            return False
+        try:
+            validate_client_request(method, version, params)
+            handler.params_type.model_validate({} if params is None else params, by_name=False)
+        except (KeyError, ValueError):  # not in that version; not valid
+            return False
+        return True
+
+    def get_capabilities(
+        self,
+        notification_options: Any = None,
+        experimental_capabilities: Any = None,
+        extensions: Any = None,
+        *,
+        protocol_version: str | None = None,
+    ) -> types.ServerCapabilities:
+        del notification_options, experimental_capabilities, extensions
+        capabilities = dict(self._capabilities())
+        if protocol_version in MODERN_PROTOCOL_VERSIONS:
+            capabilities.pop("logging", None)  # there each request carries a level
+        return types.ServerCapabilities.model_validate(capabilities)
 
 
 def new_secret() -> str:
-    """A secret for several processes to share."""
+    """Make a secret for several processes to share."""
     return base64.urlsafe_b64encode(os.urandom(32)).decode()
+
+
+# Messages between `mcp` and a server.
+
+
+async def _initialize(connection: Connection, capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """Do the handshake on a new connection, and return the result of `initialize`."""
+    params = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": dict(capabilities),
+        "clientInfo": {"name": "toolwire", "version": "1"},
+    }
+    response = await connection.answer({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
+    await connection.answer({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    if response is None or "error" in response:
+        error = (response or {}).get("error", {})
+        message = str(error.get("message", "no response"))
+        raise RpcError(error.get("code", INTERNAL_ERROR), message, error.get("data"))
+    result: dict[str, Any] = response["result"]
+    return result
+
+
+def _strip_envelope(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a request of 2026-07-28 as a client with a session would have sent it."""
+    params = message["params"]
+    meta = {
+        key: value for key, value in params.get("_meta", {}).items() if not key.startswith(_RESERVED_META)
+    }
+    return {**message, "params": {**params, "_meta": meta}}
+
+
+def add_envelope(method: str, result: dict[str, Any]) -> dict[str, Any]:
+    """Add the fields that a result has from 2026-07-28 on; `mcp` leaves them out for older versions."""
+    return {**_ENVELOPES.get(method, _COMPLETE), **result}
+
+
+def _result_of(response: Mapping[str, Any], method: str, modern: bool) -> dict[str, Any]:
+    """Return the result in a response; raise its error as an `MCPError`."""
+    error = response.get("error")
+    if error is None:
+        result: dict[str, Any] = response["result"]
+        return result
+    data = error.get("data")
+    if method == "tools/call" and isinstance(data, dict) and "violations" in data:
+        # A model can correct its arguments only if it sees what was wrong: MCP wants them as a result.
+        return error_result(error["message"])
+    code = error["code"]
+    if modern and code == RESOURCE_NOT_FOUND:
+        code = INVALID_PARAMS
+    raise MCPError(code=code, message=error["message"], data=data)
+
+
+def _stopping() -> MCPError:
+    text = "the server is shutting down: the request was cancelled before it was done"
+    return MCPError(code=types.CONNECTION_CLOSED, message=text)
+
+
+# Errors must not send a request's own data back, whichever library words them.
+
+
+async def shorten_errors(ctx: Any, call_next: Any) -> Any:
+    """Middleware of `mcp`: cut long error messages, and what the data of an error quotes of the request."""
+    try:
+        return await call_next(ctx)
+    except MCPError as error:
+        error.error.message = _cut(error.error.message, _MAX_MESSAGE)
+        if error.error.data is not None:
+            long = [each for each in (ctx.method, *_strings(ctx.params)) if len(each) > _MAX_QUOTE]
+            if long:
+                error.error.data = _cut_quotes(error.error.data, long)
+        raise
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}... ({len(text) - limit} more characters)"
+
+
+def _cut_quotes(data: Any, long: list[str]) -> Any:
+    """Return error data in which texts that contain one of `long` are cut."""
+    if isinstance(data, str):
+        return _cut(data, _MAX_QUOTE) if any(each in data for each in long) else data
+    if isinstance(data, dict):
+        return {_cut_quotes(key, long): _cut_quotes(value, long) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_cut_quotes(each, long) for each in data]
+    return data
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Yield all strings in a JSON value."""
+    left = [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, dict):
+            left += each.keys()
+            left += each.values()
+        elif isinstance(each, list | tuple):
+            left += each

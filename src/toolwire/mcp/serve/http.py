@@ -23,7 +23,6 @@ import mcp_types as types
 import uvicorn
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic_core import to_json
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -36,10 +35,11 @@ from toolwire._protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, RpcError
 from toolwire._support.log import RepeatLimit, logger_for
 from toolwire._support.threads import Workers
 from toolwire.errors import UsageError
+from toolwire.mcp.compat import HANDSHAKE_PROTOCOL_VERSIONS
 from toolwire.mcp.serve import bodies, json_limits
 from toolwire.mcp.serve.access import Guard, Guarded
 from toolwire.mcp.serve.connections import Connections, Tracked, authorised, connection_of
-from toolwire.mcp.serve.fast_path import Quick
+from toolwire.mcp.serve.fast_path import FastPath
 from toolwire.mcp.serve.http_sessions import HEADER, Exchange, HttpSession, HttpSessions
 from toolwire.mcp.serve.limits import HttpLimits
 from toolwire.mcp.serve.metrics import CONTENT_TYPE, Metrics
@@ -57,8 +57,8 @@ _FLUSH: Final = 2.0  # seconds for answers that are ready to get out at the end
 STOP: Final = 4.0
 """Seconds in which calls that are cancelled at the end have to stop."""
 _VERSION: Final = b"mcp-protocol-version"
-_ENDING: Final = RpcError(types.CONNECTION_CLOSED, "the server is ending and takes no new requests")
-_ENDED: Final = RpcError(types.CONNECTION_CLOSED, "the server has ended")
+_ENDING: Final = RpcError(types.CONNECTION_CLOSED, "the server is shutting down and takes no new requests")
+_ENDED: Final = RpcError(types.CONNECTION_CLOSED, "the server has shut down")
 _FULL: Final = RpcError(INTERNAL_ERROR, "too many sessions are open, and all are in use: try again later")
 _NO_SESSION: Final = RpcError(INVALID_REQUEST, "Session not found")
 _DIGITS: Final = 18  # of a declared length: more would only take longer to read
@@ -74,14 +74,13 @@ class HttpApp:
         *,
         path: str = "/mcp",
         sessions: bool = True,
-        json_only: bool = False,
         metrics: Metrics | None = None,
         health: Callable[[], dict[str, Any]] = dict,
-        quick: Quick | None = None,
+        fast_path: FastPath | None = None,
         limits: HttpLimits | None = None,
     ) -> None:
         """`sessions` False: no client is remembered between two requests, so any process can answer any of them.
-        `quick` answers what it can before `mcp` is asked. `limits`: those of bodies and sessions are kept here."""
+        `fast_path` gets each request before `mcp`. Of the `limits`, those of bodies and sessions apply here."""
         self.limits = limits or HttpLimits()
         self._json = self.limits.json
         self._readers = Workers(1)
@@ -91,7 +90,6 @@ class HttpApp:
             core,
             event_store=self._events,
             retry_interval=_RETRY if sessions else None,
-            json_response=json_only,
             stateless=not sessions,
             max_request_body_size=self.limits.max_body,
             session_idle_timeout=None,  # ours counts what never gets to `mcp` too
@@ -107,7 +105,7 @@ class HttpApp:
         self._tasks: anyio.abc.TaskGroup | None = None  # while it is open
         self._metrics = metrics
         self._health = health
-        self._quick = quick
+        self._fast_path = fast_path
         self._closing = False
         self._idle = anyio.Event()
         self._under_way: set[anyio.CancelScope] = set()
@@ -249,12 +247,12 @@ class HttpApp:
         self, scope: Any, body: bytes, receive: Any, reply: "_Reply", exchange: Exchange | None
     ) -> None:
         """Answer a request, here or by `mcp`. `exchange` is None outside of a session."""
-        begun = None
-        if self._quick is not None and not self._closing:
-            answered, begun = await self._quick.answered(scope, body, reply.send, exchange)
+        early = None
+        if self._fast_path is not None and not self._closing:
+            answered, early = await self._fast_path.answer(scope, body, reply.send, exchange)
             if answered:
                 return
-        if begun is None and scope["method"] == "POST":
+        if early is None and scope["method"] == "POST":
             try:
                 given = reply.request_id = bodies.request_id(body)
             except RpcError as error:
@@ -264,11 +262,11 @@ class HttpApp:
                 await _refused(id_in_use(given), 400, given)(scope, receive, reply.send)
                 return
         receive = bodies.replayed([{"type": "http.request", "body": body, "more_body": False}], receive)
-        if begun is None:
+        if early is None:
             await self._through_mcp(scope, receive, reply.send)
             return
-        reply.request_id = begun.request_id
-        with begun.handed_over(reply.is_complete):
+        reply.request_id = early.request_id
+        with early.offered(scope, reply.is_complete):
             await self._through_mcp(scope, receive, reply.send)
 
     async def _through_mcp(self, scope: Any, receive: Any, send: Any) -> None:

@@ -12,15 +12,16 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, Self
 
 import anyio
-from mcp.server.context import ServerRequestContext
-from mcp.shared.dispatcher import coerce_request_id
+from mcp.server import ServerRequestContext
 
 from toolwire._support.log import logger_for
-from toolwire.mcp.serve.clients import client_of
+from toolwire.mcp.compat import coerce_request_id, connection_of
 
 logger = logger_for("serving")
 
 HEADER: Final = b"mcp-session-id"
+MAX_ID: Final = 1_000
+"""Characters of a request id: it is kept for as long as its response may be asked for again."""
 _LEAVING: Final = 5.0  # seconds that an answer may take to get out before its id counts as in use
 _LOOKS: Final = 10  # how often in the time limit idle sessions are looked for
 
@@ -54,7 +55,7 @@ class HttpSessions:
 
     async def middleware(self, ctx: ServerRequestContext[Any, Any], call_next: Any) -> Any:
         """Middleware of `mcp`: it sees each session from its first request on, and which requests run."""
-        client = client_of(ctx)
+        client = connection_of(ctx)
         session_id = client.session_id
         if session_id is None or session_id in self._ending:
             return await call_next(ctx)
@@ -223,7 +224,7 @@ class Exchange:
             self._request = await self._session.claim(self._key)
         return self._request is not None
 
-    def answered(self) -> None:
-        """The answer is known, and goes out next."""
+    def mark_answered(self) -> None:
+        """Mark the request as answered: its response is sent next."""
         if self._request is not None:
             self._request.answered = True

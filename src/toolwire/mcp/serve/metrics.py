@@ -1,13 +1,13 @@
 """Counts and times of what a server does, for Prometheus.
 
-Owns the names of the metrics. Labels are only names that the server itself has, so that no client can make up new
-ones without end: where nobody can tell (a server of another library), those that it has listed or answered. With
-several worker processes (`PROMETHEUS_MULTIPROC_DIR` set, as `toolwire serve` does) one scrape tells of all of them.
+Owns the names of the metrics. Only names of tools that the server has become labels, so that a client cannot invent
+new ones without end; for a server of another library, those are the tools that it has listed or answered. With
+several worker processes (`PROMETHEUS_MULTIPROC_DIR` set, as `toolwire serve` does) one scrape covers all of them.
 """
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -16,23 +16,23 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
-_LEARNT: Final = 1_000  # names at most that are believed to a server that cannot be asked
+_MAX_SEEN: Final = 1_000  # names of tools that a server of another library may add
 _BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
 class Metrics:
-    """The metrics of one served thing.
-
-    `knows(tool)` says whether a name may become a label. One that knows even the empty name cannot tell.
-    """
+    """The metrics of one served server."""
 
     def __init__(
-        self, knows: Callable[[str], bool], more: Callable[[], CollectorRegistry | None] = lambda: None
+        self,
+        known_tools: Callable[[], Container[str] | None],
+        more: Callable[[], CollectorRegistry | None] = lambda: None,
     ) -> None:
-        """`more` gives the registry of what the server itself counts, if it does."""
-        self._knows = knows
+        """`known_tools` returns the names of the server's tools, None if the server cannot tell. `more` returns the
+        registry of the server's own metrics, if it has any."""
+        self._known_tools = known_tools
         self._more = more
-        self._learnt: set[str] = set()
+        self._seen_tools: set[str] = set()
         self._registry = CollectorRegistry()
         add: dict[str, Any] = {"registry": self._registry}
         self._requests = Counter(
@@ -47,35 +47,35 @@ class Metrics:
         )
 
     def observe(self, method: str, name: str) -> "_Observed":
-        """Something to hold around one request."""
+        """Return a context manager to hold around one request."""
         return _Observed(self, method, name if method == "tools/call" else "")
 
-    def began(self) -> None:
-        """A request came."""
+    def start(self) -> None:
+        """Count a request that starts."""
         self._running.inc()
 
-    def ended(self, method: str, tool: str, outcome: str, seconds: float) -> None:
-        """A request was answered."""
+    def finish(self, method: str, tool: str, outcome: str, seconds: float) -> None:
+        """Count a request that was answered."""
         self._running.dec()
         self._requests.labels(method, outcome).inc()
         if method == "tools/call":
-            if outcome == "ok":
-                self.learn([tool])
-            tool = tool if self._may_name(tool) else ""
+            known = self._known_tools()
+            if known is None:
+                if outcome == "ok":
+                    self.add_tools([tool])
+                known = self._seen_tools
+            tool = tool if tool in known else ""
             self._calls.labels(tool, outcome).inc()
             self._seconds.labels(tool).observe(seconds)
 
-    def learn(self, tools: Iterable[str]) -> None:
-        """The server has these."""
+    def add_tools(self, tools: Iterable[str]) -> None:
+        """Add names of tools that a server of another library has."""
         for tool in tools:
-            if len(self._learnt) < _LEARNT:
-                self._learnt.add(tool)
-
-    def _may_name(self, tool: str) -> bool:
-        return tool in self._learnt if self._knows("") else self._knows(tool)
+            if len(self._seen_tools) < _MAX_SEEN:
+                self._seen_tools.add(tool)
 
     def text(self) -> bytes:
-        """All of it as Prometheus reads it."""
+        """Return all metrics in the text format of Prometheus."""
         if not os.environ.get(FOLDER):
             more = self._more()
             return generate_latest(self._registry) + (b"" if more is None else generate_latest(more))
@@ -85,7 +85,7 @@ class Metrics:
 
 
 class _Observed:
-    """One request: how long it took and what it came to."""
+    """Measures one request."""
 
     def __init__(self, metrics: Metrics, method: str, tool: str) -> None:
         self._metrics = metrics
@@ -95,9 +95,9 @@ class _Observed:
         self._since = 0.0
 
     def result(self, result: dict[str, Any]) -> None:
-        """What came out."""
+        """Record the result."""
         if self._method == "tools/list":
-            self._metrics.learn(str(tool.get("name")) for tool in result.get("tools", ()))
+            self._metrics.add_tools(str(tool.get("name")) for tool in result.get("tools", ()))
         if result.get("isError"):
             self._outcome = "error"
         elif result.get("resultType") == "input_required":
@@ -105,7 +105,7 @@ class _Observed:
 
     def __enter__(self) -> Self:
         self._since = time.perf_counter()
-        self._metrics.began()
+        self._metrics.start()
         return self
 
     def __exit__(
@@ -113,4 +113,4 @@ class _Observed:
     ) -> None:
         if error is not None:
             self._outcome = "refused" if isinstance(error, Exception) else "cancelled"
-        self._metrics.ended(self._method, self._tool, self._outcome, time.perf_counter() - self._since)
+        self._metrics.finish(self._method, self._tool, self._outcome, time.perf_counter() - self._since)

@@ -1,26 +1,24 @@
 """Serve tools to any MCP client, over stdio or HTTP.
 
-Takes whatever `mcp_servers` takes in process: a `ToolServer`, a wrapped one, or an MCP server of another library.
-Everything is wired here; the parts are in `serving`, `stdio` and `http`.
+Takes whatever `mcp_servers` takes in process: a `Toolset`, a wrapped one, or an MCP server of another library.
+The parts are in `host`, `stdio` and `http`; this module puts them together.
 """
 
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from toolwire.errors import UsageError
 from toolwire.mcp.foreign import as_server
 from toolwire.mcp.serve.access import Guard, guard_for
-from toolwire.mcp.serve.error_texts import shorten_errors
-from toolwire.mcp.serve.fast_path import Quick
-from toolwire.mcp.serve.host import Serving
+from toolwire.mcp.serve.fast_path import FastPath, ToolLists
+from toolwire.mcp.serve.host import ServerHost
 from toolwire.mcp.serve.http import HEALTH, METRICS, HttpApp, bound_socket, serve_app
 from toolwire.mcp.serve.limits import HttpLimits
 from toolwire.mcp.serve.metrics import Metrics
 from toolwire.mcp.serve.stdio import Wire, serve_wire
-from toolwire.mcp.serve.tool_lists import Lists
 from toolwire.tools.toolset import Toolset
 
 DRAIN = 5.0
@@ -42,31 +40,30 @@ class Listening:
         return f"http://{host}:{self.port}{self.path}"
 
 
-def serving_of(server: object, *, name: str = "toolwire", secret: str | None = None) -> Serving:
-    """A server made ready to be served. `TypeError` for what is none."""
-    serving = Serving(as_server(server), name=name, secret=secret)
-    serving.core.ready_made = Lists(serving).middleware
-    serving.core.middleware.append(shorten_errors)
-    return serving
+def host_for(server: object, *, name: str = "toolwire", secret: str | None = None) -> ServerHost:
+    """Make a host for a server; `TypeError` if it is not one."""
+    host = ServerHost(as_server(server), name=name, secret=secret)
+    host.mcp_server.ready_made = ToolLists(host).middleware
+    return host
 
 
 def as_mcp_server(server: object, *, name: str = "toolwire") -> Any:
-    """The server as a low-level `mcp.server.Server`, for code that runs such servers itself."""
-    return serving_of(server, name=name).core
+    """Return the server as a low-level `mcp.server.Server`, for code that runs such servers itself."""
+    return host_for(server, name=name).mcp_server
 
 
 async def serve_stdio(server: object, *, drain: float = DRAIN) -> None:
     """Serve over this process's stdin and stdout until the client leaves, or SIGINT or SIGTERM.
 
-    What tools print goes to stderr meanwhile.
+    Meanwhile everything that tools print goes to stderr.
     """
-    await serve_pipe(serving_of(server), Wire(), drain)
+    await serve_pipe(host_for(server), Wire(), drain)
 
 
-async def serve_pipe(serving: Serving, wire: Wire, drain: float) -> None:
+async def serve_pipe(served: ServerHost, wire: Wire, drain: float) -> None:
     """Serve the one client at the other end of a pipe."""
-    serving.request_scope = secrets.token_hex(8)
-    await serve_wire(wire, serving.core, drain, closing=serving.hang_up, stop=serving.stop)
+    served.request_scope = secrets.token_hex(8)
+    await serve_wire(wire, served.mcp_server, drain, closing=served.close_subscriptions, stop=served.stop)
 
 
 async def serve_http(
@@ -87,23 +84,22 @@ async def serve_http(
 
     Addresses other than loopback need a `token`, which clients send as `Authorization: Bearer ...`. `allowed_hosts`
     are further names that the server is reached by, `allowed_origins` web pages that may use it (those on this
-    machine may). Without `sessions` nothing is remembered between requests, so that many processes can serve the
-    same clients; clients of MCP 2025-11-25 and older then hear no notices and cannot be asked. `limits` say how
-    much clients may take of the server. The process's own limit of descriptors is left as it is, which `toolwire
-    serve` raises.
+    machine may). Without `sessions` nothing is kept between requests, so that many processes can serve the same
+    clients; clients of MCP 2025-11-25 and older then get no notifications and cannot be sent requests. `limits` are
+    those of each client. The process's own limit of file descriptors stays as it is; `toolwire serve` raises it.
     """
     guard = guard_for(host, token, allowed_hosts, allowed_origins)
     check_path(path)
-    serving = serving_of(server)
+    served = host_for(server)
     with bound_socket(host, port) as listening:
         where = Listening(host, listening.getsockname()[1], path)
         if on_listening is not None and (told := on_listening(where)) is not None:
             await told
-        await serve_over(serving, listening, guard, path=path, sessions=sessions, drain=drain, limits=limits)
+        await serve_over(served, listening, guard, path=path, sessions=sessions, drain=drain, limits=limits)
 
 
 async def serve_over(
-    serving: Serving,
+    served: ServerHost,
     listening: socket.socket,
     guard: Guard,
     *,
@@ -113,15 +109,15 @@ async def serve_over(
     limits: HttpLimits | None = None,
 ) -> None:
     """Serve on a socket that is already bound. It is closed at the end."""
-    app = _http_app(serving, guard, path, sessions, limits)
-    async with serving.opened():
+    app = _http_app(served, guard, path, sessions, limits)
+    async with served.open():
         await serve_app(
             app,
             listening,
-            serving.drained,
-            stop=serving.stop,
+            served.wait_until_idle,
+            stop=served.stop,
             drain=drain,
-            closing=[serving.hang_up],
+            closing=[served.close_subscriptions],
         )
 
 
@@ -136,39 +132,40 @@ def http_app(
     sessions: bool = True,
     limits: HttpLimits | None = None,
 ) -> Any:
-    """The ASGI application of `serve_http()`, for an ASGI server of your own. `host` is where that one listens.
+    """Return the ASGI application of `serve_http()`, for an ASGI server of your own that listens on `host`.
 
-    Of the `limits`, those of bodies and of sessions are kept here. Connections, headers and unread answers are your
-    server's to limit.
+    Of the `limits`, those of bodies and sessions apply. Connections, headers and unread responses are your server's
+    to limit.
     """
     guard = guard_for(host, token, allowed_hosts, allowed_origins)
     check_path(path)
-    return _http_app(serving_of(server), guard, path, sessions, limits).asgi
+    return _http_app(host_for(server), guard, path, sessions, limits).asgi
 
 
 def check_path(path: str) -> None:
-    """UsageError for a path that cannot be the endpoint."""
+    """Raise UsageError for a path that cannot be the endpoint."""
     if not path.startswith("/") or path in (HEALTH, METRICS) or any(each in path for each in "{}?#"):
         raise UsageError(
-            f"the path {path!r} cannot be used: it begins with /, and is not {HEALTH} or {METRICS}"
+            f"the path {path!r} cannot be used: it must begin with /, have none of {{}}?#, and not be {HEALTH} or "
+            f"{METRICS}"
         )
 
 
 def _http_app(
-    serving: Serving, guard: Guard, path: str, sessions: bool, limits: HttpLimits | None
+    served: ServerHost, guard: Guard, path: str, sessions: bool, limits: HttpLimits | None
 ) -> HttpApp:
-    def knows(tool: str) -> bool:
-        return not isinstance(serving.server, Toolset) or tool in serving.server.tools
+    def known_tools() -> Container[str] | None:
+        return served.server.tools if isinstance(served.server, Toolset) else None
 
-    metrics = Metrics(knows, lambda: getattr(serving.server, "metrics_registry", None))
-    serving.observe = metrics.observe
+    metrics = Metrics(known_tools, lambda: getattr(served.server, "metrics_registry", None))
+    served.observe = metrics.observe
     return HttpApp(
-        serving.core,
+        served.mcp_server,
         guard,
         path=path,
         sessions=sessions,
         metrics=metrics,
-        health=lambda: {"server": serving.core.name, "running": serving.running},
-        quick=Quick(serving),
+        health=lambda: {"server": served.mcp_server.name, "running": served.running},
+        fast_path=FastPath(served),
         limits=limits,
     )

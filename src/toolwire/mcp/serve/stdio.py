@@ -22,8 +22,6 @@ from typing import Any, Final, Self
 import anyio
 import mcp_types as types
 import orjson
-from mcp.shared.dispatcher import as_request_id, coerce_request_id
-from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 from pydantic_core import from_json
 
@@ -40,6 +38,7 @@ from toolwire._protocol.jsonrpc import (
 from toolwire._support.log import logger_for
 from toolwire._support.threads import Workers, from_threads
 from toolwire.errors import UsageError
+from toolwire.mcp.compat import SessionMessage, as_request_id, coerce_request_id
 from toolwire.mcp.serve.json_limits import exceeded, find_id
 from toolwire.mcp.serve.limits import JsonLimits
 from toolwire.mcp.streams import Inbox
@@ -55,7 +54,7 @@ _SURE: Final = 4096  # a pipe that select calls writable takes this much at once
 _TOO_LONG: Final = orjson.dumps(
     make_error(None, RpcError(INVALID_REQUEST, f"Invalid Request: a line is longer than {_LINE} bytes"))
 )
-_ENDING: Final = RpcError(types.CONNECTION_CLOSED, "the server is ending and takes no new requests")
+_ENDING: Final = RpcError(types.CONNECTION_CLOSED, "the server is shutting down and takes no new requests")
 _STOP: Final = 4.0  # seconds in which requests that are cancelled at the end have to stop
 _FLUSH: Final = 2.0  # seconds for their answers to get out
 _UNWRITABLE: Final = RpcError(INTERNAL_ERROR, "the answer cannot be written as JSON")

@@ -1,0 +1,113 @@
+"""Every name of `mcp` that is not part of its documented API, each with what breaks when it changes.
+
+No other module may use such a name; `tests/mcp/test_compat.py` checks that, and has a test for each name here.
+Importing this module loads `mcp`. The attributes by which a high-level server is recognised are in
+`foreign.detect`, which must not load it.
+"""
+
+from importlib.metadata import version
+from typing import Any, Final
+
+from mcp.server import Server
+
+try:
+    # Serving: the user of a request, where an application around ours has authenticated it.
+    from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
+
+    # Serving: a client's state, which outlives its requests (session id, log level, subscriptions, cleanup).
+    from mcp.server.connection import Connection as ClientConnection
+
+    # The proxy: the type of its middleware.
+    from mcp.server.context import CallNext, HandlerResult
+
+    # The proxy: how a handler for every method, also an unknown one, is returned.
+    from mcp.server.lowlevel.server import HandlerEntry
+
+    # Serving 2026-07-28: seals what a client carries between two rounds of a call.
+    from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+
+    # Servers of other libraries: their handlers are called directly, without the queues of `Server.run`.
+    from mcp.server.runner import ServerRunner, aclose_shielded
+
+    # Serving: "7" and 7 are one request id.
+    from mcp.shared.dispatcher import as_request_id, coerce_request_id
+
+    # Serving: a request to a client that has no stream to send it on.
+    from mcp.shared.exceptions import NoBackChannelError
+
+    # The fast path: whether the headers of a request of 2026-07-28 agree with its body.
+    from mcp.shared.inbound import (
+        InboundLadderRejection,
+        classify_inbound_request,
+        validate_mcp_param_headers,
+    )
+
+    # Servers of other libraries: their session, and the error that an exception of a handler becomes.
+    from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher, handler_exception_to_error_data
+
+    # Everywhere: what `mcp`'s streams carry, and to which request a message of the server belongs.
+    from mcp.shared.message import ServerMessageMetadata, SessionMessage
+    from mcp.shared.transport_context import TransportContext
+
+    # The fast path: checks params and shapes results exactly as `mcp` does.
+    from mcp_types.methods import CACHEABLE_METHODS, serialize_server_result, validate_client_request
+
+    # Everywhere: versions with a handshake and a session, and those without.
+    from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+except ImportError as error:
+    raise ImportError(
+        f"toolwire does not know this version of mcp ({version('mcp')}): {error}. Install one that it was tested "
+        "with: pip install 'mcp>=2.2,<2.4'"
+    ) from error
+
+__all__ = [
+    "CACHEABLE_METHODS",
+    "CLIENT_HTTP_ERRORS",
+    "HANDSHAKE_PROTOCOL_VERSIONS",
+    "MODERN_PROTOCOL_VERSIONS",
+    "AuthenticatedUser",
+    "CallNext",
+    "ClientConnection",
+    "HandlerEntry",
+    "HandlerResult",
+    "InboundLadderRejection",
+    "JSONRPCDispatcher",
+    "NoBackChannelError",
+    "RequestStateBoundary",
+    "RequestStateSecurity",
+    "ServerMessageMetadata",
+    "ServerRunner",
+    "SessionMessage",
+    "TransportContext",
+    "aclose_shielded",
+    "as_request_id",
+    "authorization_context",
+    "classify_inbound_request",
+    "coerce_request_id",
+    "connection_of",
+    "forget_server_info",
+    "handler_exception_to_error_data",
+    "serialize_server_result",
+    "uses_standard_run",
+    "validate_client_request",
+    "validate_mcp_param_headers",
+]
+
+CLIENT_HTTP_ERRORS: Final = frozenset({"Server returned an error response", "Not Found"})
+"""Messages that `mcp`'s HTTP client makes up for a status that came without a JSON-RPC error."""
+
+
+def connection_of(ctx: Any) -> ClientConnection:
+    """Return the connection of the client whose request is handled; `mcp` does not give it to handlers yet."""
+    connection: ClientConnection = ctx.session._connection  # noqa: SLF001
+    return connection
+
+
+def forget_server_info(server: Server[Any]) -> None:
+    """Drop the copy that `mcp` keeps of a server's name, version and icons, after one of them has changed."""
+    vars(server).pop("_server_info_stamp_source", None)
+
+
+def uses_standard_run(server: Any) -> bool:
+    """True if a low-level server has `mcp`'s own `run`, so that its parts may be put together in another way."""
+    return getattr(server.run, "__func__", None) is Server.run
