@@ -2,7 +2,9 @@
 
 import inspect
 import json
+import os
 import pickle
+import py_compile
 import subprocess
 import sys
 import textwrap
@@ -13,7 +15,7 @@ from fastmcp import FastMCP
 from mcp.server import MCPServer, Server
 
 from toolwire import ToolServer
-from toolwire.cli.shared.target import Target, reload, resolve, watched
+from toolwire.cli.shared.target import Target, reload, resolve, watched_files
 from toolwire.cli.shared.user_module import neighbours
 from toolwire.errors import UsageError
 
@@ -218,16 +220,16 @@ def test_a_file_with_nothing_but_a_factory_is_asked_for_its_server(folder):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("calk", "app.py has no 'calk': did you mean calc? there are calc"),
-        ("zzz", "app.py has no 'zzz': there are calc"),
+        ("calk", "app.py has no 'calk': did you mean calc? it defines calc"),
+        ("zzz", "app.py has no 'zzz': it defines calc"),
         ("calc.nope", "app.py has no 'calc.nope': "),
         ("", "app.py: name something after the colon"),
         (
             "number",
-            "app.py:number is of type int; wanted is a server, a tool, a function, or a list of tools",
+            "app.py:number is of type int; a target is a server, a tool, a function, or a list of tools",
         ),
-        ("Kind", "app.py:Kind is the class Kind; wanted is"),
-        ("make_wrong", "app.py:make_wrong was called to make a server and gave int"),
+        ("Kind", "app.py:Kind is the class Kind; a target is"),
+        ("make_wrong", "app.py:make_wrong was called to make a server and returned int"),
         ("make_late", "app.py:make_late is async"),
         ("make_boom", "app.py:make_boom could not be imported: ValueError: no (app.py:9)"),
     ],
@@ -254,24 +256,24 @@ def test_a_name_that_is_not_there_or_no_server(folder, name, words):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("apps.py", "apps.py is not there; did you mean app.py?"),
-        ("zzzzzz.py", "zzzzzz.py is not there"),
+        ("apps.py", "apps.py does not exist; did you mean app.py?"),
+        ("zzzzzz.py", "zzzzzz.py does not exist"),
         ("sub", "sub is a folder: name a file in it, as in sub/inner.py"),
-        ("notes.txt", "notes.txt is no Python file; a target is app.py"),
-        ("no/such", "no/such is not there; a target is"),
+        ("notes.txt", "notes.txt is not a Python file; a target is app.py"),
+        ("no/such", "no/such does not exist; a target is"),
         ("appp", "there is no module appp in this Python or in this folder; did you mean app.py?"),
         (
             "zzzzzz",
-            "there is no module zzzzzz in this Python or in this folder; a file is named with its .py",
+            "there is no module zzzzzz in this Python or in this folder; write a file with its .py",
         ),
-        ("a b", "'a b' names nothing; a target is"),
+        ("a b", "'a b' is not a target; a target is"),
         ("", "no target given; a target is"),
         ("catalog:github", "there is no profile 'github': built in are agentpmt"),
-        ("openapi:x.json", "openapi:x.json: targets of the form openapi:... are not there yet"),
-        ("http://", "http:// is no URL; an MCP server is at one like https://example.com/mcp"),
-        ("http://[::1/", "http://[::1/ is no URL"),
-        ("http://a:99999/mcp", "http://a:99999/mcp is no URL"),
-        ("https://exa mple.com/", "https://exa mple.com/ is no URL"),
+        ("openapi:x.json", "openapi:x.json: targets of the form openapi:... are not supported yet"),
+        ("http://", "http:// is not a valid URL; write one like https://example.com/mcp"),
+        ("http://[::1/", "http://[::1/ is not a valid URL"),
+        ("http://a:99999/mcp", "http://a:99999/mcp is not a valid URL"),
+        ("https://exa mple.com/", "https://exa mple.com/ is not a valid URL"),
     ],
 )
 def test_a_target_that_is_none_is_told_in_a_line(folder, text, words):
@@ -290,7 +292,7 @@ def test_a_target_that_is_none_is_told_in_a_line(folder, text, words):
         ("import helper\n", "app.py could not be imported: KeyError: 'x' (helper.py:1)"),
         (
             "import sys\nsys.exit(3)\n",
-            "app.py ended the program while it was imported (exit code 3, app.py:2)",
+            "app.py exited while it was imported (exit code 3, app.py:2)",
         ),
         ("raise ValueError('a\\nb')\n", "app.py could not be imported: ValueError: a b (app.py:1)"),
         ("import no_such_thing\n", "app.py could not be imported: ModuleNotFoundError: No module named"),
@@ -319,7 +321,7 @@ def test_a_file_of_a_package_can_import_its_neighbours(folder):
     assert target.server.tools["cost"](2) == 6
     assert sys.modules["shop.tools.app"].__name__ == "shop.tools.app"
     assert list(resolve("shop.tools.app").server.tools) == ["cost"]
-    assert [path.relative_to(folder).as_posix() for path in watched(target)] == [
+    assert [path.relative_to(folder).as_posix() for path in watched_files(target)] == [
         "shop/__init__.py",
         "shop/prices.py",
         "shop/tools/__init__.py",
@@ -393,7 +395,7 @@ def test_a_reload_sees_what_has_changed(folder):
     write(folder, "helper.py", "VALUE = 1\n")
     write(folder, "app.py", "from helper import VALUE\ndef f() -> int:\n    return VALUE\n")
     target = resolve("app.py")
-    assert watched(target) == [folder / "app.py", folder / "helper.py"]
+    assert watched_files(target) == [folder / "app.py", folder / "helper.py"]
     for value in (2, 3):
         write(folder, "helper.py", f"VALUE = {value}\n")
         renewed = reload(target)
@@ -426,7 +428,7 @@ def test_a_target_beside_python_itself_does_not_take_its_modules_along():
 def test_a_url_is_a_server_that_is_not_connected_yet():
     """Its name comes from the host; headers are kept for it and not shown."""
     target = resolve("https://mcp.example.com/mcp", {"Authorization": "Bearer sesame"})
-    assert (target.name, target.path, watched(target)) == ("example", None, [])
+    assert (target.name, target.path, watched_files(target)) == ("example", None, [])
     assert isinstance(target.server, Server)
     assert "sesame" not in repr(target)
     assert reload(target) is target
@@ -435,10 +437,32 @@ def test_a_url_is_a_server_that_is_not_connected_yet():
 def test_headers_are_for_urls(folder):
     """A file has no use for them."""
     write(folder, "app.py", SERVER)
-    with pytest.raises(UsageError, match="--header goes with a URL, and app.py is none"):
+    with pytest.raises(UsageError, match="--header only applies to URLs, and app.py is not one"):
         resolve("app.py", {"a": "b"})
 
 
 def test_a_target_can_be_made_by_hand():
     """Other commands may bring servers of their own."""
     assert Target("x", "x", ToolServer("x")).modules == ()
+
+
+def test_loading_and_reloading_change_nothing_of_the_user(folder):
+    """No `.pyc` file is written, removed or believed, and no import hook is installed."""
+    (folder / "app.py").write_text("import helper, pack.part\ndef one(): return helper.N + pack.part.N\n")
+    (folder / "pack").mkdir()
+    for name in ("helper.py", "pack/part.py"):
+        (folder / name).write_text("N = 1\n")
+    (folder / "pack" / "__init__.py").write_text("")
+    stale = [Path(py_compile.compile(str(folder / name))) for name in ("helper.py", "pack/part.py")]
+    before = {path: path.read_bytes() for path in stale}
+    hooks = list(sys.meta_path)
+    target = resolve("app.py")
+    assert sys.modules["app"].one() == 2
+    for name in ("helper.py", "pack/part.py"):
+        stamp = (folder / name).stat()
+        (folder / name).write_text("N = 2\n")
+        os.utime(folder / name, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))  # looks the same to Python
+    reload(target)
+    assert sys.modules["app"].one() == 4
+    assert {path: path.read_bytes() for path in folder.rglob("*.pyc")} == before
+    assert sys.meta_path == hooks

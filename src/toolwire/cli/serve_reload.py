@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from toolwire.cli.shared.target import reload, watched
+from toolwire.cli.shared.target import reload, watched_files
 from toolwire.errors import ClaudeSDKError
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ async def follow(
     """Hand every new state of the target to `replace`, for as long as it runs."""
     from toolwire.mcp.foreign import as_server  # noqa: PLC0415 - heavy
 
-    seen = _stamps(watched(target))
+    seen = _stamps(watched_files(target))
     while True:
         await anyio.sleep(_EVERY)
-        now = _stamps(watched(target))
+        now = _stamps(watched_files(target))
         if now == seen:
             continue
         seen = now
@@ -43,7 +43,7 @@ async def follow(
             say(f"not reloaded: {type(error).__name__}: {error}")
         else:
             say(f"reloaded {target.text}")
-            seen = _stamps(watched(target))
+            seen = _stamps(watched_files(target))
 
 
 async def tend(catalog: Any, say: Callable[[str], None]) -> None:

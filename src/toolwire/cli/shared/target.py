@@ -1,10 +1,9 @@
-"""TARGET: what a command line names as a server, made into one.
+"""Finds the server that a TARGET on the command line names.
 
     app.py   app.py:calc   package.module:calc   https://example.com/mcp   catalog:agentpmt   catalog:shop.toml
 
-Owns the reading of the text, which objects of a module are meant, and the words for everything that can be wrong
-with it: one line each, that says what, where and what to do. How a file becomes a module is in `_modules`. It
-serves nothing and connects to nothing.
+Owns the syntax of targets, the choice of objects in a module, and the error messages for both. Loading a user's
+file is in `user_module`. It serves nothing and connects to nothing.
 """
 
 import inspect
@@ -18,7 +17,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from toolwire._support.words import closest
-from toolwire.cli.shared import user_module as _modules
+from toolwire.cli.shared import user_module
 from toolwire.errors import NotSupportedError, ToolDefinitionError, UsageError
 from toolwire.options.mcp_servers import is_server as could_serve
 from toolwire.tools.names import problem_with, wire_name
@@ -43,43 +42,44 @@ class Target:
     """A server that was named on the command line."""
 
     text: str
-    """As it was written."""
+    """The target as it was typed."""
     name: str
-    """What to call the server."""
+    """The name of the server."""
     server: Any
     """Anything that `mcp_servers` takes in process."""
     path: Path | None = None
-    """The file that it came from; None for a URL."""
+    """The file that defines it; None for a URL."""
     modules: tuple[str, ...] = ()
-    """The names under which that file and its neighbours are in `sys.modules`."""
+    """The names of that file and its neighbours in `sys.modules`."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     choice: "Choice | None" = None
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which tools of a target are wanted, by globs; and, for a catalogue, how it is kept."""
+    """The tools to use of a target, by globs, and the options of a catalogue."""
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     catalog: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of `Catalog`, such as `budget`."""
+    """Arguments of `Catalog`, such as `budget`."""
 
 
 def resolve(text: str, headers: Mapping[str, str] | None = None, choice: Choice | None = None) -> Target:
-    """The server that `text` names. `headers` are for a URL. `UsageError` if there is none, and why."""
+    """Find the server that `text` names. `headers` are for a URL. `UsageError` says why there is none."""
     choice = choice or Choice()
     if text.startswith(_CATALOG):
-        return _catalog(text, headers, choice)
+        return _open_catalog(text, headers, choice)
     if choice.catalog:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in choice.catalog)
-        raise UsageError(f"{names} goes with a catalogue, and {text} is none")
-    return _chosen(_resolved(text, headers), choice)
+        verb = "applies" if len(choice.catalog) == 1 else "apply"
+        raise UsageError(f"{names} only {verb} to catalog: targets, and {text} is not one")
+    return _filter(_resolve(text, headers), choice)
 
 
-def _catalog(text: str, headers: Mapping[str, str] | None, choice: Choice) -> Target:
+def _open_catalog(text: str, headers: Mapping[str, str] | None, choice: Choice) -> Target:
     if headers:
-        raise UsageError(f"--header goes with a URL: what {text} sends is in its profile")
+        raise UsageError(f"--header only applies to URLs: set the headers of {text} in its profile")
     from toolwire.catalog.server import Catalog  # noqa: PLC0415 - loads mcp
 
     profile = text.removeprefix(_CATALOG)
@@ -87,7 +87,7 @@ def _catalog(text: str, headers: Mapping[str, str] | None, choice: Choice) -> Ta
     return Target(text, server.name, server)
 
 
-def _chosen(target: Target, choice: Choice) -> Target:
+def _filter(target: Target, choice: Choice) -> Target:
     server = target.server
     if choice.include:
         server = only(server, *choice.include)
@@ -96,81 +96,81 @@ def _chosen(target: Target, choice: Choice) -> Target:
     return replace(target, server=server, choice=choice)
 
 
-def _resolved(text: str, headers: Mapping[str, str] | None) -> Target:
+def _resolve(text: str, headers: Mapping[str, str] | None) -> Target:
     if text.lower().startswith(("http://", "https://")):
-        return _remote(text, headers or {})
+        return _open_url(text, headers or {})
     if headers:
-        raise UsageError(f"--header goes with a URL, and {text} is none")
+        raise UsageError(f"--header only applies to URLs, and {text} is not one")
     if not text.strip():
         raise UsageError(f"no target given; {_FORMS}")
     if text.startswith(_LATER):
         raise UsageError(
-            f"{text}: targets of the form {text.partition(':')[0]}:... are not there yet; {_FORMS}"
+            f"{text}: targets of the form {text.partition(':')[0]}:... are not supported yet; {_FORMS}"
         )
     if (file := _FILE.fullmatch(text)) is not None:
-        module = _modules.from_file(Path(file["path"]), file["path"])
-        return _found(text, module, file["path"], file["name"])
+        module = user_module.load_file(Path(file["path"]), file["path"])
+        return _make_target(text, module, file["path"], file["name"])
     _refuse_path(text)
     named = _MODULE.fullmatch(text)
     if named is None:
-        raise UsageError(f"{text!r} names nothing; {_FORMS}")
-    return _found(text, _modules.from_name(named["path"]), named["path"], named["name"])
+        raise UsageError(f"{text!r} is not a target; {_FORMS}")
+    return _make_target(text, user_module.load_name(named["path"]), named["path"], named["name"])
 
 
 def reload(target: Target) -> Target:
-    """The same target with its files imported anew. `UsageError` if that fails: the old one then still works."""
+    """Import the files of a target again. `UsageError` if that fails; the old target then still works."""
     if target.path is None:
         return target
-    with _modules.dropped(target.modules):
+    with user_module.unloaded(target.modules):
         return replace(resolve(target.text, choice=target.choice), name=target.name)
 
 
-def watched(target: Target) -> list[Path]:
-    """The files whose change matters: the target's own and those of its folder that it has loaded."""
+def watched_files(target: Target) -> list[Path]:
+    """List the files to watch: the target's own, and those of its folder that it has loaded."""
     if target.path is None:
         return []
-    return sorted({target.path, *_modules.files_of(_modules.neighbours(target.path))})
+    return sorted({target.path, *user_module.files_of(user_module.neighbours(target.path))})
 
 
-def _remote(url: str, headers: Mapping[str, str]) -> Target:
+def _open_url(url: str, headers: Mapping[str, str]) -> Target:
     try:
         parts = urlsplit(url)
         whole = bool(parts.hostname) and not re.search(r"\s", url) and (parts.port or 1)
     except ValueError:
         whole = False
     if not whole:
-        raise UsageError(f"{url} is no URL; an MCP server is at one like https://example.com/mcp")
+        raise UsageError(f"{url} is not a valid URL; write one like https://example.com/mcp")
     from toolwire.mcp.remote.proxy import name_of, proxy  # noqa: PLC0415 - loads mcp
 
     return Target(url, name_of(url), proxy(url, headers), headers=headers)
 
 
 def _refuse_path(text: str) -> None:
-    """Say what is wrong with something that looks like a path and is no Python file."""
+    """Raise `UsageError` for a path that is not a Python file."""
     path = Path(text.partition(":")[0])
     if path.is_dir() and not (path / "__init__.py").exists():
         files = sorted(each.name for each in path.glob("*.py"))
-        hint = f"name a file in it, as in {path / files[0]}" if files else "and there is no Python file in it"
+        hint = f"name a file in it, as in {path / files[0]}" if files else "it contains no Python file"
         raise UsageError(f"{text} is a folder: {hint}")
     if path.is_file() or "/" in text or "\\" in text:
-        there = "is no Python file" if path.exists() else "is not there"
+        there = "is not a Python file" if path.exists() else "does not exist"
         raise UsageError(f"{text} {there}; {_FORMS}")
 
 
-def _found(text: str, module: types.ModuleType, place: str, name: str | None) -> Target:
+def _make_target(text: str, module: types.ModuleType, place: str, name: str | None) -> Target:
     path = Path(module.__file__).resolve() if module.__file__ else None
-    label, server = _whole(module, place) if name is None else _named(module, place, name)
+    label, server = _find_one(module, place) if name is None else _find_named(module, place, name)
     own = None if isinstance(server, Renamed) else getattr(server, "name", None)
     called = own if isinstance(own, str) and problem_with(own) is None else wire_name(label)
-    loaded = tuple(_modules.neighbours(path)) if path is not None else ()
+    loaded = tuple(user_module.neighbours(path)) if path is not None else ()
     return Target(text, called, server, path, tuple(dict.fromkeys([module.__name__, *loaded])))
 
 
 # --- a whole module ---
 
 
-def _whole(module: types.ModuleType, place: str) -> tuple[str, Any]:
-    """The one server of a module, or its functions as one."""
+def _find_one(module: types.ModuleType, place: str) -> tuple[str, Any]:
+    """Return the only server of a module, or a server made of its functions."""
     servers = _servers_in(module)
     if len(servers) > 1:
         names = list(servers)
@@ -181,38 +181,40 @@ def _whole(module: types.ModuleType, place: str) -> tuple[str, Any]:
     if servers:
         return next(iter(servers.items()))
     functions = dict(_functions_in(module))
-    factories = [name for name, each in functions.items() if _gives_server(each)]
+    factories = [name for name, each in functions.items() if _returns_server(each)]
     if len(factories) == 1:
-        return factories[0], _made(functions[factories[0]], f"{place}:{factories[0]}")
+        return factories[0], _call_factory(functions[factories[0]], f"{place}:{factories[0]}")
     tools: dict[int, Any] = {id(each): each for each in vars(module).values() if isinstance(each, Tool)}
-    public = [each for name, each in functions.items() if name != "main"]  # where a script begins, not a tool
+    public = [
+        each for name, each in functions.items() if name != "main"
+    ]  # the entry point of a script, not a tool
     stem = _stem(module)
     if not tools and not public:
         raise UsageError(
             f"{place} has no tools: define a function in it, or a server such as ToolServer({stem!r})"
         )
-    return stem, _served(stem, [*tools.values(), *public], place)
+    return stem, _make_server(stem, [*tools.values(), *public], place)
 
 
 def _stem(module: types.ModuleType) -> str:
-    """A server name for a module: that of its file."""
+    """Derive a server name from the file of a module."""
     file = Path(module.__file__ or module.__name__)
     stem = wire_name(file.parent.name if file.stem == "__init__" else file.stem)
     return stem if problem_with(stem) is None else "tools"
 
 
 def _servers_in(module: types.ModuleType) -> dict[str, Any]:
-    """Each server once, under the first name that it has."""
+    """Find the servers of a module, each once, under its first name."""
     found: dict[int, tuple[str, Any]] = {}
     for name, value in vars(module).items():
-        server = _unpacked(value)
+        server = _unpack(value)
         if not name.startswith("__") and _is_server(server):
             found.setdefault(id(server), (name, server))
     return dict(found.values())
 
 
 def _functions_in(module: types.ModuleType) -> Iterator[tuple[str, Any]]:
-    """The public functions that were defined there; context managers and async generators are for other uses."""
+    """Find the public functions defined in a module, without context managers and async generators."""
     for name, value in vars(module).items():
         if name.startswith("_") or not inspect.isfunction(value) or value.__module__ != module.__name__:
             continue
@@ -225,43 +227,43 @@ def _functions_in(module: types.ModuleType) -> Iterator[tuple[str, Any]]:
 # --- one thing in it ---
 
 
-def _named(module: types.ModuleType, place: str, name: str) -> tuple[str, Any]:
+def _find_named(module: types.ModuleType, place: str, name: str) -> tuple[str, Any]:
     value: Any = module
     for step in name.split("."):
         try:
             value = getattr(value, step)
         except AttributeError:
-            raise UsageError(_unknown(module, place, name)) from None
+            raise UsageError(_describe_unknown(module, place, name)) from None
     last = name.rpartition(".")[2]
     where = f"{place}:{name}"
     if inspect.isfunction(value) and _is_factory(value):
-        value = _made(value, where)
+        value = _call_factory(value, where)
     return last, _as_server(value, _stem(module), where)
 
 
-def _unknown(module: types.ModuleType, place: str, name: str) -> str:
+def _describe_unknown(module: types.ModuleType, place: str, name: str) -> str:
     tools = [key for key, value in vars(module).items() if isinstance(value, Tool)]
     there = [*_servers_in(module), *tools, *(key for key, _ in _functions_in(module))]
     near = closest(name, there)
     hint = f"did you mean {near}? " if near else ""
-    listed = f"there are {', '.join(there[:10])}" if there else "there is no server and no function in it"
+    listed = f"it defines {', '.join(there[:10])}" if there else "it defines no server and no function"
     return f"{place} has no {name!r}: {hint}{listed}" if name else f"{place}: name something after the colon"
 
 
 def _as_server(value: Any, label: str, where: str) -> Any:
-    value = _unpacked(value)
+    value = _unpack(value)
     if _is_server(value) or (could_serve(value) and not isinstance(value, types.ModuleType)):
         return value
     if isinstance(value, Tool) or inspect.isroutine(value):
-        return _served(label, [value], where)
+        return _make_server(label, [value], where)
     many = isinstance(value, list | tuple) and value
     if many and all(isinstance(each, Tool) or inspect.isroutine(each) for each in value):
-        return _served(label, value, where)
+        return _make_server(label, value, where)
     kind = f"the class {value.__name__}" if isinstance(value, type) else f"of type {type(value).__name__}"
-    raise UsageError(f"{where} is {kind}; wanted is a server, a tool, a function, or a list of tools")
+    raise UsageError(f"{where} is {kind}; a target is a server, a tool, a function, or a list of tools")
 
 
-def _served(name: str, tools: Any, place: str) -> ToolServer[Any]:
+def _make_server(name: str, tools: Any, place: str) -> ToolServer[Any]:
     name = wire_name(name)
     server: ToolServer[Any] = ToolServer(name if problem_with(name) is None else "tools")
     for each in tools:
@@ -272,50 +274,50 @@ def _served(name: str, tools: Any, place: str) -> ToolServer[Any]:
             reason = str(error).removeprefix(f"tool {called!r}: ")
             raise UsageError(
                 f"{place}: {called} cannot become a tool: {reason} "
-                "(a name that starts with an underscore leaves it out)"
+                "(a function whose name starts with an underscore is left out)"
             ) from error
     return server
 
 
-# --- what things are ---
+# --- kinds of objects ---
 
 
-def _unpacked(value: Any) -> Any:
-    """The server itself, out of what `create_sdk_mcp_server` gives."""
+def _unpack(value: Any) -> Any:
+    """Return the server inside a config of `create_sdk_mcp_server`."""
     if isinstance(value, dict) and value.get("type") == "sdk" and "instance" in value:
         return value["instance"]
     return value
 
 
 def _is_server(value: Any) -> bool:
-    """Whether this is a server beyond doubt: many an object can `connect`, a database for one."""
+    """True for objects that are certainly servers; having a `connect` method is not enough."""
     if isinstance(value, _OURS):
         return True
     if isinstance(value, type | types.ModuleType | Mapping) or inspect.isroutine(value):
         return False
-    from toolwire.mcp.foreign.detect import core_of  # noqa: PLC0415 - beside its only use
+    from toolwire.mcp.foreign.detect import core_of  # noqa: PLC0415 - heavy
 
     try:
         core_of(value)
     except NotSupportedError as error:
         raise UsageError(str(error)) from error
-    except Exception:  # noqa: BLE001 - any object of a module is looked at, and some object to that
+    except Exception:  # noqa: BLE001 - an object of the user may raise anything when it is inspected
         return False
     return True
 
 
 def _is_factory(function: Callable[..., Any]) -> bool:
-    if _gives_server(function):
+    if _returns_server(function):
         return True
-    unsaid = "return" not in getattr(function, "__annotations__", {})
-    return unsaid and function.__name__.startswith(_FACTORY) and not _required(function)
+    unannotated = "return" not in getattr(function, "__annotations__", {})
+    return unannotated and function.__name__.startswith(_FACTORY) and not _required(function)
 
 
-def _gives_server(function: Callable[..., Any]) -> bool:
-    """Whether a function without required parameters says that it returns a server."""
+def _returns_server(function: Callable[..., Any]) -> bool:
+    """True for a function without required parameters whose annotation is a server."""
     try:
         returned = typing.get_type_hints(function).get("return")
-    except Exception:  # noqa: BLE001 - annotations are code of the user, and may name what is not there
+    except Exception:  # noqa: BLE001 - annotations are code of the user, and evaluating them may raise anything
         return False
     kind = typing.get_origin(returned) or returned
     if not isinstance(kind, type) or _required(function):
@@ -330,13 +332,13 @@ def _required(function: Callable[..., Any]) -> list[str]:
     return [each.name for each in parameters if each.default is each.empty and each.kind not in variable]
 
 
-def _made(factory: Callable[..., Any], where: str) -> Any:
+def _call_factory(factory: Callable[..., Any], where: str) -> Any:
     if inspect.iscoroutinefunction(factory):
-        raise UsageError(f"{where} is async; a function that makes a server must be a plain one")
-    made = _unpacked(_modules.guarded(factory, where, Path(inspect.getfile(factory))))
+        raise UsageError(f"{where} is async; a function that makes a server must be a sync one")
+    made = _unpack(user_module.run_user_code(factory, where, Path(inspect.getfile(factory))))
     if _is_server(made) or could_serve(made) or isinstance(made, list | tuple):
         return made
     raise UsageError(
-        f"{where} was called to make a server and gave {type(made).__name__}; to use it as a tool, "
-        "say what it returns, as in -> str"
+        f"{where} was called to make a server and returned {type(made).__name__}; to use it as a tool, "
+        "annotate its return type, as in -> str"
     )

@@ -1,23 +1,33 @@
-"""A user's Python file as a module of this process.
+"""Imports a user's Python file into this process.
 
-Owns the import: `sys.path` as Python sets it for a script, a name in `sys.modules` that shadows nobody, prints sent
-to stderr, and everything that can go wrong told in one line. It knows nothing of tools or servers.
+Owns the import: `sys.path` as Python sets it for a script, a name in `sys.modules` that shadows no other module,
+and a one-line message for every failure. Prints of the file go to stderr. Nothing in the user's folder is
+changed, `.pyc` files included. It knows nothing of tools or servers.
 
 A file of a package is imported under its full name, so that its relative imports work. Any other file gets its own
-name if that is free. Neighbours of the file can be imported by it, but never in place of Python's own modules or of
-those that toolwire stands on: somebody's `email.py` or `mcp.py` must not break what is loaded later.
+name if that is free. It can import its neighbours, but they never replace modules of Python or of toolwire's
+dependencies: a user's `email.py` or `mcp.py` must not break imports that come later.
 """
 
 import contextlib
 import importlib
-import importlib.machinery
 import importlib.util
 import linecache
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from importlib.machinery import (
+    BYTECODE_SUFFIXES,
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    ModuleSpec,
+    SourceFileLoader,
+    SourcelessFileLoader,
+)
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, Final, NoReturn, TypeVar
 
 from toolwire._support.words import closest
@@ -26,7 +36,7 @@ from toolwire.tools.dispatch.failures import was_pressed
 
 T = TypeVar("T")
 
-_OWN: Final = {
+_DEPENDENCIES: Final = {
     *(
         "toolwire",
         "anyio",
@@ -46,63 +56,88 @@ _FOREIGN: Final = {"site-packages", "dist-packages", "node_modules"}
 _ALIAS: Final = "toolwire_target_"
 
 
-class _Reserved:
-    """A finder that looks for reserved names everywhere but in the folders of targets."""
+class _SourceLoader(SourceFileLoader):
+    """Compiles the source on every load; neither reads nor writes `.pyc` files.
 
-    def __init__(self) -> None:
-        self.folders: set[str] = set()
+    Python tells a stale `.pyc` by size and whole seconds: two quick edits of a file may look the same to it.
+    """
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if path is not None or not _is_reserved(name):
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
+
+
+class _FolderFinder(FileFinder):
+    """Finds the modules of a user's folder, and of the packages in it, for `sys.path_importer_cache`.
+
+    With `hide_reserved`, names that Python or toolwire needs are left to the other folders of `sys.path`.
+    """
+
+    def __init__(self, folder: str, *, hide_reserved: bool) -> None:
+        super().__init__(
+            folder,
+            (ExtensionFileLoader, EXTENSION_SUFFIXES),
+            (_SourceLoader, SOURCE_SUFFIXES),
+            (SourcelessFileLoader, BYTECODE_SUFFIXES),
+        )
+        self._hide_reserved = hide_reserved
+
+    def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
+        if self._hide_reserved and _is_reserved(fullname):
             return None
-        elsewhere = [each for each in sys.path if each not in self.folders]
-        return importlib.machinery.PathFinder.find_spec(name, elsewhere, target)
+        spec = super().find_spec(fullname, target)
+        for folder in (spec and spec.submodule_search_locations) or ():
+            _use_finder(folder, hide_reserved=False)
+        return spec
 
 
-_reserved = _Reserved()
+def _use_finder(folder: str, *, hide_reserved: bool) -> None:
+    if not isinstance(sys.path_importer_cache.get(folder), _FolderFinder):
+        sys.path_importer_cache[folder] = _FolderFinder(folder, hide_reserved=hide_reserved)
 
 
-def from_file(path: Path, shown: str) -> ModuleType:
-    """The module of a file. `shown` is how the user wrote it. `UsageError` says what is wrong with it."""
+def load_file(path: Path, shown: str) -> ModuleType:
+    """Import a file; `shown` is its path as the user typed it. `UsageError` if it cannot be imported."""
     if not path.exists():
-        raise UsageError(f"{shown} is not there{_near(path)}")
+        raise UsageError(f"{shown} does not exist{_suggest_file(path)}")
     if not path.is_file():
         raise UsageError(f"{shown} is a folder; name a file in it")
     path = path.resolve()
-    root, name = _package(path)
+    root, name = _find_package(path)
     if "." in name or path.name == "__init__.py":
         if _is_reserved(name.partition(".")[0]):
             raise UsageError(
-                f"{shown}: its package has the name of a module that is needed; rename the folder"
+                f"{shown}: its package has the name of a module that Python or toolwire needs; rename the folder"
             )
-        _open_to(root)
-        module = guarded(lambda: importlib.import_module(name), shown, path)
+        _add_to_path(root)
+        module = run_user_code(lambda: importlib.import_module(name), shown, path)
         if _file_of(module) != path:
             raise UsageError(
-                f"{shown} would be imported as {name}, and that is {_file_of(module)}; rename one"
+                f"{shown} would be imported as {name}, but that is {_file_of(module)}; rename one of them"
             )
         return module
-    return _alone(path, shown)
+    return _load_alone(path, shown)
 
 
-def from_name(name: str) -> ModuleType:
-    """The module of a dotted name, seen from the working directory as by `python -m`."""
+def load_name(name: str) -> ModuleType:
+    """Import a module by its dotted name, from the working directory too, as `python -m` does."""
     here = Path.cwd()
-    _open_to(here)
+    _add_to_path(here)
     try:
         spec = importlib.util.find_spec(name.partition(".")[0])
     except (ImportError, ValueError):
         spec = None
     if spec is None:
-        hint = _near(Path(f"{name}.py")) or "; a file is named with its .py, as in app.py"
+        hint = _suggest_file(Path(f"{name}.py")) or "; write a file with its .py, as in app.py"
         raise UsageError(f"there is no module {name} in this Python or in this folder{hint}")
-    return guarded(lambda: importlib.import_module(name), name, Path(spec.origin) if spec.origin else here)
+    return run_user_code(
+        lambda: importlib.import_module(name), name, Path(spec.origin) if spec.origin else here
+    )
 
 
-def guarded(work: Callable[[], T], shown: str, path: Path) -> T:
-    """What `work` returns; prints go to stderr, and what it raises becomes a line about the user's code."""
+def run_user_code(work: Callable[[], T], shown: str, path: Path) -> T:
+    """Call `work`, which runs user code. Its prints go to stderr, and its exceptions become `UsageError`."""
     with contextlib.redirect_stdout(sys.stderr):
         try:
             return work()
@@ -112,21 +147,21 @@ def guarded(work: Callable[[], T], shown: str, path: Path) -> T:
             raise UsageError(f"{file}, line {error.lineno}: {error.msg}{text}") from error
         except SystemExit as error:
             raise UsageError(
-                f"{shown} ended the program while it was imported "
-                f"(exit code {error.code}{_at(error, path, ', ')}); "
-                'put what shall run only as a script under if __name__ == "__main__":'
+                f"{shown} exited while it was imported "
+                f"(exit code {error.code}{_place_of(error, path, ', ')}); "
+                'put code that shall run only in a script under if __name__ == "__main__":'
             ) from error
         except KeyboardInterrupt as error:
             if was_pressed(error):
                 raise
-            _refuse(error, shown, path)
+            _raise_usage_error(error, shown, path)
         except Exception as error:  # noqa: BLE001 - the boundary to the user's code
-            _refuse(error, shown, path)
+            _raise_usage_error(error, shown, path)
 
 
 def neighbours(path: Path) -> list[str]:
-    """The names of the loaded modules that lie in the folder of a target's file, the file's own included."""
-    root, _ = _package(path)
+    """List the loaded modules from the folder of a target's file, the file's own included."""
+    root, _ = _find_package(path)
     package = root if root == path.parent else path.parents[len(path.relative_to(root).parts) - 2]
     return [
         name
@@ -135,28 +170,23 @@ def neighbours(path: Path) -> list[str]:
         and not _is_reserved(name.partition(".")[0])
         and (file := _file_of(module)) is not None
         and file.is_relative_to(package)
-        and not _elsewhere(file.relative_to(package))
+        and not _is_foreign(file.relative_to(package))
     ]
 
 
 def files_of(names: Iterable[str]) -> list[Path]:
-    """The files of loaded modules."""
+    """Return the files of loaded modules."""
     files = [_file_of(sys.modules[name]) for name in names if name in sys.modules]
     return [file for file in files if file is not None]
 
 
 @contextlib.contextmanager
-def dropped(names: Iterable[str]) -> Iterator[None]:
-    """Inside, these modules and those beside them are not loaded; if it fails, the old ones are back."""
+def unloaded(names: Iterable[str]) -> Iterator[None]:
+    """Unload these modules and their neighbours for the block. If it raises, they are put back."""
     first = list(names)
     files = files_of(first[:1])
     gone = dict.fromkeys([*first, *(neighbours(files[0]) if files else [])])
     old = {name: sys.modules.pop(name) for name in gone if name in sys.modules}
-    for module in old.values():
-        # Python tells a stale cache by size and whole seconds: two quick edits may look the same.
-        if cached := getattr(module, "__cached__", None):
-            with contextlib.suppress(OSError):
-                Path(cached).unlink(missing_ok=True)
     importlib.invalidate_caches()
     linecache.checkcache()
     try:
@@ -166,8 +196,8 @@ def dropped(names: Iterable[str]) -> Iterator[None]:
         raise
 
 
-def _alone(path: Path, shown: str) -> ModuleType:
-    """The module of a file that belongs to no package."""
+def _load_alone(path: Path, shown: str) -> ModuleType:
+    """Import a file that belongs to no package."""
     name = path.stem
     loaded = sys.modules.get(name)
     if loaded is not None and _file_of(loaded) == path:
@@ -178,42 +208,39 @@ def _alone(path: Path, shown: str) -> ModuleType:
             name += "_"
         if loaded is not None:
             return loaded
-    _open_to(path.parent)
-    return guarded(lambda: _loaded(name, path), shown, path)
+    _add_to_path(path.parent)
+    return run_user_code(lambda: _execute(name, path), shown, path)
 
 
-def _loaded(name: str, path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
+def _execute(name: str, path: Path) -> ModuleType:
+    loader = _SourceLoader(name, str(path))
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    if spec is None:
         raise ImportError(f"{path} cannot be loaded")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except BaseException:
         sys.modules.pop(name, None)
         raise
     return module
 
 
-def _open_to(folder: Path) -> None:
-    """Let imports find what is in a folder, as Python does for the folder of a script."""
+def _add_to_path(folder: Path) -> None:
+    """Put a folder first on `sys.path`, as Python does with the folder of a script."""
     text = str(folder)
-    if _reserved not in sys.meta_path:
-        sys.meta_path.insert(0, _reserved)
-    if text in sys.path[:1]:
-        return
-    if text not in sys.path:
-        _reserved.folders.add(text)
-    sys.path.insert(0, text)
+    _use_finder(text, hide_reserved=text not in sys.path)
+    if text not in sys.path[:1]:
+        sys.path.insert(0, text)
 
 
 def _is_reserved(name: str) -> bool:
-    return name in sys.stdlib_module_names or name in _OWN
+    return name in sys.stdlib_module_names or name in _DEPENDENCIES
 
 
-def _package(path: Path) -> tuple[Path, str]:
-    """The folder to import from, and the dotted name that the file has there."""
+def _find_package(path: Path) -> tuple[Path, str]:
+    """Return the folder to import a file from, and its dotted name there."""
     parts = [] if path.name == "__init__.py" else [path.stem]
     folder = path.parent
     while (folder / "__init__.py").is_file() and folder.name.isidentifier():
@@ -222,8 +249,8 @@ def _package(path: Path) -> tuple[Path, str]:
     return folder, ".".join(parts)
 
 
-def _elsewhere(file: Path) -> bool:
-    """Whether a file below a target's folder is no part of it: installed, or in a hidden folder such as .venv."""
+def _is_foreign(file: Path) -> bool:
+    """True for a file below a target's folder that is installed, or in a hidden folder such as .venv."""
     return any(part in _FOREIGN or part.startswith(".") for part in file.parts[:-1])
 
 
@@ -232,24 +259,26 @@ def _file_of(module: Any) -> Path | None:
     return Path(file).resolve() if isinstance(file, str) else None
 
 
-# --- words ---
+# --- error messages ---
 
 
-def _refuse(error: BaseException, shown: str, path: Path) -> NoReturn:
-    said = " ".join(str(error).split())
-    what = f"{type(error).__name__}: {said}" if said else type(error).__name__
+def _raise_usage_error(error: BaseException, shown: str, path: Path) -> NoReturn:
+    text = " ".join(str(error).split())
+    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
     hint = ""
     if isinstance(error, ModuleNotFoundError) and error.name:
         hint = f"; install it for {sys.executable}, or run toolwire with the Python that has it"
-    raise UsageError(f"{shown} could not be imported: {what}{_at(error, path, ' (', ')')}{hint}") from error
+    raise UsageError(
+        f"{shown} could not be imported: {what}{_place_of(error, path, ' (', ')')}{hint}"
+    ) from error
 
 
-def _at(error: BaseException, path: Path, before: str, after: str = "") -> str:
-    """The deepest line of the user's own code in the trace."""
+def _place_of(error: BaseException, path: Path, before: str, after: str = "") -> str:
+    """Return the last line of the user's own code in the traceback."""
     folder = path.parent
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         file = Path(frame.filename)
-        if file.is_relative_to(folder) and not _elsewhere(file.relative_to(folder)):
+        if file.is_relative_to(folder) and not _is_foreign(file.relative_to(folder)):
             return f"{before}{_relative(file)}:{frame.lineno}{after}"
     return ""
 
@@ -258,8 +287,8 @@ def _relative(file: Path) -> Path:
     return file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
 
 
-def _near(path: Path) -> str:
-    """A file of nearly that name in the same folder."""
+def _suggest_file(path: Path) -> str:
+    """Suggest a file with a similar name in the same folder."""
     folder = path.parent
     there = sorted(each.stem for each in folder.glob("*.py")) if folder.is_dir() else []
     near = closest(path.stem, there)
