@@ -9,7 +9,7 @@ from terminal import Terminal
 from typer.testing import CliRunner
 
 from toolwire.cli.main import app
-from toolwire.cli.shared.arguments import arguments
+from toolwire.cli.shared.arguments import parse_arguments
 from toolwire.errors import UsageError
 
 SOURCE = '''
@@ -130,7 +130,7 @@ SCHEMA = {
 )
 def test_values_are_read_by_the_schema(words, expected):
     """Numbers where the schema says so, and text as it is."""
-    read = arguments(words, SCHEMA)
+    read = parse_arguments(words, SCHEMA)
     assert read == expected
     assert [type(value) for value in read.values()] == [type(value) for value in expected.values()]
 
@@ -138,10 +138,10 @@ def test_values_are_read_by_the_schema(words, expected):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["15"], "'15' is no argument: write name=value"),
-        (["=15"], "'=15' is no argument"),
-        (["text=a", "text=b"], "text is given 2 times, and the tool takes one"),
-        (["any:=x"], "any:= takes JSON, and this is none"),
+        (["15"], "'15' is not an argument: write name=value"),
+        (["=15"], "'=15' is not an argument"),
+        (["text=a", "text=b"], "text is given 2 times, but the tool takes one value"),
+        (["any:=x"], "any:= takes JSON, and the value is not JSON"),
         (["{x"], "the arguments are not JSON"),
         (["text=@gone.txt"], "text=@gone.txt: cannot read the file .No such file"),
         (["text=@raw.bin"], "text=@raw.bin: cannot read the file .it is not UTF-8 text"),
@@ -151,7 +151,7 @@ def test_a_word_that_cannot_be_read_is_told(folder, words, said):
     """What it was and how to write it."""
     (folder / "raw.bin").write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match=said):
-        arguments(words, SCHEMA)
+        parse_arguments(words, SCHEMA)
 
 
 def test_values_come_from_files_and_stdin(call, folder):
@@ -201,7 +201,7 @@ def test_wrong_arguments_do_not_reach_the_tool(call, folder):
     ("name", "said"),
     [
         ("ad", "hand.py has no tool 'ad'; did you mean add?"),
-        ("zz", "hand.py has no tool 'zz'; there are add, "),
+        ("zz", "hand.py has no tool 'zz'; its tools are add, "),
     ],
 )
 def test_an_unknown_tool_is_told_with_the_nearest(call, name, said):

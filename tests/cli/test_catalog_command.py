@@ -357,7 +357,7 @@ def test_accept_lifts_a_stop_without_a_price(ledger):
         (["spend", "--ledger", "none.db"], "there is no ledger at none.db"),
         (["reconcile", "--charged"], "name the call"),
         (["reconcile", "abc"], "--charged or --not-charged"),
-        (["reconcile", "abc", "--not-charged", "--amount", "1"], "--amount goes with --charged"),
+        (["reconcile", "abc", "--not-charged", "--amount", "1"], "--amount only applies with --charged"),
         (["reconcile", "abc", "--charged", "--amount", "x"], "--amount: an amount must be"),
         (["reconcile", "abc", "--charged"], "there is no call abc"),
         (["reconcile", "--all-not-charged", "--not-charged"], "says it all"),

@@ -39,7 +39,7 @@ def test_from_an_empty_folder_to_a_served_project(typed, tmp_path):
     """new, tools, call, check, run, serve and config, each with what a person reads on the screen."""
     with typed("new", "shop", folder=".") as terminal:
         screen = shown(terminal)
-    assert "Made shop in" in screen
+    assert "Created shop in" in screen
     assert "toolwire tools shop.py" in screen
 
     with typed("tools", "shop.py") as terminal:
@@ -86,7 +86,7 @@ def test_from_an_empty_folder_to_a_served_project(typed, tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (None, "is not there"),
+        (None, "does not exist"),
         ("def (", "line 1"),
         ("x = 1\n", "no tools"),
         ("from toolwire import ToolServer\na = ToolServer('a')\nb = ToolServer('b')\n", "name one"),

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from toolwire._transport.find_cli import VARIABLE, bundled_cli
 from toolwire.cli.main import app
-from toolwire.cli.shared.project import files, package_name
+from toolwire.cli.new import package_name, project_files
 from toolwire.errors import UsageError
 from toolwire.testing import ClaudeEnvironment, ScriptedModel, call, expect, say
 
@@ -180,13 +180,13 @@ def test_this_folder_may_become_the_project(folder, monkeypatch):
         ("2fast", "begin with a digit"),
         ("!!!", "no letter"),
         ("店", "no letter"),
-        ("class", "word of the Python language"),
+        ("class", "keyword of Python"),
         ("email", "standard library"),
         ("JSON", "standard library"),
-        ("agent", "in a new project"),
-        ("toolwire", "in a new project"),
+        ("agent", "a new project contains"),
+        ("toolwire", "a new project contains"),
         ("pydantic", "installed package"),
-        ("x" * 41, "40 is the most"),
+        ("x" * 41, "the limit is 40"),
     ],
 )
 def test_a_name_that_cannot_work_is_refused(name, said, folder):
@@ -241,7 +241,7 @@ def test_a_write_that_fails_leaves_nothing_behind(folder):
     here.mkdir()
     (here / "tests").write_text("mine")
     done = new("my-tools", "--force", code=1)
-    assert "could not be written" in done.stderr
+    assert "cannot write" in done.stderr
     assert tree(here) == ["tests"]
 
 
@@ -265,6 +265,6 @@ def test_folders_on_the_way_are_taken_back_too(folder, monkeypatch):
 
 def test_the_texts_are_filled_in():
     """No mark of a template is left."""
-    for path, text in files("my_tools").items():
+    for path, text in project_files("my_tools").items():
         assert "{{" not in path + text
         assert text.endswith("\n")

@@ -496,7 +496,7 @@ def test_a_run_that_fails_is_a_line_and_exit_code_1(in_pipe, folder, steps, more
         (["-t", "app.py", "--scripted", "--cwd", "gone", "hi"], "does not exist"),
         (["-t", "app.py", "--script", "gone.py", "hi"], "There is no script gone.py."),
         (["-t", "app.py", "--script", "app.py", "hi"], 'has no top-level list "script"'),
-        (["-t", "app.py", "--script", "number.py", "hi"], "Step 1 of the script number.py is no step"),
+        (["-t", "app.py", "--script", "number.py", "hi"], "Step 1 of the script number.py is not a step"),
         (["-t", "app.py", "--script", "broken.py", "hi"], "The script broken.py failed: SyntaxError"),
     ],
 )

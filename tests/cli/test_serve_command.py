@@ -113,7 +113,7 @@ def test_wrong_use_is_one_line(folder, args, said):
         (["--stateless"], "--stateless is for HTTP"),
         (["--http", "--allow-host", "*"], "'*' is no name of a host"),
         (["--http", "--allow-origin", "example.com"], "'example.com' is no origin"),
-        (["--http", "--token-file", "token.bin"], "token.bin is no text"),
+        (["--http", "--token-file", "token.bin"], "token.bin is not UTF-8 text"),
         (["--http", "--token", "gehéim"], "a header cannot carry"),
         (["--http", "--host", "", "--token", "x"], "the host is empty"),
     ],

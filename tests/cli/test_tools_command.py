@@ -107,8 +107,8 @@ def test_all_pages_and_all_else_that_there_is_are_shown(tools):
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["gone.py"], 2, "Error: gone.py is not there"),
-        (["tools_calc.py", "--header", "a: b"], 2, "Error: --header goes with a URL"),
+        (["gone.py"], 2, "Error: gone.py does not exist"),
+        (["tools_calc.py", "--header", "a: b"], 2, "Error: --header only applies to URLs"),
         (["http://127.0.0.1:9/mcp", "--header", "sesame"], 2, 'Error: --header takes "Name: value"'),
         (["http://127.0.0.1:9/mcp"], 1, "Error: http://127.0.0.1:9/mcp: cannot connect"),
     ],
@@ -133,7 +133,7 @@ def test_as_a_user_runs_it(tmp_path):
         [*command[:-1], "ap.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
     )
     assert (bad.returncode, bad.stdout) == (2, "")
-    assert bad.stderr == "Error: ap.py is not there; did you mean app.py?\n"
+    assert bad.stderr == "Error: ap.py does not exist; did you mean app.py?\n"
 
 
 def test_files_are_completed(tmp_path, monkeypatch):

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from toolwire.cli.catalog_profile import check, schema
+from toolwire.cli.catalog_profile import check, pin, schema
 from toolwire.cli.shared.exit_codes import friendly
-from toolwire.cli.shared.pinning import pin
+from toolwire.cli.shared.printing import one_line, show_json
 from toolwire.cli.shared.target_options import JsonOption
 from toolwire.errors import UsageError
 
@@ -83,7 +83,6 @@ def spend(  # noqa: PLR0917 - typer takes them by position
       toolwire catalog spend --json --ledger ./ledger.db
     """
     from toolwire.cli import catalog_report as screen  # noqa: PLC0415 - loads the ledger
-    from toolwire.cli.shared.printing import show_json  # noqa: PLC0415
 
     limits = {"day": _money("--per-day", per_day), "total": _money("--total", total)}
     now = datetime.now(UTC)
@@ -182,7 +181,6 @@ def accept(
       toolwire catalog accept search --price 0.02 --action deep
     """
     from toolwire.catalog.ledger.types import format_dollars  # noqa: PLC0415
-    from toolwire.cli.shared.printing import one_line  # noqa: PLC0415
 
     wanted = _money("--price", price)
     opened = _opened(ledger)
@@ -308,7 +306,7 @@ def _check_use(call: str | None, charged: bool | None, cost: int | None, everyth
     if call is not None and charged is None:
         raise UsageError(f"say what became of call {call}: --charged or --not-charged")
     if cost is not None and not charged:
-        raise UsageError("--amount goes with --charged")
+        raise UsageError("--amount only applies with --charged")
 
 
 def _chosen(opened: "SqliteLedger", unknown: "list[Row]", start: str) -> "Row":

@@ -1,4 +1,4 @@
-"""`toolwire catalog check` and `toolwire catalog schema`: writing a profile, with an eye on the API."""
+"""`toolwire catalog check`, `schema` and `pin`: commands about the profile and the definitions of a catalogue."""
 
 import os
 from pathlib import Path
@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from toolwire._support.terminal import plain
-from toolwire.cli.shared.target_options import JsonOption, run
+from toolwire.cli.shared.printing import show_json
+from toolwire.cli.shared.target_options import JsonOption, connect, resolve_target, run
+from toolwire.errors import UsageError
 
 if TYPE_CHECKING:
     from toolwire.catalog.check import Checked
     from toolwire.catalog.http.requests import OutgoingRequest
     from toolwire.catalog.profile.model import Profile
     from toolwire.catalog.secrets import Credentials
+    from toolwire.catalog.tools.definitions import Definition
+    from toolwire.cli.shared.target import Target
 
 _LONGEST: Final = 300
 
@@ -33,7 +37,7 @@ def check(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Hold a profile against its API: read its list, show what was understood, say what is wrong. Buys nothing.
+    """Test a profile with its API: read the list, show how it is understood, report mistakes. Buys nothing.
 
     Examples:
 
@@ -44,11 +48,10 @@ def check(
     from toolwire.catalog.profile.model import Profile  # noqa: PLC0415 - heavy
     from toolwire.catalog.secrets import credentials as find_credentials  # noqa: PLC0415
     from toolwire.catalog.server import CREDENTIALS  # noqa: PLC0415
-    from toolwire.cli.shared.printing import show_json  # noqa: PLC0415
 
     found = Profile.find(profile.removeprefix("catalog:")).resolved(os.environ)
     secrets = find_credentials(found, os.environ, credentials or os.environ.get(CREDENTIALS))
-    checked = run(_checked, found, secrets)
+    checked = run(_check_profile, found, secrets)
     if json:
         show_json(_as_json(checked))
     else:
@@ -58,9 +61,9 @@ def check(
 
 
 def schema(
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print tables for people instead.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown tables instead.")] = False,
 ) -> None:
-    """Print the JSON schema of profiles, with which editors complete and check them.
+    """Print the JSON schema of profiles, for completion and checks in editors.
 
     Examples:
 
@@ -70,7 +73,6 @@ def schema(
     """
     from toolwire.catalog.profile.model import json_schema  # noqa: PLC0415 - heavy
     from toolwire.catalog.profile.reference import reference  # noqa: PLC0415
-    from toolwire.cli.shared.printing import show_json  # noqa: PLC0415
 
     if markdown:
         typer.echo(reference(), nl=False)
@@ -78,7 +80,47 @@ def schema(
         show_json(json_schema())
 
 
-async def _checked(profile: "Profile", secrets: "Credentials") -> "Checked":
+def pin(
+    target: Annotated[str, typer.Argument(metavar="catalog:PROFILE", help="The catalogue.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write, for serve --pins.")],
+    check: Annotated[
+        bool, typer.Option("--check", help="Only show differences; exit with 1 if there are any.")
+    ] = False,
+) -> None:
+    """Accept the tools and prices of a catalogue as they are now. Tools that differ later are not offered.
+
+    Examples:
+
+      toolwire catalog pin catalog:agentpmt pins.json
+
+      toolwire catalog pin catalog:agentpmt pins.json --check
+
+      toolwire serve catalog:agentpmt --pins pins.json
+    """
+    if not target.startswith("catalog:"):
+        raise UsageError(f"only catalog:PROFILE targets can be pinned, and {target} is not one")
+    from toolwire.catalog.tools.pins import Pins, compare  # noqa: PLC0415 - heavy
+
+    definitions = run(_list_definitions, resolve_target(target, None))
+    before = Pins.load(file)
+    changes = compare(definitions, before)
+    for change in changes if before.tools or check else ():
+        typer.echo(plain(f"{change.name}: {change.kind.replace('_', ' ')}\n{change.diff}".rstrip()))
+    if check:
+        if changes:
+            raise typer.Exit(1)
+        typer.echo(f"{len(definitions)} tools, all as pinned.")
+        return
+    Pins.of(definitions).save(file)
+    typer.echo(f"{len(definitions)} tools are pinned in {file}.")
+
+
+async def _list_definitions(target: "Target") -> "list[Definition]":
+    async with connect(target):
+        return list(target.server.definitions.values())
+
+
+async def _check_profile(profile: "Profile", secrets: "Credentials") -> "Checked":
     from toolwire.catalog.check import check_profile  # noqa: PLC0415
     from toolwire.catalog.http.api import Api, Retry  # noqa: PLC0415
     from toolwire.catalog.secrets import Scrubber  # noqa: PLC0415

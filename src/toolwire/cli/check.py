@@ -1,15 +1,16 @@
-"""`toolwire check`: what Claude would trip over."""
+"""`toolwire check`: reports what Claude would have trouble with in the definitions of tools."""
 
 from typing import Annotated, Any
 
 import typer
 
+from toolwire.cli.shared.printing import markup, one_line, out, show_json
 from toolwire.cli.shared.target_options import (
     HeaderOption,
     JsonOption,
     TargetArgument,
-    listed_tools,
-    resolved,
+    list_tools,
+    resolve_target,
     run,
 )
 
@@ -24,7 +25,7 @@ def check(
     ] = False,
     header: HeaderOption = None,
 ) -> None:
-    """Look for what Claude would trip over: names, descriptions, schemas, sizes. Calls no tool.
+    """Report what Claude would have trouble with: names, descriptions, schemas, sizes. Calls no tool.
 
     Exits with 1 if there are errors.
 
@@ -34,16 +35,14 @@ def check(
 
       toolwire check app.py --strict --json
     """
-    from toolwire.tools.lint import findings  # noqa: PLC0415 - loads the schema compiler
+    from toolwire.tools.lint import findings  # noqa: PLC0415 - heavy
 
-    where = resolved(target, header)
-    tools = run(listed_tools, where)
+    where = resolve_target(target, header)
+    tools = run(list_tools, where)
     found = findings(tools, where.name)
     failing = ("error", "warning") if strict else ("error",)
     failed = any(each.level in failing for each in found)
     if json:
-        from toolwire.cli.shared.printing import show_json  # noqa: PLC0415
-
         report = [each.as_json() for each in found]
         show_json({"ok": not failed, "server": where.name, "tools": len(tools), "findings": report})
     else:
@@ -53,8 +52,6 @@ def check(
 
 
 def _show(found: list[Any], tools: int, failed: bool) -> None:
-    from toolwire.cli.shared.printing import markup, one_line, out  # noqa: PLC0415
-
     console = out()
     for each in found:
         tool = f"[bold]{markup(one_line(each.tool))}[/]: " if each.tool else ""

@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 import typer
 
+from toolwire.cli.shared.printing import markup, show, show_json
 from toolwire.cli.shared.target_options import JsonOption
 
 Level = Literal["ok", "note", "problem"]
@@ -53,8 +54,6 @@ def doctor(json: JsonOption = False) -> None:
     found = list(_all(os.environ))
     failed = any(each.level == "problem" for each in found)
     if json:
-        from toolwire.cli.shared.printing import show_json  # noqa: PLC0415
-
         show_json({"ok": not failed, "findings": [asdict(each) for each in found]})
     else:
         _show(found)
@@ -64,8 +63,6 @@ def doctor(json: JsonOption = False) -> None:
 
 def _show(found: list[Found]) -> None:
     from rich.table import Table  # noqa: PLC0415 - loads rich
-
-    from toolwire.cli.shared.printing import markup, show  # noqa: PLC0415
 
     table = Table(box=None, show_header=False, pad_edge=False)
     for each in found:

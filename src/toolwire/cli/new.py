@@ -1,27 +1,48 @@
-"""`toolwire new`: a small project that works and is tested, to be changed into one's own."""
+"""`toolwire new`: creates a small project that works and is tested, to be changed into one's own.
 
+The files are in `templates/`, with `{{package}}`, `{{project}}` and `{{version}}` to be filled in. Their names
+end in `.txt`, so that no tool takes them for modules of toolwire. They are read by people who have not seen
+toolwire before: they show one good way of each thing and nothing else.
+"""
+
+import keyword
 import os
+import re
 import shlex
-from collections.abc import Iterator, Mapping
+import sys
+import unicodedata
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
+from toolwire._version import __version__
+from toolwire.cli.shared.exit_codes import fail
 from toolwire.errors import UsageError
+
+LONGEST_NAME: Final = 40
+_RESERVED: Final = frozenset({"agent", "tests", "conftest", "toolwire", "pytest"})
+_TEMPLATES: Final = Path(__file__).parent / "templates"
+_FILES: Final = {  # path in the project: template
+    "pyproject.toml": "pyproject.toml.txt",
+    "{{package}}.py": "server.py.txt",
+    "agent.py": "agent.py.txt",
+    "tests/test_{{package}}.py": "test_server.py.txt",
+    "README.md": "README.md.txt",
+    ".gitignore": "gitignore.txt",
+}
 
 
 def new(
-    name: Annotated[str, typer.Argument(help="The project's name, or the folder to make it in.")],
+    name: Annotated[str, typer.Argument(help="The project's name, or the folder to create it in.")],
     force: Annotated[
         bool,
-        typer.Option(
-            "--force", help="Use a folder that is not empty. Files that are there are kept as they are."
-        ),
+        typer.Option("--force", help="Use a folder that is not empty. Existing files are kept unchanged."),
     ] = False,
 ) -> None:
-    """Make a new project: tools, an agent that uses them, and their tests.
+    """Create a new project: tools, an agent that uses them, and their tests.
 
     Examples:
 
@@ -29,89 +50,127 @@ def new(
 
       toolwire new work/my-tools
     """
-    from importlib.metadata import packages_distributions  # noqa: PLC0415 - reads what is installed
-
-    from toolwire.cli.shared.project import files, package_name  # noqa: PLC0415 - only this command needs it
+    from importlib.metadata import packages_distributions  # noqa: PLC0415 - slow to load
 
     if not name.strip():
         raise UsageError("a project needs a name: try `toolwire new my-tools`")
     folder = Path(os.path.abspath(Path(name).expanduser()))  # noqa: PTH100 - without following links
     package = package_name(folder.name, packages_distributions())
-    _check(folder, force=force)
-    wanted = files(package)
-    kept = [path for path in wanted if os.path.lexists(folder / path)]
-    _write(folder, {path: text for path, text in wanted.items() if path not in kept})
+    _check_folder(folder, force=force)
+    files = project_files(package)
+    kept = [path for path in files if os.path.lexists(folder / path)]
+    _write(folder, {path: text for path, text in files.items() if path not in kept})
 
-    typer.echo(f"Made {package} in {folder}")
-    for path in wanted:
-        typer.echo(f"  {path}{'  (was there, kept as it is)' if path in kept else ''}")
+    typer.echo(f"Created {package} in {folder}")
+    for path in files:
+        typer.echo(f"  {path}{'  (existed, kept unchanged)' if path in kept else ''}")
     typer.echo("\nNext:")
-    for line in _next(folder, package):
+    for line in _next_steps(folder, package):
         typer.echo(f"  {line}")
 
 
-def _check(folder: Path, *, force: bool) -> None:
+def package_name(text: str, installed: Collection[str] = ()) -> str:
+    """Turn a project's name into a module name. `UsageError` if that name would not work."""
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    name = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")
+    if (problem := _find_problem(name, installed)) is not None:
+        package = f" (as a package: {name!r})" if name != text and name else ""
+        raise UsageError(f"a project cannot be called {text!r}{package}: {problem}")
+    return name
+
+
+def _find_problem(name: str, installed: Collection[str]) -> str | None:
+    """Return the first problem with a module name, and another name to try."""
+    dashed = name.replace("_", "-")
+    too_long = f"it has {len(name)} characters, and the limit is {LONGEST_NAME}"
+    standard = f"it would hide {name!r} of Python's standard library"
+    rows = (
+        (not name, "it has no letter from a to z", "my-tools"),
+        (name[:1].isdigit(), "a package's name cannot begin with a digit", f"tools-{dashed}"),
+        (len(name) > LONGEST_NAME, too_long, dashed[:20].strip("-")),
+        (keyword.iskeyword(name), "it is a keyword of Python", f"my-{dashed}"),
+        (name in sys.stdlib_module_names, standard, f"my-{dashed}"),
+        (name in _RESERVED, f"a new project contains another {name!r}", f"my-{dashed}"),
+        (name in installed, f"it would hide the installed package {name!r}", f"my-{dashed}"),
+    )
+    return next((f"{what}. Try `toolwire new {other}`" for wrong, what, other in rows if wrong), None)
+
+
+def project_files(package: str) -> dict[str, str]:
+    """Return the files of a new project, by their path in it."""
+    values = {"{{package}}": package, "{{project}}": package.replace("_", "-"), "{{version}}": __version__}
+
+    def fill(text: str) -> str:
+        for placeholder, value in values.items():
+            text = text.replace(placeholder, value)
+        return text
+
+    return {
+        fill(path): fill((_TEMPLATES / template).read_text(encoding="utf-8"))
+        for path, template in _FILES.items()
+    }
+
+
+def _check_folder(folder: Path, *, force: bool) -> None:
     if not os.path.lexists(folder):
         return
     if not folder.is_dir():
-        raise UsageError(f"{folder} is there already, and is not a folder: choose another name")
+        raise UsageError(f"{folder} exists and is not a folder: choose another name")
     try:
         full = any(path.name != ".git" for path in folder.iterdir())
     except OSError as error:
-        raise UsageError(f"{folder} cannot be looked into: {error.strerror}") from None
+        raise UsageError(f"cannot list the folder {folder}: {error.strerror}") from None
     if full and not force:
         raise UsageError(
-            f"the folder {folder} is not empty: choose another name, or add what is missing with --force, which "
-            "keeps all files that are there"
+            f"the folder {folder} is not empty: choose another name, or add the missing files with --force, which "
+            "keeps all existing files"
         )
 
 
 def _write(folder: Path, texts: Mapping[str, str]) -> None:
-    """All files or none."""
-    from toolwire.cli.shared.exit_codes import fail  # noqa: PLC0415 - typer and rich are there by now
-
+    """Write all files or none."""
     try:
-        with _undone_on_failure() as made:
+        with _undo_on_failure() as created:
             for path, text in texts.items():
-                _make_folder((folder / path).parent, made)
+                _make_folder((folder / path).parent, created)
                 with (folder / path).open("x", encoding="utf-8", newline="\n") as file:
-                    made.append(folder / path)
+                    created.append(folder / path)
                     file.write(text)
     except OSError as error:
-        fail(f"{error.filename or folder} could not be written: {error.strerror}. Nothing was left behind")
+        fail(f"cannot write {error.filename or folder}: {error.strerror}. Nothing was left behind")
 
 
 @contextmanager
-def _undone_on_failure() -> Iterator[list[Path]]:
-    """A list of what was made, which is removed again, last first, if the block fails or is interrupted."""
-    made: list[Path] = []
+def _undo_on_failure() -> Iterator[list[Path]]:
+    """Remove the paths in the list again, last first, if the block fails or is interrupted."""
+    created: list[Path] = []
     try:
-        yield made
+        yield created
     except BaseException:
-        for path in reversed(made):
-            with suppress(OSError):  # what somebody else has put there in the meantime stays
+        for path in reversed(created):
+            with suppress(OSError):  # a folder into which someone else has put a file stays
                 path.rmdir() if path.is_dir() else path.unlink()
         raise
 
 
-def _make_folder(folder: Path, made: list[Path]) -> None:
+def _make_folder(folder: Path, created: list[Path]) -> None:
     if folder.is_dir():
         return
-    _make_folder(folder.parent, made)
+    _make_folder(folder.parent, created)
     folder.mkdir()
-    made.append(folder)
+    created.append(folder)
 
 
-def _next(folder: Path, package: str) -> list[str]:
-    """What to type now."""
+def _next_steps(folder: Path, package: str) -> list[str]:
+    """Return the commands to try next."""
     here = Path.cwd()
     way = os.path.relpath(folder, here) if folder.is_relative_to(here) else str(folder)
     return [
         *([] if folder == here else [f"cd {shlex.quote(way)}"]),
         f"{'pytest':<44}the tests: no network, no key (pip install pytest)",
-        f"{f'toolwire tools {package}.py':<44}what Claude will see",
+        f"{f'toolwire tools {package}.py':<44}list the tools as Claude sees them",
         f"{f'toolwire call {package}.py find word=tea':<44}call one yourself",
-        f"{f'toolwire run -t {package}.py':<44}talk to your own Claude, who uses them",
-        f"{'python agent.py':<44}the same from a program of yours",
+        f"{f'toolwire run -t {package}.py':<44}talk to Claude, who uses them",
+        f"{'python agent.py':<44}the same from a program",
         f"toolwire config {package}.py --for claude-desktop",
     ]

@@ -222,7 +222,7 @@ def load_script(path: Path) -> list[Any]:
         )
     for place, step in enumerate(found, 1):
         if not callable(step) and not isinstance(step, Answer | Fault):
-            raise UsageError(f"Step {place} of the script {path} is no step of toolwire.testing: {step!r}")
+            raise UsageError(f"Step {place} of the script {path} is not a step of toolwire.testing: {step!r}")
     return list(found)
 
 

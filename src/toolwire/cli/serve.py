@@ -14,7 +14,7 @@ from toolwire.cli.shared.target_options import (
     HeaderOption,
     IncludeOption,
     TargetArgument,
-    resolved,
+    resolve_target,
 )
 from toolwire.errors import UsageError
 
@@ -160,7 +160,7 @@ def serve(  # noqa: PLR0917 - options
     _log_to_stderr(quiet)
     from toolwire.mcp.serve.start import host_for  # noqa: PLC0415
 
-    found = resolved(
+    found = resolve_target(
         target,
         header,
         include,
@@ -271,7 +271,7 @@ def _token(token: str | None, token_file: Path | None) -> str | None:
     except OSError as error:
         raise UsageError(f"cannot read the token file {token_file}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise UsageError(f"the token file {token_file} is no text") from None
+        raise UsageError(f"the token file {token_file} is not UTF-8 text") from None
 
 
 def _what(serving: "ServerHost") -> str:

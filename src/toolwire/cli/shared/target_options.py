@@ -1,7 +1,6 @@
-"""A target from the command line, connected: what `tools`, `call` and `check` share.
+"""Options that the commands share, and a client connected to the target's server.
 
-Owns the options that they have in common and one client of one server. While user code runs its prints go to
-stderr, so that stdout has the result and nothing else.
+While user code runs, its prints go to stderr: stdout carries nothing but the result.
 """
 
 import contextlib
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from toolwire._support.terminal import plain
+from toolwire.cli.shared.arguments import parse_headers
 from toolwire.cli.shared.printing import note
 from toolwire.errors import CatalogError, McpError
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def complete_target(incomplete: str) -> list[str]:
-    """Python files and folders, for the shell's completion."""
+    """List the Python files and folders that complete a target in the shell."""
     start = Path(incomplete)
     folder = start if incomplete.endswith("/") else start.parent
     try:
@@ -53,67 +53,65 @@ HeaderOption = Annotated[
         "--header",
         "-H",
         metavar="'NAME: VALUE'",
-        help="An HTTP header for a URL; may be given several times.",
+        help="An HTTP header for a URL target. Repeatable.",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
-
-
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 IncludeOption = Annotated[
     list[str] | None,
-    typer.Option("--include", metavar="GLOB", help="Only these tools; may be given several times."),
+    typer.Option("--include", metavar="GLOB", help="Only these tools. Repeatable."),
 ]
 ExcludeOption = Annotated[
     list[str] | None,
-    typer.Option("--exclude", metavar="GLOB", help="All but these tools; may be given several times."),
+    typer.Option("--exclude", metavar="GLOB", help="All tools but these. Repeatable."),
 ]
 
 
-def resolved(
+def resolve_target(
     text: str,
     header: list[str] | None,
     include: list[str] | None = None,
     exclude: list[str] | None = None,
     **catalog: Any,
 ) -> "Target":
-    """The target of a command, with its headers and its choice of tools."""
-    from toolwire.cli.shared.arguments import headers  # noqa: PLC0415
-    from toolwire.cli.shared.target import Choice, resolve  # noqa: PLC0415 - loads the tools
+    """Find the server that a command names. `catalog` holds options for `catalog:` targets, None if not given."""
+    from toolwire.cli.shared.target import Choice, resolve  # noqa: PLC0415 - heavy
 
     given = {name: value for name, value in catalog.items() if value is not None}
-    return resolve(text, headers(header or []), Choice(tuple(include or ()), tuple(exclude or ()), given))
+    choice = Choice(tuple(include or ()), tuple(exclude or ()), given)
+    return resolve(text, parse_headers(header or []), choice)
 
 
 def run(work: Callable[..., Awaitable[T]], *args: Any) -> T:
-    """Run async code of a command. What libraries log is not shown: what matters of it comes as an error."""
-    import anyio  # noqa: PLC0415 - only when something runs
+    """Run a coroutine function of a command. Log messages of libraries are not shown: failures come as errors."""
+    import anyio  # noqa: PLC0415 - heavy
 
-    for name in ("mcp", "client", "httpx2", "fastmcp"):  # those that would print warnings by themselves
+    for name in ("mcp", "client", "httpx2", "fastmcp"):  # without a handler, their warnings are printed
         logging.getLogger(name).addHandler(logging.NullHandler())
     with contextlib.redirect_stdout(sys.stderr):
         try:
             return anyio.run(work, *args)
-        except McpError as error:  # the words of a server, on their way to a terminal
+        except McpError as error:  # the message comes from the server
             raise McpError(error.code, plain(error.message), error.data) from error
 
 
 @contextlib.asynccontextmanager
-async def connected(
+async def connect(
     target: "Target",
     *,
-    on_notice: Callable[[str, dict[str, Any]], None] | None = None,
+    on_notification: Callable[[str, dict[str, Any]], None] | None = None,
     on_elicitation: Callable[[Any], Any] | None = None,
 ) -> AsyncIterator["DirectClient"]:
-    """A client of the target's server. `on_notice(method, params)` hears what the server tells, when it does."""
-    from toolwire._conversation.mcp_router import ClientCallbacks, McpRouter  # noqa: PLC0415 - loads the tools
+    """Connect a client to the target's server. Notifications go to `on_notification(method, params)`."""
+    from toolwire._conversation.mcp_router import ClientCallbacks, McpRouter  # noqa: PLC0415 - heavy
     from toolwire.tools.client import DirectClient  # noqa: PLC0415
 
     class Listening(DirectClient):
         def send(self, body: dict[str, Any]) -> None:
             super().send(body)
-            if on_notice is not None:
-                heard = self.notifications[-1]
-                on_notice(heard.method, heard.params)
+            if on_notification is not None:
+                latest = self.notifications[-1]
+                on_notification(latest.method, latest.params)
 
     servers = McpRouter(ClientCallbacks(on_elicitation))
     client = Listening(servers, target.name)
@@ -121,25 +119,25 @@ async def connected(
     servers.add(target.name, target.server)
     try:
         await client.greet({})
-        await _loaded(target.server)
+        await _wait_until_loaded(target.server)
         yield client
     finally:
         await servers.aclose()
 
 
-async def _loaded(server: Any) -> None:
-    """A catalogue's tools come behind the handshake: wait for them, and say why there are none."""
+async def _wait_until_loaded(server: Any) -> None:
+    """Wait for the tools of a catalogue, which it loads after the handshake. `CatalogError` if it cannot."""
     loaded = getattr(server, "loaded", None)
     if loaded is None:
         return
     status = await loaded()
     if status.state == "cached":
-        note(f"{status.error}; these are the tools of last time")
+        note(f"{status.error}; showing the tools from the cache")
     elif status.state != "live":
         raise CatalogError(status.error or "the catalogue did not load within 30 s")
 
 
-async def listed_tools(target: "Target") -> list[dict[str, Any]]:
-    """All tools of a target, as the server describes them."""
-    async with connected(target) as client:
+async def list_tools(target: "Target") -> list[dict[str, Any]]:
+    """List all tools of a target, as its server describes them."""
+    async with connect(target) as client:
         return [tool.raw for tool in await client.list_tools()]
