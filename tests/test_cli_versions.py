@@ -15,7 +15,7 @@ from toolwire import (
     query,
 )
 from toolwire._conversation import wiring as _connect
-from toolwire._transport.cli_versions import OLDEST, TRIED, doubt, numbers
+from toolwire._transport.find_cli import OLDEST_SUPPORTED, TESTED, parse_version, version_warning
 from toolwire.testing import call, say
 from toolwire.testing.scripted_cli.cli import ScriptedCLI
 
@@ -67,8 +67,8 @@ def script():
 
 @pytest.fixture(autouse=True)
 def nothing_told(monkeypatch):
-    """Each doubt is told once in a process: here, once in a test."""
-    monkeypatch.setattr(_connect, "_doubts", set())
+    """Each warning is logged once in a process: here, once in a test."""
+    monkeypatch.setattr(_connect, "_warned", set())
 
 
 def from_the_future(frame):
@@ -103,7 +103,7 @@ async def test_an_unknown_newer_cli_works(caplog):
     assert any(isinstance(each, UnknownBlock) for each in blocks)
     assert any("tea" in line and "error" in line for line in cli.written), "the unknown request got no answer"
     (warning,) = [each.getMessage() for each in caplog.records if "99.0.0" in each.getMessage()]
-    assert TRIED in warning
+    assert TESTED in warning
     assert "update toolwire" in warning
 
 
@@ -118,8 +118,8 @@ async def test_the_same_without_unknown_messages():
 @pytest.mark.parametrize(
     ("version", "said"),
     [
-        (TRIED, None),
-        (OLDEST, None),
+        (TESTED, None),
+        (OLDEST_SUPPORTED, None),
         ("2.1.99999", None),
         ("2.2.0", "newer than"),
         ("3.0.0", "newer than"),
@@ -144,6 +144,6 @@ async def test_each_version_is_told_once(version, said, caplog):
 
 def test_versions_are_read_as_numbers():
     """So that 2.1.99 is older than 2.1.176."""
-    assert numbers("2.1.99 (Claude Code)") == (2, 1, 99)
-    assert "older than" in doubt("2.1.99")
-    assert numbers("2.1") is None
+    assert parse_version("2.1.99 (Claude Code)") == (2, 1, 99)
+    assert "older than" in version_warning("2.1.99")
+    assert parse_version("2.1") is None

@@ -123,7 +123,7 @@ class TestNamed:
         """A wrong variable is never passed over for another CLI."""
         put(tmp_path / "path" / "claude")
         monkeypatch.setenv(VARIABLE, str(tmp_path / "gone"))
-        with pytest.raises(CLINotFoundError, match=f"environment variable {VARIABLE} names.*gone"):
+        with pytest.raises(CLINotFoundError, match=f"given by the environment variable {VARIABLE}.*gone"):
             find_cli()
 
     def test_the_option_goes_before_the_variable(self, tmp_path, monkeypatch):

@@ -381,7 +381,7 @@ async def test_a_guarding_hook_needs_a_cli_that_honours_it(play):
         return {}
 
     options = play("hook", hooks={"Stop": [HookMatcher(hooks=[hook], on_failure="block")]})
-    with pytest.raises(CLIConnectionError, match="does not know on_failure"):
+    with pytest.raises(CLIConnectionError, match="does not support on_failure"):
         await read_all(options)
 
 

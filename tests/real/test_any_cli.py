@@ -25,7 +25,7 @@ from toolwire import (
     ToolServer,
     query,
 )
-from toolwire._transport.cli_versions import OLDEST, numbers
+from toolwire._transport.find_cli import OLDEST_SUPPORTED, parse_version
 from toolwire.testing import ClaudeEnvironment, answer, call, fail, say, turn
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
@@ -106,7 +106,7 @@ def test_the_version_is_one_that_is_supported():
             timeout=60,
             check=True,
         )
-    assert numbers(done.stdout) >= numbers(OLDEST)
+    assert parse_version(done.stdout) >= parse_version(OLDEST_SUPPORTED)
 
 
 async def test_a_text(scripted):
@@ -114,7 +114,7 @@ async def test_a_text(scripted):
     async with scripted([say("hello")]) as (_, options):
         messages = await asked(options)
     start = next(each for each in messages if isinstance(each, SystemMessage) and each.subtype == "init")
-    assert numbers(start.data["claude_code_version"])
+    assert parse_version(start.data["claude_code_version"])
     texts = [block.text for each in messages if isinstance(each, AssistantMessage) for block in each.content]
     assert texts == ["hello"]
     result = messages[-1]

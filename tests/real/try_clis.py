@@ -16,7 +16,7 @@ from pathlib import Path
 
 from cli_under_test import VARIABLE
 
-from toolwire._transport.cli_versions import OLDEST, TRIED
+from toolwire._transport.find_cli import OLDEST_SUPPORTED, TESTED
 
 PACKAGE = "@anthropic-ai/claude-code"
 HERE = Path(__file__).parent
@@ -27,7 +27,7 @@ def main() -> int:
     """Try them; 1 if the tests of any CLI fail with one of them."""
     parser = argparse.ArgumentParser(description="Run the tests of any CLI with other CLIs.")
     parser.add_argument(
-        "versions", nargs="*", help=f"which ones; {OLDEST} and the newest on npm if none is named"
+        "versions", nargs="*", help=f"which ones; {OLDEST_SUPPORTED} and the newest on npm if none is named"
     )
     parser.add_argument("--folder", type=Path, default=Path("build/clis"), help="where they are installed")
     asked = parser.parse_args()
@@ -35,8 +35,8 @@ def main() -> int:
         say("make clis needs npm, which is not on PATH")
         return 1
     newest = npm("view", PACKAGE, "version")
-    versions = asked.versions or list(dict.fromkeys([OLDEST, newest]))
-    say(f"the newest Claude Code is {newest}; supported from {OLDEST} on, tried with {TRIED}")
+    versions = asked.versions or list(dict.fromkeys([OLDEST_SUPPORTED, newest]))
+    say(f"the newest Claude Code is {newest}; supported from {OLDEST_SUPPORTED} on, tried with {TESTED}")
     outcomes = {version: tried(version, asked.folder, compare=version == newest) for version in versions}
     for version, good in outcomes.items():
         say(f"Claude Code {version}: {'passed' if good else 'FAILED'}")
@@ -50,8 +50,8 @@ def tried(version: str, folder: Path, *, compare: bool) -> bool:
     if compare:
         same = tests_pass("test_contract.py", cli)
         if not same:
-            say(f"Claude Code {version} differs from the scripted CLI, which imitates {TRIED}: see above")
-        good = good and (same or version != TRIED)
+            say(f"Claude Code {version} differs from the scripted CLI, which imitates {TESTED}: see above")
+        good = good and (same or version != TESTED)
     return good
 
 

@@ -1,6 +1,7 @@
-"""Who answers which question of the CLI: the table of handlers, made from options.
+"""The table of handlers for the CLI's control requests, made from options.
 
-Each handler turns a request's body into what a user's callback wants, and its answer into what the CLI wants.
+Each handler turns the body of a request into the arguments of a user's callback, and what that returns into the
+response.
 """
 
 from collections.abc import Mapping
@@ -15,8 +16,8 @@ from toolwire.permissions.answer import context_from_wire, result_to_wire
 from toolwire.tools.elicitation import ElicitationRequest, answer_elicitation
 
 
-def handlers(options: ClaudeAgentOptions, hooks: Mapping[str, RegisteredHook]) -> dict[str, Handler]:
-    """The table for a session with these options and registered hooks."""
+def make_handlers(options: ClaudeAgentOptions, hooks: Mapping[str, RegisteredHook]) -> dict[str, Handler]:
+    """Make the table for a session with these options and registered hooks."""
     table: dict[str, Handler] = {"elicitation": _elicitation(options.on_elicitation)}
     if options.can_use_tool is not None:
         table["can_use_tool"] = _permission(options.can_use_tool)

@@ -1,8 +1,8 @@
-"""The in-process servers of a session: who answers `mcp_message`, and where servers' own messages go.
+"""Routes MCP messages between the CLI and the in-process servers of a session.
 
 Requests of the CLI go to the connection of the named server. Notifications of a server go to the CLI; progress and
-logs, which it drops, also into the message stream. What a server asks of its client (elicitation, sampling, roots)
-the CLI does not take: the application's callbacks answer it here.
+logs, which the CLI drops, also go into the message stream. Requests of a server to its client (elicitation,
+sampling, roots) are not supported by the CLI: the application's callbacks answer them here.
 """
 
 import os
@@ -24,6 +24,7 @@ from toolwire._protocol.jsonrpc import (
 )
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import maybe_await, spawn
+from toolwire._support.waiting import WaitGroup
 from toolwire.mcp.foreign import as_server
 from toolwire.messages import McpLogMessage, McpProgressMessage
 from toolwire.tools.dispatch.interface import Connection, Pending, Reply
@@ -40,10 +41,10 @@ _ACKNOWLEDGED = {"mcp_response": {"jsonrpc": "2.0", "result": {}}}
 
 
 class Stream(Protocol):
-    """What is needed of the session."""
+    """The part of a session that the router uses."""
 
     def send(self, body: dict[str, Any]) -> None:
-        """Send a control request whose answer nobody waits for."""
+        """Send a control request and ignore its response."""
         ...
 
     def inject(self, message: Any) -> None:
@@ -53,7 +54,7 @@ class Stream(Protocol):
 
 @dataclass(frozen=True)
 class ClientCallbacks:
-    """The application's answers to what servers ask of a client."""
+    """The application's callbacks for requests of servers to their client."""
 
     on_elicitation: Callable[[ElicitationRequest], Any] | None = None
     on_sampling: Callable[[SamplingRequest], Any] | None = None
@@ -61,7 +62,7 @@ class ClientCallbacks:
 
 
 class McpRouter:
-    """The table of connections, by the key that the CLI knows them under."""
+    """Holds one connection for each in-process server, by the name that the CLI knows it under."""
 
     def __init__(self, callbacks: ClientCallbacks) -> None:
         self._callbacks = callbacks
@@ -72,15 +73,15 @@ class McpRouter:
         self._stream: Stream | None = None
 
     def attach(self, stream: Stream) -> None:
-        """From now on messages of servers go there."""
+        """Send the messages of servers there from now on."""
         self._stream = stream
 
     def add(self, name: str, instance: object) -> None:
-        """Connect a server. On an event loop."""
+        """Connect a server. Must be called on an event loop."""
         self._connections[name] = as_server(instance).connect(_HostChannel(name, self._callbacks, self))
 
     def remove(self, name: str) -> None:
-        """Take one off the table. Its calls that run go on, and it is disconnected after the last of them."""
+        """Remove a server. Its running calls go on, and it is disconnected after the last of them."""
         connection = self._connections.pop(name, None)
         if connection is not None:
             self._removed.append(connection)
@@ -92,7 +93,7 @@ class McpRouter:
             spawn(connection.aclose)
 
     def handle(self, body: dict[str, Any]) -> dict[str, Any] | Awaitable[dict[str, Any]]:
-        """Answer one `mcp_message`, at once where that is possible. What it raises is a control error."""
+        """Answer one `mcp_message`, at once where that is possible. An exception becomes a control error."""
         name, message = body.get("server_name"), body.get("message")
         if not isinstance(name, str) or not name:
             raise ValueError("mcp_message without a server_name")
@@ -106,9 +107,9 @@ class McpRouter:
             return _ACKNOWLEDGED if begun is None else {"mcp_response": begun}
         if not connection.tags_progress:
             begun = Pending(self._tag_progress, begun, name, message)
-        return self._awaited(connection, begun)
+        return self._await_reply(connection, begun)
 
-    async def _awaited(self, connection: Connection, pending: Pending) -> dict[str, Any]:
+    async def _await_reply(self, connection: Connection, pending: Pending) -> dict[str, Any]:
         key = id(connection)
         self._running[key] += 1
         try:
@@ -144,7 +145,7 @@ class McpRouter:
         raise LookupError(text)
 
     def emit(self, server: str, message: dict[str, Any]) -> None:
-        """A notification of a server: to the CLI, and what the CLI drops to the user as well."""
+        """Pass a notification of a server to the CLI, and one that the CLI drops to the user as well."""
         if self._stream is None:
             return
         self._stream.send({"subtype": "mcp_message", "server_name": server, "message": message})
@@ -152,50 +153,43 @@ class McpRouter:
         params = params if isinstance(params, dict) else {}
         method = message.get("method")
         meta = params.get("_meta")
-        used = meta.get("claudecode/toolUseId") if isinstance(meta, dict) else None
+        tool_use_id = meta.get("claudecode/toolUseId") if isinstance(meta, dict) else None
         if method == "notifications/progress":
             token = params.get("progressToken")
-            if used is None and isinstance(token, int | str):
-                used = self._open_calls.get((server, token))
+            if tool_use_id is None and isinstance(token, int | str):
+                tool_use_id = self._open_calls.get((server, token))
             progress, total, text = params.get("progress", 0), params.get("total"), params.get("message")
-            self._stream.inject(McpProgressMessage(server, used, progress, total, text))
+            self._stream.inject(McpProgressMessage(server, tool_use_id, progress, total, text))
         elif method == "notifications/message":
             level, data, source = params.get("level", "info"), params.get("data"), params.get("logger")
-            self._stream.inject(McpLogMessage(server, level, data, source, used))
+            self._stream.inject(McpLogMessage(server, level, data, source, tool_use_id))
 
     async def aclose(self) -> None:
-        """Disconnect all, side by side; an error of one does not keep the others open."""
+        """Disconnect all servers at the same time; an error of one does not keep the others open."""
         connections = [*self._connections.values(), *self._removed]
         self._connections.clear()
         self._removed.clear()
-        pending = len(connections)
-        done = anyio.Event()
-
-        async def close(connection: Connection) -> None:
-            nonlocal pending
-            try:
-                await connection.aclose()
-            except Exception:
-                logger.exception("closing a server failed")
-            finally:
-                pending -= 1
-                if not pending:
-                    done.set()
-
+        closing = WaitGroup()
         for connection in connections:
-            spawn(close, connection)
-        if pending:
-            with anyio.CancelScope(shield=True):
-                await done.wait()
+            closing.add()
+            spawn(self._close, connection, on_done=closing.done)
+        with anyio.CancelScope(shield=True):
+            await closing.wait()
+
+    async def _close(self, connection: Connection) -> None:
+        try:
+            await connection.aclose()
+        except Exception:
+            logger.exception("closing a server failed")
 
 
 class _HostChannel(ClientChannel):
     """The channel to this application, with the CLI behind it."""
 
-    def __init__(self, name: str, callbacks: ClientCallbacks, servers: McpRouter) -> None:
+    def __init__(self, name: str, callbacks: ClientCallbacks, router: McpRouter) -> None:
         self._name = name
         self._callbacks = callbacks
-        self._servers = servers
+        self._router = router
 
     @property
     def capabilities(self) -> dict[str, Any]:
@@ -209,13 +203,13 @@ class _HostChannel(ClientChannel):
         return have
 
     def notify(self, message: dict[str, Any]) -> None:
-        self._servers.emit(self._name, message)
+        self._router.emit(self._name, message)
 
     async def request(
         self, method: str, params: dict[str, Any], *, key: str | None = None, repeatable: bool = True
     ) -> dict[str, Any]:
         del key, repeatable  # a call that waits for its result here is never run again
-        route = _ASKS.get(method)
+        route = _REQUESTS.get(method)
         if route is None:
             raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}", {"method": method})
         return await route(self, params)
@@ -235,20 +229,22 @@ class _HostChannel(ClientChannel):
     async def _sample(self, params: dict[str, Any]) -> dict[str, Any]:
         callback = self._callbacks.on_sampling
         if callback is None:
-            text = f"The application has set no on_sampling callback, so server {self._name!r} cannot ask"
+            text = (
+                f"Server {self._name!r} asked for a model's response, but the option on_sampling is not set"
+            )
             raise RpcError(METHOD_NOT_FOUND, text, {"option": "on_sampling", "server": self._name})
         return sampling_to_wire(await maybe_await(callback(SamplingRequest(self._name, params))))
 
     async def _roots(self, _params: dict[str, Any]) -> dict[str, Any]:
         if self._callbacks.roots is None:
-            raise RpcError(METHOD_NOT_FOUND, "roots/list: the application has set no roots option")
+            raise RpcError(METHOD_NOT_FOUND, "roots/list: the option roots is not set")
         return {"roots": [_root(each) for each in self._callbacks.roots]}
 
     async def _ping(self, _params: dict[str, Any]) -> dict[str, Any]:
         return {}
 
 
-_ASKS: Mapping[str, Callable[[_HostChannel, dict[str, Any]], Awaitable[dict[str, Any]]]] = {
+_REQUESTS: Mapping[str, Callable[[_HostChannel, dict[str, Any]], Awaitable[dict[str, Any]]]] = {
     "elicitation/create": _HostChannel._elicit,  # noqa: SLF001 - the table of this class
     "sampling/createMessage": _HostChannel._sample,  # noqa: SLF001
     "roots/list": _HostChannel._roots,  # noqa: SLF001

@@ -1,7 +1,7 @@
-"""Options made live: the one place that wires a session together.
+"""The one place where options, transport, session and handlers meet.
 
-Turns options into a command or takes the user's transport, fills the table of handlers, starts, initializes, and
-cleans up after a start that failed. `client`, `reply` and `warm` stand on it.
+Turns options into a command or takes the user's transport, fills the table of handlers, starts and initializes the
+CLI, and cleans up after a start that failed. `client`, `reply` and `warm` are built on it.
 """
 
 import os
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from toolwire._conversation.handlers import handlers
+from toolwire._conversation.handlers import make_handlers
 from toolwire._conversation.observe import Taps, Tracer, shorten_for, start_tracer
 from toolwire._conversation.session import Session
 from toolwire._protocol.control import Handler
@@ -21,10 +21,9 @@ from toolwire._protocol.run import DEFAULT_CEILING
 from toolwire._support.log import keep_secret, logger_for
 from toolwire._support.secrets import secret_values
 from toolwire._support.tasks import Task, spawn
-from toolwire._transport import cli_versions as _cli_versions
 from toolwire._transport.base import Pipe
 from toolwire._transport.custom import Transport, TransportPipe
-from toolwire._transport.find_cli import find_cli
+from toolwire._transport.find_cli import find_cli, parse_version, version_warning
 from toolwire._transport.live_guard import refuse_live_start
 from toolwire._transport.process import Command, process_pipe
 from toolwire._version import __version__
@@ -44,12 +43,12 @@ logger = logger_for("client")
 
 Prompt = str | AsyncIterable[dict[str, Any]]
 
-_WIND_DOWN: Final = 5.0  # seconds that the user's own generator gets to clean up
+_CLEAN_UP: Final = 5.0  # seconds that the user's own generator gets
 _MIN_INITIALIZE: Final = 60.0
 _INITIALIZE_VARIABLE: Final = "CLAUDE_CODE_STREAM_CLOSE_TIMEOUT"
 _CEILING_VARIABLE: Final = "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS"
 _VERBATIM_SINCE: Final = (2, 1, 248)
-_doubts: set[str] = set()  # about versions of the CLI, each told once
+_warned: set[str] = set()  # texts about versions of the CLI, each logged once
 
 
 class Conversation:
@@ -58,7 +57,7 @@ class Conversation:
     def __init__(self, options: ClaudeAgentOptions, transport: Transport | None = None) -> None:
         self.options = options
         self.info: dict[str, Any] | None = None
-        """What the CLI answered to `initialize`; None before that."""
+        """The CLI's response to `initialize`; None before that."""
         self._transport = transport
         self._files: PrivateFiles | None = None
         self._session: Session | None = None
@@ -79,7 +78,7 @@ class Conversation:
 
     @property
     def servers(self) -> "McpRouter":
-        """The in-process servers. Tools are loaded when the first one is needed."""
+        """The router to the in-process servers. Tools are loaded when the first one is needed."""
         if self._servers is None:
             from toolwire._conversation.mcp_router import ClientCallbacks, McpRouter  # noqa: PLC0415 - not needed without tools
 
@@ -102,7 +101,7 @@ class Conversation:
         if (warning := _argv.explain_shadowing(options)) is not None:
             warnings.warn(warning, CanUseToolShadowedWarning, stacklevel=3)
         hooks_config, hooks = register(options.hooks or {})
-        self._handlers = handlers(options, hooks)
+        self._handlers = make_handlers(options, hooks)
         self._tracer = start_tracer()
         if self._tracer is not None:
             trace = self._tracer.trace
@@ -131,17 +130,17 @@ class Conversation:
             self.info = await self._session.request(request, _initialize_timeout(options))
             if self._files is not None:
                 self._files.remove(_argv.MCP_CONFIG)  # it is read once, before the CLI answers anything
-            _check_answer(options, hooks_config, self.info)
+            _check_initialized(options, hooks_config, self.info)
         except BaseException:
             await self.aclose()
             raise
 
     def say(self, prompt: str, session_id: str) -> None:
-        """Send one prompt."""
+        """Send one prompt without waiting."""
         self.session.prompt(_argv.build_user_message(prompt, session_id, self.options.verbatim_prompts))
 
     async def say_all(self, prompts: AsyncIterable[dict[str, Any]], session_id: str | None = None) -> None:
-        """Send prompts as they come. `session_id` fills in where a message has none."""
+        """Send prompts as they come. A message without a session id gets `session_id`."""
         verbatim = {"client_composed": True} if self.options.verbatim_prompts else {}
         try:
             with self.session.prompt_stream():
@@ -155,11 +154,11 @@ class Conversation:
                     await self.session.drain()
         finally:
             if isinstance(prompts, AsyncGenerator):  # its clean-up must not wait for the garbage collector
-                with anyio.move_on_after(_WIND_DOWN, shield=True):
+                with anyio.move_on_after(_CLEAN_UP, shield=True):
                     await prompts.aclose()
 
     def feed(self, prompt: Prompt | None, session_id: str, *, end: bool) -> None:
-        """Send a prompt beside the caller; with `end`, or after a stream, end the input once the run is over."""
+        """Start sending a prompt; with `end`, or after a stream, end the input once the run is over."""
         if isinstance(prompt, str):
             self.say(prompt, session_id)
         if end or not (prompt is None or isinstance(prompt, str)):
@@ -204,10 +203,11 @@ class Conversation:
 
     @property
     def mcp_servers(self) -> dict[str, Any]:
-        """The servers of now, by name; `OptionsError` when they came in a file."""
+        """The present servers by name; `OptionsError` if they were given as a file or JSON text."""
         if not isinstance(self._mcp_servers, Mapping):
             raise OptionsError(
-                "mcp_servers is a file or JSON text: use set_mcp_servers to replace it", "mcp_servers"
+                "mcp_servers was given as a file or JSON text: use set_mcp_servers to replace it",
+                "mcp_servers",
             )
         return dict(self._mcp_servers)
 
@@ -231,11 +231,11 @@ class Conversation:
         return None
 
     async def aclose(self) -> None:
-        """End it all, in bounded time. Each step is taken even if the one before is cancelled."""
+        """End everything in bounded time. Each step is taken even if the one before is cancelled."""
         try:
             if self._feeder is not None:
                 self._feeder.cancel()
-                with anyio.move_on_after(_WIND_DOWN, shield=True):
+                with anyio.move_on_after(_CLEAN_UP, shield=True):
                     await self._fed.wait()
         finally:
             try:
@@ -269,7 +269,7 @@ class Conversation:
         keep_secret(secret_values(env))
         if self._tracer is not None:
             _add_trace_context(env, options.env, self._tracer.context)
-        # Who starts it elsewhere may have no CLI here.
+        # A spawner may start it elsewhere, with no CLI on this machine.
         cli = find_cli(options.cli_path) if spawner is None else os.fspath(options.cli_path or "claude")
         argv = _argv.build_command(options, cli, self._to_file)
         cwd = os.fspath(options.cwd) if options.cwd else None
@@ -287,26 +287,28 @@ class Conversation:
 
 
 def _more_secrets(options: ClaudeAgentOptions) -> list[Any]:
-    """The options besides `env` and `mcp_servers` that can hold secrets."""
+    """List the options besides `env` and `mcp_servers` that can hold secrets."""
     agents = [agent.mcpServers for agent in (options.agents or {}).values()]
     given = [options.settings, options.managed_settings, options.extra_args, options.sandbox, agents]
     return [each if isinstance(each, Mapping | list) else os.fspath(each) for each in given if each]
 
 
 def check_prompt(prompt: object) -> None:
-    """A prompt is text or an async iterable of messages; say so before anything is started."""
+    """Raise TypeError, before anything is started, unless a prompt is text or an async iterable."""
     if not isinstance(prompt, str) and not isinstance(prompt, AsyncIterable):
         raise TypeError(
             f"prompt must be a string or an async iterable of message dicts, got {type(prompt).__name__}"
         )
 
 
-def _check_answer(options: ClaudeAgentOptions, hooks: dict[str, Any] | None, info: dict[str, Any]) -> None:
-    """Refuse a CLI that would silently not do what was asked of it; warn where it would merely do less."""
+def _check_initialized(
+    options: ClaudeAgentOptions, hooks: dict[str, Any] | None, info: dict[str, Any]
+) -> None:
+    """Refuse a CLI that would silently ignore a guard; warn of one that would merely do less."""
     guards = blocks_on_failure(hooks)
     if guards and not info.get("hook_on_failure_supported"):
         raise CLIConnectionError(
-            'This Claude Code does not know on_failure for hooks, so a hook with on_failure="block" that fails '
+            'This Claude Code does not support on_failure for hooks, so a hook with on_failure="block" that fails '
             "would block nothing. Update Claude Code, or remove on_failure."
         )
     if guards and info.get("hooks_applied") is False:
@@ -315,10 +317,10 @@ def _check_answer(options: ClaudeAgentOptions, hooks: dict[str, Any] | None, inf
             "never run. Start a new session, or remove on_failure."
         )
     version = info.get("claude_code_version")
-    if (doubt := _cli_versions.doubt(version)) and doubt not in _doubts:
-        _doubts.add(doubt)
-        logger.warning("%s", doubt)
-    numbers = _cli_versions.numbers(version)
+    if (text := version_warning(version)) and text not in _warned:
+        _warned.add(text)
+        logger.warning("%s", text)
+    numbers = parse_version(version)
     if options.verbatim_prompts and (numbers is None or numbers < _VERBATIM_SINCE):
         logger.warning(
             "verbatim_prompts has no effect with Claude Code %s: it needs %s",
@@ -328,7 +330,7 @@ def _check_answer(options: ClaudeAgentOptions, hooks: dict[str, Any] | None, inf
 
 
 def _add_trace_context(env: dict[str, str], own: Mapping[str, str], context: Any) -> None:
-    """Hand the span of the run on to the CLI."""
+    """Pass the span of the run on to the CLI."""
     from opentelemetry import propagate  # noqa: PLC0415 - optional, and only when already in use
 
     carrier: dict[str, str] = {}
@@ -350,6 +352,6 @@ def _initialize_timeout(options: ClaudeAgentOptions) -> float:
 
 
 def _ceiling(own: Mapping[str, str]) -> float | None:
-    """How long a finished turn may wait for background work; 0 in the variable means for ever."""
+    """Return how long a finished turn may wait for background work; 0 in the variable means for ever."""
     text = own.get(_CEILING_VARIABLE, os.environ.get(_CEILING_VARIABLE, ""))
     return (int(text) / 1000 or None) if text.isdigit() else DEFAULT_CEILING

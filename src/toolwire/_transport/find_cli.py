@@ -1,18 +1,25 @@
-"""Where the Claude Code CLI is.
+"""The Claude Code CLI: where it is found, and which versions of it are supported.
 
-Looks at files only; no process is started to find or to date it.
+Looks at files only; no process is started to find it. `make clis` runs the tests of any CLI
+(tests/real/test_any_cli.py) with the oldest version named here and with the newest.
 """
 
 import importlib.util
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 from toolwire.errors import CLIConnectionError, CLINotFoundError
 
-VARIABLE = "TOOLWIRE_CLI"
+OLDEST_SUPPORTED: Final = "2.1.176"
+"""The CLI in the oldest claude-agent-sdk that `toolwire[cli]` allows."""
+TESTED: Final = "2.1.325"
+"""The CLI that all tests run with, and that the protocol was taken from."""
+VARIABLE: Final = "TOOLWIRE_CLI"
 _NAME = "claude.exe" if sys.platform == "win32" else "claude"
 _USUAL = (
     "~/.local/bin",
@@ -27,22 +34,23 @@ _USUAL = (
 
 
 def find_cli(cli_path: str | os.PathLike[str] | None = None, env: Mapping[str, str] | None = None) -> str:
-    """The path of the CLI: `cli_path`, `TOOLWIRE_CLI`, PATH, the usual places, an installed claude-agent-sdk.
+    """Return the path of the CLI.
 
-    A path that was named (by option or variable) is used or refused, never passed over for another.
+    It is looked for in `cli_path`, `TOOLWIRE_CLI`, PATH, the usual directories, and an installed claude-agent-sdk.
+    A path that was given by option or variable is used or refused, never passed over for another.
     """
     env = os.environ if env is None else env
     if cli_path is not None:
-        return _named(os.fspath(cli_path), "the option cli_path", env)
-    if named := env.get(VARIABLE):
-        return _named(named, f"the environment variable {VARIABLE}", env)
-    looked: list[str] = []
-    for place, where in _candidates(env):
-        if place is not None and os.path.isfile(place):  # noqa: PTH113 - an unreadable folder is "no", not an error
-            return _refuse_batch(place)
-        looked.append(f"  - {where}")
+        return _check_given(os.fspath(cli_path), "the option cli_path", env)
+    if given := env.get(VARIABLE):
+        return _check_given(given, f"the environment variable {VARIABLE}", env)
+    searched: list[str] = []
+    for path, where in _candidates(env):
+        if path is not None and os.path.isfile(path):  # noqa: PTH113 - an unreadable folder is "no", not an error
+            return _refuse_batch(path)
+        searched.append(f"  - {where}")
     raise CLINotFoundError(
-        "Claude Code not found. Looked in:\n" + "\n".join(looked) + "\nInstall it with one of\n"
+        "Claude Code not found. Looked in:\n" + "\n".join(searched) + "\nInstall it with one of\n"
         "  npm install -g @anthropic-ai/claude-code\n"
         "  pip install 'toolwire[cli]'\n"
         f"or name it: ClaudeAgentOptions(cli_path=...) or {VARIABLE}=/path/to/claude"
@@ -50,7 +58,7 @@ def find_cli(cli_path: str | os.PathLike[str] | None = None, env: Mapping[str, s
 
 
 def bundled_cli() -> str | None:
-    """The binary inside an installed `claude-agent-sdk`, found without importing that package."""
+    """Return the binary inside an installed `claude-agent-sdk`, without importing that package."""
     try:
         spec = importlib.util.find_spec("claude_agent_sdk")
     except ValueError:  # somebody has put a bare module of that name into sys.modules
@@ -72,14 +80,14 @@ def _candidates(env: Mapping[str, str]) -> Iterator[tuple[str | None, str]]:
     yield bundled_cli(), "the Python package claude-agent-sdk"
 
 
-def _named(path: str, by: str, env: Mapping[str, str]) -> str:
+def _check_given(path: str, by: str, env: Mapping[str, str]) -> str:
     expanded = os.path.expanduser(path)  # noqa: PTH111
     if os.path.dirname(expanded):  # noqa: PTH120
         found = expanded if os.path.isfile(expanded) else None  # noqa: PTH113
     else:
         found = shutil.which(expanded, path=env.get("PATH"))
     if found is None:
-        raise CLINotFoundError(f"Claude Code not found at the place that {by} names", path)
+        raise CLINotFoundError(f"Claude Code not found at the path given by {by}", path)
     # The CLI starts in another folder, where the same relative path may be another file.
     return _refuse_batch(os.path.abspath(found))  # noqa: PTH100 - links stay as they are
 
@@ -95,3 +103,28 @@ def _refuse_batch(path: str) -> str:
             "install Claude Code natively, or point cli_path at one."
         )
     return path
+
+
+def parse_version(version: object) -> tuple[int, int, int] | None:
+    """Read a version as three numbers; None if it is not one."""
+    found = re.match(r"(\d+)\.(\d+)\.(\d+)", version) if isinstance(version, str) else None
+    return (int(found[1]), int(found[2]), int(found[3])) if found else None
+
+
+def version_warning(version: object) -> str | None:
+    """Return why a CLI of this version may not do everything; None if there is nothing to warn of.
+
+    There is no warning for a CLI that does not report its version, as older ones do not when they start, nor for a
+    newer patch version than the tested one: there is a new one almost daily.
+    """
+    given = parse_version(version)
+    if given is None:
+        return None
+    if given < (parse_version(OLDEST_SUPPORTED) or ()):
+        return f"Claude Code {version} is older than {OLDEST_SUPPORTED}, the oldest supported version: update it."
+    if given[:2] > (parse_version(TESTED) or ())[:2]:
+        return (
+            f"Claude Code {version} is newer than {TESTED}, the one that toolwire was tested with. What it adds is "
+            "passed through; if something is missing, update toolwire."
+        )
+    return None

@@ -174,15 +174,15 @@ def _version_of(path: str) -> tuple[str | None, str]:
 
 
 def _tried(version: str) -> Iterator[Found]:
-    from toolwire._transport.cli_versions import TRIED, doubt  # noqa: PLC0415
+    from toolwire._transport.find_cli import TESTED, version_warning  # noqa: PLC0415
 
-    if version == TRIED:
+    if version == TESTED:
         yield Found("CLI version", "ok", "the one that toolwire was tried with")
-    elif text := doubt(version):
+    elif text := version_warning(version):
         yield Found("CLI version", "note", text)
     else:
         yield Found(
-            "CLI version", "ok", f"toolwire was tried with {TRIED}; {version} will most likely work too"
+            "CLI version", "ok", f"toolwire was tried with {TESTED}; {version} will most likely work too"
         )
 
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 import anyio
 from anyio.lowlevel import checkpoint
 
-from toolwire._transport.cli_versions import TRIED
+from toolwire._transport.find_cli import TESTED
 from toolwire.testing.scripted_cli.host import Host, Refused
 
-VERSION: Final = TRIED
+VERSION: Final = TESTED
 _INFO: Final = {
     "name": "claude-code",
     "title": "Claude Code",
