@@ -8,10 +8,11 @@ from market import PaidApi
 from other_apis import PROFILES, Acme, Atlas, Lumen
 from typer.testing import CliRunner
 
+from toolwire._support.scrubber import Scrubber
 from toolwire.catalog.check import check_profile
 from toolwire.catalog.http.api import Api, Retry
 from toolwire.catalog.profile.model import Profile, json_schema
-from toolwire.catalog.secrets import Credentials, Scrubber
+from toolwire.catalog.secrets import Credentials
 from toolwire.cli.main import app
 
 ITEM = {"id": "a1", "name": "Weather", "description": "Tell it", "schema": {"type": "object"}, "price": 0.01}

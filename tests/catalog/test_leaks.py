@@ -20,10 +20,11 @@ from market import PaidApi, profile_for
 from prometheus_client import generate_latest
 
 from toolwire import ClaudeAgentOptions, run
+from toolwire._support.log import logger_for
+from toolwire._support.scrubber import Scrubber
 from toolwire.catalog.http.api import Retry
 from toolwire.catalog.profile.model import BUILTIN
 from toolwire.catalog.purchase.limits import Breaker
-from toolwire.catalog.secrets import Scrubber
 from toolwire.catalog.server import Catalog
 from toolwire.catalog.tools.pins import Pins
 from toolwire.testing import call, connect, say
@@ -237,6 +238,14 @@ async def bought(url, seen, tool="weather", profile=None, **arguments):
         result = await client.call(tool, arguments)
         seen.add("result", result.raw)
     return result
+
+
+def test_no_log_line_of_ours_shows_the_keys_of_a_catalogue(tmp_path, caplog):
+    """Whoever logs them, in this process: the log knows them as it knows the keys of options."""
+    environ = {"AGENT_PAYMENT_API_KEY": "kq-7781-of-a-log", "AGENT_PAYMENT_BUDGET_KEY": "bq-9932-of-a-log"}
+    Catalog("agentpmt-keys", environ=environ, cache=False, ledger=tmp_path / "l.db")
+    logger_for("anything").warning("sent with %s", environ)
+    assert "of-a-log" not in caplog.text
 
 
 # --- what a purchase says ---

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from toolwire._support.scrubber import Scrubber
 from toolwire.catalog.profile.model import BUILTIN, Profile, Secret
-from toolwire.catalog.secrets import Scrubber, credentials
+from toolwire.catalog.secrets import credentials
 from toolwire.errors import CatalogError, UsageError
 
 AGENTPMT = BUILTIN["agentpmt-keys"]
@@ -152,7 +153,7 @@ def test_data_of_any_depth_and_with_cycles():
 def test_a_short_value_is_taken_only_as_a_word(caplog):
     """It would eat ordinary text otherwise; a warning says so, without the value."""
     with caplog.at_level(logging.WARNING, "toolwire"):
-        scrubber = Scrubber(["abc"])
+        scrubber = Scrubber(made({"KEY": "abc"}, variable="KEY").values)
     assert "less than 6 characters" in caplog.text
     assert "abc" not in caplog.text
     assert scrubber.text("abc abcdef xabc (abc)") == "[redacted] abcdef xabc ([redacted])"
@@ -391,8 +392,9 @@ def test_a_file_that_is_none(tmp_path):
 
 def test_an_endless_secret_is_refused():
     """It would make an endless pattern."""
+    parts = [{"variable": "USER"}, {"variable": "PASSWORD"}]
     with pytest.raises(UsageError, match="may have"):
-        Scrubber(["x" * 10_000])
+        made({"USER": "x" * 5_000, "PASSWORD": "x" * 5_000}, parts=parts)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])

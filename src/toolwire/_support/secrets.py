@@ -1,8 +1,8 @@
 """Recognises secrets by name, by place and by looks, and takes them out of whatever is shown.
 
 Owns which names mean a secret, where a configuration keeps its secrets, and the values that no log line, error text
-or span of this process may show. Must not know who logs or raises. The scrubbers of recordings and of catalogues
-(`testing.scrub`, `catalog.secrets`) find a given secret in every encoding; this module decides what is one.
+or span of this process may show. Must not know who logs or raises. This module decides what is a secret;
+`_support.scrubber` finds a given one in every encoding.
 """
 
 import json
@@ -66,6 +66,11 @@ def is_secret_name(name: str) -> bool:
         if word in _SECRET_WORDS or (word.endswith(_SECRET_ENDINGS) and word not in _INNOCENT):
             return True
     return False
+
+
+def is_secret_place(name: str) -> bool:
+    """True if a mapping of this name, in whatever case, is an environment or headers: its values can be secrets."""
+    return name.lower() in ("env", "headers")
 
 
 # --- by looks ---------------------------------------------------------------------------------------------
@@ -147,7 +152,7 @@ def hide(value: Any, *, _name: str = "", _depth: int = 0) -> Any:
             value if shown == value else shown
         )  # the same object: it may be of a class that prints otherwise
     if isinstance(value, Mapping):
-        whole = _name.lower() in ("env", "headers")
+        whole = is_secret_place(_name)
         return {
             key: REDACTED
             if _is_filled(each) and (whole or (is_secret_name(str(key)) and not isinstance(each, Mapping)))

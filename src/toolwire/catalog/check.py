@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
+from toolwire._support.scrubber import Scrubber
 from toolwire.catalog.http.api import Api
 from toolwire.catalog.http.listing import Reading
 from toolwire.catalog.http.requests import (
@@ -24,7 +25,7 @@ from toolwire.catalog.money import PER_DOLLAR, dollars
 from toolwire.catalog.profile.amounts import quoted
 from toolwire.catalog.profile.model import Price, Profile
 from toolwire.catalog.profile.outline import outline
-from toolwire.catalog.secrets import Credentials, Scrubber
+from toolwire.catalog.secrets import Credentials
 from toolwire.catalog.tools.definitions import Definition, Entry, define
 from toolwire.catalog.tools.names import readable
 from toolwire.catalog.values import at

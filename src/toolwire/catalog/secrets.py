@@ -1,7 +1,6 @@
-"""Secrets: where they come from, and that they go nowhere else.
+"""Finds the secrets of a profile: in the environment, then in a file that only its owner can read.
 
-Owns the reading of a profile's secrets (environment, then a file that only its owner can read) and the scrubber
-that takes them out of everything that leaves. A secret is never part of an error.
+Owns the reading. A secret is never part of an error. Must not know how secrets are taken out of texts.
 """
 
 import base64
@@ -10,148 +9,19 @@ import json
 import os
 import stat
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from toolwire._support.log import logger_for
-from toolwire.catalog.encodings import SHORTEST, longest_match, pattern
+from toolwire._support.secrets import SHORTEST
 from toolwire.catalog.profile.tables import Secret, SecretPart, Settings
 from toolwire.errors import CatalogError, UsageError
 
-_MASKS: Final = ("[redacted]", "[***]", "(hidden)")
-_PASSES: Final = 3
-_PIECE: Final = 64 * 1024  # characters that are searched at a time
 _LARGEST_FILE: Final = 64 * 1024
 _LONGEST_SECRET: Final = 8 * 1024
 _log = logger_for("catalog.secrets")
-
-
-class Scrubber:
-    """Takes known secrets out of text and data: raw, JSON-escaped, URL-encoded, in hex or (part of) base64.
-
-    What it finds becomes `[redacted]`. A value of less than 6 characters is taken out only where it is a word of
-    its own, for it would eat ordinary text otherwise; a warning is logged. Neither method raises.
-    """
-
-    def __init__(self, values: Iterable[str]) -> None:
-        secrets = {each for value in values if value.strip() for each in (value, value.strip())}
-        if any(len(each) > _LONGEST_SECRET for each in secrets):
-            raise UsageError(f"a secret may have {_LONGEST_SECRET} characters: one of them has more")
-        if any(len(each) < SHORTEST for each in secrets):
-            _log.warning(
-                "a secret has less than %d characters: it is hidden only where it stands alone", SHORTEST
-            )
-        self._found = pattern(secrets)
-        self._overlap = longest_match(secrets)
-        self._numeric = any(each.isdecimal() for each in secrets)
-        self.mask = next((mask for mask in _MASKS if not self._has(mask)), "")
-        """What stands in the place of a secret."""
-
-    def text(self, text: str) -> str:
-        """The text without secrets."""
-        if self._found is None or not self._has(text):
-            return text
-        for _ in range(_PASSES):
-            parts, kept = [], 0
-            for start, end in self._matches(text):
-                parts += [text[kept:start], self.mask]
-                kept = end
-            text = "".join([*parts, text[kept:]])
-            if not self._has(text):
-                return text
-        return (
-            self.mask
-        )  # the mask and what is around it make a secret again and again: then nothing is shown
-
-    def data(self, data: Any) -> Any:
-        """A copy of JSON data without secrets, keys and numbers included. Any depth, and cycles too."""
-        if self._found is None:
-            return data
-        copies: dict[int, Any] = {}
-        todo: list[tuple[Any, Any]] = []
-        names = _Names()
-
-        def clean(value: Any) -> Any:
-            if isinstance(value, str):
-                return self.text(value)
-            if isinstance(value, (Mapping, list, tuple, set, frozenset)):
-                if id(value) not in copies:
-                    copies[id(value)] = {} if isinstance(value, Mapping) else []
-                    todo.append((value, copies[id(value)]))
-                return copies[id(value)]
-            return self._scalar(value)
-
-        result = clean(data)
-        while todo:
-            given, copy = todo.pop()
-            if isinstance(copy, list):
-                copy.extend(clean(each) for each in given)
-                continue
-            for key, value in given.items():
-                copy[names.free(copy, clean(key) if isinstance(key, str) else self._scalar(key))] = clean(
-                    value
-                )
-        return result
-
-    def _scalar(self, value: Any) -> Any:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return self.mask if self._has(_digits(value)) else value
-        if isinstance(value, (bytes, bytearray)):
-            text = value.decode("utf-8", "surrogateescape")
-            return self.text(text).encode("utf-8", "surrogateescape") if self._has(text) else value
-        return value
-
-    def may_be_in(self, content: bytes) -> bool:
-        """Whether the JSON or text in a body may hold a secret. False is certain, and saves a walk through it."""
-        if self._found is None:
-            return False
-        # A number can be written in ways that the text does not show (1.5e6).
-        # JSON may be in UTF-16 or UTF-32 too, and is read so.
-        return self._numeric or self._has(content.decode(json.detect_encoding(content), "replace"))
-
-    def _has(self, text: str) -> bool:
-        return next(self._matches(text), None) is not None
-
-    def _matches(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where the secrets are. Long text is searched piece by piece: a search lets no other thread run."""
-        if self._found is None:
-            return
-        position = 0
-        while position < len(text):
-            end = position + _PIECE
-            found = self._found.search(text, position, end + self._overlap)
-            if found is not None and found.start() < end:
-                yield found.span()
-                position = found.end()
-            else:
-                position = end
-
-
-def _digits(value: float) -> str:
-    try:
-        return repr(value)
-    except ValueError:  # more digits than Python writes out: longer than any secret that is a number
-        return ""
-
-
-class _Names:
-    """Finds keys that are not taken yet: two secrets must not become one entry."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[tuple[int, Any], int] = {}
-
-    def free(self, taken: Mapping[Any, Any], key: Any) -> Any:
-        """Return the key, or one with a number after it. Goes on from the last number: an API may send many."""
-        if key not in taken:
-            return key
-        place = (id(taken), key)
-        number = self._numbers.get(place, 1) + 1
-        while f"{key} {number}" in taken:
-            number += 1
-        self._numbers[place] = number
-        return f"{key} {number}"
 
 
 @dataclass(frozen=True)
@@ -208,7 +78,19 @@ def credentials(profile: Settings, environ: Mapping[str, str], file: str | Path 
         values += [proxy, _base64(proxy), proxy.partition(":")[2] or proxy]
     if missing:
         raise CatalogError(f"{_missing(missing, sources, file)} (profile {profile.name})")
+    _check_lengths(values)
     return Credentials(headers, query, proxy, tuple(dict.fromkeys(values)))
+
+
+def _check_lengths(values: Iterable[str]) -> None:
+    """Refuse a secret that is too long to be searched for, and warn of one that is too short."""
+    lengths = [len(each) for each in values]
+    if max(lengths, default=0) > _LONGEST_SECRET:
+        raise UsageError(f"a secret may have {_LONGEST_SECRET} characters: one of them has more")
+    if min(lengths, default=SHORTEST) < SHORTEST:
+        _log.warning(
+            "a secret has less than %d characters: it is hidden only where it stands alone", SHORTEST
+        )
 
 
 class _Sources:

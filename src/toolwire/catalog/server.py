@@ -20,6 +20,8 @@ from platformdirs import user_cache_path
 
 from toolwire._protocol.jsonrpc import ClientChannel
 from toolwire._support.log import logger_for
+from toolwire._support.scrubber import Scrubber
+from toolwire._support.secrets import keep_secret
 from toolwire._support.threads import Workers
 from toolwire.catalog import settings
 from toolwire.catalog.http.api import Api
@@ -32,7 +34,7 @@ from toolwire.catalog.observe import Observer
 from toolwire.catalog.profile.model import Profile
 from toolwire.catalog.purchase.buyer import MAX_IN_FLIGHT, QUEUE_TIMEOUT, Buyer
 from toolwire.catalog.purchase.limits import Breaker, RateLimit, ResultCache
-from toolwire.catalog.secrets import Scrubber, credentials
+from toolwire.catalog.secrets import credentials
 from toolwire.catalog.tools.build import Status, build_offer, build_tool, drop_masked, report
 from toolwire.catalog.tools.definitions import Definition, Entry, Repairs, Skipped
 from toolwire.catalog.tools.kept import load_kept, store_kept
@@ -115,6 +117,7 @@ class Catalog(ToolServer[None]):
         self.session = environ.get(SESSION) or random_bytes.token_hex(8)
         self._credentials = credentials(self.profile, environ, credentials_file or environ.get(CREDENTIALS))
         self._scrubber = Scrubber(self._credentials.values)
+        keep_secret(self._credentials.values)
         self._limits = settings.limits_of(budget, budget_day, budget_total, self.profile, environ)
         self._selection = Selection(
             include=tuple(include),

@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 
 import httpx2
 
+from toolwire._support.scrubber import Scrubber
 from toolwire._support.threads import Workers
 from toolwire.catalog.http.addresses import Network, Resolver, resolve
 from toolwire.catalog.http.answers import Answer, Attempt
@@ -18,7 +19,7 @@ from toolwire.catalog.http.listing import Reading
 from toolwire.catalog.http.orders import OrderSender
 from toolwire.catalog.http.retry import Retry
 from toolwire.catalog.profile.model import Profile
-from toolwire.catalog.secrets import Credentials, Scrubber
+from toolwire.catalog.secrets import Credentials
 from toolwire.catalog.tools.definitions import Entry
 
 __all__ = ["Answer", "Api", "Attempt", "Retry"]

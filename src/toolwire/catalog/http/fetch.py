@@ -12,6 +12,7 @@ import httpx2
 import stamina
 
 from toolwire._support.log import logger_for
+from toolwire._support.scrubber import Scrubber
 from toolwire._support.threads import Workers
 from toolwire.catalog.http.answers import describe_body, is_success, refusal, said, seconds_of
 from toolwire.catalog.http.connection import Connections
@@ -22,7 +23,6 @@ from toolwire.catalog.http.streams import collect, read_body, run_off_loop
 from toolwire.catalog.profile.amounts import read_balance
 from toolwire.catalog.profile.model import Profile
 from toolwire.catalog.profile.tables import Request
-from toolwire.catalog.secrets import Scrubber
 from toolwire.catalog.tools.definitions import Entry
 from toolwire.errors import CatalogError
 

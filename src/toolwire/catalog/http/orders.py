@@ -13,6 +13,7 @@ import anyio
 import httpx2
 
 from toolwire._support.log import logger_for
+from toolwire._support.scrubber import Scrubber
 from toolwire._support.threads import Workers
 from toolwire.catalog.http.answers import Answer, Attempt, is_success, judge, said
 from toolwire.catalog.http.connection import Connections, Halted, OnSend, Order, check_value
@@ -20,7 +21,6 @@ from toolwire.catalog.http.requests import OutgoingRequest, order_request
 from toolwire.catalog.http.retry import Retry
 from toolwire.catalog.http.streams import Progress, Unreadable, collect, follow, is_stream, read_body
 from toolwire.catalog.profile.model import Profile
-from toolwire.catalog.secrets import Scrubber
 from toolwire.errors import CatalogError
 
 _log = logger_for("catalog.http")

@@ -9,9 +9,9 @@ import httpx2
 
 from toolwire._protocol.json_codec import loads
 from toolwire._support.log import logger_for
+from toolwire._support.scrubber import Scrubber
 from toolwire._support.threads import Workers
 from toolwire.catalog.http.answers import RawBody, decode_reply, media_type
-from toolwire.catalog.secrets import Scrubber
 from toolwire.errors import CatalogError
 
 _log = logger_for("catalog.streams")

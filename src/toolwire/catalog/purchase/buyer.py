@@ -15,6 +15,7 @@ from typing import Any, Final
 import anyio
 
 from toolwire._support.log import logger_for
+from toolwire._support.scrubber import Scrubber
 from toolwire._support.threads import Workers
 from toolwire.catalog.http.answers import Answer, is_success
 from toolwire.catalog.http.api import Api
@@ -25,7 +26,6 @@ from toolwire.catalog.observe import Observer
 from toolwire.catalog.profile.model import Profile
 from toolwire.catalog.purchase.limits import Breaker, RateLimit, ResultCache
 from toolwire.catalog.purchase.purchase import FAILED, Purchase
-from toolwire.catalog.secrets import Scrubber
 from toolwire.catalog.tools.definitions import Definition
 from toolwire.errors import CatalogError
 from toolwire.tools.context import Context

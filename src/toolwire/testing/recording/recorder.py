@@ -33,7 +33,7 @@ from toolwire._transport.find_cli import find_cli
 from toolwire._transport.process import Command, process_pipe
 from toolwire._version import __version__
 from toolwire.errors import ProcessError
-from toolwire.testing.recording.scrub import Scrubber, secrets_of
+from toolwire.testing.recording.scrub import RecordingScrubber, secrets_of
 
 FORMAT: Final = 1
 _TAIL: Final = 8_192  # bytes of stderr kept for an error message
@@ -192,7 +192,7 @@ class _Recorded(ProcessTransport):
         super().__init__(command)
         self._path = path
         self._connection = connection
-        self._scrubber = Scrubber([*secrets, *secrets_of(command.env, os.environ)])
+        self._scrubber = RecordingScrubber([*secrets, *secrets_of(command.env, os.environ)])
         self._file: int | None = None
         self._start = 0.0
 
