@@ -1,4 +1,4 @@
-"""What blocks, messages and other public records have in common: equality and repr, written once.
+"""The base of blocks, messages and other public records: equality and repr, written once.
 
 `@dataclass` compiles both anew for every class, which is half of what importing some sixty of them costs.
 Classes here say `@dataclass(repr=False, eq=False)` and inherit the two. They behave as the compiled ones
@@ -34,6 +34,20 @@ class Record:
     def _shown(self, name: str) -> Any:
         """The value of a field, as the repr shows it."""
         return getattr(self, name)
+
+
+class ParsedRecord(Record):
+    """A record that the parser fills by field name, from JSON objects of the `type` that the class is made with.
+
+    A field that the CLI spells otherwise names its key: `field(default=0, metadata={"key": "isReplay"})`.
+    """
+
+    parsed_type: ClassVar[str]
+
+    def __init_subclass__(cls, type: str | None = None) -> None:
+        super().__init_subclass__()
+        if type is not None:
+            cls.parsed_type = type
 
 
 class RecordWithSecrets(Record):

@@ -1,8 +1,8 @@
 """Content blocks: the pieces that a message is made of.
 
 The first six classes and their fields are those of `claude_agent_sdk`. The others are blocks that the CLI
-also sends and the official SDK drops. What no class here knows becomes an `UnknownBlock`, so that nothing
-is lost.
+also sends and the official SDK drops. A block of any other type becomes an `UnknownBlock`, so that nothing
+is lost. A new block is a `ParsedRecord` with its type, and a member of `ContentBlock`.
 
 `raw` is the block as the CLI sent it (the same dict, not a copy), or None for a block made by hand. It
 takes no part in `==` and `repr`, and neither does `citations`: the official class lacks it, and
@@ -12,7 +12,7 @@ comparisons written for that one should hold.
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from toolwire._support.record import Record
+from toolwire._support.record import ParsedRecord, Record
 
 
 @dataclass(repr=False, eq=False)
@@ -27,7 +27,7 @@ class TextBlock(Record):
 
 @dataclass(repr=False, eq=False)
 class ThinkingBlock(Record):
-    """What the model thought before it answered; the signature proves it to the API in later turns."""
+    """Thinking of the model before it answered; the signature proves it to the API in later turns."""
 
     thinking: str
     signature: str
@@ -36,7 +36,7 @@ class ThinkingBlock(Record):
 
 @dataclass(repr=False, eq=False)
 class ToolUseBlock(Record):
-    """The model asks for a tool to be run, by Claude Code or by one of our servers."""
+    """The model calls a tool, of Claude Code or of one of our servers."""
 
     id: str
     name: str
@@ -46,7 +46,7 @@ class ToolUseBlock(Record):
 
 @dataclass(repr=False, eq=False)
 class ToolResultBlock(Record):
-    """What a tool gave back. Content given as a list stays a list of plain dicts."""
+    """The result of a tool call. Content given as a list stays a list of plain dicts."""
 
     tool_use_id: str
     content: str | list[dict[str, Any]] | None = None
@@ -64,12 +64,12 @@ ServerToolName = Literal[
     "tool_search_tool_regex",
     "tool_search_tool_bm25",
 ]
-"""The tools that the API runs by itself. Newer ones may come: the field is not checked."""
+"""The tools that the API runs by itself. There may be newer ones: the field is not checked."""
 
 
 @dataclass(repr=False, eq=False)
 class ServerToolUseBlock(Record):
-    """The model used a tool that the API runs by itself; nobody here has to answer."""
+    """The model called a tool that the API runs by itself; nothing here has to respond."""
 
     id: str
     name: ServerToolName
@@ -79,7 +79,7 @@ class ServerToolUseBlock(Record):
 
 @dataclass(repr=False, eq=False)
 class ServerToolResultBlock(Record):
-    """What a tool of the API gave back; `type` says which. A dict for most, a list for a web search."""
+    """The result of a tool that the API runs; `type` says which. A dict for most, a list for a web search."""
 
     tool_use_id: str
     content: Any
@@ -88,7 +88,7 @@ class ServerToolResultBlock(Record):
 
 
 @dataclass(repr=False, eq=False)
-class ImageBlock(Record):
+class ImageBlock(ParsedRecord, type="image"):
     """A picture; `source` holds it as base64, or names a URL or an uploaded file."""
 
     source: dict[str, Any] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class ImageBlock(Record):
 
 
 @dataclass(repr=False, eq=False)
-class DocumentBlock(Record):
+class DocumentBlock(ParsedRecord, type="document"):
     """A PDF or text document, mostly one that was attached to a prompt or read by a tool."""
 
     source: dict[str, Any] = field(default_factory=dict)
@@ -106,16 +106,16 @@ class DocumentBlock(Record):
 
 
 @dataclass(repr=False, eq=False)
-class RedactedThinkingBlock(Record):
-    """Thinking that the API gives out encrypted only."""
+class RedactedThinkingBlock(ParsedRecord, type="redacted_thinking"):
+    """Thinking that the API sends encrypted."""
 
     data: str = ""
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(repr=False, eq=False)
-class SearchResultBlock(Record):
-    """A passage that the model may cite, with where it is from."""
+class SearchResultBlock(ParsedRecord, type="search_result"):
+    """A passage that the model may cite, with its source."""
 
     source: str = ""
     title: str = ""
@@ -124,7 +124,7 @@ class SearchResultBlock(Record):
 
 
 @dataclass(repr=False, eq=False)
-class ContainerUploadBlock(Record):
+class ContainerUploadBlock(ParsedRecord, type="container_upload"):
     """A file that was put into the API's code container."""
 
     file_id: str = ""
@@ -132,7 +132,7 @@ class ContainerUploadBlock(Record):
 
 
 @dataclass(repr=False, eq=False)
-class McpToolUseBlock(Record):
+class McpToolUseBlock(ParsedRecord, type="mcp_tool_use"):
     """A tool of an MCP server that the API itself is connected to (not one of Claude Code's servers)."""
 
     id: str = ""
@@ -143,8 +143,8 @@ class McpToolUseBlock(Record):
 
 
 @dataclass(repr=False, eq=False)
-class McpToolResultBlock(Record):
-    """The answer to an `McpToolUseBlock`."""
+class McpToolResultBlock(ParsedRecord, type="mcp_tool_result"):
+    """The result of an `McpToolUseBlock`."""
 
     tool_use_id: str = ""
     content: str | list[dict[str, Any]] | None = None
@@ -154,7 +154,7 @@ class McpToolResultBlock(Record):
 
 @dataclass(repr=False, eq=False)
 class UnknownBlock(Record):
-    """A block that no class here knows. `raw` is all there is of it, so it does count for `==` and `repr`."""
+    """A block of any other type. `raw` is all there is of it, so it does count for `==` and `repr`."""
 
     type: str
     raw: Any = None

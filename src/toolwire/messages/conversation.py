@@ -1,18 +1,18 @@
-"""Messages: what a conversation yields.
+"""The messages that a conversation yields, and the unions of all of them.
 
 The classes that `claude_agent_sdk` has are the same here: names, fields, order, defaults. Fields of ours
 come after them, have defaults, and take no part in `==` and `repr`. `raw` is the frame as the CLI sent it
 (the same dict, not a copy), or None for a message made by hand; a `SystemMessage` has the frame in
 `data`.
 
-`Message` is what users of the official SDK expect to meet. `AnyMessage` has also the kinds that the
-official SDK throws away (`EXTRA_MESSAGES`); they are yielded with `include_all_messages=True` only.
+`Message` is what users of the official SDK expect to meet. `AnyMessage` has also the types that the
+official SDK drops (`EXTRA_MESSAGES`); they are yielded with `include_all_messages=True` only.
 
 This module knows nothing of how a frame is read: that is `toolwire._protocol.parse`.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, NotRequired, Required, TypedDict
+from typing import Any, Literal, NotRequired, Required, TypedDict, get_args
 
 from toolwire._support.record import Record
 from toolwire.messages.blocks import ContentBlock, TextBlock
@@ -47,7 +47,7 @@ MessageOriginKind = Literal[
     "auto-continuation",
     "observer-activity",
 ]
-"""Where a message may come from. A kind that is not listed is a newer one, and not a human."""
+"""The sources of a message. A kind that is not listed is a newer one, and not a human."""
 
 TaskNotificationOriginSubkind = Literal["scheduled-trigger", "peer-send-message"]
 
@@ -67,7 +67,7 @@ MessageOrigin = TypedDict(
     },
     total=False,
 )
-"""Who caused a user message, or the turn that a result ends. Our own prompts have none, or kind `human`."""
+"""The source of a user message, or of the turn that a result ends. Our own prompts have none, or kind `human`."""
 
 
 class ModelUsage(TypedDict):
@@ -91,32 +91,32 @@ def _joined(content: list[ContentBlock]) -> str:
 
 @dataclass(repr=False, eq=False)
 class UserMessage(Record):
-    """What went to the model in the user's name: tool results above all, and prompts that the CLI replays."""
+    """A message to the model in the user's name: mostly tool results, and prompts that the CLI replays."""
 
     content: str | list[ContentBlock]
     uuid: str | None = None
     parent_tool_use_id: str | None = None
     tool_use_result: Any = None
-    """What the tool gave before it was made into text: a dict for most tools, a list or a string for some."""
+    """The tool's result before it was made into text: a dict for most tools, a list or a string for some."""
     origin: MessageOrigin | None = None
     session_id: str | None = field(default=None, compare=False, repr=False)
     is_replay: bool = field(default=False, compare=False, repr=False)
-    """The CLI says again what it was sent."""
+    """True: the CLI repeats a message that it was sent."""
     is_synthetic: bool = field(default=False, compare=False, repr=False)
-    """The CLI wrote it, not a person."""
+    """True: the CLI wrote it, not a person."""
     tool_result_meta: list[dict[str, Any]] | None = field(default=None, compare=False, repr=False)
     """For each tool result: who allowed the call, or why it did not run."""
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
     @property
     def text(self) -> str:
-        """All text in it, joined."""
+        """The text of all its text blocks, joined."""
         return self.content if isinstance(self.content, str) else _joined(self.content)
 
 
 @dataclass(repr=False, eq=False)
 class AssistantMessage(Record):
-    """What the model said, thought or asked for. One answer of the model may come as several of these."""
+    """Text, thinking and tool calls of the model. One answer of the model may come as several of these."""
 
     content: list[ContentBlock]
     model: str
@@ -135,7 +135,7 @@ class AssistantMessage(Record):
 
     @property
     def text(self) -> str:
-        """All text in it, joined."""
+        """The text of all its text blocks, joined."""
         return _joined(self.content)
 
 
@@ -196,7 +196,7 @@ RateLimitType = Literal["five_hour", "seven_day", "seven_day_opus", "seven_day_s
 
 @dataclass(repr=False, eq=False)
 class RateLimitInfo(Record):
-    """How near a usage limit is. Times are Unix seconds, `utilization` is a fraction, `raw` has it all."""
+    """The state of a usage limit. Times are Unix seconds, `utilization` is a fraction, `raw` has it all."""
 
     status: RateLimitStatus
     resets_at: int | None = None
@@ -253,13 +253,5 @@ AnyMessage = (
     | UnknownMessage
 )
 
-EXTRA_MESSAGES = (
-    ToolProgressMessage,
-    AuthStatusMessage,
-    ToolUseSummaryMessage,
-    PromptSuggestionMessage,
-    McpProgressMessage,
-    McpLogMessage,
-    UnknownMessage,
-)
+EXTRA_MESSAGES: tuple[type, ...] = tuple(cls for cls in get_args(AnyMessage) if cls not in get_args(Message))
 """The classes of `AnyMessage` that `Message` lacks, as a tuple for `isinstance`."""

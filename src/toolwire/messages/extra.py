@@ -1,17 +1,17 @@
-"""Messages of kinds that the official SDK throws away or cannot know.
+"""Messages of types that the official SDK drops or cannot know; yielded with `include_all_messages=True` only.
 
-Imported through `toolwire.messages`, which says when they are yielded. Every field that comes from the
-CLI has a default, because the CLI promises none of them.
+Every field that comes from the CLI has a default, because the CLI promises none of them. A new message is a
+`ParsedRecord` with its type, and a member of `AnyMessage`.
 """
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolwire._support.record import Record
+from toolwire._support.record import ParsedRecord, Record
 
 
 @dataclass(repr=False, eq=False)
-class ToolProgressMessage(Record):
+class ToolProgressMessage(ParsedRecord, type="tool_progress"):
     """A tool has been running for a while. In a heartbeat the call's own id is `parent_tool_use_id`."""
 
     tool_use_id: str = ""
@@ -26,10 +26,10 @@ class ToolProgressMessage(Record):
 
 
 @dataclass(repr=False, eq=False)
-class AuthStatusMessage(Record):
-    """How logging in goes."""
+class AuthStatusMessage(ParsedRecord, type="auth_status"):
+    """The state of a login."""
 
-    is_authenticating: bool = False
+    is_authenticating: bool = field(default=False, metadata={"key": "isAuthenticating"})
     output: list[str] = field(default_factory=list)
     error: str | None = None
     uuid: str | None = None
@@ -38,7 +38,7 @@ class AuthStatusMessage(Record):
 
 
 @dataclass(repr=False, eq=False)
-class ToolUseSummaryMessage(Record):
+class ToolUseSummaryMessage(ParsedRecord, type="tool_use_summary"):
     """A sentence about a group of tool calls, for a user interface that folds them."""
 
     summary: str = ""
@@ -49,8 +49,8 @@ class ToolUseSummaryMessage(Record):
 
 
 @dataclass(repr=False, eq=False)
-class PromptSuggestionMessage(Record):
-    """What the user might ask next."""
+class PromptSuggestionMessage(ParsedRecord, type="prompt_suggestion"):
+    """A guess at the user's next prompt."""
 
     suggestion: str = ""
     uuid: str | None = None
@@ -60,7 +60,7 @@ class PromptSuggestionMessage(Record):
 
 @dataclass(repr=False, eq=False)
 class McpProgressMessage(Record):
-    """A tool of an in-process server reports how far it is. The CLI drops such reports; toolwire does not."""
+    """A tool of an in-process server reports its progress. The CLI drops such reports; toolwire does not."""
 
     server: str
     tool_use_id: str | None = None
@@ -84,7 +84,7 @@ class McpLogMessage(Record):
 
 @dataclass(repr=False, eq=False)
 class UnknownMessage(Record):
-    """A frame of a type that no class here knows. `raw` is all there is, so it counts for `==` and `repr`."""
+    """A frame of any other type. `raw` is all there is, so it counts for `==` and `repr`."""
 
     type: str
     raw: dict[str, Any] | None = None

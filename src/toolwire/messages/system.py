@@ -1,16 +1,16 @@
-"""System messages as the official SDK has them, and the plain dicts that they carry.
+"""System messages: those that the official SDK has, then one class for each subtype that it leaves untyped.
 
-Imported through `toolwire.messages`. Class names, fields, order and defaults are those of
-`claude_agent_sdk`. There is no `raw` on these classes: `data` is the whole frame.
+Names, fields, order and defaults of the first are those of `claude_agent_sdk`. There is no `raw` on these classes:
+`data` is the whole frame. The keys of the dicts inside are the CLI's own. A new subtype is one class here.
 """
 
 from dataclasses import MISSING, dataclass, field
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, ClassVar, Literal, NotRequired, TypedDict
 
 from toolwire._support.record import Record
 
 PermissionMode = Literal["default", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto"]
-"""How freely tools may run. It is here because the CLI reports it in its messages."""
+"""The permission modes. They are here because the CLI reports them in its messages."""
 
 FastModeState = Literal["off", "cooldown", "on"]
 
@@ -61,7 +61,7 @@ class SystemInitPluginError(TypedDict):
 
 
 class SystemInitData(TypedDict):
-    """`SystemMessage.data` of an `init`: what the CLI sends, with its own keys. Nobody checks it."""
+    """`SystemMessage.data` of an `init`: what the CLI sends, with its own keys. It is not checked."""
 
     type: Literal["system"]
     subtype: Literal["init"]
@@ -88,7 +88,7 @@ class SystemInitData(TypedDict):
 
 
 class TaskUsage(TypedDict):
-    """What a background task has used so far."""
+    """The tokens, tool calls and time of a background task so far."""
 
     total_tokens: int
     tool_uses: int
@@ -125,7 +125,7 @@ class TaskStartedMessage(SystemMessage):
 
 @dataclass(repr=False, eq=False)
 class TaskProgressMessage(SystemMessage):
-    """A background task or subagent is at work; comes again and again."""
+    """A background task or subagent is running; comes repeatedly."""
 
     task_id: str
     description: str
@@ -180,7 +180,10 @@ class HookEventMessage(SystemMessage):
 
 @dataclass(init=False, repr=False, eq=False)
 class TypedSystemMessage(SystemMessage):
-    """Base of the classes below.
+    """Base of the system messages that the official SDK leaves untyped: one class for each subtype.
+
+    Every field is read out of `data` by its name, or by the key in its metadata, and has a default, because the CLI
+    promises none of them. With `nested`, the fields are read out of that part of `data` too.
 
     The official SDK gives a plain `SystemMessage` for the same frame, and the two are equal, so that a
     comparison written for it still holds. The fields only repeat `data`, so `repr` leaves them out.
@@ -188,8 +191,15 @@ class TypedSystemMessage(SystemMessage):
     One `__init__` serves all: compiling two dozen would double the time that importing the messages takes.
     """
 
+    parsed_subtype: ClassVar[str]
+    parsed_nested: ClassVar[str | None] = None
     uuid: str | None = None
     session_id: str | None = None
+
+    def __init_subclass__(cls, subtype: str | None = None, nested: str | None = None) -> None:
+        super().__init_subclass__()
+        if subtype is not None:
+            cls.parsed_subtype, cls.parsed_nested = subtype, nested
 
     def __init__(self, subtype: str, data: dict[str, Any], **fields: Any) -> None:
         self.subtype = subtype
@@ -214,38 +224,38 @@ class TypedSystemMessage(SystemMessage):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class InitMessage(TypedSystemMessage):
-    """What the session has to work with, as a turn begins. It comes at the start of every turn."""
+class InitMessage(TypedSystemMessage, subtype="init"):
+    """The tools, servers and settings of the session. It comes at the start of every turn."""
 
     model: str = ""
     cwd: str = ""
     tools: list[str] = field(default_factory=list)
     mcp_servers: list[SystemInitMcpServer] = field(default_factory=list)
-    permission_mode: str = ""
+    permission_mode: str = field(default="", metadata={"key": "permissionMode"})
     slash_commands: list[str] = field(default_factory=list)
     agents: list[str] = field(default_factory=list)
     skills: list[str] = field(default_factory=list)
     plugins: list[SystemInitPlugin] = field(default_factory=list)
     plugin_errors: list[SystemInitPluginError] = field(default_factory=list)
     output_style: str = ""
-    api_key_source: str = ""
+    api_key_source: str = field(default="", metadata={"key": "apiKeySource"})
     claude_code_version: str = ""
     capabilities: list[str] = field(default_factory=list)
     """Names of protocol features that this CLI has. Ask here instead of comparing versions."""
 
 
 @dataclass(init=False, repr=False, eq=False)
-class StatusMessage(TypedSystemMessage):
-    """What the CLI is busy with (`compacting`, `requesting`, None for neither), or a new permission mode."""
+class StatusMessage(TypedSystemMessage, subtype="status"):
+    """The CLI's present activity (`compacting`, `requesting`, None for neither), or a new permission mode."""
 
     status: str | None = None
-    permission_mode: str | None = None
+    permission_mode: str | None = field(default=None, metadata={"key": "permissionMode"})
     compact_result: str | None = None
     compact_error: str | None = None
 
 
 @dataclass(init=False, repr=False, eq=False)
-class CompactBoundaryMessage(TypedSystemMessage):
+class CompactBoundaryMessage(TypedSystemMessage, subtype="compact_boundary", nested="compact_metadata"):
     """The conversation was summarised; what came before this point is out of the model's sight."""
 
     trigger: str = ""
@@ -256,7 +266,7 @@ class CompactBoundaryMessage(TypedSystemMessage):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ApiRetryMessage(TypedSystemMessage):
+class ApiRetryMessage(TypedSystemMessage, subtype="api_retry"):
     """A request to the API failed and will be tried again after `retry_delay_ms`."""
 
     attempt: int = 0
@@ -267,21 +277,21 @@ class ApiRetryMessage(TypedSystemMessage):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class BackgroundTasksChangedMessage(TypedSystemMessage):
+class BackgroundTasksChangedMessage(TypedSystemMessage, subtype="background_tasks_changed"):
     """All background tasks that are alive now; it replaces the list of the last one."""
 
     tasks: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(init=False, repr=False, eq=False)
-class CommandsChangedMessage(TypedSystemMessage):
-    """All slash commands there are now; it replaces the list of the last one."""
+class CommandsChangedMessage(TypedSystemMessage, subtype="commands_changed"):
+    """All slash commands that exist now; it replaces the list of the last one."""
 
     commands: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ControlRequestProgressMessage(TypedSystemMessage):
+class ControlRequestProgressMessage(TypedSystemMessage, subtype="control_request_progress"):
     """A control request that takes long has started, or has to try the API again."""
 
     request_id: str = ""
@@ -293,7 +303,7 @@ class ControlRequestProgressMessage(TypedSystemMessage):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ElicitationCompleteMessage(TypedSystemMessage):
+class ElicitationCompleteMessage(TypedSystemMessage, subtype="elicitation_complete"):
     """The user has finished what an MCP server asked for at a URL."""
 
     mcp_server_name: str = ""
@@ -301,7 +311,7 @@ class ElicitationCompleteMessage(TypedSystemMessage):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class FilesPersistedMessage(TypedSystemMessage):
+class FilesPersistedMessage(TypedSystemMessage, subtype="files_persisted"):
     """Files of the session were stored by the host, or could not be."""
 
     files: list[dict[str, Any]] = field(default_factory=list)
@@ -310,19 +320,19 @@ class FilesPersistedMessage(TypedSystemMessage):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class HookProgressMessage(TypedSystemMessage):
+class HookProgressMessage(TypedSystemMessage, subtype="hook_progress"):
     """Output of a hook that is still running."""
 
     hook_id: str = ""
     hook_name: str = ""
-    hook_event_name: str = ""
+    hook_event_name: str = field(default="", metadata={"key": "hook_event"})
     stdout: str = ""
     stderr: str = ""
     output: str = ""
 
 
 @dataclass(init=False, repr=False, eq=False)
-class InformationalMessage(TypedSystemMessage):
+class InformationalMessage(TypedSystemMessage, subtype="informational"):
     """A line of text for the user, with a level: info, notice, suggestion or warning."""
 
     content: str = ""
@@ -332,7 +342,7 @@ class InformationalMessage(TypedSystemMessage):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class LineDroppedMessage(TypedSystemMessage):
+class LineDroppedMessage(TypedSystemMessage, subtype="line_dropped"):
     """toolwire's own: the CLI wrote a line longer than the ceiling, and it was thrown away."""
 
     bytes: int = 0
@@ -340,14 +350,14 @@ class LineDroppedMessage(TypedSystemMessage):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class LocalCommandOutputMessage(TypedSystemMessage):
-    """What a slash command printed that ran without the model."""
+class LocalCommandOutputMessage(TypedSystemMessage, subtype="local_command_output"):
+    """The output of a slash command that ran without the model."""
 
     content: str = ""
 
 
 @dataclass(init=False, repr=False, eq=False)
-class MemoryRecallMessage(TypedSystemMessage):
+class MemoryRecallMessage(TypedSystemMessage, subtype="memory_recall"):
     """Memories were put before the model for this turn."""
 
     mode: str = ""
@@ -355,7 +365,7 @@ class MemoryRecallMessage(TypedSystemMessage):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ModelRefusalFallbackMessage(TypedSystemMessage):
+class ModelRefusalFallbackMessage(TypedSystemMessage, subtype="model_refusal_fallback"):
     """A model refused, and another takes its place or gives it back."""
 
     direction: str = ""
@@ -368,7 +378,7 @@ class ModelRefusalFallbackMessage(TypedSystemMessage):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ModelRefusalNoFallbackMessage(TypedSystemMessage):
+class ModelRefusalNoFallbackMessage(TypedSystemMessage, subtype="model_refusal_no_fallback"):
     """A model refused, and there is no other to take its place."""
 
     original_model: str = ""
@@ -377,7 +387,7 @@ class ModelRefusalNoFallbackMessage(TypedSystemMessage):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class NotificationMessage(TypedSystemMessage):
+class NotificationMessage(TypedSystemMessage, subtype="notification"):
     """A short notice that a terminal would show for a while. A new one with the same `key` replaces it."""
 
     key: str = ""
@@ -388,8 +398,8 @@ class NotificationMessage(TypedSystemMessage):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class PermissionDeniedMessage(TypedSystemMessage):
-    """A tool call was refused without anybody being asked."""
+class PermissionDeniedMessage(TypedSystemMessage, subtype="permission_denied"):
+    """A tool call was denied without a permission request."""
 
     tool_name: str = ""
     tool_use_id: str = ""
@@ -400,7 +410,7 @@ class PermissionDeniedMessage(TypedSystemMessage):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class PluginInstallMessage(TypedSystemMessage):
+class PluginInstallMessage(TypedSystemMessage, subtype="plugin_install"):
     """A step of installing plugins: started, installed, failed, completed."""
 
     status: str = ""
@@ -409,21 +419,21 @@ class PluginInstallMessage(TypedSystemMessage):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class SessionStateChangedMessage(TypedSystemMessage):
+class SessionStateChangedMessage(TypedSystemMessage, subtype="session_state_changed"):
     """The session is now `idle`, `running` or waiting for someone (`requires_action`)."""
 
     state: str = ""
 
 
 @dataclass(init=False, repr=False, eq=False)
-class SessionTitleChangedMessage(TypedSystemMessage):
+class SessionTitleChangedMessage(TypedSystemMessage, subtype="session_title_changed"):
     """The session has a new name."""
 
     title: str = ""
 
 
 @dataclass(init=False, repr=False, eq=False)
-class SessionWritesLostMessage(TypedSystemMessage):
+class SessionWritesLostMessage(TypedSystemMessage, subtype="session_writes_lost"):
     """The disk is full: part of the transcript or of the settings is not saved."""
 
     error_code: str = ""
@@ -432,15 +442,15 @@ class SessionWritesLostMessage(TypedSystemMessage):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ThinkingTokensMessage(TypedSystemMessage):
-    """How much the model has thought so far, as an estimate."""
+class ThinkingTokensMessage(TypedSystemMessage, subtype="thinking_tokens"):
+    """An estimate of the tokens that the model has used for thinking so far."""
 
     estimated_tokens: int = 0
     estimated_tokens_delta: int = 0
 
 
 @dataclass(init=False, repr=False, eq=False)
-class WorkerShuttingDownMessage(TypedSystemMessage):
-    """The CLI is about to end, and says why."""
+class WorkerShuttingDownMessage(TypedSystemMessage, subtype="worker_shutting_down"):
+    """The CLI is about to exit, and says why."""
 
     reason: str = ""

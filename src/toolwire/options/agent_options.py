@@ -90,7 +90,7 @@ def option(
 
 @dataclass(repr=False, eq=False)
 class ClaudeAgentOptions(RecordWithSecrets):
-    """How a session is to run. Every field has a default, and most sessions set three or four.
+    """The options of a session. Every field has a default, and most sessions set three or four.
 
     What it can do: `tools`, `allowed_tools`, `disallowed_tools`, `mcp_servers`, `skills`, `agents`.
     What it is told: `system_prompt`, `model`, `thinking`, `effort`, `output_format`.
@@ -135,7 +135,7 @@ class ClaudeAgentOptions(RecordWithSecrets):
     strict_mcp_config: bool = option(False, flag=line.switch("--strict-mcp-config"))
     """True: only `mcp_servers`; the servers of settings files, projects and plugins are left out."""
     permission_mode: PermissionMode | None = option(flag=line.pair("--permission-mode"))
-    """What happens where no rule allows or denies a tool. None: as the CLI's settings say."""
+    """Decides about tools that no rule allows or denies. None: as the CLI's settings say."""
     continue_conversation: bool = option(False, flag=line.switch("--continue"))
     """Continue the latest conversation of the directory. Not together with `resume`."""
     resume: str | None = option(flag=line.identifier("--resume"))
@@ -242,7 +242,7 @@ class ClaudeAgentOptions(RecordWithSecrets):
     )
     """Extended thinking: adaptive, enabled with a budget, or disabled."""
     effort: EffortLevel | None = option(flag=line.pair("--effort"))
-    """How hard the model works on an answer."""
+    """The effort that the model puts into an answer."""
     output_format: dict[str, Any] | None = option(
         flag=Flag("--json-schema", line.build_json_schema),
         initialize=Field("jsonSchema", line.send_long_schema),
@@ -312,7 +312,7 @@ class ClaudeAgentOptions(RecordWithSecrets):
     )
     """False: the session is not saved and cannot be resumed."""
     plan_mode_instructions: str | None = option(initialize=line.sent("planModeInstructions"))
-    """How to plan, in place of the CLI's own workflow for plan mode."""
+    """Instructions for plan mode, in place of the CLI's own."""
     allow_dangerously_skip_permissions: bool = option(
         False, flag=line.switch("--allow-dangerously-skip-permissions")
     )

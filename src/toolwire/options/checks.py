@@ -75,7 +75,7 @@ class Kind(NamedTuple):
 
     @property
     def wanted(self) -> str:
-        """What to give, in words: "a string, a dict or None"."""
+        """The values that fit, in words: "a string, a dict or None"."""
         return _enumerate(self.words)
 
     def __or__(self, other: "Kind") -> "Kind":

@@ -47,7 +47,7 @@ _CMD_CHARACTERS: Final = frozenset('&|<>^%!"\r\n')
 
 
 class Build(NamedTuple):
-    """What a row may need besides its own value."""
+    """The arguments of a flag's `build`, besides its own value."""
 
     options: "ClaudeAgentOptions"
     to_file: ToFile
@@ -55,21 +55,21 @@ class Build(NamedTuple):
 
 
 class Flag(NamedTuple):
-    """How an option becomes arguments of the command line. The name is for people."""
+    """An option that becomes arguments of the command line. The name is for documentation."""
 
     name: str
     build: Callable[[Any, Build], Iterable[str]]
 
 
 class Variable(NamedTuple):
-    """How an option becomes an environment variable; None leaves it unset."""
+    """An option that becomes an environment variable; None leaves it unset."""
 
     name: str
     build: Callable[[Any], str | None]
 
 
 class Field(NamedTuple):
-    """How an option becomes fields of the `initialize` request. The name is for people."""
+    """An option that becomes fields of the `initialize` request. The name is for documentation."""
 
     name: str
     build: Callable[[Any, "ClaudeAgentOptions", Limits], dict[str, Any]]
@@ -481,7 +481,7 @@ def send_agents(value: Any, *_: Any) -> dict[str, Any]:
 
 
 def send_system_prompt(value: Any, *_: Any) -> dict[str, Any]:
-    """What no flag can say of a system prompt: blocks, and two switches."""
+    """The parts of a system prompt that have no flag: blocks, and two switches."""
     blocks = value["prompt"] if isinstance(value, Mapping) and value["type"] == "custom" else value
     entries: dict[str, Any] = {}
     if isinstance(value, Mapping):

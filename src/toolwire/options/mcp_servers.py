@@ -1,6 +1,6 @@
-"""`ClaudeAgentOptions.mcp_servers`: which entries are legal, and which of them live in this process.
+"""`ClaudeAgentOptions.mcp_servers`: checks the entries, and finds those that are objects of this process.
 
-An in-process server is recognised by what it can do, not by its class, so neither `mcp` nor a server class of
+An in-process server is recognised by its methods, not by its class, so neither `mcp` nor a server class of
 ours is imported here. The CLI never sees the object: `split_servers` leaves it `{"type": "sdk",
 "name": ...}`.
 """
@@ -27,18 +27,18 @@ _SERVER_SIGNS: tuple[Callable[[object], bool], ...] = (
 
 
 def is_server(value: object) -> bool:
-    """Whether this object looks like an MCP server that can be served from this process."""
+    """True if this object looks like an MCP server that can be served from this process."""
     plain = isinstance(value, type | Mapping | str | os.PathLike)
     return not plain and any(sign(value) for sign in _SERVER_SIGNS)
 
 
 def tool_prefix(name: str) -> str:
-    """What the CLI puts before the names of this server's tools."""
+    """The prefix that the CLI gives to the names of this server's tools."""
     return f"mcp__{wire_name(name)}__"
 
 
 def split_servers(mcp_servers: object) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """In-process servers by key, and what to tell the CLI about all servers.
+    """Split the servers: objects in this process by key, and the configurations of all servers for the CLI.
 
     Both are empty if `mcp_servers` is a path or JSON text, which goes to the CLI as it is.
     """
@@ -59,13 +59,13 @@ def split_servers(mcp_servers: object) -> tuple[dict[str, Any], dict[str, dict[s
 
 
 def _own_config(server: Any) -> dict[str, Any]:
-    """What a server of ours wants the CLI to know of it."""
+    """The configuration that a server of ours wants the CLI to have."""
     config: dict[str, Any] = server.cli_config() if hasattr(server, "cli_config") else {}
     return config
 
 
 def get_policies(server: Any) -> list[dict[str, Any]]:
-    """The tools of a server of ours that must always be asked about, or never run."""
+    """The tools of a server of ours that always need permission, or never run."""
     tools: list[dict[str, Any]] = server.cli_policies() if hasattr(server, "cli_policies") else []
     return tools
 

@@ -1,6 +1,6 @@
-"""The shapes that options are made of: literals, typed dicts and `AgentDefinition`.
+"""The types of options: literals, typed dicts and `AgentDefinition`.
 
-Names, keys and order are those of `claude_agent_sdk`; what only the TypeScript SDK has comes after them.
+Names, keys and order are those of `claude_agent_sdk`; keys that only the TypeScript SDK has come after them.
 Keys in camelCase travel to the CLI as they are written here. Nothing is checked in this module.
 """
 # ruff: noqa: N815 - camelCase names are the CLI's own spelling
@@ -99,7 +99,7 @@ class SdkPluginConfig(TypedDict):
 
 
 class AskUserQuestionConfig(TypedDict, total=False):
-    """How the built-in question tool behaves."""
+    """Settings of the built-in tool that asks the user."""
 
     previewFormat: Literal["markdown", "html"]
 
@@ -111,7 +111,7 @@ class ToolConfig(TypedDict, total=False):
 
 
 class SandboxNetworkConfig(TypedDict, total=False):
-    """What sandboxed commands may reach over the network."""
+    """The network access of sandboxed commands."""
 
     allowedDomains: list[str]
     deniedDomains: list[str]
@@ -128,7 +128,7 @@ class SandboxNetworkConfig(TypedDict, total=False):
 
 
 class SandboxFilesystemConfig(TypedDict, total=False):
-    """What sandboxed commands may read and write."""
+    """The files that sandboxed commands may read and write."""
 
     allowWrite: list[str]
     denyWrite: list[str]
@@ -151,7 +151,7 @@ class SandboxSettings(TypedDict, total=False):
     excludedCommands: list[str]
     """Commands that run outside the sandbox."""
     allowUnsandboxedCommands: bool
-    """Whether the model may ask for a command to run outside. True unless set."""
+    """The model may ask for a command to run outside. True unless set."""
     network: SandboxNetworkConfig
     ignoreViolations: SandboxIgnoreViolations
     enableWeakerNestedSandbox: bool
@@ -162,7 +162,7 @@ class SandboxSettings(TypedDict, total=False):
 
 
 class McpToolPolicy(TypedDict):
-    """Whether one tool of a server is asked about, denied, or allowed."""
+    """The permission policy of one tool of a server."""
 
     name: str
     permission_policy: NotRequired[Literal["always_allow", "always_ask", "always_deny"]]
@@ -235,7 +235,7 @@ class AgentDefinition(RecordWithSecrets):
     skills: list[str] | None = None
     """Skills loaded into its context from the start."""
     memory: Literal["user", "project", "local"] | None = None
-    """Where its memory files live."""
+    """The place of its memory files."""
     mcpServers: list[str | dict[str, Any]] | None = None
     """Names of the session's servers, or `{name: config}` of its own."""
     initialPrompt: str | None = None
@@ -245,7 +245,7 @@ class AgentDefinition(RecordWithSecrets):
     background: bool | None = None
     """True: it runs beside the conversation, which does not wait for it."""
     effort: EffortLevel | int | None = None
-    """How hard it thinks."""
+    """The effort that it puts into an answer."""
     permissionMode: PermissionMode | None = None
     """Its own permission mode."""
     criticalSystemReminder_EXPERIMENTAL: str | None = None
