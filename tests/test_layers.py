@@ -16,7 +16,6 @@ ROWS = [
     "testing",
     "types",
     "client",
-    "tools.client",
     "_conversation",
     "options",
     "_transport",

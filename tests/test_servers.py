@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from mcp.server import MCPServer
 
 from toolwire import Context, ElicitationResult, McpLogMessage, McpProgressMessage, ToolServer
-from toolwire._conversation.mcp_router import ClientCallbacks, McpRouter
+from toolwire._conversation.mcp_router import McpRouter
 from toolwire._protocol.jsonrpc import Unanswerable
 from toolwire._protocol.lines import encode
+from toolwire.tools.elicitation import ClientCallbacks
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from toolwire import (
     create_sdk_mcp_server,
     tool,
 )
-from toolwire.tools.client import connect
+from toolwire.mcp.direct_client import connect
 from toolwire.wrap import prefix
 
 pytestmark = pytest.mark.anyio

@@ -5,35 +5,26 @@ logs, which the CLI drops, also go into the message stream. Requests of a server
 sampling, roots) are not supported by the CLI: the application's callbacks answer them here.
 """
 
-import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Awaitable
 from typing import Any, Protocol
 
 import anyio
 
 from toolwire._protocol.jsonrpc import (
     METHOD_NOT_FOUND,
-    ClientChannel,
     Request,
     RpcError,
     classify,
     make_error,
 )
 from toolwire._support.log import logger_for
-from toolwire._support.tasks import maybe_await, spawn
+from toolwire._support.tasks import spawn
 from toolwire._support.waiting import WaitGroup
 from toolwire.mcp.foreign import as_server
 from toolwire.messages import McpLogMessage, McpProgressMessage
 from toolwire.tools.dispatch.interface import Connection, Pending, Reply
-from toolwire.tools.elicitation import (
-    ElicitationRequest,
-    SamplingRequest,
-    answer_elicitation,
-    sampling_to_wire,
-)
+from toolwire.tools.elicitation import CallbackChannel, ClientCallbacks
 
 logger = logger_for("servers")
 
@@ -50,15 +41,6 @@ class Stream(Protocol):
     def inject(self, message: Any) -> None:
         """Put a message into the conversation."""
         ...
-
-
-@dataclass(frozen=True)
-class ClientCallbacks:
-    """The application's callbacks for requests of servers to their client."""
-
-    on_elicitation: Callable[[ElicitationRequest], Any] | None = None
-    on_sampling: Callable[[SamplingRequest], Any] | None = None
-    roots: list[Any] | None = None
 
 
 class McpRouter:
@@ -183,77 +165,12 @@ class McpRouter:
             logger.exception("closing a server failed")
 
 
-class _HostChannel(ClientChannel):
+class _HostChannel(CallbackChannel):
     """The channel to this application, with the CLI behind it."""
 
     def __init__(self, name: str, callbacks: ClientCallbacks, router: McpRouter) -> None:
-        self._name = name
-        self._callbacks = callbacks
+        super().__init__(name, callbacks)
         self._router = router
 
-    @property
-    def capabilities(self) -> dict[str, Any]:
-        have: dict[str, Any] = {}
-        if self._callbacks.on_elicitation is not None:
-            have["elicitation"] = {"form": {}, "url": {}}
-        if self._callbacks.on_sampling is not None:
-            have["sampling"] = {}
-        if self._callbacks.roots is not None:
-            have["roots"] = {}
-        return have
-
     def notify(self, message: dict[str, Any]) -> None:
-        self._router.emit(self._name, message)
-
-    async def request(
-        self, method: str, params: dict[str, Any], *, key: str | None = None, repeatable: bool = True
-    ) -> dict[str, Any]:
-        del key, repeatable  # a call that waits for its result here is never run again
-        route = _REQUESTS.get(method)
-        if route is None:
-            raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}", {"method": method})
-        return await route(self, params)
-
-    async def _elicit(self, params: dict[str, Any]) -> dict[str, Any]:
-        request = ElicitationRequest(
-            server=self._name,
-            message=str(params.get("message", "")),
-            mode=params.get("mode", "form"),
-            schema=params.get("requestedSchema"),
-            url=params.get("url"),
-            elicitation_id=params.get("elicitationId"),
-            raw=params,
-        )
-        return await answer_elicitation(self._callbacks.on_elicitation, request)
-
-    async def _sample(self, params: dict[str, Any]) -> dict[str, Any]:
-        callback = self._callbacks.on_sampling
-        if callback is None:
-            text = (
-                f"Server {self._name!r} asked for a model's response, but the option on_sampling is not set"
-            )
-            raise RpcError(METHOD_NOT_FOUND, text, {"option": "on_sampling", "server": self._name})
-        return sampling_to_wire(await maybe_await(callback(SamplingRequest(self._name, params))))
-
-    async def _roots(self, _params: dict[str, Any]) -> dict[str, Any]:
-        if self._callbacks.roots is None:
-            raise RpcError(METHOD_NOT_FOUND, "roots/list: the option roots is not set")
-        return {"roots": [_root(each) for each in self._callbacks.roots]}
-
-    async def _ping(self, _params: dict[str, Any]) -> dict[str, Any]:
-        return {}
-
-
-_REQUESTS: Mapping[str, Callable[[_HostChannel, dict[str, Any]], Awaitable[dict[str, Any]]]] = {
-    "elicitation/create": _HostChannel._elicit,  # noqa: SLF001 - the table of this class
-    "sampling/createMessage": _HostChannel._sample,  # noqa: SLF001
-    "roots/list": _HostChannel._roots,  # noqa: SLF001
-    "ping": _HostChannel._ping,  # noqa: SLF001
-}
-
-
-def _root(root: Any) -> dict[str, Any]:
-    if isinstance(root, Mapping):
-        return dict(root)
-    text = os.fspath(root)
-    return {"uri": text if "://" in text else Path(text).absolute().as_uri()}
+        self._router.emit(self._server, message)

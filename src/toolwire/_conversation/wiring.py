@@ -80,7 +80,8 @@ class Conversation:
     def servers(self) -> "McpRouter":
         """The router to the in-process servers. Tools are loaded when the first one is needed."""
         if self._servers is None:
-            from toolwire._conversation.mcp_router import ClientCallbacks, McpRouter  # noqa: PLC0415 - not needed without tools
+            from toolwire._conversation.mcp_router import McpRouter  # noqa: PLC0415 - not needed without tools
+            from toolwire.tools.elicitation import ClientCallbacks  # noqa: PLC0415 - as above
 
             options = self.options
             self._servers = McpRouter(

@@ -20,7 +20,7 @@ from toolwire.errors import ClaudeSDKError, UsageError
 
 if TYPE_CHECKING:
     from toolwire.cli.shared.target import Target
-    from toolwire.tools.client import CallResult
+    from toolwire.mcp.direct_client import CallResult
 
 
 def call(  # noqa: PLR0917 - typer calls it by name

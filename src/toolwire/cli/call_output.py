@@ -24,7 +24,7 @@ from toolwire.errors import ClaudeSDKError
 from toolwire.tools.elicitation import ElicitationRequest, ElicitationResult
 
 if TYPE_CHECKING:
-    from toolwire.tools.client import CallResult
+    from toolwire.mcp.direct_client import CallResult
 
 
 class Progress:

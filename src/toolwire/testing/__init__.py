@@ -8,7 +8,7 @@ from toolwire import _find_names, _load_lazily
 
 _TEST_NAMES = {
     "testing.scripted_cli.cli": "Scene ScriptedCLI ToolCall exit_early garbage silence",
-    "tools.client": """
+    "mcp.direct_client": """
         CallResult Completed DirectClient ListedPrompt ListedResource ListedTemplate ListedTool Notified
         PromptResult ResourceContent connect
     """,

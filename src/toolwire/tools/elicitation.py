@@ -1,9 +1,16 @@
-"""What a server may want of a user, and what the user's application answers."""
+"""Requests of a server to its client that the application answers: elicitation, sampling, roots.
 
-from collections.abc import Callable, Mapping
+Owns their Python form, the callbacks that answer them, and the spelling of the answers in MCP. Must not know how
+the requests came here.
+"""
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
+from toolwire._protocol.jsonrpc import METHOD_NOT_FOUND, ClientChannel, RpcError
 from toolwire._support.log import logger_for
 from toolwire._support.record import Record
 from toolwire._support.tasks import maybe_await
@@ -78,3 +85,84 @@ def sampling_to_wire(answer: object) -> dict[str, Any]:
     raise TypeError(
         f"on_sampling must return a string or an MCP result with content, got {type(answer).__name__}"
     )
+
+
+@dataclass(frozen=True)
+class ClientCallbacks:
+    """The application's callbacks for requests of servers to their client."""
+
+    on_elicitation: Callable[[ElicitationRequest], Any] | None = None
+    on_sampling: Callable[[SamplingRequest], Any] | None = None
+    roots: list[Any] | None = None
+
+
+class CallbackChannel(ClientChannel):
+    """A channel on which the application's callbacks answer the requests of a server. A carrier adds `notify`."""
+
+    def __init__(self, server: str, callbacks: ClientCallbacks) -> None:
+        self._server = server
+        self._callbacks = callbacks
+
+    @property
+    def capabilities(self) -> dict[str, Any]:
+        have: dict[str, Any] = {}
+        if self._callbacks.on_elicitation is not None:
+            have["elicitation"] = {"form": {}, "url": {}}
+        if self._callbacks.on_sampling is not None:
+            have["sampling"] = {}
+        if self._callbacks.roots is not None:
+            have["roots"] = {}
+        return have
+
+    async def request(
+        self, method: str, params: dict[str, Any], *, key: str | None = None, repeatable: bool = True
+    ) -> dict[str, Any]:
+        del key, repeatable  # a call that waits for its result here is never run again
+        route = _REQUESTS.get(method)
+        if route is None:
+            raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}", {"method": method})
+        return await route(self, params)
+
+    async def _elicit(self, params: dict[str, Any]) -> dict[str, Any]:
+        request = ElicitationRequest(
+            server=self._server,
+            message=str(params.get("message", "")),
+            mode=params.get("mode", "form"),
+            schema=params.get("requestedSchema"),
+            url=params.get("url"),
+            elicitation_id=params.get("elicitationId"),
+            raw=params,
+        )
+        return await answer_elicitation(self._callbacks.on_elicitation, request)
+
+    async def _sample(self, params: dict[str, Any]) -> dict[str, Any]:
+        callback = self._callbacks.on_sampling
+        if callback is None:
+            text = (
+                f"The application has set no on_sampling callback for the request of server {self._server!r}"
+            )
+            raise RpcError(METHOD_NOT_FOUND, text, {"option": "on_sampling", "server": self._server})
+        return sampling_to_wire(await maybe_await(callback(SamplingRequest(self._server, params))))
+
+    async def _roots(self, _params: dict[str, Any]) -> dict[str, Any]:
+        if self._callbacks.roots is None:
+            raise RpcError(METHOD_NOT_FOUND, "roots/list: the option roots is not set")
+        return {"roots": [_root(each) for each in self._callbacks.roots]}
+
+    async def _ping(self, _params: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
+
+_REQUESTS: Mapping[str, Callable[[CallbackChannel, dict[str, Any]], Awaitable[dict[str, Any]]]] = {
+    "elicitation/create": CallbackChannel._elicit,  # noqa: SLF001 - the table of this class
+    "sampling/createMessage": CallbackChannel._sample,  # noqa: SLF001
+    "roots/list": CallbackChannel._roots,  # noqa: SLF001
+    "ping": CallbackChannel._ping,  # noqa: SLF001
+}
+
+
+def _root(root: Any) -> dict[str, Any]:
+    if isinstance(root, Mapping):
+        return dict(root)
+    text = os.fspath(root)
+    return {"uri": text if "://" in text else Path(text).absolute().as_uri()}

@@ -19,7 +19,7 @@ from toolwire.errors import CatalogError, McpError
 
 if TYPE_CHECKING:
     from toolwire.cli.shared.target import Target
-    from toolwire.tools.client import DirectClient
+    from toolwire.mcp.direct_client import DirectClient
 
 T = TypeVar("T")
 
@@ -103,26 +103,17 @@ async def connect(
     on_elicitation: Callable[[Any], Any] | None = None,
 ) -> AsyncIterator["DirectClient"]:
     """Connect a client to the target's server. Notifications go to `on_notification(method, params)`."""
-    from toolwire._conversation.mcp_router import ClientCallbacks, McpRouter  # noqa: PLC0415 - heavy
-    from toolwire.tools.client import DirectClient  # noqa: PLC0415
+    from toolwire.mcp import direct_client  # noqa: PLC0415 - heavy
 
-    class Listening(DirectClient):
-        def send(self, body: dict[str, Any]) -> None:
-            super().send(body)
-            if on_notification is not None:
-                latest = self.notifications[-1]
-                on_notification(latest.method, latest.params)
+    def notify(notified: direct_client.Notified) -> None:
+        if on_notification is not None:
+            on_notification(notified.method, notified.params)
 
-    servers = McpRouter(ClientCallbacks(on_elicitation))
-    client = Listening(servers, target.name)
-    servers.attach(client)
-    servers.add(target.name, target.server)
-    try:
-        await client.greet({})
+    async with direct_client.connect(
+        target.server, name=target.name, on_elicitation=on_elicitation, on_notification=notify
+    ) as client:
         await _wait_until_loaded(target.server)
         yield client
-    finally:
-        await servers.aclose()
 
 
 async def _wait_until_loaded(server: Any) -> None:

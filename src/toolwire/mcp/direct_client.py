@@ -1,14 +1,13 @@
-"""A client straight to a server, for tests of tools without a CLI.
+"""A client of a server in this process, without a CLI between: for `toolwire call` and for tests of tools.
 
 Owns the JSON-RPC of one client and the typed results. Takes anything that `mcp_servers` takes in process: a
-`ToolServer`, a wrapped one, an MCP server object of another library. What a server asks of its client is answered
-as in a session, by the same code.
+`ToolServer`, a wrapped one, an MCP server object of another library. Requests of the server to its client are
+answered as in a session, by the same code.
 
     async with connect(server) as c:
         assert (await c.call("add", a=1, b=2)).text == "3"
 """
 
-import inspect
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -18,13 +17,14 @@ from typing import Any
 
 import anyio
 
-from toolwire._conversation.mcp_router import ClientCallbacks, McpRouter
 from toolwire._protocol.json_codec import NOT_FINITE, has_non_finite, loads
 from toolwire._protocol.jsonrpc import make_notification
 from toolwire._protocol.lines import encode
 from toolwire._version import __version__
 from toolwire.errors import McpError
-from toolwire.tools.elicitation import ElicitationRequest, SamplingRequest
+from toolwire.mcp.foreign import as_server
+from toolwire.tools.dispatch.interface import Server
+from toolwire.tools.elicitation import CallbackChannel, ClientCallbacks, ElicitationRequest, SamplingRequest
 
 _PROTOCOL = "2025-11-25"
 
@@ -136,15 +136,21 @@ class Notified:
 class DirectClient:
     """One client of one server; `connect` makes it."""
 
-    def __init__(self, servers: McpRouter, name: str) -> None:
+    def __init__(
+        self,
+        server: Server,
+        name: str,
+        callbacks: ClientCallbacks,
+        on_notification: Callable[[Notified], None] | None = None,
+    ) -> None:
         self._mark = secrets.token_hex(4)  # no two clients make the same call
         self.server_info: dict[str, Any] = {}
         self.capabilities: dict[str, Any] = {}
         self.instructions: str | None = None
         self.notifications: list[Notified] = []
         """What the server has told so far: progress, logs, changed lists."""
-        self._servers = servers
-        self._name = name
+        self._on_notification = on_notification
+        self._connection = server.connect(_Channel(name, callbacks, self._notified))
         self._ids = count()
 
     async def call(self, name: str, arguments: dict[str, Any] | None = None, /, **more: Any) -> CallResult:
@@ -268,27 +274,28 @@ class DirectClient:
         result: dict[str, Any] = await self._request(method, params or {})
         return result
 
-    # What the servers' table needs of a session.
-
-    def send(self, body: dict[str, Any]) -> None:
-        """A message of the server."""
-        message = body["message"]
-        self.notifications.append(Notified(message.get("method", ""), message.get("params") or {}))
-
-    def inject(self, message: Any) -> None:
-        """The same once more, as a message of a conversation: there is none here."""
-
     # Inside.
 
-    async def greet(self, capabilities: dict[str, Any]) -> None:
-        """The handshake."""
+    async def initialize(self) -> None:
+        """Shake hands with the server."""
         info = {"name": "toolwire.testing", "version": __version__}
-        offer = {"protocolVersion": _PROTOCOL, "capabilities": capabilities, "clientInfo": info}
-        result = await self._request("initialize", offer)
+        params = {"protocolVersion": _PROTOCOL, "capabilities": {}, "clientInfo": info}
+        result = await self._request("initialize", params)
         self.server_info = result.get("serverInfo") or {}
         self.capabilities = result.get("capabilities") or {}
         self.instructions = result.get("instructions")
         await self._send(make_notification("notifications/initialized"))
+
+    async def aclose(self) -> None:
+        """Disconnect."""
+        with anyio.CancelScope(shield=True):
+            await self._connection.aclose()
+
+    def _notified(self, message: dict[str, Any]) -> None:
+        notified = Notified(message.get("method", ""), message.get("params") or {})
+        self.notifications.append(notified)
+        if self._on_notification is not None:
+            self._on_notification(notified)
 
     async def _listed(self, method: str, key: str) -> AsyncIterator[dict[str, Any]]:
         cursor: str | None = None
@@ -318,12 +325,22 @@ class DirectClient:
         if has_non_finite(message):
             raise TypeError(f"the request cannot be sent: {NOT_FINITE}")
         # Through JSON and back, so that a test sees what a client would.
-        sent = loads(encode({"server_name": self._name, "message": message}), lone_surrogates=True)
-        answer = self._servers.handle(sent)
-        if inspect.isawaitable(answer):
-            answer = await answer
-        received: dict[str, Any] = loads(encode(answer), lone_surrogates=True)["mcp_response"]
+        answer = await self._connection.answer(loads(encode(message), lone_surrogates=True))
+        received: dict[str, Any] = loads(encode(answer or {}), lone_surrogates=True)
         return received
+
+
+class _Channel(CallbackChannel):
+    """The channel to a `DirectClient`."""
+
+    def __init__(
+        self, server: str, callbacks: ClientCallbacks, notify: Callable[[dict[str, Any]], None]
+    ) -> None:
+        super().__init__(server, callbacks)
+        self._notify = notify
+
+    def notify(self, message: dict[str, Any]) -> None:
+        self._notify(message)
 
 
 @asynccontextmanager
@@ -333,23 +350,21 @@ async def connect(
     on_elicitation: Callable[[ElicitationRequest], Any] | None = None,
     on_sampling: Callable[[SamplingRequest], Any] | None = None,
     roots: list[Any] | None = None,
+    on_notification: Callable[[Notified], None] | None = None,
+    name: str | None = None,
 ) -> AsyncIterator[DirectClient]:
-    """A client of `server`: a `ToolServer`, a wrapped one, or an MCP server of another library."""
-    servers = McpRouter(ClientCallbacks(on_elicitation, on_sampling, roots))
-    instance = _instance(server)
-    name = str(getattr(instance, "name", None) or "server")
-    client = DirectClient(servers, name)
-    servers.attach(client)
-    servers.add(name, instance)
+    """Connect a client to `server`: a `ToolServer`, a wrapped one, or an MCP server of another library.
+
+    `on_notification` is called with each notification of the server as it comes. `name` is what callbacks are told
+    as the server's name, instead of its own.
+    """
+    if isinstance(server, dict) and server.get("type") == "sdk":  # from `create_sdk_mcp_server`
+        server = server["instance"]
+    name = str(name or getattr(server, "name", None) or "server")
+    callbacks = ClientCallbacks(on_elicitation, on_sampling, roots)
+    client = DirectClient(as_server(server), name, callbacks, on_notification)
     try:
-        await client.greet({})
+        await client.initialize()
         yield client
     finally:
-        await servers.aclose()
-
-
-def _instance(server: object) -> object:
-    """The server itself, out of what `create_sdk_mcp_server` gives."""
-    if isinstance(server, dict) and server.get("type") == "sdk":
-        return server["instance"]
-    return server
+        await client.aclose()
