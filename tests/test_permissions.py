@@ -12,7 +12,7 @@ from toolwire.permissions import (
     PermissionUpdate,
     ToolPermissionContext,
 )
-from toolwire.permissions.answer import context_from_wire, result_to_wire
+from toolwire.permissions.types import context_from_wire, result_to_wire
 
 RULE = {"toolName": "mcp__calc__add", "ruleContent": None}
 SUGGESTION = {"type": "addRules", "rules": [RULE], "behavior": "allow", "destination": "localSettings"}

@@ -11,7 +11,7 @@ from claude_agent_sdk._internal.query import Query
 
 from toolwire import hooks, permissions
 from toolwire.hooks.registry import output_to_wire, register
-from toolwire.permissions.answer import context_from_wire, result_to_wire
+from toolwire.permissions.types import context_from_wire, result_to_wire
 
 BODY = {
     "subtype": "can_use_tool",

@@ -32,7 +32,7 @@ async def test_a_policy_answers_the_cli(play):
     }
 
 
-async def test_a_withdrawn_question_is_on_record(play, tmp_path):
+async def test_a_cancelled_request_is_on_record(play, tmp_path):
     """The policy is cancelled with the question, and the record says so."""
     started = anyio.Event()
 
@@ -49,7 +49,7 @@ async def test_a_withdrawn_question_is_on_record(play, tmp_path):
             await client.interrupt()
             while not record.exists():
                 await anyio.sleep(0.01)
-    assert json.loads(record.read_text())["decision"] == "withdrawn"
+    assert json.loads(record.read_text())["decision"] == "cancelled"
 
 
 @pytest.mark.parametrize(

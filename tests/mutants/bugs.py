@@ -115,7 +115,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "failed-policy-allows",
-        "Policy._no",
+        "Policy._deny",
         "PermissionResultDeny(message=message)",
         "PermissionResultAllow()",
         ("test_what_fails_or_answers_nonsense_denies",),

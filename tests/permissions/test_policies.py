@@ -258,7 +258,7 @@ async def test_no_record_no_call(tmp_path, caplog):
         assert await verdict(audit(Policy(lambda *_: None), file)) == "deny"
     assert not (tmp_path / "elsewhere").exists()
     assert "could not be recorded" in caplog.text
-    with pytest.raises(ValueError, match="input is"):
+    with pytest.raises(ValueError, match="input must be"):
         audit(allow("Read"), tmp_path, input="some")
 
 

@@ -12,7 +12,7 @@ from toolwire._support.tasks import maybe_await
 from toolwire.hooks.registry import RegisteredHook
 from toolwire.options.agent_options import ClaudeAgentOptions, OnElicitation, OnUserDialog
 from toolwire.permissions import CanUseTool
-from toolwire.permissions.answer import context_from_wire, result_to_wire
+from toolwire.permissions.types import context_from_wire, result_to_wire
 from toolwire.tools.elicitation import ElicitationRequest, answer_elicitation
 
 

@@ -1,18 +1,46 @@
 """Ready-made policies for `can_use_tool` and for hooks. They compose: `deny(...) | inside(...) | ask()`.
 
-The first opinion counts, and what has no opinion in the end is denied. Decisions are pure; what asks a person or
-writes a record is passed in.
+The first opinion counts, and a call that no policy has an opinion on is denied. To add a policy, write a function
+here that returns a `Policy`; `inside`, `commands` and `audit` have files of their own because of their size.
 """
 
-from toolwire.permissions._asking import Answer, Asker, ask, remember
-from toolwire.permissions._audit import audit
-from toolwire.permissions._hook import as_hook
-from toolwire.permissions._limits import budget
-from toolwire.permissions._matching import allow, deny
-from toolwire.permissions._paths import FILE_TOOLS, inside
-from toolwire.permissions.policy import Decision, Judge, Policy, first_of, with_timeout
+import hashlib
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from toolwire._support.tasks import is_async, maybe_await
+from toolwire._support.threads import Workers
+from toolwire.permissions.audit import audit
+from toolwire.permissions.folders import FILE_TOOLS, inside
+from toolwire.permissions.policy import (
+    Answer,
+    Asker,
+    Decision,
+    Judge,
+    Otherwise,
+    Policy,
+    as_hook,
+    as_policy,
+    first_of,
+    matches_tool,
+    with_timeout,
+)
 from toolwire.permissions.shell.commands import commands
 from toolwire.permissions.terminal import ask_on_terminal, terminal_elicitation
+from toolwire.permissions.types import (
+    PermissionResult,
+    PermissionResultAllow,
+    PermissionResultDeny,
+    PermissionRuleValue,
+    PermissionUpdate,
+    ToolPermissionContext,
+)
 
 __all__ = [
     "FILE_TOOLS",
@@ -35,3 +63,199 @@ __all__ = [
     "terminal_elicitation",
     "with_timeout",
 ]
+
+Fields: TypeAlias = Mapping[str, "str | re.Pattern[str]"]
+
+_workers: Final = Workers()  # for askers that are not async
+
+
+def allow(*tools: str, where: Fields | None = None, **fields: "str | re.Pattern[str]") -> Policy:
+    """Allow tools: `allow("Read|Glob")`, `allow("mcp__calc__*")`, `allow("WebFetch", url=r"https://a\\.org/.*")`.
+
+    Each field is a regular expression that must match the whole argument, so that a forgotten anchor allows too
+    little rather than too much. `where` is for names with dots: `{"a.b": "..."}` is the argument `b` inside `a`.
+    For shell commands use `commands`: a regular expression cannot parse shell syntax.
+    """
+    patterns = _compile(where, fields)
+
+    def judge(name: str, given: dict[str, Any], _context: ToolPermissionContext) -> PermissionResult | None:
+        fits = matches_tool(name, tools) and all(
+            (texts := list(_find_texts(given, path))) and all(pattern.fullmatch(text) for text in texts)
+            for path, pattern in patterns.items()
+        )
+        return PermissionResultAllow() if fits else None
+
+    return Policy(judge, _describe("allow", tools, patterns))
+
+
+def deny(
+    *tools: str, reason: str | None = None, where: Fields | None = None, **fields: "str | re.Pattern[str]"
+) -> Policy:
+    """Deny tools, or calls in whose arguments all the patterns are found: `deny("Bash", command=r"rm\\s+-rf")`.
+
+    A pattern may match anywhere in an argument. The model sees `reason`.
+    """
+    patterns = _compile(where, fields)
+
+    def judge(name: str, given: dict[str, Any], _context: ToolPermissionContext) -> PermissionResult | None:
+        if not matches_tool(name, tools, wide=True):
+            return None
+        for path, pattern in patterns.items():
+            if not any(pattern.search(text) for text in _find_texts(given, path)):
+                return None
+        about = f" with this {' and '.join(patterns)}" if patterns else ""
+        return PermissionResultDeny(message=reason or f"{name}{about} is not allowed here.")
+
+    return Policy(judge, _describe("deny", tools, patterns))
+
+
+def _find_texts(value: Any, path: str) -> Iterator[str]:
+    """Yield all texts at a dotted path; a list stands for each of its items, a dict at the end for all in it."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _find_texts(item, path)
+    elif isinstance(value, Mapping):
+        if not path:
+            for key, item in value.items():
+                yield str(key)
+                yield from _find_texts(item, "")
+            return
+        for key, item in value.items():
+            if path == key:
+                yield from _find_texts(item, "")
+            elif path.startswith(f"{key}."):
+                yield from _find_texts(item, path[len(key) + 1 :])
+    elif not path:
+        yield value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _compile(where: Fields | None, fields: Fields) -> "dict[str, re.Pattern[str]]":
+    return {path: re.compile(pattern) for path, pattern in {**(where or {}), **fields}.items()}
+
+
+def _describe(word: str, tools: tuple[str, ...], patterns: "dict[str, re.Pattern[str]]") -> str:
+    """Return the name of a policy; raises ValueError without a tool."""
+    if not tools or not all(part.strip() for tool in tools for part in tool.split("|")):
+        raise ValueError(f"{word}() needs the name or pattern of a tool; '*' means all")
+    parts = [*map(repr, tools), *(f"{path}={pattern.pattern!r}" for path, pattern in patterns.items())]
+    return f"{word}({', '.join(parts)})"
+
+
+def budget(
+    calls: int | None = None,
+    per_tool: int | Mapping[str, int] | None = None,
+    seconds: float | None = None,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+) -> Policy:
+    """Deny after a number of calls, of all tools or of one, or some time after the first; else no opinion.
+
+    `per_tool` is a number for each tool, or a table of patterns: `{"WebFetch": 5, "mcp__mail__*": 1}`. The policy
+    counts the calls that reach it, for the lifetime of this object.
+    """
+    counts: Counter[str] = Counter()
+    start: float | None = None
+    limits = per_tool if isinstance(per_tool, Mapping) else {}
+
+    def find_exceeded(name: str) -> str | None:
+        nonlocal start
+        now = clock()
+        start = now if start is None else start
+        if seconds is not None and now - start > seconds:
+            return f"the {seconds:g} seconds for tool calls are over"
+        if calls is not None and counts.total() >= calls:
+            return f"all {calls} tool calls are used up"
+        if isinstance(per_tool, int) and counts[name] >= per_tool:
+            return f"all {per_tool} calls of {name} are used up"
+        for pattern, limit in limits.items():
+            if matches_tool(name, (pattern,)) and _count_matching(counts, pattern) >= limit:
+                return f"all {limit} calls of {pattern} are used up"
+        return None
+
+    def judge(name: str, _given: dict[str, Any], _context: ToolPermissionContext) -> PermissionResult | None:
+        if (exceeded := find_exceeded(name)) is not None:
+            return PermissionResultDeny(message=f"No more: {exceeded}. Finish with what you have.")
+        counts[name] += 1
+        return None
+
+    given = {"calls": calls, "per_tool": per_tool, "seconds": seconds}
+    shown = ", ".join(f"{key}={value}" for key, value in given.items() if value is not None)
+    if not shown:
+        raise ValueError("budget() needs calls, per_tool or seconds")
+    return Policy(judge, f"budget({shown})")
+
+
+def _count_matching(counts: Counter[str], pattern: str) -> int:
+    return sum(count for tool, count in counts.items() if matches_tool(tool, (pattern,)))
+
+
+def ask(asker: Asker | None = None, *, timeout: float | None = None, otherwise: Otherwise = "deny") -> Policy:
+    """Ask someone, by default the user on the terminal. `"always"` allows with a rule for the rest of the session.
+
+    With `timeout`, `otherwise` decides if there is no answer within so many seconds.
+    """
+    question: Asker = ask_on_terminal() if asker is None else asker
+    in_thread = not is_async(question)  # it may block for long, and must not keep a timeout from expiring
+
+    async def judge(name: str, given: dict[str, Any], context: ToolPermissionContext) -> Any:
+        call = partial(question, name, given, context)
+        answer = await maybe_await(await _workers.run(call) if in_thread else call())
+        if answer == "always":
+            return PermissionResultAllow(updated_permissions=_make_session_rules(name, context))
+        if isinstance(answer, bool):
+            no = PermissionResultDeny(message="The user does not allow this call.")
+            return PermissionResultAllow() if answer else no
+        return answer
+
+    policy = Policy(judge, f"ask({getattr(question, '__qualname__', repr(question))})")
+    return policy if timeout is None else with_timeout(policy, timeout, otherwise)
+
+
+def _make_session_rules(name: str, context: ToolPermissionContext) -> list[PermissionUpdate] | None:
+    """Return rules that allow such calls in this session: those that the CLI suggests, or one for the tool; or
+    None.
+
+    Suggestions to change the mode or the directories are not used: they would allow more than was asked.
+    """
+    if context.suppress_always_allow_rule:
+        return None
+    suggested = [
+        replace(each, destination="session") for each in context.suggestions if _adds_allow_rule(each)
+    ]
+    return suggested or [
+        PermissionUpdate("addRules", [PermissionRuleValue(name)], "allow", destination="session")
+    ]
+
+
+def remember(policy: Judge) -> Policy:
+    """Return `policy`, not asked again about calls that it has allowed with a rule, for the lifetime of this
+    object.
+
+    The rule stays here and is not sent to the CLI, so that policies before this one still decide, and an audit
+    still records. A rule for a whole tool covers all its calls, any other rule only the same call.
+    """
+    inner = as_policy(policy)
+    known: set[tuple[str, str | None]] = set()
+
+    async def judge(name: str, given: dict[str, Any], context: ToolPermissionContext) -> Decision | None:
+        text = json.dumps(given, sort_keys=True, default=repr)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        if (name, None) in known or (name, digest) in known:
+            return Decision(PermissionResultAllow(), f"remember({inner!r})")
+        decision = await inner.decide(name, given, context)
+        if decision is None or not isinstance(decision.result, PermissionResultAllow):
+            return decision
+        if decision.result.updated_input is not None:
+            return decision  # the call that was allowed is not the one that was asked about
+        updates = decision.result.updated_permissions or []
+        for update in filter(_adds_allow_rule, updates):
+            whole = PermissionRuleValue(name) in (update.rules or ())
+            known.add((name, None if whole else digest))
+        rest = [update for update in updates if not _adds_allow_rule(update)] or None
+        return replace(decision, result=replace(decision.result, updated_permissions=rest))
+
+    return Policy(judge, f"remember({inner!r})")
+
+
+def _adds_allow_rule(update: PermissionUpdate) -> bool:
+    return update.type == "addRules" and update.behavior == "allow"

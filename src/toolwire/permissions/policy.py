@@ -1,18 +1,20 @@
-"""What a policy is, and how several make one.
+"""Defines a policy, and how several policies make one. The ready-made ones are in `policies`.
 
-A policy is asked about a tool call and allows it, denies it, or has no opinion. Any function with the signature of
-`can_use_tool` is one, sync or async, and may return None for no opinion. `Policy` adds a name, `|`, and the rule of
-the house: what fails, or answers nonsense, denies.
+A policy is called with a tool call and allows it, denies it, or has no opinion. Any function with the signature of
+`can_use_tool` can be one, sync or async, and may return None for no opinion. `Policy` adds a name, `|`, and a
+rule: a policy that fails or returns anything else denies. Must not know any particular tool.
 """
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeAlias
 
 import anyio
 
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import maybe_await
+from toolwire.hooks import HookJSONOutput
 from toolwire.permissions.types import (
     PermissionResult,
     PermissionResultAllow,
@@ -25,50 +27,53 @@ logger = logger_for("permissions")
 
 @dataclass(frozen=True)
 class Decision:
-    """An opinion, and whose it is."""
+    """A result, and the name of the policy that decided."""
 
     result: PermissionResult
     policy: str
 
     @property
     def reason(self) -> str | None:
-        """Why, if it is a no."""
+        """The message of a denial."""
         return self.result.message if isinstance(self.result, PermissionResultDeny) else None
 
 
 Opinion: TypeAlias = PermissionResult | Decision | None
 Judge: TypeAlias = Callable[[str, dict[str, Any], ToolPermissionContext], Opinion | Awaitable[Opinion]]
-"""A function that can be a policy."""
+"""A function that can be a policy: called with the tool's name, its input and the context."""
 Otherwise: TypeAlias = "Literal['allow', 'deny'] | Judge"
+Answer: TypeAlias = bool | Literal["always"] | PermissionResult | None
+Asker: TypeAlias = Callable[[str, dict[str, Any], ToolPermissionContext], Answer | Awaitable[Answer]]
+"""Asks someone about a call: True, False, `"always"`, a whole result, or None for no opinion."""
 
 
 class Policy:
-    """A function as a policy: `Policy(function)`. As `can_use_tool` it denies what it has no opinion on."""
+    """A function as a policy: `Policy(function)`. As `can_use_tool` it denies calls that it has no opinion on."""
 
-    def __init__(self, judge: Judge, shown: str | None = None) -> None:
+    def __init__(self, judge: Judge, name: str | None = None) -> None:
         self._judge = judge
-        self._shown = shown or getattr(judge, "__qualname__", None) or repr(judge)
+        self._name = name or getattr(judge, "__qualname__", None) or repr(judge)
 
     async def decide(
         self, name: str, given: dict[str, Any], context: ToolPermissionContext
     ) -> Decision | None:
-        """The decision, None for no opinion. A failure is a no, and is logged with the policy's name."""
+        """Return the decision, or None for no opinion. A failure denies, and is logged with the policy's name."""
         try:
             opinion = await maybe_await(self._judge(name, given, context))
         except Exception:
             logger.exception("the policy %s failed on %s: denied", self, name)
-            return self._no(f"{name} was refused because the check of its permission failed.")
+            return self._deny(f"{name} was refused because the check of its permission failed.")
         if opinion is None or isinstance(opinion, Decision):
             return opinion
         if isinstance(opinion, PermissionResultAllow | PermissionResultDeny):
-            return Decision(opinion, self._shown)
-        logger.error("the policy %s answered %s on %s: denied", self, type(opinion).__name__, name)
-        return self._no(f"{name} was refused because the check of its permission gave no valid answer.")
+            return Decision(opinion, self._name)
+        logger.error("the policy %s returned %s for %s: denied", self, type(opinion).__name__, name)
+        return self._deny(f"{name} was refused because the check of its permission gave no valid answer.")
 
     async def __call__(
         self, name: str, given: dict[str, Any], context: ToolPermissionContext
     ) -> PermissionResult:
-        """The answer to the CLI."""
+        """Decide as `can_use_tool`: no opinion denies."""
         decision = await self.decide(name, given, context)
         if decision is None:
             return PermissionResultDeny(
@@ -83,24 +88,24 @@ class Policy:
         return first_of(other, self)
 
     def otherwise(self, answer: Otherwise, reason: str | None = None) -> "Policy":
-        """This policy, and `answer` where it has no opinion: `"allow"`, `"deny"`, or another policy."""
-        return first_of(self, fallback(answer, reason))
+        """Return this policy with a fallback for no opinion: `"allow"`, `"deny"`, or another policy."""
+        return first_of(self, make_fallback(answer, reason))
 
     def __repr__(self) -> str:
-        return self._shown
+        return self._name
 
-    def _no(self, message: str) -> Decision:
-        return Decision(PermissionResultDeny(message=message), self._shown)
+    def _deny(self, message: str) -> Decision:
+        return Decision(PermissionResultDeny(message=message), self._name)
 
 
 class _Chain(Policy):
-    """Several policies in a row; flat, however it was written."""
+    """Several policies in order; flat, however it was written."""
 
     def __init__(self, links: tuple[Policy, ...]) -> None:
-        super().__init__(self._first, " | ".join(map(repr, links)))
+        super().__init__(self._decide_first, " | ".join(map(repr, links)))
         self.links = links
 
-    async def _first(
+    async def _decide_first(
         self, name: str, given: dict[str, Any], context: ToolPermissionContext
     ) -> Decision | None:
         for link in self.links:
@@ -111,28 +116,28 @@ class _Chain(Policy):
 
 
 def as_policy(judge: Judge) -> Policy:
-    """`judge` itself if it is a `Policy`, or a policy of it."""
+    """Return `judge` itself if it is a `Policy`, else a policy of it."""
     return judge if isinstance(judge, Policy) else Policy(judge)
 
 
 def first_of(*policies: Judge) -> Policy:
-    """The first opinion counts: put what denies before what allows. `a | b` is the same."""
+    """Return a policy that takes the first opinion: put denials before permissions. Same as `a | b`."""
     if not policies:
-        raise TypeError("first_of needs at least one policy")
+        raise TypeError("first_of() needs at least one policy")
     links: list[Policy] = []
     for policy in map(as_policy, policies):
         links += policy.links if isinstance(policy, _Chain) else (policy,)
     return _Chain(tuple(links))
 
 
-def fallback(answer: Otherwise, reason: str | None = None) -> Policy:
-    """A policy that says the same to everything; or the given one."""
+def make_fallback(answer: Otherwise, reason: str | None = None) -> Policy:
+    """Return a policy that allows or denies everything, or the given policy."""
     if callable(answer):
         return as_policy(answer)
     if answer == "allow":
         return Policy(lambda *_: PermissionResultAllow(), "allow all")
     if answer != "deny":
-        raise ValueError(f"otherwise must be 'allow', 'deny' or a policy, not {answer!r}")
+        raise ValueError(f"otherwise must be 'allow', 'deny' or a policy, got {answer!r}")
 
     def refuse(name: str, _given: dict[str, Any], _context: ToolPermissionContext) -> PermissionResult:
         return PermissionResultDeny(message=reason or f"{name} was refused: this program does not allow it.")
@@ -141,15 +146,68 @@ def fallback(answer: Otherwise, reason: str | None = None) -> Policy:
 
 
 def with_timeout(policy: Judge, seconds: float, otherwise: Otherwise = "deny") -> Policy:
-    """`policy`, given up after so many seconds."""
+    """Return `policy` with a timeout: after so many seconds, `otherwise` decides."""
     inner = as_policy(policy)
-    late = fallback(otherwise, f"The call was refused: nobody decided on it within {seconds:g} seconds.")
+    late = make_fallback(otherwise, f"The call was refused: nobody decided on it within {seconds:g} seconds.")
 
     async def judge(name: str, given: dict[str, Any], context: ToolPermissionContext) -> Decision | None:
         with anyio.move_on_after(seconds) as limit:
             decision = await inner.decide(name, given, context)
-            if anyio.current_time() < limit.deadline:  # a sync function that took too long is late too
+            if anyio.current_time() < limit.deadline:  # a sync function cannot be cancelled, but is late too
                 return decision
         return await late.decide(name, given, context)
 
     return Policy(judge, f"with_timeout({inner!r}, {seconds:g})")
+
+
+def as_hook(policy: Judge) -> Callable[[Any, str | None, Any], Awaitable[HookJSONOutput]]:
+    """Return a callback for `HookMatcher(hooks=[...])` under `PreToolUse`, which also sees calls that a rule
+    allows.
+
+    No opinion leaves the decision to the rules and the mode. If the policy allows, `can_use_tool` is not asked, as
+    with any such hook. Updates of permission rules are dropped.
+    """
+    inner = as_policy(policy)
+
+    async def hook(hook_input: Any, tool_use_id: str | None, _context: Any) -> HookJSONOutput:
+        if hook_input.get("hook_event_name") != "PreToolUse":
+            raise TypeError("as_hook() returns a hook for PreToolUse only")
+        context = ToolPermissionContext(
+            tool_use_id=tool_use_id, agent_id=hook_input.get("agent_id"), raw=dict(hook_input)
+        )
+        given = hook_input.get("tool_input")
+        tool_input = given if isinstance(given, dict) else {}
+        decision = await inner.decide(str(hook_input.get("tool_name", "")), tool_input, context)
+        if decision is None:
+            return {}
+        result = decision.result
+        specific: dict[str, Any] = {"hookEventName": "PreToolUse", "permissionDecision": result.behavior}
+        output: dict[str, Any] = {"hookSpecificOutput": specific}
+        if isinstance(result, PermissionResultDeny):
+            specific["permissionDecisionReason"] = result.message
+            if result.interrupt:
+                output |= {"continue_": False, "stopReason": result.message}
+            return output  # type: ignore[return-value]  # put together piece by piece
+        specific["permissionDecisionReason"] = f"allowed by {decision.policy}"
+        if result.updated_input is not None:
+            specific["updatedInput"] = result.updated_input
+        if result.updated_permissions:
+            logger.debug("a hook cannot update permission rules: dropped")
+        return output  # type: ignore[return-value]
+
+    hook.__qualname__ = f"as_hook({inner!r})"
+    return hook
+
+
+def matches_tool(name: str, patterns: tuple[str, ...], *, wide: bool = False) -> bool:
+    """Return True if a pattern matches the tool. `mcp__calc` matches all tools of that server, as in rules.
+
+    A pattern with more underscores may be a server or a tool: with `wide` it is taken as both.
+    """
+    for pattern in (part.strip() for each in patterns for part in each.split("|")):
+        if fnmatchcase(name, pattern):
+            return True
+        whole = wide or "__" not in pattern[5:]
+        if pattern.startswith("mcp__") and whole and name.startswith(f"{pattern}__"):
+            return True
+    return False

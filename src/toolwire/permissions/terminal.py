@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from toolwire._support.dialogs import Elicitation, Permission, Prompt, ask_permission, elicit
 from toolwire._support.terminal import plain_line
 from toolwire._support.threads import Workers
-from toolwire.permissions._asking import Answer, Asker
+from toolwire.permissions.policy import Answer, Asker
 from toolwire.permissions.types import PermissionResultDeny, ToolPermissionContext
 
 T = TypeVar("T")

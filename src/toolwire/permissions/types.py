@@ -1,12 +1,12 @@
-"""The vocabulary of permissions: what a `can_use_tool` callback is told and what it may answer.
+"""The types of `can_use_tool`: the context of a request, the results, and both in the CLI's wire format.
 
-Class names, fields, order and defaults are those of `claude_agent_sdk`; fields of ours come last and take no
-part in `==` and `repr`.
+Class names, fields, order and defaults are those of `claude_agent_sdk`; our own fields come last and take no part
+in `==` and `repr`. To add a field of the CLI's request, add it to `ToolPermissionContext`. Pure.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Literal
 
 from toolwire._support.record import Record
 from toolwire.messages import PermissionMode
@@ -26,7 +26,7 @@ class PermissionRuleValue(Record):
 
 @dataclass(repr=False, eq=False)
 class PermissionUpdate(Record):
-    """A change to the permission rules. Which fields count depends on `type`; `to_dict` sends only those."""
+    """A change to the permission rules. `type` says which fields apply; `to_dict` includes only those."""
 
     type: Literal["addRules", "replaceRules", "removeRules", "setMode", "addDirectories", "removeDirectories"]
     rules: list[PermissionRuleValue] | None = None
@@ -36,7 +36,7 @@ class PermissionUpdate(Record):
     destination: PermissionUpdateDestination | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The update in the CLI's spelling."""
+        """Return the update in wire format."""
         rules = None
         if self.rules is not None:
             rules = [{"toolName": rule.tool_name, "ruleContent": rule.rule_content} for rule in self.rules]
@@ -55,7 +55,7 @@ class PermissionUpdate(Record):
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "PermissionUpdate":
-        """What `to_dict` gave. KeyError without a `type`, or for a rule without a `toolName`."""
+        """Build an update from wire format; raises KeyError without `type`, or for a rule without `toolName`."""
         rules = data.get("rules")
         if rules is not None:
             rules = [PermissionRuleValue(rule["toolName"], rule.get("ruleContent")) for rule in rules]
@@ -81,7 +81,7 @@ _FIELDS: dict[str, tuple[str, ...]] = {
 
 @dataclass(repr=False, eq=False)
 class MatchedAskRule(Record):
-    """A rule that says: ask. `source` tells which settings it is in."""
+    """A rule with the behaviour `ask`. `source` says which settings it is in."""
 
     source: str
     tool_name: str
@@ -90,64 +90,64 @@ class MatchedAskRule(Record):
 
 @dataclass(repr=False, eq=False)
 class ToolPermissionContext(Record):
-    """All that the CLI tells about a tool call that waits for permission, apart from its name and input."""
+    """The CLI's information about a tool call that waits for permission, besides its name and input."""
 
     signal: Any | None = None
-    """Always None; it is there for the sake of the official class."""
+    """Always None, as in the official class."""
     suggestions: list[PermissionUpdate] = field(default_factory=list)
-    """Rules that would settle this question for good; return them in `updated_permissions` to say so."""
+    """Rules that would allow such calls in future; return them in `updated_permissions` to apply them."""
     tool_use_id: str | None = None
     agent_id: str | None = None
-    """The subagent that wants to call the tool, None for the main agent."""
+    """The subagent that calls the tool; None for the main agent."""
     blocked_path: str | None = None
-    """The path that caused the question, if one did."""
+    """The path that caused the request, if one did."""
     decision_reason: str | None = None
-    """Why there is a question; a hook that answered `ask` may have written it."""
+    """Why the CLI asks; a hook that returned `ask` may have written it."""
     title: str | None = None
-    """The whole question as a sentence, to be shown."""
+    """The request as a sentence, for display."""
     display_name: str | None = None
-    """A short name of the tool, to be shown."""
+    """A short name of the tool, for display."""
     description: str | None = None
     mcp_server: dict[str, Any] | None = field(default=None, compare=False, repr=False)
-    """`name` and `source` of the MCP server whose tool it is. Trust goes by `source`: `sdk` is this program."""
+    """`name` and `source` of the tool's MCP server. Base trust on `source`: `sdk` means this program."""
     decision_reason_type: str | None = field(default=None, compare=False, repr=False)
     """The kind of `decision_reason`: rule, hook, safetyCheck, ..."""
     decision_reason_code: str | None = field(default=None, compare=False, repr=False)
-    """A fixed word for a reason that a program can act on, such as `outside_reads_blocked`."""
+    """A code for reasons that a program can act on, such as `outside_reads_blocked`."""
     decision_reason_rule_source: str | None = field(default=None, compare=False, repr=False)
-    """With the kind `rule`: where that rule is from. For logs."""
+    """With the kind `rule`: the source of that rule. For logs."""
     decision_reason_hook_event: str | None = field(default=None, compare=False, repr=False)
     """With the kind `hook`: the event of the hook that asked. For display."""
     decision_reason_hook_source: str | None = field(default=None, compare=False, repr=False)
     """With the kind `hook`: `settings`, `plugin:<name>`, `skill:<name>`. For display."""
     decision_reason_hook_plugin_id: str | None = field(default=None, compare=False, repr=False)
     matched_ask_rule: MatchedAskRule | None = field(default=None, compare=False, repr=False)
-    """A rule of the user that wants a person asked, whatever else the reason says."""
+    """A rule of the user that requires asking a person, whatever the reason says."""
     server_policy_ask_only: bool | None = field(default=None, compare=False, repr=False)
-    """True: only the default question, or a policy that this program set itself, is behind this."""
+    """True if only the default behaviour, or a policy that this program set itself, caused the request."""
     classifier_approvable: bool | None = field(default=None, compare=False, repr=False)
-    """With a safety check as the reason: whether it may be answered without a person."""
+    """With the kind `safetyCheck`: True if it may be answered without a person."""
     requires_user_interaction: bool | None = field(default=None, compare=False, repr=False)
-    """The tool is a talk with the user: answering for them makes little sense."""
+    """True if the tool is a dialog with the user, so that answering for them makes little sense."""
     default_to_no: bool | None = field(default=None, compare=False, repr=False)
-    """The question must open on its no, with no single key for yes."""
+    """True if a dialog must have no as its default, and no single key for yes."""
     suppress_always_allow_rule: bool | None = field(default=None, compare=False, repr=False)
-    """Offer no `always`: its rule would grant more than this call."""
+    """True if `always` must not be offered, because its rule would allow more than this call."""
     tool_kind: str | None = field(default=None, compare=False, repr=False)
     plugin: str | None = field(default=None, compare=False, repr=False)
     """The plugin that started the call."""
     server_prompt: str | None = field(default=None, compare=False, repr=False)
     provenance_prompt_line: str | None = field(default=None, compare=False, repr=False)
-    """A line to show about where the call comes from."""
+    """A line about the origin of the call, for display."""
     request_id: str | None = field(default=None, compare=False, repr=False)
-    """The id of the question itself, where the session passes it on."""
+    """The id of the request itself, if the session passes it on."""
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
     """The request as the CLI sent it."""
 
 
 @dataclass(repr=False, eq=False)
 class PermissionResultAllow(Record):
-    """The tool may run: with the input it had, or with `updated_input`."""
+    """Allows the tool call, with its own input or with `updated_input`."""
 
     behavior: Literal["allow"] = "allow"
     updated_input: dict[str, Any] | None = None
@@ -156,7 +156,7 @@ class PermissionResultAllow(Record):
 
 @dataclass(repr=False, eq=False)
 class PermissionResultDeny(Record):
-    """The tool may not run. The model reads `message`; with `interrupt` the turn ends here."""
+    """Denies the tool call. The model sees `message`; with `interrupt` the turn ends."""
 
     behavior: Literal["deny"] = "deny"
     message: str = ""
@@ -166,3 +166,67 @@ class PermissionResultDeny(Record):
 PermissionResult = PermissionResultAllow | PermissionResultDeny
 
 CanUseTool = Callable[[str, dict[str, Any], ToolPermissionContext], Awaitable[PermissionResult]]
+
+
+def context_from_wire(body: dict[str, Any]) -> ToolPermissionContext:
+    """Build the callback's context from the body of a `can_use_tool` request.
+
+    Never raises: a suggestion that cannot be parsed is left out, and is still in `raw`.
+    """
+    sent = body.get("permission_suggestions")
+    suggestions = map(_parse_suggestion, sent) if isinstance(sent, list) else ()
+    return ToolPermissionContext(
+        suggestions=[update for update in suggestions if update is not None],
+        matched_ask_rule=_parse_rule(body.get("matched_ask_rule")),
+        raw=body,
+        **{name: body.get(name) for name in _AS_SENT},
+    )
+
+
+_AS_SENT: Final = tuple(
+    each.name
+    for each in fields(ToolPermissionContext)
+    if each.name not in ("signal", "suggestions", "matched_ask_rule", "raw")
+)
+
+
+def _parse_rule(sent: Any) -> MatchedAskRule | None:
+    if not isinstance(sent, dict) or "tool_name" not in sent:
+        return None
+    return MatchedAskRule(sent.get("source", ""), sent["tool_name"], sent.get("rule_content"))
+
+
+def _parse_suggestion(sent: Any) -> PermissionUpdate | None:
+    try:
+        return PermissionUpdate.from_dict(sent)
+    except (KeyError, TypeError, AttributeError):
+        # A new kind of suggestion of a newer CLI must not fail the whole request.
+        return None
+
+
+def result_to_wire(result: object, original_input: dict[str, Any]) -> dict[str, Any]:
+    """Return the callback's result in wire format; raises TypeError for anything but a `PermissionResult`."""
+    if isinstance(result, PermissionResultAllow):
+        updated = original_input if result.updated_input is None else result.updated_input
+        allowed: dict[str, Any] = {"behavior": "allow", "updatedInput": updated}
+        if result.updated_permissions is not None:
+            allowed["updatedPermissions"] = [_update_to_wire(each) for each in result.updated_permissions]
+        return allowed
+    if isinstance(result, PermissionResultDeny):
+        denied: dict[str, Any] = {"behavior": "deny", "message": result.message}
+        if result.interrupt:
+            denied["interrupt"] = result.interrupt
+        return denied
+    kind = type(result)
+    raise TypeError(
+        "can_use_tool must return PermissionResultAllow or PermissionResultDeny, "
+        f"not {kind.__module__}.{kind.__qualname__}"
+    )
+
+
+def _update_to_wire(update: PermissionUpdate) -> dict[str, Any]:
+    """Return an update without null in its rules: the CLI silently drops an update that has one."""
+    wire = update.to_dict()
+    if "rules" in wire:
+        wire["rules"] = [{k: v for k, v in rule.items() if v is not None} for rule in wire["rules"]]
+    return wire

@@ -9,8 +9,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from toolwire.permissions._matching import named
-from toolwire.permissions.policy import Policy
+from toolwire.permissions.policy import Policy, matches_tool
 from toolwire.permissions.shell.denying import DenyRules
 from toolwire.permissions.shell.lines import LONGEST_LINE, Unclear
 from toolwire.permissions.shell.literal import NotLiteral, read_literal
@@ -53,7 +52,7 @@ def commands(
     arguments = {"Bash": "command", **(tools or {})}
 
     def judge(name: str, given: dict[str, Any], _context: ToolPermissionContext) -> PermissionResult | None:
-        field = next((field for tool, field in arguments.items() if named(name, (tool,))), None)
+        field = next((field for tool, field in arguments.items() if matches_tool(name, (tool,))), None)
         if field is None:
             return None
         line = given.get(field)
