@@ -1,7 +1,7 @@
 """Permissions: the way from the CLI's question to a callback and back."""
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from toolwire.permissions import (
@@ -94,6 +94,7 @@ def test_a_suggestion_that_cannot_be_read_is_left_out():
     assert [update.to_dict() for update in context.suggestions] == [SUGGESTION]
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)  # a loaded machine is no failure
 @given(st.dictionaries(st.sampled_from(sorted(BODY)), st.none() | st.integers() | st.lists(st.integers())))
 def test_no_request_is_fatal(body):
     """The context never raises, whatever the CLI sent."""
