@@ -139,8 +139,8 @@ async def settled(children_before, descriptors_before):
 @pytest.fixture
 def quick(monkeypatch):
     """Short times for the steps of an end."""
-    monkeypatch.setattr("toolwire._transport.process.GENTLE", 0.3)
-    monkeypatch.setattr("toolwire._transport.process.FIRM", 0.3)
+    monkeypatch.setattr("toolwire._transport.process.CLOSE_TIMEOUT", 0.3)
+    monkeypatch.setattr("toolwire._transport.process.TERMINATE_TIMEOUT", 0.3)
 
 
 class TestBytes:
@@ -619,9 +619,9 @@ class TestStart:
         cases = [
             (Command([str(tmp_path / "gone")], {}), CLINotFoundError, "gone"),
             (Command([str(script)], {}), CLIConnectionError, "script"),
-            (Command([str(plain)], {}), CLIConnectionError, "may not be executed"),
+            (Command([str(plain)], {}), CLIConnectionError, "No permission to execute"),
             (Command([str(junk)], {}), CLIConnectionError, "Exec format error|Failed to start"),
-            (Command([str(tmp_path)], {}), CLIConnectionError, "may not be executed"),
+            (Command([str(tmp_path)], {}), CLIConnectionError, "No permission to execute"),
             (Command([ok], {}, str(tmp_path / "nowhere")), CLIConnectionError, "does not exist.*nowhere"),
             (Command([ok], {}, str(plain)), CLIConnectionError, "plain"),
             (Command([ok, "x" * 3_000_000], {}), CLIConnectionError, "too large"),

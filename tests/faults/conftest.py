@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from stage import Stage, make_program
 
-from toolwire._conversation import session as _session
 from toolwire._transport import process as _process
 
 HERE = Path(__file__).parent
@@ -41,9 +40,8 @@ def stage(program, tmp_path, record_property):
 @pytest.fixture
 def quick_end(monkeypatch):
     """Wait less for a CLI that does not go by itself: how long is for tests/test_process.py to say."""
-    monkeypatch.setattr(_process, "GENTLE", 0.2, raising=False)
-    monkeypatch.setattr(_process, "FIRM", 0.2, raising=False)
-    monkeypatch.setattr(_session, "_LEAVE", 0.5, raising=False)
+    monkeypatch.setattr(_process, "CLOSE_TIMEOUT", 0.2)
+    monkeypatch.setattr(_process, "TERMINATE_TIMEOUT", 0.2)
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -188,9 +188,9 @@ def write_program(folder, content, mode=0o755):
 STARTS = {
     missing: (CLINotFoundError, "nowhere"),
     a_folder: (CLINotFoundError, "cli_path names"),
-    not_executable: (CLIConnectionError, "may not be executed"),
+    not_executable: (CLIConnectionError, "No permission to execute"),
     no_program: (CLIConnectionError, "Exec format error"),
-    no_interpreter: (CLIConnectionError, "the program that its first line names"),
+    no_interpreter: (CLIConnectionError, "the interpreter named in its first line"),
     a_broken_link: (CLINotFoundError, "cli_path names"),
     no_cwd: (CLIConnectionError, "Working directory does not exist"),
     a_file_as_cwd: (CLIConnectionError, "Working directory is not a directory"),

@@ -118,7 +118,7 @@ async def test_a_cli_path_that_is_not_there_is_named(tmp_path):
 async def test_a_cli_that_may_not_be_executed_is_named(tmp_path):
     """A file without the executable bit gives a clear error."""
     (tmp_path / "claude").write_text("#!/bin/sh\n")
-    with pytest.raises(CLIConnectionError, match="may not be executed"):
+    with pytest.raises(CLIConnectionError, match="No permission to execute"):
         await read_all(ClaudeAgentOptions(cli_path=tmp_path / "claude"))
 
 

@@ -166,7 +166,7 @@ async def test_a_file_that_cannot_be_started_leaves_nothing(options, place, tmp_
     broken = tmp_path / "broken"
     broken.write_text("#!/nowhere/at/all\n")
     broken.chmod(0o755)
-    with anyio.fail_after(LIMIT), pytest.raises(Exception, match="its first line names"):
+    with anyio.fail_after(LIMIT), pytest.raises(Exception, match="the interpreter named in its first line"):
         await startup(options(cli_path=broken))
     assert list(place.iterdir()) == []
 

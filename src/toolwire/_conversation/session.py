@@ -23,7 +23,7 @@ from toolwire._protocol.run import DEFAULT_CEILING, Run
 from toolwire._support.log import logger_for, redact
 from toolwire._support.tasks import Task, cancelled_from_inside, is_cancellation, spawn
 from toolwire._support.waiting import Future, Signal
-from toolwire._transport.base import Pipe
+from toolwire._transport.base import CLOSE_TIMEOUT, Pipe
 from toolwire._transport.stderr import Stderr
 from toolwire.errors import (
     ClaudeSDKError,
@@ -40,8 +40,6 @@ from toolwire.errors import (
 logger = logger_for("session")
 
 _HANDLERS_STOP: Final = 2.0  # seconds that cancelled handlers get
-CLOSE_TIMEOUT: Final = 5.0
-"""Seconds that the CLI gets to exit by itself when its input has ended; the option `close_timeout`."""
 
 
 class _State(Enum):

@@ -1,1 +1,1 @@
-"""How bytes reach the CLI: a process on asyncio or trio, or a transport of the user's own."""
+"""Carries bytes to and from the CLI: a process on asyncio or trio, or the user's own transport."""

@@ -1,29 +1,32 @@
-"""What the session needs of the thing that carries its bytes.
+"""The interface between a session and whatever carries its bytes.
 
-Two verbs out (`write`, `end_input`), two ways to stop (`stop` waits, `kill` does not), three calls in. A process
-under asyncio, a process under trio and a user's own `Transport` all look like this.
+A process under asyncio, a process under trio and a user's own `Transport` are all used as a `Pipe`, and report to a
+`Listener`: the session.
 """
 
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+CLOSE_TIMEOUT: Final = 5.0
+"""Seconds that the CLI gets to exit by itself when its input has ended; the option `close_timeout`."""
 
 
 class Listener(Protocol):
-    """Who hears what the other side sends. Called from the event loop, never awaited, must not block."""
+    """Gets what the CLI sends. Called on the event loop, never awaited, must not block."""
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of the conversation, cut anywhere."""
+        """Take bytes of the CLI's output, cut anywhere."""
         ...
 
     def frame_received(self, frame: dict[str, Any]) -> None:
-        """A whole frame, from a carrier that has already decoded it."""
+        """Take a whole frame, from a pipe that has already decoded it."""
         ...
 
     def stderr_received(self, data: bytes) -> None:
-        """Bytes of stderr, cut anywhere."""
+        """Take bytes of stderr, cut anywhere."""
         ...
 
     def ended(self, exit_code: int | None, error: Exception | None = None) -> None:
-        """Nothing more will come. Called once."""
+        """Note that nothing more will come. Called once."""
         ...
 
 
@@ -39,11 +42,11 @@ class Pipe(Protocol):
         ...
 
     async def drain(self) -> None:
-        """Wait until most of what was written has gone, or the pipe has ended."""
+        """Wait until most of what was written has been taken, or the pipe has ended."""
         ...
 
     def end_input(self) -> None:
-        """Nothing more will be written."""
+        """End the CLI's input. Nothing more will be written."""
         ...
 
     async def stop(self) -> None:

@@ -1,13 +1,15 @@
-"""The CLI must not outlive us, even when we are killed.
+"""Ends the CLI when this process dies, even by SIGKILL. On Linux only.
 
-The end of its input alone does not stop a CLI in mid-turn: it waits for the model first, minutes if need be. On
-Linux a pipe helps: the child holds the reading end, we the only writing end. When we are gone, however it came,
-the kernel closes ours and signals the owner of the other: the child. No thread, no second process, no code
-between fork and exec; and unlike PR_SET_PDEATHSIG it does not depend on which thread started the child.
+The end of its input alone does not stop a CLI in the middle of a turn: it waits for the model first, for minutes if
+need be. On Linux a pipe helps: the child holds the reading end, this process the only writing end. When the process
+is gone, for whatever reason, the kernel closes the writing end and signals the owner of the reading end: the child.
+That takes no thread, no second process and no code between fork and exec, and unlike PR_SET_PDEATHSIG it does not
+depend on which thread started the child.
 
-A child that is forked from us would hold a copy of the writing end, and with it the CLI: it gives it up at once.
+A forked child of this process would hold a copy of the writing end and so keep the CLI alive: it closes its copy.
 
-Elsewhere there is no such thing, and the end of input has to do.
+On other systems nothing of the kind exists. A CLI whose parent was killed there reads the end of its input, and may
+first finish its turn.
 """
 
 import os
@@ -20,7 +22,7 @@ from toolwire._support.forks import FORKING, give_up_in_children
 
 
 class Lifeline:
-    """One for each process. `inherit` before the start, `hold` after it, `close` when the process is gone."""
+    """Belongs to one CLI process. Use `inherit` before it starts, `hold` after that, `close` when it is gone."""
 
     def __init__(self) -> None:
         self._ends: list[int] = []
@@ -31,11 +33,11 @@ class Lifeline:
 
     @property
     def inherit(self) -> Sequence[int]:
-        """The descriptors that the child must get."""
+        """The descriptors that the child must inherit."""
         return self._ends[:1]
 
     def hold(self, pid: int) -> None:
-        """From now on the end of this process is a SIGTERM to that one."""
+        """Have the kernel send that process a SIGTERM when this one ends."""
         if sys.platform != "linux" or not self._ends:
             return
         import fcntl  # noqa: PLC0415 - not on Windows
@@ -48,10 +50,10 @@ class Lifeline:
         os.close(reading)
 
     def forked(self) -> None:
-        """Leave it to the parent."""
+        """Close the copies, in a forked child."""
         self.close()
 
     def close(self) -> None:
-        """Let go of what is held."""
+        """Close the pipe."""
         while self._ends:
             os.close(self._ends.pop())

@@ -1,8 +1,8 @@
 """Refuses to start the real CLI with the user's own account while the test kit is in use.
 
 A test that takes a fixture of the kit and forgets to pass its options would talk to the real model, and cost money.
-Owns which kits are in use, in this process and (by an environment variable) in those above it. Must not know the
-kits: they say themselves what has to be passed.
+Owns the list of kits in use, in this process and (by an environment variable) in its parents. Must not know the
+kits: they register with a text that says what has to be passed.
 """
 
 import os
@@ -15,9 +15,9 @@ from typing import Final
 from toolwire.errors import LiveStartError
 
 MARK: Final = "TOOLWIRE_TEST_KIT"
-"""In every environment that the kit makes for a CLI: the address of the model that it leads to."""
+"""Variable in every environment that the kit makes for a CLI: the address of its scripted model."""
 IN_USE: Final = "TOOLWIRE_TEST_KIT_IN_USE"
-"""In this process's environment while a kit is in use: its names, for processes that a test starts."""
+"""Variable of this process while kits are in use: their names, for processes that a test starts."""
 
 _kits: dict[object, tuple[str, str]] = {}
 _above: Final = os.environ.get(IN_USE)  # as the process was started: tests change the environment
@@ -26,9 +26,9 @@ _allowed: ContextVar[bool] = ContextVar("toolwire_allow_live", default=False)
 
 
 def use_kit(name: str, to_pass: str) -> Callable[[], None]:
-    """Guard all starts, of any thread, until the function that is returned is called.
+    """Guard all starts, of any thread, until the returned function is called.
 
-    `to_pass` is what the options must get: `**scripted_cli.options_kwargs()`.
+    `to_pass` says what the options must get, such as `**scripted_cli.options_kwargs()`.
     """
     key = object()
     with _lock:
@@ -55,7 +55,7 @@ def _publish() -> None:
 
 @contextmanager
 def allow_live() -> Iterator[None]:
-    """Start the CLI for real on purpose, with your own account, although the test kit is in use."""
+    """Allow starting the real CLI with your own account although the test kit is in use."""
     token = _allowed.set(True)
     try:
         yield
@@ -64,7 +64,7 @@ def allow_live() -> Iterator[None]:
 
 
 def refuse_live_start(env: Mapping[str, str]) -> None:
-    """Raise `LiveStartError` if a kit is in use and a CLI with this environment would not be the kit's."""
+    """Raise `LiveStartError` if a kit is in use and this environment is not one of its own."""
     with _lock:
         kits = list(dict.fromkeys(_kits.values()))
     if not (kits or _above) or _allowed.get() or _is_of_the_kit(env):
@@ -76,13 +76,13 @@ def refuse_live_start(env: Mapping[str, str]) -> None:
         names = f"{_above}, in the process that started this one"
         advice = "the environment of the kit to this process, env=environment.env"
     raise LiveStartError(
-        f"The real Claude Code would have been started with your own account, although the test kit is in use "
-        f"({names}). Its options were forgotten: pass {advice}. If it is meant, start it inside "
+        f"Refused to start the real Claude Code with your own account while the test kit is in use ({names}). Pass "
+        f"the options of the kit: {advice}. To start it on purpose, do so inside "
         "`with toolwire.testing.allow_live():`."
     )
 
 
 def _is_of_the_kit(env: Mapping[str, str]) -> bool:
-    """Tell whether the CLI would talk to the kit's model: another provider's switch leads elsewhere."""
+    """Return True if the CLI would talk to the kit's model, and not to another provider."""
     elsewhere = any(name.startswith("CLAUDE_CODE_USE_") and value for name, value in env.items())
     return MARK in env and env[MARK] == env.get("ANTHROPIC_BASE_URL") and not elsewhere

@@ -1,7 +1,10 @@
-"""Start, read, write and stop the CLI process.
+"""Starts, reads, writes and stops the CLI process.
 
-Two carriers behind one interface (`_pipe.Pipe`): callbacks on asyncio, system tasks on trio. Both pass one
-contract suite. This module knows signals and file descriptors; it must not know what the bytes mean.
+Two implementations of `base.Pipe`: callbacks on asyncio, system tasks on trio. Both pass one contract suite. This
+module knows signals and file descriptors; it must not know what the bytes mean.
+
+A process that is stopped is gone, on every system. One whose parent dies without stopping it is ended by the kernel
+on Linux (`lifeline`); elsewhere it sees the end of its input, and SIGTERM if Python exits normally.
 """
 
 import asyncio
@@ -25,15 +28,13 @@ from toolwire._support.forks import FORKING, give_up_in_children
 from toolwire._support.log import logger_for
 from toolwire._support.secrets import hide
 from toolwire._support.tasks import on_trio, spawn
-from toolwire._transport.base import Listener, Pipe
+from toolwire._transport.base import CLOSE_TIMEOUT, Listener, Pipe
 from toolwire._transport.lifeline import Lifeline
 from toolwire.errors import CLIConnectionError, CLINotFoundError
 
 logger = logger_for("session")
 
-GENTLE: Final = 5.0
-"""Seconds that the CLI gets after the end of its input, to write its session file; the option `close_timeout`."""
-FIRM: Final = 2.0
+TERMINATE_TIMEOUT: Final = 2.0
 """Seconds from SIGTERM to SIGKILL."""
 LINGER: Final = 1.0  # a grandchild may hold stdout open after the CLI is gone
 _READ: Final = 64 * 1024
@@ -42,31 +43,31 @@ _READ: Final = 64 * 1024
 
 @dataclass(frozen=True, repr=False)
 class Command:
-    """All that is needed to start a CLI. Its repr shows no secrets."""
+    """The command line, environment and user to start a CLI with. Its repr shows no secrets."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
     cwd: str | None = None
     user: str | int | None = None
     close_timeout: float | None = None
-    """Seconds that it gets after the end of its input, before SIGTERM. None: 5."""
+    """Seconds from the end of its input to SIGTERM. None means 5."""
 
     def __repr__(self) -> str:
         argv, env = hide(list(self.argv)), hide({"env": self.env})["env"]
         return f"Command(argv={argv!r}, env={env!r}, cwd={self.cwd!r}, user={self.user!r})"
 
     def popen_arguments(self, inherit: Sequence[int]) -> dict[str, Any]:
-        """For subprocess.Popen and everything that imitates it."""
-        given: dict[str, Any] = {"env": dict(self.env), "cwd": self.cwd}
+        """Return the keyword arguments for subprocess.Popen and functions like it."""
+        arguments: dict[str, Any] = {"env": dict(self.env), "cwd": self.cwd}
         if inherit:
-            given["pass_fds"] = inherit
+            arguments["pass_fds"] = inherit
         if self.user is not None:
-            given["user"] = self.user
-        return given
+            arguments["user"] = self.user
+        return arguments
 
 
 def process_pipe(command: Command) -> Pipe:
-    """The carrier for the event loop that runs now."""
+    """Make the pipe for the event loop that runs now."""
     return _TrioPipe(command) if on_trio() else _AsyncioPipe(command)
 
 
@@ -74,19 +75,19 @@ _alive: set["_ProcessPipe"] = set()
 
 
 @atexit.register
-def _end_the_rest() -> None:
-    """Python is going away and nobody closed these. Their input ends with us; SIGTERM makes it quick."""
+def _terminate_all() -> None:
+    """Terminate, at the exit of Python, the processes that nobody closed."""
     for pipe in list(_alive):
-        if pipe.owner == os.getpid():  # a fork of ours has the same list
+        if pipe.owner == os.getpid():  # a forked child has the same list
             pipe.terminate()
 
 
 class _ProcessPipe(ABC):
-    """What both carriers share: the way a process is ended."""
+    """The common part of both implementations: the way a process is stopped."""
 
     def __init__(self, command: Command) -> None:
         self._command = command
-        self._gentle = GENTLE if command.close_timeout is None else command.close_timeout
+        self._close_timeout = CLOSE_TIMEOUT if command.close_timeout is None else command.close_timeout
         self._input_ended_at: float | None = None
         self.owner = os.getpid()
         self._gone = anyio.Event()
@@ -96,25 +97,25 @@ class _ProcessPipe(ABC):
         self._mute = False
 
     async def stop(self) -> None:
-        """Input ended, then SIGTERM, then SIGKILL, each with its own time.
+        """End the input, then send SIGTERM, then SIGKILL, with a timeout for each.
 
-        Time since an earlier end of input counts. Cancelled, the event loop is going down: then SIGKILL comes at
-        once.
+        Time since an earlier end of input counts. When it is cancelled, because the event loop is shutting down,
+        SIGKILL is sent at once.
         """
         try:
             self.end_input()
             waited = 0.0 if self._input_ended_at is None else time.monotonic() - self._input_ended_at
-            with anyio.move_on_after(max(0.0, self._gentle - waited)):
+            with anyio.move_on_after(max(0.0, self._close_timeout - waited)):
                 await self._gone.wait()
                 return
             self.terminate()
-            with anyio.move_on_after(FIRM):
+            with anyio.move_on_after(TERMINATE_TIMEOUT):
                 await self._gone.wait()
                 return
         finally:
             if not self._gone.is_set():
                 self.kill()
-                with anyio.move_on_after(FIRM, shield=True):
+                with anyio.move_on_after(TERMINATE_TIMEOUT, shield=True):
                     await self._gone.wait()
 
     def end_input(self) -> None:
@@ -127,14 +128,14 @@ class _ProcessPipe(ABC):
 
     @abstractmethod
     def _input_descriptor(self) -> int | None:
-        """The descriptor that we write to, while it is open."""
+        """Return the descriptor of the CLI's input while it is open."""
 
     def forked(self) -> None:
-        """This is a child: the CLI's input ends when the parent says so, and only the parent sends it signals."""
+        """Leave the CLI to the parent: no signals from a forked child, and no copy of its input."""
         with suppress(OSError):
             if (descriptor := self._input_descriptor()) is not None and descriptor >= 0:
                 nothing = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nothing, descriptor, inheritable=False)  # who owns the number may still close it
+                os.dup2(nothing, descriptor, inheritable=False)  # the owner of the number may still close it
                 os.close(nothing)
         _alive.discard(self)
         self._pid = None
@@ -153,7 +154,7 @@ class _ProcessPipe(ABC):
         self._signal(signal.SIGTERM)
 
     def _signal(self, number: signal.Signals) -> None:
-        """Signal the process, and never another that has got its id since."""
+        """Signal the process, and never another that has its id by now."""
         with suppress(ProcessLookupError):
             if sys.platform == "linux" and self._pidfd is not None:
                 signal.pidfd_send_signal(self._pidfd, number)
@@ -171,7 +172,7 @@ class _ProcessPipe(ABC):
         give_up_in_children(self)
 
     def _stop_mute(self) -> None:
-        """Stop a CLI that has closed its output and stays: nothing more can come. Its exit code is our doing."""
+        """Stop a CLI that has closed its output and does not exit. Its exit code is not reported: we caused it."""
         if self._pid is not None and not self._gone.is_set():
             logger.warning("the CLI closed its output and did not exit: it is stopped")
             self._mute = True
@@ -191,10 +192,10 @@ class _ProcessPipe(ABC):
 
 
 class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
-    """Bytes come in by callback and go out by a plain write: no stream, no task.
+    """A process on asyncio: bytes come in by callback and go out by a plain write, without a stream or a task.
 
-    The first line of a turn of the event loop goes out at once, those that follow in that turn together: many calls
-    that end at the same time cost one system call.
+    The first line in a turn of the event loop is written at once, those that follow in that turn together: many
+    calls that end at the same time cost one system call.
     """
 
     def __init__(self, command: Command) -> None:
@@ -209,8 +210,8 @@ class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
         self._ended = False
 
     async def open(self, listener: Listener) -> None:
-        # Cancelled by `task.cancel()` while it starts, asyncio itself reaps the child. A cancelled scope would cut
-        # that short too, so it has to wait; once the child has started, it is ours.
+        # After `task.cancel()` during the start asyncio itself reaps the child. A cancelled scope would interrupt
+        # that too, so it has to wait; once the child has started, it is ours to stop.
         try:
             arguments = self._arguments()
             self._listener = listener
@@ -261,7 +262,7 @@ class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.SubprocessTransport", transport)
         self._stdin = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
-        # Two turns later: then all that was read before, and still waits for its turn, has gone the long way.
+        # Two turns later: by then everything that was read before has been delivered through the process.
         self._loop.call_soon(self._loop.call_soon, self._read_directly)
         self._started(self._transport.get_pid() or 0)
 
@@ -316,9 +317,9 @@ class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
 
 
 class _Output(asyncio.Protocol):
-    """Takes the CLI's output straight from its pipe: by way of the process each chunk would come a turn later.
+    """Reads the CLI's output directly from its pipe: through the process each chunk would come a turn later.
 
-    The process must still hear of the pipe's end, which it waits for.
+    The process must still be told of the pipe's end, which it waits for.
     """
 
     def __init__(self, received: Callable[[bytes], None], process: asyncio.Protocol) -> None:
@@ -337,7 +338,7 @@ class _Output(asyncio.Protocol):
 
 
 class _TrioPipe(_ProcessPipe):
-    """One system task that reads, writes and waits."""
+    """A process on trio: one system task reads, writes and waits."""
 
     def __init__(self, command: Command) -> None:
         import trio  # noqa: PLC0415 - only where it already runs
@@ -355,7 +356,7 @@ class _TrioPipe(_ProcessPipe):
         pipe = subprocess.PIPE
         try:
             arguments = self._arguments()
-            with trio.CancelScope(shield=True):  # a process that has started must have an owner
+            with trio.CancelScope(shield=True):  # a started process must have an owner
                 self._process = await trio.lowlevel.open_process(
                     list(self._command.argv), stdin=pipe, stdout=pipe, stderr=pipe, **arguments
                 )
@@ -390,9 +391,9 @@ class _TrioPipe(_ProcessPipe):
                 nursery.start_soon(self._write_all)
                 nursery.start_soon(self._read_until_exit, nursery.cancel_scope)
         finally:
-            if self._process.returncode is None:  # cancelled: the loop is going down
+            if self._process.returncode is None:  # cancelled: the event loop is shutting down
                 self.kill()
-                with trio.move_on_after(FIRM, shield=True):
+                with trio.move_on_after(TERMINATE_TIMEOUT, shield=True):
                     await self._process.wait()
             self._drained.set()
             self._over()
@@ -441,7 +442,7 @@ class _TrioPipe(_ProcessPipe):
 
 
 def _start_error(command: Command, error: Exception) -> CLIConnectionError:
-    """Why the process did not start, in words that say what to do."""
+    """Return the error for a process that did not start: the reason, and what to do."""
     cli, cwd = command.argv[0], command.cwd
     text = f"Failed to start Claude Code at {cli}: {error} ({sys.platform})"
     if isinstance(error, NotImplementedError):
@@ -453,13 +454,13 @@ def _start_error(command: Command, error: Exception) -> CLIConnectionError:
         if cwd is not None and not os.path.isdir(cwd):  # noqa: PTH112 - sync, one stat
             text = f"Working directory does not exist: {cwd}"
         elif os.path.isfile(cli):  # noqa: PTH113
-            text = f"{cli} is there, but the program that its first line names to run it is not"
+            text = f"{cli} exists, but the interpreter named in its first line does not"
         else:
             return CLINotFoundError("Claude Code not found at", cli)
     elif isinstance(error, PermissionError):
-        text = f"Claude Code at {cli} may not be executed: {error.strerror or error}"
+        text = f"No permission to execute Claude Code at {cli}: {error.strerror or error}"
         if cwd is not None and not os.access(cwd, os.X_OK):
-            text = f"Working directory may not be entered: {cwd}"
+            text = f"No permission to enter the working directory: {cwd}"
     elif isinstance(error, OSError) and error.errno == errno.E2BIG:
         size = sum(len(os.fsencode(part)) for part in command.argv)
         text = (

@@ -1,4 +1,4 @@
-"""What the CLI writes to stderr: lines for the user's callback and the log, the last of it for errors."""
+"""The CLI's stderr: lines for the user's callback and the log, and its tail for error texts."""
 
 from collections.abc import Callable
 from typing import Final
@@ -14,7 +14,7 @@ _TAIL_WIDTH: Final = 300
 
 
 class Stderr:
-    """Cuts stderr into lines for the user's callback and keeps the last of it for errors."""
+    """Splits stderr into lines and keeps the last of it."""
 
     def __init__(self, callback: Callable[[str], None] | None) -> None:
         self._callback = callback
@@ -22,7 +22,7 @@ class Stderr:
         self._line = b""
 
     def feed(self, data: bytes) -> None:
-        """Bytes, cut anywhere."""
+        """Take bytes, cut anywhere."""
         self._tail = (self._tail + data)[-2 * _TAIL :]  # more than is shown: no secret may begin before it
         *lines, self._line = (self._line + data).split(b"\n")
         for line in lines:
@@ -31,12 +31,12 @@ class Stderr:
             self.finish()
 
     def finish(self) -> None:
-        """A last line may lack its newline."""
+        """Take what is left as a line: the last one may lack its newline."""
         line, self._line = self._line, b""
         self._emit(line)
 
     def tail(self) -> str | None:
-        """The last lines without secrets, long ones cut; None if there are none."""
+        """Return the last lines without secrets, long ones cut; None if there are none."""
         text = redact(self._tail.decode(errors="replace"))
         lines = text[-_TAIL:].strip().splitlines()[-_TAIL_LINES:]
         return (
