@@ -9,7 +9,7 @@ from mcp.server import Server
 
 from toolwire import Tool, ToolServer
 from toolwire._protocol.jsonrpc import ClientChannel
-from toolwire.mcp.foreign.connection import bridged
+from toolwire.mcp.foreign.connection import ForeignServer
 
 pytestmark = pytest.mark.anyio
 
@@ -60,7 +60,7 @@ def foreign():
     server = Server(
         "calc", version="1.2.3", instructions="Exact.", on_list_tools=list_tools, on_call_tool=call_tool
     )
-    return bridged(server)
+    return ForeignServer(server)
 
 
 def request(method, params=None, id=1):

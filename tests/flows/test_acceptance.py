@@ -10,7 +10,7 @@ from mcp.server import Server
 
 from toolwire import ClaudeAgentOptions, ClaudeSDKClient, Tool, ToolServer
 from toolwire._protocol.jsonrpc import ClientChannel, Unanswerable
-from toolwire.mcp.foreign.connection import bridged
+from toolwire.mcp.foreign.connection import ForeignServer
 from toolwire.options.mcp_servers import split_servers
 from toolwire.tools.schema.arguments import InvalidArguments
 
@@ -58,11 +58,11 @@ def foreign():
             return "wrong type"
         return t.CallToolResult(content=[])
 
-    return bridged(Server("test", on_list_tools=list_tools, on_call_tool=call_tool))
+    return ForeignServer(Server("test", on_list_tools=list_tools, on_call_tool=call_tool))
 
 
 def nothing_registered():
-    return bridged(Server("empty"))
+    return ForeignServer(Server("empty"))
 
 
 async def ask(server, message):

@@ -11,7 +11,7 @@ from mcp.server import MCPServer, Server
 from mcp.server.mcpserver import Context
 
 from toolwire._protocol.jsonrpc import METHOD_NOT_FOUND, ClientChannel, RpcError
-from toolwire.mcp.foreign.connection import bridged
+from toolwire.mcp.foreign.connection import ForeignServer
 
 CLIENT = {"name": "claude-code", "version": "2.1.325"}
 
@@ -268,7 +268,7 @@ async def connected(server, channel=None, *, greeting=True, alone=True, limit=20
     """A connection, for a bounded time, that leaves no task behind."""
     before = running()
     with anyio.fail_after(limit):
-        connection = bridged(server).connect(channel or RecordingChannel())
+        connection = ForeignServer(server).connect(channel or RecordingChannel())
         try:
             if greeting:
                 await greet(connection)

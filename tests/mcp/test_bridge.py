@@ -26,7 +26,7 @@ from foreign import (
 
 from toolwire._protocol.jsonrpc import RpcError, Unanswerable
 from toolwire.errors import NotSupportedError
-from toolwire.mcp.foreign.connection import bridged
+from toolwire.mcp.foreign.connection import ForeignServer
 
 pytestmark = [
     pytest.mark.anyio,
@@ -365,7 +365,7 @@ def one_x(module, inner=None):
 def test_a_server_of_mcp_1_is_refused_with_what_to_upgrade(server, advice):
     """It is recognised by its shape, and the message says what to do."""
     with pytest.raises(NotSupportedError, match=r"mcp 1\.x") as refused:
-        bridged(server)
+        ForeignServer(server)
     assert advice in str(refused.value)
 
 
@@ -373,18 +373,18 @@ def test_a_server_of_mcp_1_is_refused_with_what_to_upgrade(server, advice):
 def test_anything_else_is_refused_with_what_is_accepted(thing):
     """The error names the three kinds."""
     with pytest.raises(TypeError, match=r"mcp\.server\.Server.*MCPServer.*FastMCP"):
-        bridged(thing)
+        ForeignServer(thing)
 
 
 def test_a_class_is_refused_as_one():
     """The most likely slip gets its own words."""
     with pytest.raises(TypeError, match="MCPServer is a class"):
-        bridged(type(high_level(Scene())))
+        ForeignServer(type(high_level(Scene())))
 
 
 def test_the_bridge_loads_no_mcp():
-    """Importing it is light; `mcp` comes with the first session."""
-    code = "import sys, toolwire.mcp.foreign.connection; print({'mcp', 'mcp_types', 'fastmcp'} & set(sys.modules))"
+    """Importing it is light; `mcp` comes with the first server of another library."""
+    code = "import sys, toolwire.mcp.foreign.detect as d; print({'mcp', 'mcp_types', 'fastmcp'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 

@@ -26,7 +26,7 @@ from foreign import (
 from mcp.shared.exceptions import MCPError
 
 from toolwire.mcp.foreign import connection as bridge
-from toolwire.mcp.foreign.connection import bridged
+from toolwire.mcp.foreign.connection import ForeignServer
 from toolwire.mcp.streams import Inbox, Outbox
 
 pytestmark = [
@@ -188,12 +188,12 @@ async def test_closing_cancels_and_answers_what_is_open(kind):
 
 async def test_closing_gives_up_a_hung_tool(monkeypatch, caplog):
     """It is bounded, and says so in the log; the rest goes when the tool lets go."""
-    monkeypatch.setattr(bridge, "CLOSE_GRACE", 0.1)
+    monkeypatch.setattr(bridge, "CLOSE_TIMEOUT", 0.1)
     scene = Scene()
     before = running()
     with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
-            connection = bridged(low_level(scene)).connect(RecordingChannel())
+            connection = ForeignServer(low_level(scene)).connect(RecordingChannel())
             await greet(connection)
             calls = Calls(connection, group)
             calls.start("it", do(2, "stubborn", "it"))
@@ -202,7 +202,7 @@ async def test_closing_gives_up_a_hung_tool(monkeypatch, caplog):
             await connection.aclose()
             assert (await calls.reply("it"))["error"]["code"] == -32800
             assert [record.getMessage() for record in stops(caplog.records)] == [
-                "the MCP server 'low' does not heed its cancellation: left to itself"
+                "the MCP server 'low' ignores its cancellation and is abandoned"
             ]
         scene.gate["it"].set()
         while running() - before:
@@ -213,12 +213,12 @@ async def test_closing_gives_up_a_hung_tool(monkeypatch, caplog):
 @pytest.mark.parametrize("point", ["start", "stop"])
 async def test_closing_does_not_wait_for_a_hung_lifespan(kind, point, monkeypatch):
     """A start that hangs is cancelled at once, an end that hangs after the grace."""
-    monkeypatch.setattr(bridge, "CLOSE_GRACE", 0.2 if point == "stop" else 1000)
+    monkeypatch.setattr(bridge, "CLOSE_TIMEOUT", 0.2 if point == "stop" else 1000)
     life = Life(hangs_at=[point])
     with anyio.fail_after(20):
         before = running()
         async with anyio.create_task_group() as group:
-            connection = bridged(KINDS[kind](Scene(), lifespan=life)).connect(RecordingChannel())
+            connection = ForeignServer(KINDS[kind](Scene(), lifespan=life)).connect(RecordingChannel())
             calls = Calls(connection, group)
             calls.start("it", initialize())
             await (life.reached.wait() if point == "start" else calls.reply("it"))
@@ -319,7 +319,7 @@ async def test_fastmcp_has_one_lifespan_for_all_sessions():
     life = Life()
     server = fastmcp(Scene(), lifespan=life)
     with anyio.fail_after(20):
-        first, second = (bridged(server).connect(RecordingChannel()) for _ in range(2))
+        first, second = (ForeignServer(server).connect(RecordingChannel()) for _ in range(2))
         async with anyio.create_task_group() as group:
             group.start_soon(greet, first)
             group.start_soon(greet, second)
@@ -336,7 +336,7 @@ async def test_a_fastmcp_session_waits_for_the_end_of_the_lifespan_before_it():
     life = Life(hangs_at=["stop"])
     server = fastmcp(Scene(), lifespan=life)
     with anyio.fail_after(20):
-        first, second = (bridged(server).connect(RecordingChannel()) for _ in range(2))
+        first, second = (ForeignServer(server).connect(RecordingChannel()) for _ in range(2))
         await greet(first)
         async with anyio.create_task_group() as group:
             group.start_soon(first.aclose)

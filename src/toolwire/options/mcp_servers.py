@@ -19,10 +19,17 @@ _RESERVED = frozenset(
 )
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
+
+def _is_high_level_server(value: object) -> bool:
+    from toolwire.mcp.foreign.detect import LOW_LEVEL_ATTRIBUTES  # noqa: PLC0415 - few programs have one
+
+    return any(hasattr(value, name) for name in LOW_LEVEL_ATTRIBUTES)
+
+
 _SERVER_SIGNS: tuple[Callable[[object], bool], ...] = (
     lambda it: callable(getattr(it, "connect", None)),  # toolwire's ToolServer
     lambda it: callable(getattr(it, "run", None)) and hasattr(it, "create_initialization_options"),
-    lambda it: hasattr(it, "_mcp_server") or hasattr(it, "_lowlevel_server"),  # high-level servers
+    _is_high_level_server,
 )
 
 

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from toolwire._support.words import closest
 from toolwire.cli.shared import user_module
 from toolwire.errors import NotSupportedError, ToolDefinitionError, UsageError
+from toolwire.mcp.foreign.detect import find_low_level_server
 from toolwire.options.mcp_servers import is_server as could_serve
 from toolwire.tools.names import problem_with, wire_name
 from toolwire.tools.server import ToolServer
@@ -295,10 +296,8 @@ def _is_server(value: Any) -> bool:
         return True
     if isinstance(value, type | types.ModuleType | Mapping) or inspect.isroutine(value):
         return False
-    from toolwire.mcp.foreign.detect import core_of  # noqa: PLC0415 - heavy
-
     try:
-        core_of(value)
+        find_low_level_server(value)
     except NotSupportedError as error:
         raise UsageError(str(error)) from error
     except Exception:  # noqa: BLE001 - an object of the user may raise anything when it is inspected

@@ -1,24 +1,26 @@
-"""MCP servers of other libraries, served like our own.
+"""Connections to MCP servers of other libraries.
 
-Owns the connection as its client sees it: what each message gets, the handshake, and what happens when the server
-stops. The session behind it is `session`'s. It must not know the CLI, nor import `mcp` before a session starts.
+Owns the connection as its client sees it: the response to each message, the handshake, a server that stops, and the
+lifespan that all sessions of a FastMCP server share. The session is `session`'s. Must not know the CLI.
 
-The handshake. Client capabilities are completed by what the channel can be asked. A second `initialize` on a live
-session (the CLI sends one whenever its set of servers changes) is answered from the first one's result, and its
-`notifications/initialized` is not repeated to the server. If it asks for another protocol version it goes to the
-server, which renegotiates in place: calls in flight go on either way. Only the handshake era of the protocol is
-spoken, up to 2025-11-25; requests in the stateless form of 2026-07-28 are refused, because a session that one of
-them opened would not accept `initialize` any more.
+The handshake. The client's capabilities are completed by those of the channel. A second `initialize` on a live
+session (the CLI sends one whenever its set of servers changes) gets the result of the first one, and its
+`notifications/initialized` is not sent to the server again. If it has another protocol version it goes to the
+server, which renegotiates in place; running calls continue either way. Only versions with a handshake are spoken,
+up to 2025-11-25. Requests in the stateless form of 2026-07-28 are refused, because a session that one of them
+opened would not accept `initialize` any more.
 
-The end. A server whose task has died answers nothing: open calls get an error that says why. Only `initialize`
-starts a new session; until then requests are refused with the same reason and notifications are dropped.
+The end. When the server's task has ended, pending calls get an error with the reason. Only `initialize` starts a
+new session; until then requests are refused with the same reason and notifications are dropped.
 """
 
-from contextlib import nullcontext
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import anyio
+from anyio.lowlevel import RunVar
 
 from toolwire._protocol.jsonrpc import (
     INTERNAL_ERROR,
@@ -33,63 +35,58 @@ from toolwire._protocol.jsonrpc import (
 )
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import spawn
-from toolwire.mcp.foreign.detect import core_of, shares_lifespan
-from toolwire.mcp.foreign.lifespans import shared_lifespan
-from toolwire.mcp.foreign.session import Session
-from toolwire.tools.dispatch.interface import Connection, Pending, Reply, Server
+from toolwire.mcp.foreign.detect import find_low_level_server, shares_lifespan
+from toolwire.mcp.foreign.session import ForeignSession
+from toolwire.tools.dispatch.interface import Connection, Pending, Reply
 
 logger = logger_for("mcp")
 
-CLOSE_GRACE = 5.0
-"""Seconds that a server gets to wind down when its connection is closed."""
+CLOSE_TIMEOUT = 5.0
+"""Seconds that a server has to end when its connection is closed."""
 
 _STATELESS: Final = "io.modelcontextprotocol/protocolVersion"
+_LIFESPAN_TIMEOUT: Final = 5.0  # seconds that a new lifespan waits for the end of the one before it
 
 
-def bridged(server: object) -> Server:
-    """A server object of `mcp` 2.x (low-level or high-level) or FastMCP 4, as something to connect to.
+class ForeignServer:
+    """A server of `mcp` 2.x or FastMCP 4 that can be connected to. The object itself is never changed or closed.
 
     `NotSupportedError` for servers built on `mcp` 1.x, `TypeError` for anything else.
     """
-    return BridgedServer(server)
-
-
-class BridgedServer:
-    """A foreign server. Each connection is a session of its own; the object is never changed or closed."""
 
     def __init__(self, server: object) -> None:
-        self._core = core_of(server)
-        self._server = server  # FastMCP's core has only a weak reference to it
+        self._low_level = find_low_level_server(server)
+        self._server = server  # FastMCP's low-level server has only a weak reference to it
 
     def connect(self, channel: ClientChannel) -> Connection:
-        """A new connection. Its session starts with the first message."""
-        return BridgedConnection(self, channel)
+        """Open a connection. Its session starts with the first message."""
+        return ForeignConnection(self, channel)
 
-    def start(self, channel: ClientChannel) -> Session:
-        """A new session. On an event loop."""
-        lifespan = shared_lifespan if shares_lifespan(self._core) else nullcontext
-        return Session(self._core, channel, lifespan)
+    def start_session(self, channel: ClientChannel) -> ForeignSession:
+        """Start a session. On an event loop."""
+        lifespan = shared_lifespan if shares_lifespan(self._low_level) else nullcontext
+        return ForeignSession(self._low_level, channel, lifespan)
 
 
 @dataclass(slots=True)
 class _Handshake:
-    """What `initialize` asked and got, in the session that runs."""
+    """The handshake of the session that runs."""
 
     version: Any = None
     result: Any = None
     confirmed: bool = False
 
 
-class BridgedConnection(Connection):
-    """One client of a foreign server."""
+class ForeignConnection(Connection):
+    """One client of a server of another library."""
 
-    def __init__(self, server: BridgedServer, channel: ClientChannel) -> None:
+    def __init__(self, server: ForeignServer, channel: ClientChannel) -> None:
         self._server = server
         self._channel = channel
-        self._session: Session | None = None
+        self._session: ForeignSession | None = None
         self._handshake = _Handshake()
         self._closed = False
-        self._gone: anyio.Event | None = None
+        self._session_closed: anyio.Event | None = None
 
     def begin(self, message: Any, *, encoded: bool = False) -> Pending:  # noqa: ARG002 - replies are plain here
         """Return the work that answers a message: the server runs in a task of its own, so all of it takes time."""
@@ -101,31 +98,31 @@ class BridgedConnection(Connection):
             if isinstance(event, Request):
                 return make_response(event.id, await self._call(event))
             if isinstance(event, Notification) and event.method:
-                self._hear(event)
+                self._notify(event)
             else:
-                # What the server asks goes through the channel, which has the answers under ids of its own.
-                logger.debug("a response to nothing that was asked, or a notification of nothing: dropped")
+                # Requests of the server go through the channel, which gets their responses under ids of its own.
+                logger.debug("dropped a response without a request, or a notification without a method")
         except RpcError as error:
             return make_error(message["id"], error)
         return None
 
     async def aclose(self) -> None:
-        """End the session, in bounded time. Any number of times; never raises for what the server does."""
+        """End the session, in bounded time. May be called again; never raises what the server raises."""
         self._closed = True
         if self._session is None:
             return
-        if self._gone is None:
-            self._gone = anyio.Event()
-            self._session.end()
-            spawn(self._close, self._session, self._gone)
+        if self._session_closed is None:
+            self._session_closed = anyio.Event()
+            self._session.close()
+            spawn(self._close, self._session, self._session_closed)
         with anyio.CancelScope(shield=True):
-            await self._gone.wait()
+            await self._session_closed.wait()
 
-    async def _close(self, session: Session, gone: anyio.Event) -> None:
+    async def _close(self, session: ForeignSession, closed: anyio.Event) -> None:
         try:
-            await session.ended(CLOSE_GRACE)
+            await session.wait_closed(CLOSE_TIMEOUT)
         finally:
-            gone.set()
+            closed.set()
 
     async def _call(self, request: Request) -> Any:
         if request.method == "initialize":
@@ -135,18 +132,18 @@ class BridgedConnection(Connection):
             raise RpcError(INVALID_REQUEST, "Invalid Request: only versions with a handshake are spoken here")
         return await self._session_for(request.method).call(request)
 
-    def _session_for(self, method: str) -> Session:
+    def _session_for(self, method: str) -> ForeignSession:
         if self._closed:
             raise RpcError(INTERNAL_ERROR, "the connection is closed")
         session = self._session
         if session is None or (session.over and method == "initialize"):
             self._handshake = _Handshake()
-            session = self._session = self._server.start(self._channel)
+            session = self._session = self._server.start_session(self._channel)
         elif session.over:
-            raise session.stopped()
+            raise session.stopped_error()
         return session
 
-    async def _initialize(self, session: Session, request: Request) -> Any:
+    async def _initialize(self, session: ForeignSession, request: Request) -> Any:
         version = request.params.get("protocolVersion")
         known = self._handshake
         if known.result is not None and known.version == version:
@@ -160,7 +157,7 @@ class BridgedConnection(Connection):
             self._handshake = _Handshake(version, result)
         return result
 
-    def _hear(self, notification: Notification) -> None:
+    def _notify(self, notification: Notification) -> None:
         method = notification.method
         try:
             session = self._session_for(method)
@@ -170,7 +167,95 @@ class BridgedConnection(Connection):
         if method == "notifications/cancelled":
             session.cancel(notification.params)
         elif method != "notifications/initialized":
-            session.tell(method, notification.params)
+            session.notify(method, notification.params)
         elif not self._handshake.confirmed:
             self._handshake.confirmed = True
-            session.tell(method, notification.params)
+            session.notify(method, notification.params)
+
+
+# `mcp` runs a server's lifespan once for each session. FastMCP runs one for all of them, but ties it to the session
+# that came first: when that one ends, the others continue with resources that are closed, and two that start at
+# once both run it. Here it is entered in a task of its own before the first session and left after the last.
+
+
+@asynccontextmanager
+async def shared_lifespan(low_level: Any) -> AsyncIterator[None]:
+    """Keep the server's lifespan open inside the block. Raises what its start raised."""
+    table = _lifespan_table()
+    lifespan = table.get(id(low_level))
+    if lifespan is None or lifespan.is_closing:
+        lifespan = table[id(low_level)] = _SharedLifespan(low_level, lifespan)
+    lifespan.users += 1
+    try:
+        await lifespan.started.wait()
+        if lifespan.error is not None:
+            raise lifespan.error
+        yield
+    finally:
+        lifespan.users -= 1
+        if not lifespan.users:
+            await lifespan.close()
+            if table.get(id(low_level)) is lifespan:
+                del table[id(low_level)]
+
+
+class _SharedLifespan:
+    """A lifespan that is open for as long as it has users."""
+
+    def __init__(self, low_level: Any, before: "_SharedLifespan | None") -> None:
+        self.users = 0
+        self.started = anyio.Event()
+        self.closed = anyio.Event()
+        self.error: Exception | None = None
+        self._low_level = low_level
+        self._before = before
+        self._begun = False
+        self._unused = anyio.Event()
+        self._task = spawn(self._run)
+
+    @property
+    def is_closing(self) -> bool:
+        """True if it can get no more users."""
+        return self._unused.is_set() or self.closed.is_set()
+
+    async def close(self) -> None:
+        """End it, and wait for that. If the caller is cancelled meanwhile, so is the lifespan."""
+        self._unused.set()
+        if self._begun and not self.started.is_set():
+            self._task.cancel()
+        try:
+            await self.closed.wait()
+        finally:
+            if not self.closed.is_set():
+                self._task.cancel()
+
+    async def _run(self) -> None:
+        self._begun = True
+        try:
+            if self._before is not None:
+                with anyio.move_on_after(_LIFESPAN_TIMEOUT):
+                    await self._before.closed.wait()
+                self._before = None
+            if not self._unused.is_set():
+                async with self._low_level.lifespan(self._low_level):
+                    self.started.set()
+                    await self._unused.wait()
+        except Exception as error:  # the boundary of the lifespan's task: its sessions raise it
+            self.error = error
+            if self.started.is_set():
+                logger.exception("leaving the lifespan of an MCP server failed")
+        finally:
+            self.started.set()
+            self.closed.set()
+
+
+_lifespan_tables: RunVar[dict[int, _SharedLifespan]] = RunVar("toolwire_mcp_lifespans")
+
+
+def _lifespan_table() -> dict[int, _SharedLifespan]:
+    """Return the lifespans of this event loop, by the identity of their server, which their users keep alive."""
+    table = _lifespan_tables.get(None)
+    if table is None:
+        table = {}
+        _lifespan_tables.set(table)
+    return table

@@ -1,123 +1,116 @@
-"""Requests straight to the handlers of an `mcp` server, past the queues and envelopes of its session.
+"""Calls the handlers of an `mcp` server directly, without the queues and message objects of its session.
 
-`Server.run` wraps each request and each answer in a checked message, and passes it through two queues on the way
-in. Here the parts that `run` is made of are put together with one more way in: a request is given to the server's
-kernel at once, in a task and the context variables of the server. The handshake, notifications and what the server
-asks go through `mcp`'s own dispatcher as ever. It must not know what a call is to the client.
+`Server.run` wraps each request and each response in a validated message, and passes it through two queues on the
+way in. Here the parts of `run` are put together with one more way in: a request is given to the server's handler at
+once, in a task and the context variables of the server. The handshake, notifications and requests of the server go
+through `mcp`'s own dispatcher. Must not know what a call is to the client.
 """
 
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 
 from toolwire._support.tasks import scope_type, spawn
+from toolwire.mcp.compat import (
+    ClientConnection,
+    JSONRPCDispatcher,
+    NoBackChannelError,
+    ServerRunner,
+    TransportContext,
+    aclose_shielded,
+)
 
-if TYPE_CHECKING:
-    from mcp.shared.transport_context import TransportContext
-
-Settle = Callable[[int, Any], None]
-"""Takes the result or the exception of a request, under its id."""
-
-
-def has_lane(core: Any) -> bool:
-    """Whether a server runs as `mcp` has it, so that its parts may be put together here."""
-    try:
-        from mcp.server.lowlevel import Server  # noqa: PLC0415 - as in `envelopes`
-        from mcp.server.runner import ServerRunner, aclose_shielded  # noqa: F401, PLC0415
-    except ImportError:  # a version of mcp that is built in another way
-        return False
-    return getattr(core.run, "__func__", None) is Server.run
+OnDone = Callable[[int, Any], None]
+"""Called with the id of a request and its result or exception."""
 
 
-class Lane:
-    """The way to one running server. `settle` is called, in a task of the server, when a request is done."""
+class DirectDispatch:
+    """The direct way to one running server.
 
-    def __init__(self, core: Any, settle: Settle) -> None:
-        self._core = core
-        self._settle = settle
-        self._open: set[Passage] = set()
-        self._idle: anyio.Event | None = None  # when the end waits for the last one
+    `on_done` is called, in a task of the server, when a request is done.
+    """
 
-    async def run(self, inbox: Any, outbox: Any, options: Any, opened: Callable[[], None]) -> None:
-        """Serve until the inbox ends. `opened` is called when requests can be taken."""
-        from mcp.server.connection import Connection  # noqa: PLC0415 - as in `envelopes`
-        from mcp.server.runner import ServerRunner, aclose_shielded  # noqa: PLC0415
-        from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher  # noqa: PLC0415
-        from mcp.shared.transport_context import TransportContext  # noqa: PLC0415
+    def __init__(self, low_level: Any, on_done: OnDone) -> None:
+        self._low_level = low_level
+        self._on_done = on_done
+        self._running: set[RequestContext] = set()
+        self._idle: anyio.Event | None = None  # while the end waits for the last request
 
-        async with self._core.lifespan(self._core) as state:
-            # What comes after `initialize` waits for its answer, as in mcp's own loops.
-            dispatcher = JSONRPCDispatcher(inbox, outbox, inline_methods=frozenset({"initialize"}))
-            connection = Connection.for_loop(dispatcher)
-            kernel = ServerRunner(self._core, connection, state, init_options=options)
-            self._back = dispatcher
+    async def run(self, inbox: Any, outbox: Any, options: Any, on_ready: Callable[[], None]) -> None:
+        """Serve until the inbox ends. `on_ready` is called when `start` can be."""
+        async with self._low_level.lifespan(self._low_level) as state:
+            # Messages after `initialize` wait for its response, as in mcp's own loops.
+            dispatcher: Any = JSONRPCDispatcher(inbox, outbox, inline_methods=frozenset({"initialize"}))
+            connection = ClientConnection.for_loop(dispatcher)
+            runner = ServerRunner(self._low_level, connection, state, init_options=options)
+            self._dispatcher = dispatcher
             self._transport = TransportContext(kind="jsonrpc", can_send_request=True)
             self._context = copy_context()
             self._scope = scope_type()
-            self._answer = kernel.on_request
+            self._handle = runner.on_request
             try:
-                opened()
-                await dispatcher.run(kernel.on_request, kernel.on_notify)
+                on_ready()
+                await dispatcher.run(runner.on_request, runner.on_notify)
             finally:
-                await self._end()
+                await self._cancel_all()
                 await aclose_shielded(connection)
 
-    def start(self, request_id: int, method: str, params: dict[str, Any]) -> "Passage":
-        """Begin a request. Never waits."""
-        passage = Passage(self._back, self._transport, request_id, params, self._scope())
-        self._open.add(passage)
-        # No task group: to start one of its tasks costs as much as all the rest of the way here.
+    def start(self, request_id: int, method: str, params: dict[str, Any]) -> "RequestContext":
+        """Start a request. Never waits."""
+        request = RequestContext(self._dispatcher, self._transport, request_id, params, self._scope())
+        self._running.add(request)
+        # No task group: to start one of its tasks costs as much as everything else here.
         self._context.run(
-            partial(spawn, self._pass, passage, method, params or None, on_done=partial(self._gone, passage))
+            partial(spawn, self._run, request, method, params or None, on_done=partial(self._remove, request))
         )
-        return passage
+        return request
 
-    def _gone(self, passage: "Passage") -> None:
-        self._open.discard(passage)
-        if self._idle is not None and not self._open:
+    def _remove(self, request: "RequestContext") -> None:
+        self._running.discard(request)
+        if self._idle is not None and not self._running:
             self._idle.set()
 
-    async def _end(self) -> None:
+    async def _cancel_all(self) -> None:
         """Cancel what runs, and wait until it has ended: the lifespan must outlast it, even if we are cancelled."""
-        for passage in self._open:
-            passage.cancel()
+        for request in self._running:
+            request.cancel()
         cancelled: BaseException | None = None
-        while self._open:
+        while self._running:
             self._idle = anyio.Event()
             try:
                 with anyio.CancelScope(shield=True):
                     await self._idle.wait()
-            except anyio.get_cancelled_exc_class() as error:  # asyncio knows no shield
+            except anyio.get_cancelled_exc_class() as error:  # asyncio's Task.cancel() ignores the shield
                 cancelled = error
         if cancelled is not None:
             raise cancelled
 
-    async def _pass(self, passage: "Passage", method: str, params: dict[str, Any] | None) -> None:
+    async def _run(self, request: "RequestContext", method: str, params: dict[str, Any] | None) -> None:
         try:
-            with passage.scope:
+            with request.scope:
                 try:
-                    result = await self._answer(passage, method, params)
+                    result = await self._handle(request, method, params)
                 finally:
-                    passage.can_send_request = False
-                self._settle(passage.request_id, result)
-        except BaseException as error:  # the boundary of a handler: what it raised is the answer
-            self._settle(passage.request_id, error)
+                    request.can_send_request = False
+                self._on_done(request.request_id, result)
+        except BaseException as error:  # the boundary of a handler: its exception is the response
+            self._on_done(request.request_id, error)
             if not isinstance(error, Exception):
                 raise
 
 
-class Passage:
-    """One request on its way: what `mcp` calls a dispatch context, the back-channel of a handler."""
+class RequestContext:
+    """One running request: what `mcp` calls a dispatch context, through which a handler reaches the client."""
 
     message_metadata = None
 
     def __init__(
         self,
-        back: Any,
-        transport: "TransportContext",
+        dispatcher: Any,
+        transport: TransportContext,
         request_id: int,
         params: Mapping[str, Any],
         scope: anyio.CancelScope,
@@ -126,13 +119,13 @@ class Passage:
         self.request_id = request_id
         self.can_send_request = True
         self.scope = scope
-        self._back = back
+        self._dispatcher = dispatcher
         self._params = params
         self._cancelled = False
         self._cancel_requested: anyio.Event | None = None
 
     def cancel(self) -> None:
-        """Interrupt the handler."""
+        """Cancel the handler."""
         self._cancelled = True
         if self._cancel_requested is not None:
             self._cancel_requested.set()
@@ -148,22 +141,20 @@ class Passage:
 
     async def send_raw_request(self, method: str, params: Any, opts: Any = None) -> dict[str, Any]:
         if not self.can_send_request:
-            from mcp.shared.exceptions import NoBackChannelError  # noqa: PLC0415 - as in `envelopes`
-
             raise NoBackChannelError(method)
-        answer: dict[str, Any] = await self._back.send_raw_request(method, params, opts)
-        return answer
+        result: dict[str, Any] = await self._dispatcher.send_raw_request(method, params, opts)
+        return result
 
     async def notify(self, method: str, params: Any, opts: Any = None) -> None:
-        if self.can_send_request:  # a request that is done has nothing more to say
-            await self._back.notify(method, params, opts)
+        if self.can_send_request:  # not after the request is done
+            await self._dispatcher.notify(method, params, opts)
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         meta = self._params.get("_meta")
         token = meta.get("progressToken") if isinstance(meta, dict) else None
         if isinstance(token, bool) or not isinstance(token, int | str):
             return
-        said = {"progressToken": token, "progress": progress, "total": total, "message": message}
+        params = {"progressToken": token, "progress": progress, "total": total, "message": message}
         await self.notify(
-            "notifications/progress", {key: value for key, value in said.items() if value is not None}
+            "notifications/progress", {key: value for key, value in params.items() if value is not None}
         )

@@ -1,8 +1,9 @@
 """One MCP session with a server of another library, in this process.
 
-Owns the stream pair, the task in which the server runs, the calls that are open on it and what the server asks in
-turn. Ids and progress tokens inside are fresh ones, because the client repeats its own. It must not know how a
-message came in, nor what `initialize` means.
+Owns the stream pair, the task in which the server runs, the pending calls, the server's own requests, and the way
+from dicts to `mcp`'s message objects and back. Inside, ids and progress tokens are fresh ones, because the client
+repeats its own. Must not know how a message came in, nor what `initialize` means. It validates nothing: requests
+were checked before, and the params of a method are the server's to judge.
 """
 
 import itertools
@@ -15,118 +16,127 @@ from typing import Any, Final
 
 import anyio
 import anyio.abc
+import mcp_types as types
+from pydantic_core import to_jsonable_python
 
 from toolwire._protocol.jsonrpc import CANCELLED, INTERNAL_ERROR, ClientChannel, Id, Request, RpcError
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import spawn
-from toolwire.mcp.foreign.dispatch import Lane, Passage, has_lane
-from toolwire.mcp.foreign.mcp_messages import GOING_DOWN, Envelopes
+from toolwire.mcp.compat import SessionMessage, handler_exception_to_error_data, uses_standard_run
+from toolwire.mcp.foreign.dispatch import DirectDispatch, RequestContext
 from toolwire.mcp.streams import Inbox, Outbox
 
 logger = logger_for("mcp")
 
 Lifespan = Callable[[Any], AbstractAsyncContextManager[None]]
 
-_FORCE: Final = 1.0  # seconds of the grace that are kept for cancelling by force
+_CANCEL_TIMEOUT: Final = 1.0  # seconds of the grace that are kept for cancelling the server's task
+_CONNECTION_CLOSED: Final = (
+    -32000
+)  # sent to all that is pending by a server that stops; a tool may also send it
 
 
 @dataclass(slots=True)
 class _Call:
-    """A request of the client. It is open for as long as it is in the table."""
+    """A request of the client. It is pending for as long as it is in the table."""
 
     id: Id
     token: Any
-    passage: Passage | None = None
-    settled: anyio.Event = field(default_factory=anyio.Event)
+    context: RequestContext | None = None
+    done: anyio.Event = field(default_factory=anyio.Event)
     outcome: Any = None
 
 
-class Session:
-    """A running server. `core` is the low-level one of `mcp` 2.x; it runs inside `lifespan(core)`."""
+class ForeignSession:
+    """A running server. `low_level` is the low-level server of `mcp` 2.x; it runs inside `lifespan(low_level)`."""
 
-    def __init__(self, core: Any, channel: ClientChannel, lifespan: Lifespan) -> None:
+    def __init__(self, low_level: Any, channel: ClientChannel, lifespan: Lifespan) -> None:
         self.over = False
-        """Whether the server has ended: nothing more will be answered."""
-        self._core = core
+        """True when the server has ended: nothing more will be answered."""
+        self._low_level = low_level
         self._channel = channel
         self._lifespan = lifespan
-        self._envelopes = Envelopes()
         self._inbox = Inbox()
-        self._outbox = Outbox(self._deliver)
-        self._lane: Lane | None = None  # while the server runs
+        self._outbox = Outbox(self._receive)
+        self._direct: DirectDispatch | None = None  # while the server runs
         self._calls: dict[int, _Call] = {}
         self._ids = itertools.count(1)
-        self._questions: dict[Id, anyio.CancelScope] = {}
+        self._requests: dict[Id, anyio.CancelScope] = {}  # of the server
         self._group: anyio.abc.TaskGroup | None = None
         self._begun = False  # a task that is cancelled before its first step never gets to its end
-        self._stopping = False
+        self._closing = False
         self._reason = "it ended by itself"
         self._ended = anyio.Event()
         self._task = spawn(self._run)
 
-    # What the client does.
+    # From the client.
 
     async def call(self, request: Request) -> Any:
-        """The server's result. `RpcError` if it refuses, is cancelled, or ends before it has answered."""
-        inside = next(self._ids)
-        params, token = _inward(request.params, inside)
-        call = self._calls[inside] = _Call(request.id, token)
-        if self._lane is not None and self._inbox.idle and request.method != "initialize":
-            call.passage = self._lane.start(inside, request.method, params)
-        else:  # not before what was sent earlier
-            self._inbox.put(self._envelopes.request(inside, request.method, params))
+        """Return the server's result. `RpcError` if it refuses, is cancelled, or ends before it has answered."""
+        inner_id = next(self._ids)
+        params, token = _replace_token(request.params, inner_id)
+        call = self._calls[inner_id] = _Call(request.id, token)
+        if self._direct is not None and self._inbox.idle and request.method != "initialize":
+            call.context = self._direct.start(inner_id, request.method, params)
+        else:  # not before the messages that were sent earlier
+            self._inbox.put(
+                _message(types.JSONRPCRequest, id=inner_id, method=request.method, params=params or None)
+            )
         try:
-            await call.settled.wait()
+            await call.done.wait()
         finally:
-            if self._calls.pop(inside, None) is not None:
-                self._withdraw(call, {"requestId": inside, "reason": "nobody waits any more"})
+            if self._calls.pop(inner_id, None) is not None:
+                self._cancel(call, {"requestId": inner_id, "reason": "nobody waits any more"})
         if isinstance(call.outcome, RpcError):
             raise call.outcome
         return call.outcome
 
-    def tell(self, method: str, params: dict[str, Any]) -> None:
-        """Pass a notification on. Never waits."""
-        self._inbox.put(self._envelopes.notification(method, params))
+    def notify(self, method: str, params: dict[str, Any]) -> None:
+        """Send a notification to the server. Never waits."""
+        self._inbox.put(_message(types.JSONRPCNotification, method=method, params=params or None))
 
     def cancel(self, params: dict[str, Any]) -> None:
-        """Cancel the newest open call with the client's id, and answer it: the server will not."""
+        """Cancel the newest pending call with the client's id, and answer it, since the server will not."""
         wanted = params.get("requestId")
-        for inside, call in reversed(self._calls.items()):
+        for inner_id, call in reversed(self._calls.items()):
             if call.id == wanted and not isinstance(wanted, bool):
-                self._withdraw(call, {**params, "requestId": inside})
-                self._settle(inside, RpcError(CANCELLED, "Request cancelled"))
+                self._cancel(call, {**params, "requestId": inner_id})
+                self._finish(inner_id, RpcError(CANCELLED, "Request cancelled"))
                 return
-        logger.debug("nothing is open under the id %r that was cancelled", wanted)
+        logger.debug("no call with the id %r that was cancelled is pending", wanted)
 
-    def _withdraw(self, call: _Call, params: dict[str, Any]) -> None:
-        if call.passage is not None:
-            call.passage.cancel()
-        self.tell("notifications/cancelled", params)
+    def _cancel(self, call: _Call, params: dict[str, Any]) -> None:
+        if call.context is not None:
+            call.context.cancel()
+        self.notify("notifications/cancelled", params)
 
-    def stopped(self) -> RpcError:
-        """What to say to a call that cannot be answered any more."""
+    def stopped_error(self) -> RpcError:
+        """Return the error for a call that cannot be answered any more."""
         return RpcError(INTERNAL_ERROR, f"the MCP server {self._name} stopped: {self._reason}")
 
-    def end(self) -> None:
-        """Begin the end: open calls are answered, what runs is told to stop."""
-        self._stopping = True
-        for inside, call in list(self._calls.items()):
-            if call.passage is not None:
-                call.passage.cancel()
-            self._settle(inside, RpcError(CANCELLED, "Request cancelled: the connection was closed"))
-        # The end of its input tells a server to stop: it cancels its handlers and leaves its lifespan in peace.
+    def close(self) -> None:
+        """Start to end the session: pending calls are answered, what runs is told to stop."""
+        self._closing = True
+        for inner_id, call in list(self._calls.items()):
+            if call.context is not None:
+                call.context.cancel()
+            self._finish(inner_id, RpcError(CANCELLED, "Request cancelled: the connection was closed"))
+        # A server stops at the end of its input: it cancels its handlers and leaves its lifespan.
         self._inbox.close()
         self._outbox.close()
 
-    async def ended(self, grace: float) -> None:
-        """Wait for the end. What does not stop by itself is cancelled, and after `grace` seconds left alone."""
+    async def wait_closed(self, grace: float) -> None:
+        """Wait for the end.
+
+        A server that does not stop by itself is cancelled, and abandoned after `grace` seconds.
+        """
         if self._inbox.read_from:
-            await self._wait(max(grace - _FORCE, grace / 2))
+            await self._wait(max(grace - _CANCEL_TIMEOUT, grace / 2))
         if self._begun and not self._ended.is_set():
             self._task.cancel()
-        await self._wait(min(_FORCE, grace / 2))
+        await self._wait(min(_CANCEL_TIMEOUT, grace / 2))
         if not self._ended.is_set():
-            logger.warning("the MCP server %s does not heed its cancellation: left to itself", self._name)
+            logger.warning("the MCP server %s ignores its cancellation and is abandoned", self._name)
 
     async def _wait(self, seconds: float) -> None:
         with anyio.move_on_after(seconds, shield=True):
@@ -137,92 +147,102 @@ class Session:
     async def _run(self) -> None:
         self._begun = True
         try:
-            if not self._stopping:
-                async with self._lifespan(self._core), anyio.create_task_group() as self._group:
-                    await self._serve(self._core.create_initialization_options())
+            if not self._closing:
+                async with self._lifespan(self._low_level), anyio.create_task_group() as self._group:
+                    await self._serve(self._low_level.create_initialization_options())
                     self._group.cancel_scope.cancel()
-        except Exception as error:  # the boundary of the server's task: the answer to all that is open
-            cause = _root(error)
+        except Exception as error:  # the boundary of the server's task: the answer to all that is pending
+            cause = _unwrap(error)
             self._reason = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
             logger.error("the MCP server %s stopped", self._name, exc_info=cause)  # noqa: TRY400 - the cause only
         finally:
             self.over = True
-            for inside in list(self._calls):
-                self._settle(inside, self.stopped())
+            for inner_id in list(self._calls):
+                self._finish(inner_id, self.stopped_error())
             self._ended.set()
 
     async def _serve(self, options: Any) -> None:
-        if not has_lane(self._core):
-            await self._core.run(self._inbox, self._outbox, options)
+        if not uses_standard_run(self._low_level):
+            await self._low_level.run(self._inbox, self._outbox, options)
             return
-        lane = Lane(self._core, self._on_done)
+        direct = DirectDispatch(self._low_level, self._on_done)
         try:
-            await lane.run(self._inbox, self._outbox, options, partial(setattr, self, "_lane", lane))
+            await direct.run(self._inbox, self._outbox, options, partial(setattr, self, "_direct", direct))
         finally:
-            self._lane = None
+            self._direct = None
 
     @property
     def _name(self) -> str:
-        return repr(getattr(self._core, "name", type(self._core).__name__))
+        return repr(getattr(self._low_level, "name", type(self._low_level).__name__))
 
-    # What the server sends. Synchronous, in whichever of its tasks it sends from.
+    # From the server. Synchronous, in whichever of its tasks it sends from.
 
-    def _on_done(self, inside: int, outcome: Any) -> None:
-        try:
-            self._on_reply(self._envelopes.answer(inside, outcome))
-        except ValueError as error:  # as below
-            self._settle(inside, self._unwritable(error))
+    def _on_done(self, inner_id: int, outcome: Any) -> None:
+        """Take the result or exception of a handler that was called directly."""
+        if not isinstance(outcome, BaseException):
+            try:
+                self._finish(inner_id, to_jsonable_python(outcome, inf_nan_mode="null"))
+            except ValueError as error:  # pydantic's, for a value that JSON has no form for
+                self._finish(inner_id, self._not_json(error))
+        elif not isinstance(outcome, Exception):  # the task of the handler was cancelled
+            self._on_error(inner_id, {"code": _CONNECTION_CLOSED, "message": "Connection closed"})
+        elif (error_data := handler_exception_to_error_data(outcome)) is not None:
+            self._on_error(inner_id, error_data.model_dump(mode="json", by_alias=True, exclude_unset=True))
+        else:  # a failure, not an error response: the author of the handler wants the traceback
+            logger.error("a handler of an MCP server failed", exc_info=outcome)
+            self._on_error(inner_id, {"code": INTERNAL_ERROR, "message": str(outcome)})
 
-    def _deliver(self, item: Any) -> bool:
+    def _receive(self, item: Any) -> bool:
+        """Take a message of the server. Returns True if the sender should let other tasks run."""
         try:
             message = item.message.model_dump(mode="json", by_alias=True, exclude_unset=True)
-        except ValueError as error:  # pydantic's, for a value that JSON has no form for
-            self._on_unwritable(item.message, self._unwritable(error))
+        except ValueError as error:  # as above
+            self._on_not_json(item.message, self._not_json(error))
             return False
         if "method" not in message:
-            self._on_reply(message)
+            if message.get("error") is None:
+                self._finish(message["id"], message["result"])
+            else:
+                self._on_error(message["id"], message["error"])
             return False
         if "id" in message:
-            self._on_question(message)
+            self._on_request(message)
         else:
-            _NOTICES.get(message["method"], Session._on_notice)(self, message)
+            _NOTIFICATIONS.get(message["method"], ForeignSession._on_notification)(self, message)
         return True
 
-    def _unwritable(self, error: ValueError) -> RpcError:
+    def _not_json(self, error: ValueError) -> RpcError:
         problem = f"the MCP server {self._name} sent what is not JSON: {error}"
         logger.warning("%s", problem)
         return RpcError(INTERNAL_ERROR, problem)
 
-    def _on_unwritable(self, message: Any, refused: RpcError) -> None:
+    def _on_not_json(self, message: Any, error: RpcError) -> None:
         if not hasattr(message, "method"):
-            self._settle(message.id, refused)
+            self._finish(message.id, error)
         elif hasattr(message, "id"):
-            self._inbox.put(self._envelopes.error(message.id, refused))
+            self._inbox.put(_error_message(message.id, error))
 
-    def _on_reply(self, message: dict[str, Any]) -> None:
-        error = message.get("error")
-        if error is None:
-            self._settle(message["id"], message["result"])
-            return
-        # mcp gives the code 0 to whatever a handler raises; everywhere else that is an internal error.
-        refused = RpcError(error["code"] or INTERNAL_ERROR, error["message"], error.get("data"))
-        if error["code"] == GOING_DOWN and self._group is not None:
-            self._group.start_soon(self._settle_if_alive, message["id"], refused)
+    def _on_error(self, inner_id: Any, error: dict[str, Any]) -> None:
+        # mcp gives the code 0 to exceptions of a handler; everywhere else that is an internal error.
+        outcome = RpcError(error["code"] or INTERNAL_ERROR, error["message"], error.get("data"))
+        if error["code"] == _CONNECTION_CLOSED and self._group is not None:
+            self._group.start_soon(self._finish_if_alive, inner_id, outcome)
         else:
-            self._settle(message["id"], refused)
+            self._finish(inner_id, outcome)
 
-    async def _settle_if_alive(self, inside: Any, refused: RpcError) -> None:
+    async def _finish_if_alive(self, inner_id: Any, outcome: RpcError) -> None:
+        """Finish a call with a "connection closed" of the server, unless that stops: then its reason is better."""
         with suppress(RpcError):
-            await self.call(Request(math.nan, "ping", {}))  # an id that no cancellation can mean
-        self._settle(inside, refused)
+            await self.call(Request(math.nan, "ping", {}))  # no cancellation can have this id
+        self._finish(inner_id, outcome)
 
-    def _settle(self, inside: Any, outcome: Any) -> None:
-        call = self._calls.pop(inside, None)
+    def _finish(self, inner_id: Any, outcome: Any) -> None:
+        call = self._calls.pop(inner_id, None)
         if call is not None:
             call.outcome = outcome
-            call.settled.set()
+            call.done.set()
 
-    def _on_notice(self, message: dict[str, Any]) -> None:
+    def _on_notification(self, message: dict[str, Any]) -> None:
         try:
             self._channel.notify(message)
         except Exception:  # the boundary of the client: no tool fails because its log line could not be shown
@@ -233,56 +253,77 @@ class Session:
         token = params.get("progressToken")
         call = self._calls.get(token) if type(token) is int else None
         if call is None or call.token is None:
-            logger.debug("progress for no open call: dropped")
+            logger.debug("progress for no pending call: dropped")
         else:
-            self._on_notice({**message, "params": {**params, "progressToken": call.token}})
+            self._on_notification({**message, "params": {**params, "progressToken": call.token}})
 
-    def _on_question(self, message: dict[str, Any]) -> None:
+    def _on_request(self, message: dict[str, Any]) -> None:
         if self._group is not None:
-            scope = self._questions[message["id"]] = anyio.CancelScope()
-            self._group.start_soon(self._ask, scope, message)
+            scope = self._requests[message["id"]] = anyio.CancelScope()
+            self._group.start_soon(self._answer, scope, message)
 
-    def _on_withdrawal(self, message: dict[str, Any]) -> None:
-        asked = (message.get("params") or {}).get("requestId")
-        scope = self._questions.get(asked) if isinstance(asked, int | str) else None
+    def _on_cancelled(self, message: dict[str, Any]) -> None:
+        request_id = (message.get("params") or {}).get("requestId")
+        scope = self._requests.get(request_id) if isinstance(request_id, int | str) else None
         if scope is not None:
             scope.cancel()
 
-    async def _ask(self, scope: anyio.CancelScope, message: dict[str, Any]) -> None:
+    async def _answer(self, scope: anyio.CancelScope, message: dict[str, Any]) -> None:
+        """Answer a request of the server by the channel."""
         with scope:
             try:
-                result = await self._channel.request(message["method"], message.get("params", {}))
-                answer = self._envelopes.result(message["id"], result)
+                result: Any = await self._channel.request(message["method"], message.get("params", {}))
+                response = _result_message(message["id"], result)
             except RpcError as error:
-                answer = self._envelopes.error(message["id"], error)
-            except Exception as error:  # the boundary of the host's callback: the server must hear of it
+                response = _error_message(message["id"], error)
+            except Exception as error:  # the boundary of the host's callback: the server must get a response
                 logger.exception("answering %s of the MCP server %s failed", message["method"], self._name)
-                failed = RpcError(INTERNAL_ERROR, str(error) or type(error).__name__)
-                answer = self._envelopes.error(message["id"], failed)
+                failure = RpcError(INTERNAL_ERROR, str(error) or type(error).__name__)
+                response = _error_message(message["id"], failure)
             finally:
-                self._questions.pop(message["id"], None)
-            self._inbox.put(answer)
+                self._requests.pop(message["id"], None)
+            self._inbox.put(response)
 
 
-_NOTICES: Final[dict[str, Callable[[Session, dict[str, Any]], None]]] = {
-    "notifications/progress": Session._on_progress,  # noqa: SLF001 - the table of this class
-    "notifications/cancelled": Session._on_withdrawal,  # noqa: SLF001
+_NOTIFICATIONS: Final[dict[str, Callable[[ForeignSession, dict[str, Any]], None]]] = {
+    "notifications/progress": ForeignSession._on_progress,  # noqa: SLF001 - the table of this class
+    "notifications/cancelled": ForeignSession._on_cancelled,  # noqa: SLF001
 }
 
 
-def _inward(params: dict[str, Any], inside: int) -> tuple[dict[str, Any], Any]:
-    """The params as the server gets them, and the client's progress token (None if it has none)."""
+def _message(kind: Any, **fields: Any) -> SessionMessage:
+    """Make a message as `mcp`'s streams carry it, without validating it."""
+    return SessionMessage(kind.model_construct(jsonrpc="2.0", **fields))
+
+
+def _result_message(request_id: Id, result: Any) -> SessionMessage:
+    if not isinstance(result, dict):
+        problem = f"the result must be an object, got {type(result).__name__}"
+        return _error_message(request_id, RpcError(INTERNAL_ERROR, problem))
+    return _message(types.JSONRPCResponse, id=request_id, result=result)
+
+
+def _error_message(request_id: Id, error: RpcError) -> SessionMessage:
+    body = types.ErrorData.model_construct(code=error.code, message=error.message, data=error.data)
+    return _message(types.JSONRPCError, id=request_id, error=body)
+
+
+def _replace_token(params: dict[str, Any], inner_id: int) -> tuple[dict[str, Any], Any]:
+    """Replace the client's progress token by our id.
+
+    Returns the new params and the token, None if there is none.
+    """
     meta = params.get("_meta")
     if not isinstance(meta, dict):
         return params, None
     token = meta.get("progressToken")
     if isinstance(token, bool) or not isinstance(token, int | float | str):
         return params, None
-    return {**params, "_meta": {**meta, "progressToken": inside}}, token
+    return {**params, "_meta": {**meta, "progressToken": inner_id}}, token
 
 
-def _root(error: BaseException) -> BaseException:
-    """What is inside groups of one."""
+def _unwrap(error: BaseException) -> BaseException:
+    """Return the exception inside groups of one."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
