@@ -11,7 +11,7 @@ import anyio.lowlevel
 import pytest
 
 from toolwire import ToolServer
-from toolwire._support.threads import TooManyLeftBehind, Workers
+from toolwire._support.threads import TooManyAbandonedCalls, Workers
 from toolwire.testing import connect
 
 pytestmark = pytest.mark.anyio
@@ -64,7 +64,7 @@ async def leave_behind(pool, calls, count, client):
 
 async def test_calls_that_were_given_up_take_nobodys_place():
     """All threads hang in calls of one client; those of another are run."""
-    pool = Workers(4, beside=32)
+    pool = Workers(4, abandoned_limit=32)
     with blocked() as calls:
         await leave_behind(pool, calls, 4, "hung")
         assert [await pool.run(lambda: "done", "other") for _ in range(10)] == ["done"] * 10
@@ -74,7 +74,7 @@ async def test_calls_that_were_given_up_take_nobodys_place():
 
 async def test_whoever_waits_gets_a_thread_when_a_call_is_given_up():
     """At once, and in order."""
-    pool, done = Workers(2, beside=16), []
+    pool, done = Workers(2, abandoned_limit=16), []
     with blocked() as calls:
         async with anyio.create_task_group() as hung, anyio.create_task_group() as tasks:
             for _ in range(2):
@@ -91,12 +91,12 @@ async def test_whoever_waits_gets_a_thread_when_a_call_is_given_up():
 
 async def test_a_client_that_leaves_too_many_behind_is_refused():
     """As many as the pool has threads; until one of them ends. Others are not."""
-    pool = Workers(3, beside=24)
+    pool = Workers(3, abandoned_limit=24)
     with blocked() as calls:
         await leave_behind(pool, calls, 2, "hung")
         assert await pool.run(lambda: "done", "hung") == "done"
         await leave_behind(pool, calls, 1, "hung")
-        with pytest.raises(TooManyLeftBehind) as refused:
+        with pytest.raises(TooManyAbandonedCalls) as refused:
             await pool.run(lambda: "done", "hung")
         assert refused.value.count == 3
         assert await pool.run(lambda: "done", "other") == "done"
@@ -107,13 +107,13 @@ async def test_a_client_that_leaves_too_many_behind_is_refused():
             try:
                 assert await pool.run(lambda: "done", "hung") == "done"
                 break
-            except TooManyLeftBehind:  # the thread has yet to say that it is free
+            except TooManyAbandonedCalls:  # the thread has yet to say that it is free
                 await anyio.sleep(0.005)
 
 
 async def test_threads_do_not_pile_up_without_end():
     """What runs beside has a limit too: beyond it a call keeps its place until it ends."""
-    pool = Workers(2, beside=4)
+    pool = Workers(2, abandoned_limit=4)
     with blocked() as calls:
         for client in "abc":
             await leave_behind(pool, calls, 2, client)
@@ -143,7 +143,7 @@ async def test_a_pool_with_nothing_beside_keeps_to_its_limit(limit):
 
 async def test_threads_beside_end_and_the_others_are_kept():
     """After a storm there are no more threads than the limit."""
-    pool, before = Workers(3, beside=24), set(threading.enumerate())
+    pool, before = Workers(3, abandoned_limit=24), set(threading.enumerate())
     with blocked() as calls:
         for client in range(4):
             await leave_behind(pool, calls, 3, client)
@@ -158,7 +158,7 @@ async def test_threads_beside_end_and_the_others_are_kept():
 
 async def test_calls_that_are_given_up_at_any_moment_lose_no_thread():
     """Before they run, while they do, as they end: afterwards the whole pool is there."""
-    pool = Workers(3, beside=24)
+    pool = Workers(3, abandoned_limit=24)
     with anyio.fail_after(LIMIT):
         for turns in range(60):
             async with anyio.create_task_group() as tasks:
@@ -188,7 +188,7 @@ async def gone(threads):
 
 async def test_idle_threads_end():
     """All of them, and the pool still works afterwards."""
-    before, workers, meet = own_threads(), Workers(4, rest=0.05), threading.Barrier(4)
+    before, workers, meet = own_threads(), Workers(4, idle_timeout=0.05), threading.Barrier(4)
     async with anyio.create_task_group() as group:
         for _ in range(4):
             group.start_soon(workers.run, lambda: meet.wait(LIMIT))
@@ -215,7 +215,7 @@ async def test_a_server_for_each_conversation_leaves_no_threads():
 
 async def test_no_call_is_lost_when_threads_end():
     """Calls come just when the threads have rested long enough: each is run once."""
-    workers, ran = Workers(3, rest=0.001), []
+    workers, ran = Workers(3, idle_timeout=0.001), []
 
     async def call(number):
         for turn in range(60):
@@ -235,7 +235,7 @@ async def test_a_result_is_let_go_of_while_the_thread_rests():
     class Large:
         pass
 
-    workers = Workers(1, rest=10 * LIMIT)
+    workers = Workers(1, idle_timeout=10 * LIMIT)
     seen = weakref.ref(await workers.run(Large))
     until = time.monotonic() + LIMIT
     while seen() is not None and time.monotonic() < until:

@@ -1,1 +1,1 @@
-"""Helpers that know nothing of Claude or MCP: tasks, threads, logging, secrets, records."""
+"""Helpers that know nothing of Claude or MCP: tasks, threads, waiting, logging, secrets, files, words."""

@@ -1,7 +1,7 @@
-"""Lets objects give up, in a forked child, what only the parent may hold.
+"""Lets objects release, in a forked child, what only the parent may hold.
 
 A child made by `os.fork` (multiprocessing's "fork" method, pre-forking servers) gets copies of all descriptors.
-They keep a lock or a pipe alive after the parent is gone. Must not know what is given up.
+They would keep a lock or a pipe alive after the parent is gone. Must not know what is released.
 """
 
 import os
@@ -12,16 +12,16 @@ from weakref import WeakSet
 
 
 class Forked(Protocol):
-    """Something that belongs to one process."""
+    """An object that belongs to one process."""
 
     def forked(self) -> None:
-        """This is the child: close the copies, change nothing that the parent uses."""
+        """Close the copies, in the child. Must change nothing that the parent uses."""
         ...
 
 
 _owners: WeakSet[Forked] = WeakSet()
 FORKING = threading.RLock()
-"""Held while the process forks: take it to make something and register it in one step."""
+"""Held while the process forks: take it to create and register an object in one step."""
 
 
 def give_up_in_children(owner: Forked) -> None:
@@ -30,13 +30,15 @@ def give_up_in_children(owner: Forked) -> None:
         _owners.add(owner)
 
 
-def _in_the_child() -> None:
+def _release_in_child() -> None:
     FORKING.release()
     for owner in list(_owners):
         _owners.discard(owner)
-        with suppress(Exception):  # nobody could be told, and the others must have their turn
+        with suppress(Exception):  # it cannot be reported, and the others must follow
             owner.forked()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
-    os.register_at_fork(before=FORKING.acquire, after_in_parent=FORKING.release, after_in_child=_in_the_child)
+    os.register_at_fork(
+        before=FORKING.acquire, after_in_parent=FORKING.release, after_in_child=_release_in_child
+    )

@@ -1,4 +1,4 @@
-"""The tree of loggers below `toolwire`. Silent unless the application sets up logging, as a library should be.
+"""The loggers below `toolwire`. Silent unless the application sets up logging, as a library should be.
 
 Nothing secret is logged: `secrets.redact` goes over every record, its message, arguments and trace.
 """
@@ -15,17 +15,17 @@ logging.getLogger("toolwire").addHandler(logging.NullHandler())
 
 
 def logger_for(name: str) -> logging.Logger:
-    """The logger `toolwire.<name>`."""
+    """Return the logger `toolwire.<name>`."""
     logger = logging.getLogger(f"toolwire.{name}")
     logger.addFilter(_redact_record)
     return logger
 
 
 def _redact_record(record: logging.LogRecord) -> bool:
-    """A filter on every logger of ours. A record with nothing in it to hide stays as it is."""
+    """Take secrets out of a record, as a filter of all our loggers. Others stay as they are."""
     try:
         message = record.getMessage()
-    except Exception:  # noqa: BLE001 - logging itself reports it, and must not break who logs
+    except Exception:  # noqa: BLE001 - logging itself reports it, and must not break the caller
         return True
     clean = redact(message)
     if clean != message:
@@ -41,9 +41,9 @@ _FORMATTER: Final = logging.Formatter()
 
 
 class RepeatLimit(logging.Filter):
-    """Lets a line of code log five times in ten seconds, and tells with the next one how many were left out.
+    """Lets a line of code log five times in ten seconds; the next record says how many were left out.
 
-    For loggers of others, whose lines a stranger can cause. Records of ours pass.
+    For loggers of other libraries, whose records any client can cause. Our own records pass.
     """
 
     def __init__(self, most: int = 5, seconds: float = 10.0) -> None:

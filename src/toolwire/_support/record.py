@@ -1,8 +1,8 @@
 """The base of blocks, messages and other public records: equality and repr, written once.
 
-`@dataclass` compiles both anew for every class, which is half of what importing some sixty of them costs.
-Classes here say `@dataclass(repr=False, eq=False)` and inherit the two. They behave as the compiled ones
-do: fields with `compare=False` or `repr=False` stay out, objects of different classes are never equal,
+`@dataclass` compiles both anew for every class, which is half of the time to import some sixty of them.
+These classes are declared with `@dataclass(repr=False, eq=False)` and inherit the two. They behave as the compiled
+ones do: fields with `compare=False` or `repr=False` stay out, objects of different classes are never equal,
 and nothing is hashable.
 """
 

@@ -1,7 +1,7 @@
 """Tasks that belong to an object and not to a block of code.
 
 `query()` is an async generator, so no task group may span its `yield`. Work that must go on between two `yield`s
-lives here: an asyncio task, or a trio system task. Whoever spawns one keeps the handle and cancels it.
+runs in an asyncio task or a trio system task. Whoever spawns one keeps the handle and cancels it.
 """
 
 import asyncio
@@ -30,16 +30,16 @@ class Task(Protocol):
 
 
 def on_trio() -> bool:
-    """Whether the caller runs under trio rather than asyncio. Never imports trio for the question."""
+    """Return True if the caller runs under trio rather than asyncio. Never imports trio."""
     trio = sys.modules.get("trio")
     return trio is not None and bool(trio.lowlevel.in_trio_run())
 
 
 def spawn(work: Work, *args: Any, on_done: Callable[[], None] | None = None) -> Task:
-    """Start `work(*args)` beside the caller, with the caller's context variables.
+    """Start `work(*args)` as a task of its own, with the caller's context variables.
 
-    What it raises is logged: nobody else is there to see it. `on_done` is called when it has ended, also when it
-    was cancelled before its first step, in which case nothing of `work` itself ever runs.
+    An exception is logged, since nobody awaits the task. `on_done` is called when it has ended, also when it was
+    cancelled before its first step, in which case nothing of `work` itself ever runs.
     """
     return (_spawn_trio if on_trio() else _spawn_asyncio)(work, args, on_done)
 
@@ -54,17 +54,17 @@ def is_async(function: Any) -> bool:
 
 
 async def maybe_await(value: Any) -> Any:
-    """What a callback that may be sync or async gave."""
+    """Await a value if it is awaitable: the result of a callback that may be sync or async."""
     return await value if inspect.isawaitable(value) else value
 
 
 def scope_type() -> "type[anyio.CancelScope]":  # in quotes, or anyio would be loaded at import
-    """The class of this event loop's cancel scopes, for who makes one a call and would find it each time."""
+    """Return the class of this event loop's cancel scopes: `anyio.CancelScope()` looks it up each time."""
     return type(anyio.CancelScope())
 
 
 def is_cancellation(error: BaseException) -> bool:
-    """Whether an exception is a cancellation, or a group with one in it, as trio's nurseries raise."""
+    """Return True for a cancellation, and for a group with one in it, as trio's nurseries raise."""
     return _holds(error, anyio.get_cancelled_exc_class())
 
 
@@ -75,7 +75,7 @@ def _holds(error: BaseException, cancelled: type[BaseException]) -> bool:
 
 
 def cancelled_from_inside() -> bool:
-    """In an `except CancelledError`: whether no one has cancelled this task, so that something inside it was."""
+    """Return True if a caught CancelledError came from inside the task rather than from `Task.cancel()`."""
     task = None if on_trio() else asyncio.current_task()
     return task is not None and not task.cancelling()
 
@@ -84,7 +84,7 @@ _running: set["asyncio.Task[None]"] = set()  # asyncio itself keeps only weak re
 
 
 def _spawn_asyncio(work: Work, args: tuple[Any, ...], on_done: Callable[[], None] | None) -> Task:
-    # Not wrapped: one more coroutine would be felt in every tool call. What it raised is read when it has ended.
+    # Not wrapped: one more coroutine would slow down every tool call. Its exception is read when it has ended.
     task = asyncio.get_running_loop().create_task(work(*args))
     _running.add(task)
     task.add_done_callback(partial(_ended, on_done))
@@ -95,7 +95,7 @@ def _ended(on_done: Callable[[], None] | None, task: "asyncio.Task[None]") -> No
     _running.discard(task)
     error = None if task.cancelled() else task.exception()
     if isinstance(error, BaseExceptionGroup):
-        error = error.split(asyncio.CancelledError)[1]  # what else is in it is a failure all the same
+        error = error.split(asyncio.CancelledError)[1]  # the rest of it is still a failure
     if error is not None:
         _log(error, asyncio.CancelledError)
     if on_done is not None:
@@ -103,7 +103,7 @@ def _ended(on_done: Callable[[], None] | None, task: "asyncio.Task[None]") -> No
 
 
 def _log(error: BaseException, cancelled: type[BaseException]) -> bool:
-    """The boundary of a detached task: no caller is left to raise to. False for what is no failure of its work."""
+    """Log the failure of a task that nobody awaits. Returns False for a cancellation or an exit."""
     if isinstance(error, KeyboardInterrupt | SystemExit) or _holds(error, cancelled):
         return False
     logger.error("a background task failed", exc_info=error)

@@ -2,14 +2,14 @@
 
 - At most `limit` calls run at once; further ones wait for a free thread.
 - They are daemon threads: one that hangs never keeps Python from exiting.
-- A call that is cancelled is given up at once: its thread finishes by itself (Python cannot stop it), and its
-  result is thrown away. Such a thread is *left behind*.
-- A pool may let some threads that were left behind run beside its limit, so that those of one client do not take
-  the places of others. A client that has left as many behind as the pool's limit gets no further thread until one
-  of them ends. Beyond that, and in other pools, a place is free again only when its thread is: threads cannot pile
+- A call that is cancelled while it runs is *abandoned*: its caller stops waiting at once, its thread goes on to the
+  end (Python cannot stop it), and its result is thrown away.
+- A pool may let some abandoned calls run in addition to its limit, so that those of one client do not take the
+  places of others. A client with as many abandoned calls as the pool's limit gets no further thread until one of
+  them ends. Beyond that, and in other pools, an abandoned call keeps its place until it ends: threads cannot pile
   up without end.
-- Idle threads are kept for the next call, and end when none has come for a while: a pool that nobody uses any more,
-  such as that of a server made for one conversation, leaves no thread behind.
+- Idle threads are kept for the next call, and end when none has come for a while: a pool that is no longer used,
+  such as that of a server made for one conversation, keeps no thread.
 """
 
 import asyncio
@@ -30,48 +30,50 @@ logger = logger_for("threads")
 T = TypeVar("T")
 
 DEFAULT_LIMIT = 40
-REST = 10.0
+IDLE_TIMEOUT = 10.0
 """Seconds after which an idle thread ends."""
 
 
-class TooManyLeftBehind(Exception):  # noqa: N818 - it says what is wrong
-    """A client's calls were given up while they ran, and too many of them still run. `count` says how many."""
+class TooManyAbandonedCalls(Exception):  # noqa: N818 - it says what is wrong
+    """Too many of a client's calls were cancelled and still run in their threads. `count` says how many."""
 
     def __init__(self, count: int) -> None:
-        super().__init__(f"{count} calls that were given up still run")
+        super().__init__(f"{count} cancelled calls still run in their threads")
         self.count = count
 
 
 class Workers:
-    """A small pool. One may serve any number of event loops.
+    """A pool of threads, for any number of event loops.
 
-    `beside`: how many threads that were left behind may run beside the limit. `rest`: seconds after which an idle
-    thread ends.
+    `abandoned_limit`: how many abandoned calls may run in addition to `limit`. `idle_timeout`: seconds after which
+    an idle thread ends.
     """
 
-    def __init__(self, limit: int = DEFAULT_LIMIT, *, beside: int = 0, rest: float = REST) -> None:
+    def __init__(
+        self, limit: int = DEFAULT_LIMIT, *, abandoned_limit: int = 0, idle_timeout: float = IDLE_TIMEOUT
+    ) -> None:
         self.limit = limit
-        self.rest = rest
-        self._most_beside = beside
+        self.idle_timeout = idle_timeout
+        self._abandoned_limit = abandoned_limit
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
-        self._busy = 0  # without those beside
-        self._beside = 0
-        self._left_behind: Counter[Hashable] = Counter()
+        self._busy = 0  # threads that count towards the limit
+        self._extra = 0  # threads of abandoned calls that do not
+        self._abandoned: Counter[Hashable] = Counter()  # by client
         self._queue: OrderedDict[_Job, None] = OrderedDict()
 
     async def run(self, work: Callable[[], T], client: Hashable = None) -> T:
         """Run `work` in a thread, with the caller's context variables; raises what it raises.
 
-        `TooManyLeftBehind` if that is so for `client`: whoever the call is made for.
+        `client` identifies whoever the call is made for; `TooManyAbandonedCalls` if it has too many of them.
         """
-        job = _Job(contextvars.copy_context(), work, from_threads(), client)
+        job = _Job(contextvars.copy_context(), work, loop_caller(), client)
         self._submit(job)
         try:
             await job.done.wait()
         finally:
             if not job.done.is_set():
-                self._give_up(job)
+                self._abandon(job)
         if job.error is not None:
             raise job.error
         result: T = job.result
@@ -79,8 +81,8 @@ class Workers:
 
     def _submit(self, job: "_Job") -> None:
         with self._lock:
-            if self._most_beside and self._left_behind.get(job.client, 0) >= self.limit:
-                raise TooManyLeftBehind(self._left_behind[job.client])
+            if self._abandoned_limit and self._abandoned.get(job.client, 0) >= self.limit:
+                raise TooManyAbandonedCalls(self._abandoned[job.client])
             if self._idle:
                 worker = self._idle.pop()
             elif self._busy < self.limit:
@@ -91,48 +93,48 @@ class Workers:
             self._busy += 1
         worker.give(job)
 
-    def _give_up(self, job: "_Job") -> None:
-        """The caller does not wait any more."""
+    def _abandon(self, job: "_Job") -> None:
+        """Go on without the caller, who was cancelled."""
         with self._lock:
-            job.abandoned = True
+            job.cancelled = True
             self._queue.pop(job, None)
-            if not job.running:  # not yet, and so never; or it has just ended
+            if not job.running:  # it never will, or it has just ended
                 return
-            job.left_behind = True
+            job.abandoned = True
             if job.client is not None:
-                self._left_behind[job.client] += 1
-            if self._beside >= self._most_beside:
+                self._abandoned[job.client] += 1
+            if self._extra >= self._abandoned_limit:
                 return
-            job.beside = True
-            self._beside += 1
+            job.extra = True
+            self._extra += 1
             self._busy -= 1
             if not self._queue:
                 return
             try:
                 worker = self._idle.pop() if self._idle else _Worker(self)
             except RuntimeError as error:
-                logger.warning("a waiting call stays in the queue: %s", error)  # no thread can be had
+                logger.warning("no new thread can be started, so calls wait longer: %s", error)
                 return
             following = self._queue.popitem(last=False)[0]
             self._busy += 1
         worker.give(following)
 
     def begin(self, job: "_Job") -> bool:
-        """Called by a worker that is about to do a job: whether anybody still waits for it."""
+        """Return True if a worker that got a job shall do it: False if it was cancelled meanwhile."""
         with self._lock:
-            job.running = not job.abandoned
+            job.running = not job.cancelled
             return job.running
 
-    def finished(self, worker: "_Worker", job: "_Job") -> bool:
-        """Called by a worker that has done its job: it gets the next one or rests. False: it is not needed."""
+    def finish(self, worker: "_Worker", job: "_Job") -> bool:
+        """Give a worker that has done its job the next one, or let it wait. Returns False if it shall end."""
         with self._lock:
             job.running = False
-            if job.left_behind and job.client is not None:
-                self._left_behind[job.client] -= 1
-                if not self._left_behind[job.client]:
-                    del self._left_behind[job.client]
-            if job.beside:
-                self._beside -= 1
+            if job.abandoned and job.client is not None:
+                self._abandoned[job.client] -= 1
+                if not self._abandoned[job.client]:
+                    del self._abandoned[job.client]
+            if job.extra:
+                self._extra -= 1
                 return False
             if not self._queue:
                 self._busy -= 1
@@ -143,7 +145,7 @@ class Workers:
         return True
 
     def retire(self, worker: "_Worker") -> bool:
-        """Called by a worker that has rested for long enough: True if it may end, False if a job is on its way."""
+        """Return True if a worker that was idle for long enough may end, False if a job is on its way to it."""
         with self._lock:
             if worker not in self._idle:
                 return False
@@ -151,22 +153,22 @@ class Workers:
             return True
 
 
-def from_threads() -> Callable[[Callable[[], None]], None]:
-    """A function that any thread may call to have another called on this event loop, without waiting."""
+def loop_caller() -> Callable[[Callable[[], None]], None]:
+    """Return a function that any thread may call to have another called on this event loop, without waiting."""
     if on_trio():
         import trio  # noqa: PLC0415 - only where it already runs
 
         token = trio.lowlevel.current_trio_token()
         post: Callable[[Callable[[], None]], object] = token.run_sync_soon
-        over: type[Exception] = trio.RunFinishedError
+        ended: type[Exception] = trio.RunFinishedError
     else:
-        post, over = asyncio.get_running_loop().call_soon_threadsafe, RuntimeError
+        post, ended = asyncio.get_running_loop().call_soon_threadsafe, RuntimeError
 
     def call(function: Callable[[], None]) -> None:
         try:
             post(function)
-        except over:  # the event loop is gone, and so is whoever waited
-            logger.debug("a thread had something for an event loop that has ended")
+        except ended:  # and so has whoever waited
+            logger.debug("dropped a call from a thread to an event loop that has ended")
 
     return call
 
@@ -184,10 +186,10 @@ class _Job:
         self.call = call
         self.client = client
         self.done = anyio.Event()
-        self.abandoned = False
         self.running = False
-        self.left_behind = False
-        self.beside = False
+        self.cancelled = False
+        self.abandoned = False  # cancelled while it was running
+        self.extra = False  # and not counted towards the limit any more
         self.result: Any = None
         self.error: BaseException | None = None
 
@@ -212,11 +214,11 @@ class _Worker:
         needed = True
         while needed:
             try:
-                job = self._jobs.get(timeout=self._pool.rest)
+                job = self._jobs.get(timeout=self._pool.idle_timeout)
             except Empty:
                 needed = not self._pool.retire(self)
                 continue
             if self._pool.begin(job):
                 job.perform()
-            needed = self._pool.finished(self, job)
-            del job  # or its result would live as long as this thread rests
+            needed = self._pool.finish(self, job)
+            del job  # or its result would live as long as this thread is idle

@@ -84,7 +84,7 @@ class ToolServer(Toolset, Generic[S]):
         self.debug = debug
         limit = DEFAULT_LIMIT if workers is None else workers
         # One at a time stays one at a time, though a call that was given up holds up the others.
-        self.workers = Workers(limit, beside=0 if limit == 1 else _BESIDE * limit)
+        self.workers = Workers(limit, abandoned_limit=0 if limit == 1 else _BESIDE * limit)
         self._state = state
         self._make_lifespan = lifespan
         self._lifespan: Lifespan | None = None

@@ -16,7 +16,7 @@ from typing import Any, Final
 import anyio
 
 from toolwire._support.log import logger_for
-from toolwire._support.threads import from_threads
+from toolwire._support.threads import loop_caller
 from toolwire.catalog.ledger.sqlite import SqliteLedger, owner_alive
 from toolwire.catalog.ledger.types import Ledger
 from toolwire.catalog.money import dollars
@@ -128,7 +128,7 @@ class AsyncLedger:
         self._acts.put(None)
 
     async def _wait_for(self, act: _Act) -> Any:
-        act.done, act.call = anyio.Event(), from_threads()
+        act.done, act.call = anyio.Event(), loop_caller()
         self._give(act)
         try:
             await act.done.wait()

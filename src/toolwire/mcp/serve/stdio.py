@@ -36,7 +36,7 @@ from toolwire._protocol.jsonrpc import (
     make_response,
 )
 from toolwire._support.log import logger_for
-from toolwire._support.threads import Workers, from_threads
+from toolwire._support.threads import Workers, loop_caller
 from toolwire.errors import UsageError
 from toolwire.mcp.compat import SessionMessage, as_request_id, coerce_request_id
 from toolwire.mcp.serve.json_limits import exceeded, find_id
@@ -139,7 +139,7 @@ async def serve_wire(
 
     threading.Thread(
         target=_read,
-        args=(wire.input, take, writer, from_threads(), ended),
+        args=(wire.input, take, writer, loop_caller(), ended),
         name="toolwire stdin",
         daemon=True,
     ).start()

@@ -34,7 +34,7 @@ from toolwire._protocol.jsonrpc import (
 from toolwire._protocol.lines import decode, encode
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import cancelled_from_inside, scope_type
-from toolwire._support.threads import TooManyLeftBehind, from_threads
+from toolwire._support.threads import TooManyAbandonedCalls, loop_caller
 from toolwire.errors import ToolError, message_of
 from toolwire.tools.context import LEVELS, Context, LogLevel, check_level, reaches
 from toolwire.tools.dispatch.calls import Call, Subject, interruption
@@ -88,7 +88,7 @@ class DirectConnection(Connection):
         self._request_scope = channel.request_scope
         self._violations_as_results = violations_as_results
         self._notify_all_updates = notify_all_updates
-        self._post = from_threads()
+        self._post = loop_caller()
         self._scope = scope_type()
         self._log_level: str = log_level
         self._calls: defaultdict[Id, list[Call]] = defaultdict(list)
@@ -314,7 +314,7 @@ class DirectConnection(Connection):
             client = self._session
         try:
             return await self.server.workers.run(work, client)
-        except TooManyLeftBehind as error:
+        except TooManyAbandonedCalls as error:
             raise ToolError(
                 f"{subject.label} was not run: {error.count} calls of this client were cancelled or timed out and "
                 "still run in threads, which Python cannot stop; no more are started until one of them has ended"
