@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID
 from market import KEYS, Fault, PaidApi, api_for, keys_of, profile_for
 
 from toolwire.catalog.http import fetch as http
-from toolwire.catalog.http.answers import seconds_of
+from toolwire.catalog.http.answers import parse_retry_after
 from toolwire.catalog.http.api import Api, Retry
 from toolwire.catalog.profile.model import ProfileError
 from toolwire.errors import CatalogError, UsageError
@@ -323,7 +323,7 @@ def test_waits_grow_and_are_bounded(tries, asked, pause):
 )
 def test_retry_after_is_read(header, seconds):
     """Seconds or a date; anything else is as if it were not there."""
-    assert seconds_of(header) == seconds
+    assert parse_retry_after(header) == seconds
 
 
 class TestAddresses:

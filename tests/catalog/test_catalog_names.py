@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.catalog.tools.names import Wish, assign, base_name, check_renames, is_legal, readable, slug
+from toolwire.catalog.tools.names import Wish, assign, base_name, check_renames, is_legal, readable_name, slug
 from toolwire.errors import UsageError
 from toolwire.tools.names import wire_name
 
@@ -45,12 +45,12 @@ def test_a_name_is_made_legal_and_stays_readable(text, expected):
 
 def test_the_readable_name_is_before_the_dash_where_the_name_is_an_id():
     """The real API's names are database ids, and its descriptions start with the name."""
-    assert readable(ID, ID, "Weather Now — the weather of today") == "Weather Now"
-    assert readable("7", ID, "Weather Now — the weather of today") == "Weather Now"
-    assert readable("7", "weather", "Other — text") == "weather"
-    assert readable(ID, ID, "no dash") == ID
-    assert readable(ID, ID, "Weather: nice", ": ") == "Weather"
-    assert readable(ID, ID, "Weather — nice", "") == ID
+    assert readable_name(ID, ID, "Weather Now — the weather of today") == "Weather Now"
+    assert readable_name("7", ID, "Weather Now — the weather of today") == "Weather Now"
+    assert readable_name("7", "weather", "Other — text") == "weather"
+    assert readable_name(ID, ID, "no dash") == ID
+    assert readable_name(ID, ID, "Weather: nice", ": ") == "Weather"
+    assert readable_name(ID, ID, "Weather — nice", "") == ID
 
 
 def test_an_entry_without_a_usable_name_is_called_by_its_id():

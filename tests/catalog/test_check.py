@@ -190,7 +190,7 @@ DEAR = [{**ITEM, "id": str(n), "price": price} for n, price in enumerate((5, 120
         (
             page_of(ITEM, ok=True),
             {},
-            'toolwire must know it: [reply] failure = [{ path = "ok", equals = false }]',
+            'report failures like this, set [reply] failure = [{ path = "ok", equals = false }]',
         ),
         (page_of(ITEM, code=0), {}, '[reply] failure = [{ path = "code", not_in = [0] }]'),
         (page_of(ITEM, ITEM), {}, "warning: 1 items have an id that another one has too"),
@@ -250,7 +250,7 @@ DEAR = [{**ITEM, "id": str(n), "price": price} for n, price in enumerate((5, 120
         (
             page_of(ITEM, status="success"),
             {},
-            'the list says status = "success": if replies to calls say failures so, toolwire must know it',
+            'the list says status = "success": if replies to calls report failures like this, set',
         ),
         (
             page_of(ITEM),

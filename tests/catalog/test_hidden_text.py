@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.catalog.hidden_text import has_hidden, visible
+from toolwire.catalog.hidden_text import has_hidden, remove_hidden
 from toolwire.catalog.tools.names import slug
 from toolwire.catalog.values import tidy
 
@@ -51,7 +51,7 @@ ENGLAND = f"\U0001f3f4{tags('gbeng')}\U000e007f"
 )  # fmt: skip
 def test_what_people_write_stays(text):
     """Emoji with all that they are made of, joiners between letters, soft hyphens in words."""
-    assert visible(text) == text
+    assert remove_hidden(text) == text
     assert not has_hidden({"a": [text]})
     assert tidy(f" {text} ") == text.strip()
 
@@ -96,8 +96,8 @@ def test_what_people_write_stays(text):
 )
 def test_what_could_hide_an_instruction_goes(text, expected):
     """Tags, bidi marks, runs of zero-width characters and selectors, wherever they do not belong."""
-    assert visible(text) == expected
-    assert visible(expected) == expected
+    assert remove_hidden(text) == expected
+    assert remove_hidden(expected) == expected
     assert has_hidden(text) == ("\r" not in text)
 
 
@@ -114,8 +114,8 @@ def test_what_could_hide_an_instruction_goes(text, expected):
 )
 def test_cleaned_text_is_clean(text):
     """Cleaning again changes nothing, and a text is only ever made shorter."""
-    cleaned = visible(text)
-    assert visible(cleaned) == cleaned
+    cleaned = remove_hidden(text)
+    assert remove_hidden(cleaned) == cleaned
     assert not has_hidden(cleaned)
     assert len(cleaned) <= len(text)
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.catalog.http.listing import Reading, link_to_next, signs_of_more
+from toolwire.catalog.http.listing import Reading, describe_signs_of_more, find_next_link
 from toolwire.catalog.http.requests import page_request
 from toolwire.catalog.profile.model import Profile
 from toolwire.errors import CatalogError
@@ -136,13 +136,13 @@ def test_a_link_elsewhere_is_refused():
 )
 def test_the_link_header(header, link):
     """As RFC 8288 has it."""
-    assert link_to_next({"link": header}) == link
+    assert find_next_link({"link": header}) == link
 
 
 @given(st.text(max_size=200))
 def test_any_link_header_is_read_in_time(header):
     """Nothing is raised, and nothing takes for ever."""
-    link_to_next({"link": header * 20})
+    find_next_link({"link": header * 20})
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_any_link_header_is_read_in_time(header):
 )
 def test_signs_that_a_list_goes_on(page, sign):
     """Where the profile knows nothing of pages."""
-    assert signs_of_more(page, 50, {}) == sign
+    assert describe_signs_of_more(page, 50, {}) == sign
 
 
 def problems(reading):
@@ -291,4 +291,4 @@ def test_a_total_that_is_no_number_is_told():
     read(reading, page_of("a"), page_of("b"))
     (problem,) = problems(reading)
     assert problem.startswith("list.paging.total_items = 'items' is [{")
-    assert "which is no number" in problem
+    assert "which is not a number" in problem

@@ -21,10 +21,10 @@ from toolwire.catalog.profile.model import (
     Profile,
     ProfileError,
     Secret,
-    at,
     json_schema,
 )
 from toolwire.catalog.tools.definitions import Entry, price_for
+from toolwire.catalog.values import get_path
 from toolwire.errors import UsageError
 
 SHOP = Path(__file__).parents[2] / "examples" / "profiles" / "shop.toml"
@@ -544,7 +544,7 @@ def test_files_that_are_no_profile(tmp_path, monkeypatch, name, content, words):
 )
 def test_dotted_paths(path, expected):
     """They lead through objects and lists, or nowhere."""
-    assert at({"a": {"b": 1}, "list": [2, 3]}, path) == expected
+    assert get_path({"a": {"b": 1}, "list": [2, 3]}, path) == expected
 
 
 JSON = st.recursive(

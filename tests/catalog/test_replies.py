@@ -10,7 +10,7 @@ from toolwire.catalog.http.answers import RawBody, decode_reply
 from toolwire.catalog.profile.model import BUILTIN
 from toolwire.catalog.profile.tables import Reply
 from toolwire.catalog.purchase import replies
-from toolwire.catalog.purchase.replies import Outcome, read_reply, shown
+from toolwire.catalog.purchase.replies import Outcome, build_result, read_reply
 
 
 @pytest.mark.parametrize(
@@ -190,39 +190,39 @@ def test_a_cost_that_cannot_be_read_is_told_once(caplog, monkeypatch):
 def test_a_success_is_shown_with_its_money():
     """Each line only when it is known; structured content has both too."""
     outcome = read_reply({"success": True, "result": {"t": 21}, "cost": 0.01, "balance": 9.99})
-    assert shown(outcome, 20_000) == {
+    assert build_result(outcome, 20_000) == {
         "content": [{"type": "text", "text": '{"t":21}\nCost: $0.0100\nRemaining Balance: $9.99'}],
         "isError": False,
         "structuredContent": {"result": {"t": 21}, "cost": 0.01, "balance": 9.99},
     }
-    plain = shown(Outcome(True, "sunny"))
+    plain = build_result(Outcome(True, "sunny"))
     assert plain == {"content": [{"type": "text", "text": "sunny"}], "isError": False}
-    assert shown(Outcome(True, "x"), 20_000)["content"][0]["text"] == "x\nCost: $0.0200"
-    assert shown(Outcome(True))["content"][0]["text"] == "The tool gave no result."
+    assert build_result(Outcome(True, "x"), 20_000)["content"][0]["text"] == "x\nCost: $0.0200"
+    assert build_result(Outcome(True))["content"][0]["text"] == "The tool gave no result."
 
 
 def test_a_list_is_structured_under_result():
     """Structured content is always an object."""
-    assert shown(read_reply({"result": [1]}))["structuredContent"] == {"result": [1]}
+    assert build_result(read_reply({"result": [1]}))["structuredContent"] == {"result": [1]}
 
 
 def test_a_cost_in_the_result_is_not_overwritten():
     """The result is kept whole beside the money."""
     body = {"success": True, "result": {"cost": 500}, "cost": 0.01}
-    assert shown(read_reply(body))["structuredContent"] == {"result": {"cost": 500}, "cost": 0.01}
+    assert build_result(read_reply(body))["structuredContent"] == {"result": {"cost": 500}, "cost": 0.01}
 
 
 def test_a_failure_is_an_error_result():
     """With the words that the model reads, and a cost only if the reply says that it was charged."""
-    failed = shown(read_reply({"success": False, "error": "no"}), 20_000)
+    failed = build_result(read_reply({"success": False, "error": "no"}), 20_000)
     assert failed == {
         "content": [{"type": "text", "text": "Tool execution failed: no"}],
         "isError": True,
     }
-    charged = shown(read_reply({"success": False, "error": "no", "cost": 1, "result": {"a": 1}}))
+    charged = build_result(read_reply({"success": False, "error": "no", "cost": 1, "result": {"a": 1}}))
     assert charged["content"][0]["text"] == "Tool execution failed: no\nCost: $1.0000"
     assert "structuredContent" not in charged
-    assert shown(Outcome(False))["content"][0]["text"] == "Tool execution failed: no reason given"
+    assert build_result(Outcome(False))["content"][0]["text"] == "Tool execution failed: no reason given"
 
 
 def test_a_long_error_is_cut():
@@ -273,7 +273,7 @@ def test_any_reply_is_read_and_shown(body, price):
     outcome = read_reply(body)
     assert outcome.ok == (outcome.error is None)
     assert outcome.cost is None or outcome.cost >= 0
-    result = shown(outcome, price)
+    result = build_result(outcome, price)
     assert result["isError"] is not outcome.ok
     assert result["content"][0]["text"].encode()
     if isinstance(body, dict) and body.get("success") is False:
@@ -399,7 +399,7 @@ def test_text_and_files():
     file = read_reply(RawBody("image/png", b"no picture"), reply)
     assert file.content[0]["type"] == "resource"
     assert read_reply(RawBody("image/png", b""), reply) == Outcome(ok=True)
-    shows = shown(picture)
+    shows = build_result(picture)
     assert [each["type"] for each in shows["content"]] == ["text", "image"]
 
 

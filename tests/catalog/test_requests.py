@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from toolwire.catalog.http.requests import (
     OutgoingRequest,
     Position,
+    add_credentials,
     balance_request,
     next_link,
     order_request,
     page_request,
-    with_credentials,
 )
 from toolwire.catalog.profile.model import BUILTIN, Profile
 from toolwire.catalog.secrets import Credentials
@@ -246,9 +246,9 @@ def test_a_balance_is_asked_for():
 def test_credentials_are_added_last():
     """In the query and in headers."""
     found = Credentials(headers={"X-Key": "k"}, query={"token": "a&b"}, values=("k", "a&b"))
-    request = with_credentials(OutgoingRequest("GET", "/a", {"Accept": "x"}), found)
+    request = add_credentials(OutgoingRequest("GET", "/a", {"Accept": "x"}), found)
     assert (request.target, request.headers) == ("/a?token=a%26b", {"Accept": "x", "X-Key": "k"})
-    assert with_credentials(OutgoingRequest("GET", "/a?b=c"), found).target == "/a?b=c&token=a%26b"
+    assert add_credentials(OutgoingRequest("GET", "/a?b=c"), found).target == "/a?b=c&token=a%26b"
 
 
 @pytest.mark.parametrize(

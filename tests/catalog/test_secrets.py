@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from toolwire._support.scrubber import Scrubber
 from toolwire.catalog.profile.model import BUILTIN, Profile, Secret
-from toolwire.catalog.secrets import credentials
+from toolwire.catalog.secrets import find_credentials
 from toolwire.errors import CatalogError, UsageError
 
 AGENTPMT = BUILTIN["agentpmt-keys"]
@@ -209,33 +209,38 @@ def test_any_secret_in_any_text(secret, before, after, lead, trail):
 
 def test_credentials_come_from_the_environment():
     """By the profile's variables, in its headers."""
-    assert credentials(AGENTPMT, KEYS).headers == {"x-api-key": "key-123456", "x-budget-key": "budget-654321"}
-    assert credentials(AGENTPMT, KEYS | {"AGENT_PAYMENT_API_KEY": " key\n"}).headers["x-api-key"] == "key"
+    assert find_credentials(AGENTPMT, KEYS).headers == {
+        "x-api-key": "key-123456",
+        "x-budget-key": "budget-654321",
+    }
+    assert (
+        find_credentials(AGENTPMT, KEYS | {"AGENT_PAYMENT_API_KEY": " key\n"}).headers["x-api-key"] == "key"
+    )
 
 
 def test_all_missing_variables_are_named_in_one_line():
     """So that a user sets them once."""
     with pytest.raises(CatalogError) as caught:
-        credentials(AGENTPMT, {"AGENT_PAYMENT_API_KEY": "  "})
+        find_credentials(AGENTPMT, {"AGENT_PAYMENT_API_KEY": "  "})
     assert str(caught.value) == (
         "AGENT_PAYMENT_API_KEY, AGENT_PAYMENT_BUDGET_KEY are not set: set them, or put api_key, budget_key "
         "in a credentials file (profile agentpmt-keys)"
     )
     with pytest.raises(CatalogError, match="^AGENT_PAYMENT_BUDGET_KEY is not set: set it"):
-        credentials(AGENTPMT, {"AGENT_PAYMENT_API_KEY": "x"})
+        find_credentials(AGENTPMT, {"AGENT_PAYMENT_API_KEY": "x"})
 
 
 def test_templates_make_the_header():
     """`Bearer ...` and the like."""
     profile = Profile(**SMALL, secrets={"token": Secret(variable="TOKEN", template="Bearer {value}")})
-    found = credentials(profile, {"TOKEN": "t{value}"})
+    found = find_credentials(profile, {"TOKEN": "t{value}"})
     assert found.headers == {"Authorization": "Bearer t{value}"}
     assert set(found.values) == {"t{value}", "Bearer t{value}"}
 
 
 def made(environ, **secret):
     """The credentials of a profile with one secret."""
-    return credentials(Profile(**SMALL, secrets={"one": secret}), environ)
+    return find_credentials(Profile(**SMALL, secrets={"one": secret}), environ)
 
 
 def test_a_secret_can_go_into_the_query():
@@ -277,9 +282,9 @@ def test_the_name_of_a_user_is_no_secret():
 
 def test_the_token_of_agentpmt():
     """Its own variable, or the base64 of both keys; all of it is secret."""
-    found = credentials(TOKEN, {**KEYS, "AGENT_PAYMENT_TOKEN": "tok-1"})
+    found = find_credentials(TOKEN, {**KEYS, "AGENT_PAYMENT_TOKEN": "tok-1"})
     assert found.headers == {"Authorization": "Bearer tok-1"}
-    found = credentials(TOKEN, KEYS)
+    found = find_credentials(TOKEN, KEYS)
     encoded = base64.b64encode(b"key-123456:budget-654321").decode()
     assert found.headers == {"Authorization": f"Bearer {encoded}"}
     assert {"key-123456", "budget-654321", "key-123456:budget-654321", encoded} <= set(found.values)
@@ -288,47 +293,47 @@ def test_the_token_of_agentpmt():
 def test_a_missing_token_names_both_ways(tmp_path):
     """In one line; if one of the keys is there, the other is meant."""
     with pytest.raises(CatalogError) as caught:
-        credentials(TOKEN, {})
+        find_credentials(TOKEN, {})
     assert str(caught.value) == (
         "AGENT_PAYMENT_TOKEN is not set: set it (or AGENT_PAYMENT_API_KEY and AGENT_PAYMENT_BUDGET_KEY), "
         "or put token in a credentials file (profile agentpmt)"
     )
     with pytest.raises(CatalogError, match="^AGENT_PAYMENT_BUDGET_KEY is not set: set it, or put budget_key"):
-        credentials(TOKEN, {"AGENT_PAYMENT_API_KEY": "x"})
+        find_credentials(TOKEN, {"AGENT_PAYMENT_API_KEY": "x"})
 
 
 def test_the_environment_goes_before_the_file_as_a_whole(stored):
     """Two keys that are set are meant, whatever token an older file has."""
     path = stored('token = "file-token"')
-    assert credentials(TOKEN, {}, path).headers == {"Authorization": "Bearer file-token"}
-    found = credentials(TOKEN, KEYS, path).headers["Authorization"]
+    assert find_credentials(TOKEN, {}, path).headers == {"Authorization": "Bearer file-token"}
+    found = find_credentials(TOKEN, KEYS, path).headers["Authorization"]
     assert found == f"Bearer {base64.b64encode(b'key-123456:budget-654321').decode()}"
 
 
 def test_credentials_are_not_shown():
     """Neither in a traceback nor in a name of a file."""
-    found = credentials(TOKEN, KEYS)
+    found = find_credentials(TOKEN, KEYS)
     assert repr(found) == "Credentials()"
     assert not [value for value in found.values if value in found.digest]
-    assert found.digest == credentials(TOKEN, KEYS).digest
-    assert found.digest != credentials(TOKEN, {"AGENT_PAYMENT_TOKEN": "other"}).digest
+    assert found.digest == find_credentials(TOKEN, KEYS).digest
+    assert found.digest != find_credentials(TOKEN, {"AGENT_PAYMENT_TOKEN": "other"}).digest
 
 
 def test_the_password_of_a_proxy():
     """Only named by the profile; missing, it is told."""
     network = {"proxy": "http://proxy:3128", "proxy_variable": "PROXY_LOGIN"}
     profile = Profile(**SMALL, network=network)
-    assert credentials(profile, {"PROXY_LOGIN": "me:secret-1"}).proxy == "me:secret-1"
-    assert "secret-1" in credentials(profile, {"PROXY_LOGIN": "me:secret-1"}).values
+    assert find_credentials(profile, {"PROXY_LOGIN": "me:secret-1"}).proxy == "me:secret-1"
+    assert "secret-1" in find_credentials(profile, {"PROXY_LOGIN": "me:secret-1"}).values
     with pytest.raises(CatalogError, match="PROXY_LOGIN is not set: set it to user:password of the proxy"):
-        credentials(profile, {})
+        find_credentials(profile, {})
 
 
 @pytest.mark.parametrize("value", ["a\nb", "a\rX: y", "é", "\x00", "x" * 9000])
 def test_a_value_that_no_header_can_hold_is_refused_unseen(value):
     """The error names the variable, not the value."""
     with pytest.raises(UsageError, match="^AGENT_PAYMENT_API_KEY has characters") as caught:
-        credentials(AGENTPMT, KEYS | {"AGENT_PAYMENT_API_KEY": value})
+        find_credentials(AGENTPMT, KEYS | {"AGENT_PAYMENT_API_KEY": value})
     assert value not in str(caught.value)
 
 
@@ -348,10 +353,16 @@ def stored(tmp_path):
 def test_credentials_from_a_file(stored):
     """TOML or JSON; the environment goes before it."""
     path = stored('api_key = "file-key"\nbudget_key = "file-budget"')
-    assert credentials(AGENTPMT, {}, path).headers == {"x-api-key": "file-key", "x-budget-key": "file-budget"}
-    assert credentials(AGENTPMT, {"AGENT_PAYMENT_API_KEY": "env"}, path).headers["x-api-key"] == "env"
+    assert find_credentials(AGENTPMT, {}, path).headers == {
+        "x-api-key": "file-key",
+        "x-budget-key": "file-budget",
+    }
+    assert find_credentials(AGENTPMT, {"AGENT_PAYMENT_API_KEY": "env"}, path).headers["x-api-key"] == "env"
     path = stored('{"api_key": "json-key", "budget_key": 12}', "credentials.json")
-    assert credentials(AGENTPMT, {}, str(path)).headers == {"x-api-key": "json-key", "x-budget-key": "12"}
+    assert find_credentials(AGENTPMT, {}, str(path)).headers == {
+        "x-api-key": "json-key",
+        "x-budget-key": "12",
+    }
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o620])
@@ -359,7 +370,7 @@ def test_a_file_that_others_can_read_is_refused(stored, mode):
     """With the command that helps."""
     path = stored('api_key = "x"', mode=mode)
     with pytest.raises(UsageError, match=f"chmod 600 {path}"):
-        credentials(AGENTPMT, KEYS, path)
+        find_credentials(AGENTPMT, KEYS, path)
 
 
 @pytest.mark.parametrize(
@@ -375,7 +386,7 @@ def test_a_file_that_others_can_read_is_refused(stored, mode):
 def test_a_file_that_holds_no_credentials(stored, text, name, words):
     """Refused, and nothing of it is quoted, not even by the cause."""
     with pytest.raises(UsageError, match=words) as caught:
-        credentials(AGENTPMT, KEYS, stored(text, name))
+        find_credentials(AGENTPMT, KEYS, stored(text, name))
     assert "hidden" not in str(caught.value)
     assert caught.value.__cause__ is None
 
@@ -383,11 +394,11 @@ def test_a_file_that_holds_no_credentials(stored, text, name, words):
 def test_a_file_that_is_none(tmp_path):
     """Missing, or no plain file."""
     with pytest.raises(UsageError, match="cannot be read"):
-        credentials(AGENTPMT, KEYS, tmp_path / "gone.toml")
+        find_credentials(AGENTPMT, KEYS, tmp_path / "gone.toml")
     with pytest.raises(UsageError, match="cannot be read|plain file"):
-        credentials(AGENTPMT, KEYS, tmp_path)
+        find_credentials(AGENTPMT, KEYS, tmp_path)
     with pytest.raises(UsageError, match="plain file"):
-        credentials(AGENTPMT, KEYS, "/dev/null")
+        find_credentials(AGENTPMT, KEYS, "/dev/null")
 
 
 def test_an_endless_secret_is_refused():

@@ -6,8 +6,8 @@ import stat
 import pytest
 
 from toolwire.catalog.tools.definitions import Entry
-from toolwire.catalog.tools.kept import load_kept as load
-from toolwire.catalog.tools.kept import store_kept as store
+from toolwire.catalog.tools.entry_cache import load_entries as load
+from toolwire.catalog.tools.entry_cache import save_entries as store
 
 URL = "https://shop.example.com"
 ENTRIES = (

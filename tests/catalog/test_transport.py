@@ -20,7 +20,7 @@ from cryptography.x509.oid import NameOID
 from market import api_for
 
 from toolwire.catalog.http.addresses import Base, Network
-from toolwire.catalog.http.answers import said
+from toolwire.catalog.http.answers import describe_error
 from toolwire.catalog.http.retry import Retry
 from toolwire.catalog.http.transport import OneRequestTransport, connect
 from toolwire.errors import CatalogError
@@ -358,7 +358,7 @@ async def test_certificates_of_our_own_are_trusted_when_named(certificate):
         assert await send(good, request_to(port, "https")) == (200, b"{}")
         with pytest.raises(httpx2.ConnectError) as refused:
             await send(OneRequestTransport(Network().ssl_context), request_to(port, "https"))
-    assert "CERTIFICATE_VERIFY_FAILED" in said(refused.value)
+    assert "CERTIFICATE_VERIFY_FAILED" in describe_error(refused.value)
 
 
 @pytest.mark.parametrize("text", [None, "no certificate"])

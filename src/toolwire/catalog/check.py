@@ -17,18 +17,18 @@ from toolwire.catalog.http.listing import Reading
 from toolwire.catalog.http.requests import (
     OutgoingRequest,
     Position,
+    add_credentials,
     order_request,
     page_request,
-    with_credentials,
 )
 from toolwire.catalog.money import PER_DOLLAR, dollars
-from toolwire.catalog.profile.amounts import quoted
+from toolwire.catalog.profile.amounts import quote_value
 from toolwire.catalog.profile.model import Price, Profile
 from toolwire.catalog.profile.outline import outline
 from toolwire.catalog.secrets import Credentials
 from toolwire.catalog.tools.definitions import Definition, Entry, define
-from toolwire.catalog.tools.names import readable
-from toolwire.catalog.values import at
+from toolwire.catalog.tools.names import readable_name
+from toolwire.catalog.values import get_path
 from toolwire.errors import CatalogError
 
 _MASK: Final = "***"
@@ -110,7 +110,7 @@ async def check_profile(profile: Profile, api: Api, scrubber: Scrubber) -> Check
 
 async def _check(profile: Profile, api: Api) -> Checked:
     first = Reading(profile).position or Position()
-    checked = Checked(profile.name, _shown(profile, page_request(profile, first)))
+    checked = Checked(profile.name, _mask_request(profile, page_request(profile, first)))
     try:
         reading = await api.read_list(1)
     except CatalogError as error:
@@ -146,7 +146,7 @@ async def _check_second_page(first: Reading, api: Api, checked: Checked) -> None
 def _look_at(profile: Profile, reading: Reading, checked: Checked) -> None:
     checked.reading = reading
     if reading.position is not None:
-        request = _shown(profile, page_request(profile, reading.position))
+        request = _mask_request(profile, page_request(profile, reading.position))
         body = f" {request.content.decode()}" if request.content else ""
         checked.next_page = f"{request.method} {request.target}{body}"
     entries = reading.entries
@@ -190,7 +190,7 @@ def _make_tools(profile: Profile, entries: list[Entry], checked: Checked) -> Non
             refused[str(error)] = refused.get(str(error), 0) + 1
             continue
         if entry is entries[0]:
-            checked.call_request = _shown(profile, request)
+            checked.call_request = _mask_request(profile, request)
     for reason, count in list(refused.items())[:_EXAMPLES]:
         note = checked.warn if sum(refused.values()) < len(definitions) else checked.error
         note(f"{count} of {len(entries)} entries cannot be called: {reason}")
@@ -200,7 +200,7 @@ def _entry_warnings(profile: Profile, reading: Reading) -> Iterator[str]:
     paths, entries = profile.entry, reading.entries
     if (twice := reading.items - reading.without_id - len({each.id for each in entries})) > 0:
         yield f"{twice} items have an id that another one has too: is entry.id = {paths.id!r} the right path?"
-    names = [readable(each.id, each.name, each.description, paths.name_separator) for each in entries]
+    names = [readable_name(each.id, each.name, each.description, paths.name_separator) for each in entries]
     if all(_ID.fullmatch(name) for name in names):
         hint = ", or entry.name_separator if the description begins with the name"
         yield f"the names are ids ({names[0][:40]}): set entry.name{hint}"
@@ -238,7 +238,9 @@ def _unit_doubt(price: Price, item: Any, prices: tuple[int, ...]) -> str:
             return f", and {beside}: entry.price.unit is dollars. Set it, or unit_path and units"
         if word or whole:
             return f": is the unit {word or 'cents'}? entry.price.unit is dollars"
-    elif price.unit in ("cents", "micros") and "." in str(at(item, price.path)) and highest < 10 * _TINY:
+    elif (
+        price.unit in ("cents", "micros") and "." in str(get_path(item, price.path)) and highest < 10 * _TINY
+    ):
         return f": is the unit dollars? entry.price.unit is {price.unit}"
     if highest >= _DEAR:
         return f": is a call that dear? entry.price.unit is {price.unit}"
@@ -261,7 +263,7 @@ def _argument_warnings(argument: str, entries: list[Entry]) -> Iterator[str]:
                 "highest price"
             )
             return
-        choices = at(parameters[argument], "enum")
+        choices = get_path(parameters[argument], "enum")
         if isinstance(choices, list) and not entry.prices.keys() & {str(each) for each in choices}:
             priced = ", ".join(list(entry.prices)[:_EXAMPLES])
             allowed = ", ".join(map(str, choices[:_EXAMPLES]))
@@ -300,11 +302,11 @@ def _secret_words(profile: Profile) -> str:
 
 def _unit_beside(path: str, item: Any) -> str:
     """What stands beside the price and names another unit than dollars, in words."""
-    first = next((each for each in path.split("|") if at(item, each) is not None), "")
+    first = next((each for each in path.split("|") if get_path(item, each) is not None), "")
     table = first.rpartition(".")[0]
     for name in _UNIT_NAMES:
         place = f"{table}.{name}" if table else name
-        value = at(item, place)
+        value = get_path(item, place)
         if isinstance(value, str) and value.strip().lower() not in _DOLLAR_NAMES:
             return f"{place} is {value[:40]!r}"
     return ""
@@ -317,13 +319,15 @@ def _reply_warnings(profile: Profile, reading: Reading) -> Iterator[str]:
         return
     for name, value in page.items():
         if (name in _FLAGS and isinstance(value, bool)) or (name in _CODES and type(value) is int):
-            condition = f"equals = {quoted(not value)}" if isinstance(value, bool) else f"not_in = [{value}]"
+            condition = (
+                f"equals = {quote_value(not value)}" if isinstance(value, bool) else f"not_in = [{value}]"
+            )
         elif name in _WORDS and isinstance(value, str):
-            condition = f"not_in = [{quoted(value)}]"
+            condition = f"not_in = [{quote_value(value)}]"
         else:
             continue
         yield (
-            f"the list says {name} = {quoted(value)}: if replies to calls say failures so, toolwire must know it: "
+            f"the list says {name} = {quote_value(value)}: if replies to calls report failures like this, set "
             f'[reply] failure = [{{ path = "{name}", {condition} }}]'
         )
         return
@@ -350,11 +354,11 @@ def _placeholder(name: str, schema: Any) -> Any:
 
 
 def _parameters(schema: Any) -> Mapping[str, Any]:
-    found = at(schema, "properties")
+    found = get_path(schema, "properties")
     return found if isinstance(found, Mapping) else schema if isinstance(schema, Mapping) else {}
 
 
-def _shown(profile: Profile, request: OutgoingRequest) -> OutgoingRequest:
+def _mask_request(profile: Profile, request: OutgoingRequest) -> OutgoingRequest:
     """A request as it would go out, with marks in the place of secrets and a whole URL."""
     masked = Credentials(
         headers={
@@ -370,7 +374,7 @@ def _shown(profile: Profile, request: OutgoingRequest) -> OutgoingRequest:
             if each.place == "query"
         },
     )
-    sent = with_credentials(request, masked)
+    sent = add_credentials(request, masked)
     target = profile.base_url.rstrip("/") + sent.target.replace(_ENCODED_MASK, _MASK)
     return OutgoingRequest(sent.method, target, sent.headers, sent.content)
 

@@ -66,7 +66,7 @@ _LEGITIMATE: Final = re.compile(
 )
 
 
-def visible(text: str) -> str:
+def remove_hidden(text: str) -> str:
     """The text without characters that nobody can see: zero-width, bidi, control, tag and filler characters.
 
     They stay where they belong: in emoji, beside letters of scripts that need them, soft hyphens in words. Whatever
@@ -97,7 +97,7 @@ def find_hidden(value: Any) -> str | None:
             stack += each
         elif isinstance(each, str):
             text = each.replace("\r", "")  # a choice of line breaks is a usual one
-            if visible(text) != text:
+            if remove_hidden(text) != text:
                 return each
     return None
 

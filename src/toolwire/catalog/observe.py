@@ -1,4 +1,4 @@
-"""What can be seen of a catalogue's calls: metrics for Prometheus and OpenTelemetry, spans, a log, an audit file.
+"""Observes the calls of a catalogue: metrics for Prometheus and OpenTelemetry, spans, a log, an audit file.
 
 Every paid call is one line of JSON in the audit file: what was bought, for how much, how it ended. No arguments and
 no secrets are in any of it: arguments stand there as their digest. OpenTelemetry does nothing unless the program
@@ -29,7 +29,7 @@ _DOLLAR: Final = 1_000_000
 
 
 @dataclass
-class Seen:
+class CallRecord:
     """What is known of a call when it is over. `outcome`: bought, failed, released, unknown, refused or cached."""
 
     tool: str
@@ -94,48 +94,48 @@ class Observer:
         self._tracer = trace.get_tracer("toolwire.catalog")
 
     @contextmanager
-    def call(self, tool: str) -> Iterator[Seen]:
+    def call(self, tool: str) -> Iterator[CallRecord]:
         """Hold it around a call, and fill in what comes out."""
-        seen = Seen(tool)
+        record = CallRecord(tool)
         since = time.perf_counter()
         # What an exception says may hold arguments or worse, so it is no part of the span.
         with self._tracer.start_as_current_span(
             f"catalog.call {tool}", record_exception=False, set_status_on_exception=False
         ) as span:
             try:
-                yield seen
+                yield record
             finally:
-                seen.seconds = time.perf_counter() - since
-                seen.outcome = seen.outcome or "cancelled"
+                record.seconds = time.perf_counter() - since
+                record.outcome = record.outcome or "cancelled"
                 span.set_attributes(
                     {
                         "toolwire.catalog": self._catalog,
                         "gen_ai.tool.name": tool,
-                        "toolwire.outcome": seen.outcome,
-                        "toolwire.cost_usd": seen.cost / _DOLLAR,
+                        "toolwire.outcome": record.outcome,
+                        "toolwire.cost_usd": record.cost / _DOLLAR,
                     }
                 )
-                if seen.outcome not in ("bought", "cached"):
-                    span.set_status(trace.StatusCode.ERROR, seen.outcome)
-                self._count(seen)
+                if record.outcome not in ("bought", "cached"):
+                    span.set_status(trace.StatusCode.ERROR, record.outcome)
+                self._count(record)
 
-    def _count(self, seen: Seen) -> None:
-        names = {"catalog": self._catalog, "tool": seen.tool}
-        whose = self._catalog, seen.tool  # labels by their order: by name they cost three times as much
-        self._calls.labels(*whose, seen.outcome).inc()
-        self._seconds.labels(*whose).observe(seen.seconds)
-        if seen.api_seconds:
-            self._api.labels(*whose).observe(seen.api_seconds)
-        self._otel_calls.add(1, {**names, "outcome": seen.outcome})
-        self._otel_seconds.record(seen.seconds, names)
-        if seen.cost:
-            self._cost.labels(*whose).inc(seen.cost / _DOLLAR)
-            self._otel_cost.add(seen.cost / _DOLLAR, names)
-        line = {"catalog": self._catalog, "session": self._session, **vars(seen)}
-        if not seen.note:
+    def _count(self, record: CallRecord) -> None:
+        names = {"catalog": self._catalog, "tool": record.tool}
+        whose = self._catalog, record.tool  # labels by their order: by name they cost three times as much
+        self._calls.labels(*whose, record.outcome).inc()
+        self._seconds.labels(*whose).observe(record.seconds)
+        if record.api_seconds:
+            self._api.labels(*whose).observe(record.api_seconds)
+        self._otel_calls.add(1, {**names, "outcome": record.outcome})
+        self._otel_seconds.record(record.seconds, names)
+        if record.cost:
+            self._cost.labels(*whose).inc(record.cost / _DOLLAR)
+            self._otel_cost.add(record.cost / _DOLLAR, names)
+        line = {"catalog": self._catalog, "session": self._session, **vars(record)}
+        if not record.note:
             del line["note"]
-        logger.info("catalogue call %s: %s", seen.tool, seen.outcome, extra={"toolwire": line})
-        if self._audit is not None and seen.booking:
+        logger.info("catalogue call %s: %s", record.tool, record.outcome, extra={"toolwire": line})
+        if self._audit is not None and record.booking:
             try:
                 self._audit.write({"at": self._clock(), **line})
             except (

@@ -41,12 +41,14 @@ class Credentials:
         return hashlib.sha256("\0".join(sorted(self.values)).encode()).hexdigest()
 
 
-def credentials(profile: Settings, environ: Mapping[str, str], file: str | Path | None = None) -> Credentials:
+def find_credentials(
+    profile: Settings, environ: Mapping[str, str], file: str | Path | None = None
+) -> Credentials:
     """Find the profile's secrets. CatalogError names all that are missing, in one line.
 
     The environment goes before the file (TOML, or JSON by its suffix), a secret's own variable before its parts.
     """
-    sources = _Sources(environ, _stored(Path(file)) if file is not None else {})
+    sources = _Sources(environ, _read_file(Path(file)) if file is not None else {})
     headers, query, values, missing = dict[str, str](), dict[str, str](), list[str](), list[Secret]()
     for secret in profile.secrets.values():
         value = sources.value_of(secret, values)
@@ -77,7 +79,7 @@ def credentials(profile: Settings, environ: Mapping[str, str], file: str | Path 
             )
         values += [proxy, _base64(proxy), proxy.partition(":")[2] or proxy]
     if missing:
-        raise CatalogError(f"{_missing(missing, sources, file)} (profile {profile.name})")
+        raise CatalogError(f"{_describe_missing(missing, sources, file)} (profile {profile.name})")
     _check_lengths(values)
     return Credentials(headers, query, proxy, tuple(dict.fromkeys(values)))
 
@@ -129,7 +131,7 @@ class _Sources:
         return value
 
 
-def _missing(missing: list[Secret], sources: _Sources, file: str | Path | None) -> str:
+def _describe_missing(missing: list[Secret], sources: _Sources, file: str | Path | None) -> str:
     """Which variables to set, or what to put into a file."""
     wanted: list[SecretPart] = []
     otherwise = ""
@@ -153,7 +155,7 @@ def _base64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-def _stored(path: Path) -> dict[str, Any]:
+def _read_file(path: Path) -> dict[str, Any]:
     """What a credentials file holds. It is looked at once it is open, so that nobody can change it in between."""
     try:
         with path.open("rb") as opened:

@@ -34,13 +34,13 @@ from toolwire.catalog.observe import Observer
 from toolwire.catalog.profile.model import Profile
 from toolwire.catalog.purchase.buyer import MAX_IN_FLIGHT, QUEUE_TIMEOUT, Buyer
 from toolwire.catalog.purchase.limits import Breaker, RateLimit, ResultCache
-from toolwire.catalog.secrets import credentials
+from toolwire.catalog.secrets import find_credentials
 from toolwire.catalog.tools.build import Status, build_offer, build_tool, drop_masked, report
 from toolwire.catalog.tools.definitions import Definition, Entry, Repairs, Skipped
-from toolwire.catalog.tools.kept import load_kept, store_kept
+from toolwire.catalog.tools.entry_cache import load_entries, save_entries
 from toolwire.catalog.tools.names import identity, slug
 from toolwire.catalog.tools.pins import Pins
-from toolwire.catalog.tools.refreshing import Refreshing
+from toolwire.catalog.tools.refresh import RefreshSchedule
 from toolwire.catalog.tools.selection import Selection
 from toolwire.errors import CatalogError, ToolDefinitionError, UsageError
 from toolwire.tools.context import Context
@@ -115,10 +115,12 @@ class Catalog(ToolServer[None]):
         super().__init__(name or slug(self.profile.name), lifespan=self._live, always_load=False)
         self.status = Status()
         self.session = environ.get(SESSION) or random_bytes.token_hex(8)
-        self._credentials = credentials(self.profile, environ, credentials_file or environ.get(CREDENTIALS))
+        self._credentials = find_credentials(
+            self.profile, environ, credentials_file or environ.get(CREDENTIALS)
+        )
         self._scrubber = Scrubber(self._credentials.values)
         keep_secret(self._credentials.values)
-        self._limits = settings.limits_of(budget, budget_day, budget_total, self.profile, environ)
+        self._limits = settings.combine_limits(budget, budget_day, budget_total, self.profile, environ)
         self._selection = Selection(
             include=tuple(include),
             exclude=tuple(exclude),
@@ -127,10 +129,10 @@ class Catalog(ToolServer[None]):
             group=group,
             separator=self.profile.entry.name_separator,
         )
-        self._narrowed = Selection(include=settings.wanted_tools(self.profile, environ))
-        self._refreshing = Refreshing(refresh)
-        self._default_price = settings.default_price_of(default_price, environ)
-        self._scope = settings.short(
+        self._narrowed = Selection(include=settings.parse_filter(self.profile, environ))
+        self._schedule = RefreshSchedule(refresh)
+        self._default_price = settings.resolve_default_price(default_price, environ)
+        self._scope = settings.short_digest(
             self.profile.base_url.rstrip("/")
         )  # no key in it: prices outlive a new one
         self._under: dict[str, int] = {}  # the limits of single tools, by entry
@@ -139,10 +141,10 @@ class Catalog(ToolServer[None]):
         self._names: dict[str, str] = {}  # of tools, by id; they outlive a restart
         self._ledger_at = default_path(environ) if ledger is None else ledger
         self._ledger: Ledger | None = None
-        usual = f"{self.name}-{settings.short(self.profile.base_url, self._credentials.digest)}.json"
-        self._cache_file = settings.file_of(cache, user_cache_path("toolwire", appauthor=False) / usual)
+        usual = f"{self.name}-{settings.short_digest(self.profile.base_url, self._credentials.digest)}.json"
+        self._cache_file = settings.choose_file(cache, user_cache_path("toolwire", appauthor=False) / usual)
         self._pins_file = None if pins is None else Path(pins)
-        self._audit_file = settings.file_of(audit, settings.audit_beside(self._ledger_at))
+        self._audit_file = settings.choose_file(audit, settings.default_audit_path(self._ledger_at))
         self._rate = None if rate is None else RateLimit(rate, burst=max(1, int(rate)))
         self._retry = retry
         self._breaker = breaker or Breaker()
@@ -184,11 +186,11 @@ class Catalog(ToolServer[None]):
 
     def refresh(self) -> None:
         """Fetch the list again now; `loaded` waits for it. From the event loop."""
-        self._refreshing.ask()
+        self._schedule.ask()
 
     async def loaded(self, within: float = 30.0) -> Status:
         """Wait until the list has been fetched, or could not be. For a catalogue that somebody is connected to."""
-        await self._refreshing.wait(within)
+        await self._schedule.wait(within)
         return self.status
 
     def unknown(self, name: str) -> str:
@@ -201,7 +203,7 @@ class Catalog(ToolServer[None]):
     def connect(self, channel: ClientChannel, **settings: Any) -> DirectConnection:
         """A connection for one client. The first begins to fetch the list."""
         if self.lifespan is None:
-            self._refreshing.begin()
+            self._schedule.begin()
             self._listable = anyio.Event()
         return super().connect(channel, **settings)
 
@@ -222,7 +224,7 @@ class Catalog(ToolServer[None]):
             ledger, observer = await self._io.run(self._open_ledger), self._observe()
         except (CatalogError, UsageError) as error:
             self.status = replace(self.status, state="down", error=str(error))
-            self._refreshing.give_up()
+            self._schedule.give_up()
             self._listable.set()
             raise
         async with (
@@ -238,7 +240,7 @@ class Catalog(ToolServer[None]):
                 entry_id=self.entry_id,
                 default_price=self._default_price,
                 session=self.session,
-                identity=settings.short(self.profile.base_url, self._credentials.digest),
+                identity=settings.short_digest(self.profile.base_url, self._credentials.digest),
                 scrubber=self._scrubber,
                 observer=observer,
                 breaker=self._breaker,
@@ -289,10 +291,10 @@ class Catalog(ToolServer[None]):
             await self._io.run(self._offer_kept)
             if self._definitions:
                 self._listable.set()
-        await self._refreshing.keep(partial(self._fetch, api, self._listable))
+        await self._schedule.keep(partial(self._fetch, api, self._listable))
 
     def _offer_kept(self) -> None:
-        kept = None if self._cache_file is None else load_kept(self._cache_file, self.profile.base_url)
+        kept = None if self._cache_file is None else load_entries(self._cache_file, self.profile.base_url)
         if kept is None or not kept.entries:
             return
         self._names = dict(kept.names)
@@ -340,7 +342,7 @@ class Catalog(ToolServer[None]):
         self._remember(whole)
         self._warn_of_limits()
         if self._cache_file is not None and whole:  # an empty list is never kept in place of a full one
-            store_kept(self._cache_file, whole, self.profile.base_url, self._names)
+            save_entries(self._cache_file, whole, self.profile.base_url, self._names)
 
     def _report_failure(self, error: str) -> None:
         """The list could not be had: say so once, and keep what there is."""

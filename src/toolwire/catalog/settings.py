@@ -20,7 +20,7 @@ File = str | Path | Literal[False] | None
 """A file that the user named; False for none, None for the usual one."""
 
 
-def limits_of(
+def combine_limits(
     budget: float | str | Limits | None,
     per_day: float | str | None,
     total: float | str | None,
@@ -69,7 +69,7 @@ def check_count(name: str, value: int) -> int:
     return value
 
 
-def default_price_of(given: float | str | None, environ: Mapping[str, str]) -> int | None:
+def resolve_default_price(given: float | str | None, environ: Mapping[str, str]) -> int | None:
     """What a call counts as if nobody tells its price: the caller's word, or that of the environment."""
     said = environ.get(DEFAULT_PRICE, "").strip() or None if given is None else given
     try:
@@ -78,26 +78,26 @@ def default_price_of(given: float | str | None, environ: Mapping[str, str]) -> i
         raise UsageError(f"the default price is no amount of dollars: {error}") from None
 
 
-def wanted_tools(profile: Profile, environ: Mapping[str, str]) -> tuple[str, ...]:
+def parse_filter(profile: Profile, environ: Mapping[str, str]) -> tuple[str, ...]:
     """The filter that the environment has: words with commas between them."""
     words = environ.get(profile.environment.filter, "") if profile.environment.filter else ""
     return tuple(each.strip() for each in words.split(",") if each.strip())
 
 
-def file_of(given: File, otherwise: Path | None) -> Path | None:
+def choose_file(given: File, otherwise: Path | None) -> Path | None:
     """The file that was named, or the usual one."""
     if given is False:
         return None
     return otherwise if given is None else Path(given)
 
 
-def audit_beside(ledger: Ledger | str | os.PathLike[str]) -> Path | None:
+def default_audit_path(ledger: Ledger | str | os.PathLike[str]) -> Path | None:
     """Where the audit file is unless somebody says: beside the ledger's file, if it has one."""
     if not isinstance(ledger, str | os.PathLike) or os.fspath(ledger) == MEMORY:
         return None
     return Path(ledger).parent / "audit.jsonl"
 
 
-def short(*texts: str) -> str:
+def short_digest(*texts: str) -> str:
     """A few digits that stand for these texts."""
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]

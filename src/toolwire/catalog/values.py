@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from toolwire._protocol.json_codec import dumps, loads
-from toolwire.catalog.hidden_text import visible
+from toolwire.catalog.hidden_text import remove_hidden
 
 LONGEST_TEXT: Final = 2_000
 TYPES: Final = ("string", "integer", "number", "boolean", "object", "array", "null")
@@ -24,8 +24,8 @@ def tidy(text: Any, longest: int = LONGEST_TEXT) -> str:
     """A description as a model may read it: visible, stripped, cut with an ellipsis. Empty for what is no text."""
     if not isinstance(text, str):
         return ""
-    cleaned = visible(text[: 8 * longest]).strip()
-    return cleaned if len(cleaned) <= longest else visible(cleaned[: longest - 1]).rstrip() + "…"
+    cleaned = remove_hidden(text[: 8 * longest]).strip()
+    return cleaned if len(cleaned) <= longest else remove_hidden(cleaned[: longest - 1]).rstrip() + "…"
 
 
 def fits(value: Any, kind: str) -> bool:
@@ -43,58 +43,58 @@ def fits(value: Any, kind: str) -> bool:
     return isinstance(value, {"string": str, "object": dict, "array": list}[kind])
 
 
-def converted(value: Any, kinds: Iterable[str]) -> tuple[bool, Any]:
+def convert(value: Any, kinds: Iterable[str]) -> tuple[bool, Any]:
     """Whether a value can be one of the types, and then as that: `"5"` as an integer is 5."""
     kinds = tuple(kinds)
     if any(fits(value, kind) for kind in kinds):
         return True, int(value) if isinstance(value, float) and kinds == ("integer",) else value
     for kind in kinds:
-        made = _made(value, kind)
+        made = _convert_to(value, kind)
         if made is not None and fits(made, kind):
             return True, made
     return False, None
 
 
-def at(data: Any, path: str) -> Any:
+def get_path(data: Any, path: str) -> Any:
     """What a dotted path leads to in JSON data (`details.tools.0`); None when it leads nowhere or is empty.
 
     A step `-1` is the last element of a list. Of several paths (`price|function.price`) it is the first that leads
     anywhere.
     """
     if "|" in path:
-        return next((found for each in path.split("|") if (found := at(data, each)) is not None), None)
-    found = _reached(data, path)
+        return next((found for each in path.split("|") if (found := get_path(data, each)) is not None), None)
+    found = _follow(data, path)
     return None if found is NOWHERE else found
 
 
-def leads(data: Any, path: str) -> bool:
+def has_path(data: Any, path: str) -> bool:
     """Whether a path, or one of several, leads to anything: to null, too."""
-    return any(_reached(data, each) is not NOWHERE for each in path.split("|"))
+    return any(_follow(data, each) is not NOWHERE for each in path.split("|"))
 
 
-def truth(value: Any) -> bool:
+def is_true(value: Any) -> bool:
     """A flag, which may be in words: `"false"`, `"no"`, `"null"` and nothing are false."""
     if isinstance(value, str):
         return value.strip().lower() not in {"", "none", "null", *_FALSE}
     return bool(value)
 
 
-def denied(value: Any) -> bool:
+def is_denied(value: Any) -> bool:
     """Whether a flag says no, in whatever form; one that is not there says nothing."""
     return isinstance(value, (str, bool, int, float)) and str(value).strip().lower() in _FALSE
 
 
-def _reached(data: Any, path: str) -> Any:
+def _follow(data: Any, path: str) -> Any:
     if not path:
         return NOWHERE
     for step in path.split("."):
-        data = data.get(step, NOWHERE) if isinstance(data, Mapping) else element(data, step)
+        data = data.get(step, NOWHERE) if isinstance(data, Mapping) else get_element(data, step)
         if data is NOWHERE:
             break
     return data
 
 
-def element(data: Any, step: str) -> Any:
+def get_element(data: Any, step: str) -> Any:
     """Take one step of a path into a list: `0` is its first element, `-1` its last. NOWHERE if there is none."""
     if not isinstance(data, list) or not data:
         return NOWHERE
@@ -105,7 +105,7 @@ def element(data: Any, step: str) -> Any:
     return NOWHERE
 
 
-def _made(value: Any, kind: str) -> Any:
+def _convert_to(value: Any, kind: str) -> Any:
     """A value as another type; None when it cannot be."""
     if kind == "string" and isinstance(value, (bool, int, float)):
         return json_text(value)

@@ -46,7 +46,7 @@ def check(
       toolwire catalog check agentpmt --json
     """
     from toolwire.catalog.profile.model import Profile  # noqa: PLC0415 - heavy
-    from toolwire.catalog.secrets import credentials as find_credentials  # noqa: PLC0415
+    from toolwire.catalog.secrets import find_credentials  # noqa: PLC0415
     from toolwire.catalog.server import CREDENTIALS  # noqa: PLC0415
 
     found = Profile.find(profile.removeprefix("catalog:")).resolved(os.environ)

@@ -74,8 +74,8 @@ def judge(
                 error=f"the API answered with {describe_body(headers, content)}, which is no JSON",
             )
         return Answer("answered", status, body, headers=headers)
-    retry_after = seconds_of(headers.get("retry-after"))
-    error = refusal(status, headers, body)
+    retry_after = parse_retry_after(headers.get("retry-after"))
+    error = describe_status(status, headers, body)
     return Answer("answered" if status in uncharged else "unknown", status, body, error, retry_after)
 
 
@@ -85,7 +85,7 @@ def is_json(headers: Mapping[str, str]) -> bool:
     return kind in _JSON or kind.endswith("+json")
 
 
-def decoded(headers: Mapping[str, str], content: bytes) -> Any:
+def decode_json(headers: Mapping[str, str], content: bytes) -> Any:
     """The JSON in a body that says it is JSON, or None."""
     if not is_json(headers):
         return None
@@ -93,7 +93,7 @@ def decoded(headers: Mapping[str, str], content: bytes) -> Any:
     try:
         return loads(content)
     except ValueError:
-        return _leniently(content)
+        return _decode_leniently(content)
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class RawBody:
 
 def decode_reply(kind: Literal["json", "text", "binary"], headers: Mapping[str, str], content: bytes) -> Any:
     """The body of a reply: the JSON in it, or with another `kind` text or bytes; None for what is no such thing."""
-    body = decoded(headers, content)
+    body = decode_json(headers, content)
     if body is not None or kind == "json":
         return body
     media = media_type(headers)
@@ -125,7 +125,7 @@ def _as_text(headers: Mapping[str, str], content: bytes) -> str:
         return content.decode("utf-8", "replace")
 
 
-def _leniently(content: bytes) -> Any:
+def _decode_leniently(content: bytes) -> Any:
     """JSON with what is legal there and cannot be held: one such value must not cost a reply that was paid for.
 
     Halves of surrogate pairs become a mark, numbers that are too large stay as their text.
@@ -158,10 +158,10 @@ def is_success(status: int) -> bool:
     return HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES
 
 
-def refusal(status: int, headers: Mapping[str, str], body: Any) -> str:
+def describe_status(status: int, headers: Mapping[str, str], body: Any) -> str:
     """A status other than 2xx, in words."""
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
-        to = _host_of(headers.get("location", ""))
+        to = _host_in(headers.get("location", ""))
         return (
             f"HTTP {status}: the API redirects to {to}. Redirects are not followed; if it moved, set base_url"
         )
@@ -170,7 +170,7 @@ def refusal(status: int, headers: Mapping[str, str], body: Any) -> str:
     return f"HTTP {status} ({phrase}): {reason}" if reason else f"HTTP {status} ({phrase})"
 
 
-def seconds_of(retry_after: str | None) -> float | None:
+def parse_retry_after(retry_after: str | None) -> float | None:
     """The `Retry-After` header, in seconds from now; a date in the past is 0."""
     if not retry_after:
         return None
@@ -185,7 +185,7 @@ def seconds_of(retry_after: str | None) -> float | None:
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
-def said(error: Exception, clean: Callable[[str], str] = str) -> str:
+def describe_error(error: Exception, clean: Callable[[str], str] = str) -> str:
     """An exception in words: its own, or where it has none, those of the system's error that it came from."""
     told: BaseException | None = error
     while told is not None and not (str(told) and (told is error or isinstance(told, OSError))):
@@ -210,7 +210,7 @@ def _reason(body: Any) -> str:
     return plain_line(text)[:_LONGEST_REASON]
 
 
-def _host_of(location: str) -> str:
+def _host_in(location: str) -> str:
     try:
         return (urlsplit(location).hostname or "another path")[:_LONGEST_REASON]
     except ValueError:

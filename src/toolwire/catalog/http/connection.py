@@ -19,7 +19,7 @@ import httpx2
 from toolwire._version import __version__
 from toolwire.catalog.http.addresses import Base, Network, Resolver
 from toolwire.catalog.http.answers import Attempt
-from toolwire.catalog.http.requests import OutgoingRequest, with_credentials
+from toolwire.catalog.http.requests import OutgoingRequest, add_credentials
 from toolwire.catalog.http.transport import IsOpen, OneRequestTransport
 from toolwire.catalog.secrets import Credentials
 from toolwire.errors import CatalogError, UsageError
@@ -134,7 +134,7 @@ class Connections:
         """Send a request; the reply has its head, and its body can be read."""
         token = _quiet.set(True)
         try:
-            response = await self._send(with_credentials(request, self._credentials), limit, order)
+            response = await self._send(add_credentials(request, self._credentials), limit, order)
             try:
                 yield response
             finally:

@@ -14,7 +14,13 @@ import stamina
 from toolwire._support.log import logger_for
 from toolwire._support.scrubber import Scrubber
 from toolwire._support.threads import Workers
-from toolwire.catalog.http.answers import describe_body, is_success, refusal, said, seconds_of
+from toolwire.catalog.http.answers import (
+    describe_body,
+    describe_error,
+    describe_status,
+    is_success,
+    parse_retry_after,
+)
 from toolwire.catalog.http.connection import Connections
 from toolwire.catalog.http.listing import Reading
 from toolwire.catalog.http.requests import OutgoingRequest, Position, balance_request, page_request
@@ -202,7 +208,7 @@ class ListReader:
         except TimeoutError:
             raise _Passing(f"{what}: no answer within {table.timeout:g} s") from None
         except (httpx2.HTTPError, OSError) as error:
-            raise _Passing(f"{what}: {said(error, self._scrubber.text)}") from error
+            raise _Passing(f"{what}: {describe_error(error, self._scrubber.text)}") from error
         status, headers = response.status_code, self._clean(response.headers)
         # The link as it came: our secrets may be in it, and are taken out by name (`page_request`).
         link = response.headers.get("link", "")
@@ -216,9 +222,9 @@ class ListReader:
                 came = describe_body(headers, content)
                 raise _Passing(f"{what} is not JSON ({came}). Check base_url and the path")
             return replace(page, body=body)
-        told = f"{what}: {refusal(status, headers, body)}"
+        told = f"{what}: {describe_status(status, headers, body)}"
         if status in _PASSING:
-            raise _Passing(told, seconds_of(headers.get("retry-after")))
+            raise _Passing(told, parse_retry_after(headers.get("retry-after")))
         raise _Refused(told, status)
 
     def _clean(self, headers: Mapping[str, str]) -> dict[str, str]:

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from toolwire._support.log import logger_for
 from toolwire.catalog.http.requests import Position, next_link
-from toolwire.catalog.profile.amounts import quoted
+from toolwire.catalog.profile.amounts import quote_value
 from toolwire.catalog.profile.entries import read_item
 from toolwire.catalog.profile.model import Profile
 from toolwire.catalog.profile.outline import outline
 from toolwire.catalog.tools.definitions import Entry
-from toolwire.catalog.values import at, converted, denied, leads, truth
+from toolwire.catalog.values import convert, get_path, has_path, is_denied, is_true
 from toolwire.errors import CatalogError
 
 _log = logger_for("catalog.listing")
@@ -121,7 +121,7 @@ class Reading:
         if self._pages == 1:
             self.first_page = page
             self._first_page_items = len(items)
-            self._more_signs = signs_of_more(page, len(items), headers or {})
+            self._more_signs = describe_signs_of_more(page, len(items), headers or {})
         before = len(self._entries)
         ids = self._add(items)
         fresh = len(self._entries) > before
@@ -154,8 +154,8 @@ class Reading:
         if paging.kind == "cursor":
             return self._next_cursor(page, number)
         if paging.kind == "link":
-            found = at(page, paging.cursor) if paging.cursor else link_to_next(headers)
-            self._pages_with_cursor += bool(paging.cursor) and leads(page, paging.cursor)
+            found = get_path(page, paging.cursor) if paging.cursor else find_next_link(headers)
+            self._pages_with_cursor += bool(paging.cursor) and has_path(page, paging.cursor)
             if not isinstance(found, str) or not found.strip():
                 return None
             link = next_link(self._profile, found, target)
@@ -175,10 +175,10 @@ class Reading:
         if (flag := self._flag(page)) is not None:
             return flag
         if paging.kind == "page":
-            known, total = converted(at(page, paging.total_pages), ("integer",))
+            known, total = convert(get_path(page, paging.total_pages), ("integer",))
             if known:
                 return bool(self._pages < total)
-        known, total = converted(at(page, paging.total_items), ("integer",))
+        known, total = convert(get_path(page, paging.total_items), ("integer",))
         if not known:
             return None
         return bool((self.items if paging.kind == "page" else value + count) < total)
@@ -186,13 +186,13 @@ class Reading:
     def _flag(self, page: Any) -> bool | None:
         """What the profile's flag says of another page; None if there is no such flag."""
         path = self._profile.list.paging.more
-        if not leads(page, path):
+        if not has_path(page, path):
             return None
         self._pages_with_more += 1
-        return truth(at(page, path))
+        return is_true(get_path(page, path))
 
     def _next_cursor(self, page: Any, number: int) -> Position | None:
-        cursor = at(page, self._profile.list.paging.cursor)
+        cursor = get_path(page, self._profile.list.paging.cursor)
         self._pages_with_cursor += cursor is not None
         if self._flag(page) is False or cursor is None or cursor is False or cursor == "":
             return None
@@ -221,12 +221,12 @@ class Reading:
 
     def _items_of(self, page: Any, number: int) -> list[Any]:
         path = self._profile.list.items
-        items = at(page, path) if path else page
+        items = get_path(page, path) if path else page
         error = page.get("error") if isinstance(page, dict) else None
         # A page that was only guessed may be refused with words: that is the end, not a failure of the list.
-        failed = isinstance(page, dict) and denied(page.get("success"))
+        failed = isinstance(page, dict) and is_denied(page.get("success"))
         if failed or (error and not items and not self.guessed):
-            reason = at(page, self._profile.reply.error) or error or "it gives no reason"
+            reason = get_path(page, self._profile.reply.error) or error or "it gives no reason"
             raise CatalogError(f"the API could not list: {str(reason)[:_LONGEST_ERROR]}")
         if items is None and self.guessed:
             return []
@@ -246,7 +246,7 @@ class Reading:
     def _reason_of(self, page: Any) -> str:
         """The words with which a page that has no list says why; "" if it has none."""
         for path in (self._profile.reply.error, *_REASONS):
-            if isinstance(words := at(page, path), str) and words:
+            if isinstance(words := get_path(page, path), str) and words:
                 return words
         return ""
 
@@ -269,7 +269,7 @@ class Reading:
                 self.without_id += 1
                 continue
             ids.append(entry.id)
-            identity = at(item, paths.id)
+            identity = get_path(item, paths.id)
             if isinstance(identity, int) and len(entry.id) <= _LONGEST_ID:
                 self.numbers[entry.id] = identity
             # An id that comes twice, too: `define` knows which of them to take.
@@ -303,7 +303,7 @@ class Reading:
                 f"{self.unreadable_prices} entries of the list have a price at {place} that cannot be read as "
                 f"{_unit_words(profile)}, so it counts as unknown"
             )
-            yield Problem(text, essential=True, example=quoted(self.unreadable_price))
+            yield Problem(text, essential=True, example=quote_value(self.unreadable_price))
         for text in self.paging_problems():
             yield Problem(text)
 
@@ -323,10 +323,11 @@ class Reading:
             path = getattr(paging, name)
             if name not in paging.model_fields_set or not path or self._pages_with_more:
                 continue
-            if not leads(page, path):
+            if not has_path(page, path):
                 yield f"list.paging.{name} = {path!r} is not in the first page: {has}"
-            elif not converted(at(page, path), ("integer",))[0]:
-                yield f"list.paging.{name} = {path!r} is {quoted(at(page, path))}, which is no number: {has}"
+            elif not convert(get_path(page, path), ("integer",))[0]:
+                found = quote_value(get_path(page, path))
+                yield f"list.paging.{name} = {path!r} is {found}, which is not a number: {has}"
         if ended_early:
             why = (
                 "set list.paging" if paging.kind == "none" else f"check list.paging (kind = {paging.kind!r})"
@@ -368,7 +369,7 @@ class Reading:
         return other is not None and other in self.found
 
 
-def link_to_next(headers: Mapping[str, str]) -> str | None:
+def find_next_link(headers: Mapping[str, str]) -> str | None:
     """The link with `rel="next"` in a reply's `Link` header."""
     for link in _LINK.finditer(headers.get("link", "")[:_LONGEST_LINKS]):
         for name, value in _PARAMETERS.findall(link[2]):
@@ -377,23 +378,23 @@ def link_to_next(headers: Mapping[str, str]) -> str | None:
     return None
 
 
-def signs_of_more(page: Any, count: int, headers: Mapping[str, str]) -> str:
+def describe_signs_of_more(page: Any, count: int, headers: Mapping[str, str]) -> str:
     """What on a page says that the list goes on after its `count` items, in words; "" if nothing does."""
-    if link_to_next(headers):
+    if find_next_link(headers):
         return 'a Link header with rel="next"'
     if not isinstance(page, dict):
         return ""
     for table in _SIGN_TABLES:
         for name in _SIGNS:
-            value = at(page, table + name)
-            if value is not None and not isinstance(value, (dict, list)) and truth(value):
+            value = get_path(page, table + name)
+            if value is not None and not isinstance(value, (dict, list)) and is_true(value):
                 return (
                     f"{table}{name} is {str(value)[:60]!r}"
                     if isinstance(value, str)
                     else f"{table}{name} is {value}"
                 )
         for name in _TOTALS:
-            value = at(page, table + name)
+            value = get_path(page, table + name)
             if type(value) is int and value > count > 0:
                 return f"{table}{name} is {value}"
     return ""

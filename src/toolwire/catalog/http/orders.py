@@ -15,11 +15,11 @@ import httpx2
 from toolwire._support.log import logger_for
 from toolwire._support.scrubber import Scrubber
 from toolwire._support.threads import Workers
-from toolwire.catalog.http.answers import Answer, Attempt, is_success, judge, said
+from toolwire.catalog.http.answers import Answer, Attempt, describe_error, is_success, judge
 from toolwire.catalog.http.connection import Connections, Halted, OnSend, Order, check_value
 from toolwire.catalog.http.requests import OutgoingRequest, order_request
 from toolwire.catalog.http.retry import Retry
-from toolwire.catalog.http.streams import Progress, Unreadable, collect, follow, is_stream, read_body
+from toolwire.catalog.http.streams import Progress, Unreadable, collect, is_stream, read_body, read_events
 from toolwire.catalog.profile.model import Profile
 from toolwire.errors import CatalogError
 
@@ -137,12 +137,14 @@ class OrderSender:
             raise
         except Exception as error:  # noqa: BLE001 - whatever broke, what counts is whether the order may be out
             if not isinstance(error, (httpx2.HTTPError, OSError, CatalogError)):
-                _log.error("A purchase broke in an unexpected way: %s", said(error, self._scrubber.text))
+                _log.error(
+                    "A purchase broke in an unexpected way: %s", describe_error(error, self._scrubber.text)
+                )
             # A reply that came whole and cannot be used will be no better when it is asked for again.
             return Answer(
                 _state(order.attempt),
                 status if isinstance(error, Unreadable) else None,
-                error=said(error, self._scrubber.text),
+                error=describe_error(error, self._scrubber.text),
             )
 
     async def _read(
@@ -152,7 +154,7 @@ class OrderSender:
         good = is_success(status)
         headers = {name.lower(): self._scrubber.text(value) for name, value in response.headers.items()}
         if good and is_stream(response):
-            events = await follow(response, call.max_reply_bytes, on_progress, self._scrubber.text)
+            events = await read_events(response, call.max_reply_bytes, on_progress, self._scrubber.text)
             return Answer("answered", status, events, headers=headers)
         most = call.max_reply_bytes if good else _REFUSAL_BYTES
         content = await collect(response, most, lenient=not good)

@@ -63,7 +63,11 @@ def page_request(profile: Profile, position: Position) -> OutgoingRequest:
         query={} if in_body else {name: str(value) for name, value in where.items()}.items(),
         fields={**profile.list.body, **(where if in_body else {})},
     )
-    return replace(request, target=_without_secrets(profile, position.target)) if position.target else request
+    return (
+        replace(request, target=_drop_secret_parameters(profile, position.target))
+        if position.target
+        else request
+    )
 
 
 def order_request(
@@ -71,7 +75,7 @@ def order_request(
 ) -> OutgoingRequest:
     """The request that buys a call. CatalogError for arguments that cannot be written or clash with fixed ones."""
     call = profile.call
-    path = call.path.replace("{id}", _in_path(entry_id)) if "{id}" in call.path else call.path
+    path = call.path.replace("{id}", _encode_path_step(entry_id)) if "{id}" in call.path else call.path
     query: list[tuple[str, str]] = list(call.stream_query.items()) if call.streams else []
     fields: dict[str, Any] = {}
     if call.method == "GET":
@@ -103,7 +107,7 @@ def balance_request(profile: Profile) -> OutgoingRequest:
     return _request(profile, balance, balance.method, balance.path, fields=dict(balance.body))
 
 
-def with_credentials(request: OutgoingRequest, credentials: Credentials) -> OutgoingRequest:
+def add_credentials(request: OutgoingRequest, credentials: Credentials) -> OutgoingRequest:
     """The request as it goes out. From here on it must not be shown."""
     target = request.target
     if credentials.query:
@@ -172,8 +176,8 @@ def _request(
 ) -> OutgoingRequest:
     fixed = {**profile.request.query, **table.query}
     pairs = [*fixed.items(), *query]
-    target = f"{path}?{_encoded(pairs)}" if pairs else path
-    made = _merged({"Accept": _JSON}, headers or {}, profile.request.headers, table.headers)
+    target = f"{path}?{_encode_query(pairs)}" if pairs else path
+    made = _merge_headers({"Accept": _JSON}, headers or {}, profile.request.headers, table.headers)
     content = b""
     if method != "GET":
         content = write_json(fields or {})
@@ -181,7 +185,7 @@ def _request(
     return OutgoingRequest(method, target, made, content)
 
 
-def _merged(*tables: Mapping[str, str]) -> dict[str, str]:
+def _merge_headers(*tables: Mapping[str, str]) -> dict[str, str]:
     """Headers, a later one in the place of an earlier one, whatever their case."""
     made: dict[str, tuple[str, str]] = {}
     for table in tables:
@@ -211,7 +215,7 @@ def _body_fields(
 ) -> dict[str, Any]:
     call = profile.call
     own = {call.id_field: entry_id, call.request_id_field: key}
-    body: dict[str, Any] = _copied(call.body)
+    body: dict[str, Any] = _copy_table(call.body)
     for name, value in own.items():
         if name:
             _put(body, name, value)
@@ -235,8 +239,8 @@ def _put(body: dict[str, Any], path: str, value: Any) -> None:
     body[last] = value
 
 
-def _copied(table: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _copied(value) if isinstance(value, Mapping) else value for key, value in table.items()}
+def _copy_table(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copy_table(value) if isinstance(value, Mapping) else value for key, value in table.items()}
 
 
 def _refuse_clash(arguments: Mapping[str, Any], taken: Iterable[str]) -> None:
@@ -261,14 +265,14 @@ def _query_text(value: Any) -> str:
     return value if isinstance(value, str) else write_json(value).decode()
 
 
-def _encoded(pairs: Iterable[tuple[str, str]]) -> str:
+def _encode_query(pairs: Iterable[tuple[str, str]]) -> str:
     try:
         return urlencode(list(pairs))
     except UnicodeEncodeError:
         raise CatalogError("the arguments have half of a surrogate pair, which is no text") from None
 
 
-def _in_path(entry_id: str | int) -> str:
+def _encode_path_step(entry_id: str | int) -> str:
     """An id as one step of a path: it can neither climb nor end the path."""
     text = str(entry_id)
     if not text or climbs(text):
@@ -283,7 +287,7 @@ def _secret_keys(profile: Profile) -> set[str]:
     return {each.key for each in profile.secrets.values() if each.place == "query"}
 
 
-def _without_secrets(profile: Profile, target: str) -> str:
+def _drop_secret_parameters(profile: Profile, target: str) -> str:
     """A link without the query parameters that carry our secrets: an API repeats them, and they are added anew."""
     keys = _secret_keys(profile)
     path, mark, query = target.partition("?")

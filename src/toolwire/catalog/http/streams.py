@@ -42,7 +42,7 @@ async def collect(response: httpx2.Response, most: int, *, lenient: bool = False
         return True
 
     try:
-        await _pour(response, most, take)
+        await _read_parts(response, most, take)
     except (httpx2.HTTPError, Unreadable):
         if not lenient:
             raise
@@ -80,7 +80,7 @@ def is_stream(response: httpx2.Response) -> bool:
     return media_type(response.headers) == "text/event-stream"
 
 
-async def follow(
+async def read_events(
     response: httpx2.Response, most: int, on_progress: Progress | None, clean: Callable[[str], str] = str
 ) -> Any:
     """What a stream of `data`, `error` and `done` events adds up to, as a reply's body.
@@ -99,7 +99,7 @@ async def follow(
             if event == "error":
                 replies.append({"success": False, "error": data})
             elif event == "done":
-                replies.append(_summed(pieces, data))
+                replies.append(_combine_events(pieces, data))
             elif event in ("data", "message") and data:
                 pieces.append(data)
                 if on_progress is not None:
@@ -108,7 +108,7 @@ async def follow(
                 return False
         return True
 
-    await _pour(response, most, take)
+    await _read_parts(response, most, take)
     if not replies:
         raise CatalogError("the stream of events ended before it was done")
     return replies[0]
@@ -144,7 +144,7 @@ class Events:
         return found
 
 
-async def _pour(response: httpx2.Response, most: int, take: Callable[[bytes], bool]) -> None:
+async def _read_parts(response: httpx2.Response, most: int, take: Callable[[bytes], bool]) -> None:
     """Give the body to `take`, part by part, until it has enough. Unreadable past `most` bytes.
 
     httpx2 reads through a chain of generators that do not close each other, and one that is left in the middle is
@@ -181,7 +181,7 @@ def _check_head(response: httpx2.Response, most: int) -> None:
         raise Unreadable(f"the reply has {int(length):,} bytes, {most:,} are allowed (max_reply_bytes)")
 
 
-def _summed(pieces: list[str], last: str) -> dict[str, Any]:
+def _combine_events(pieces: list[str], last: str) -> dict[str, Any]:
     """The reply that the pieces and the data of `done` make up."""
     end = _object(last)
     text = "".join(pieces)

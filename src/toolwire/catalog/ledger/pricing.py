@@ -96,7 +96,7 @@ def learn(db: Connection, row: Row, cost: int) -> None:
         confirm(db, row, cost)
 
 
-def overcharged(db: Connection, row: Row, cost: int) -> None:
+def record_overcharge(db: Connection, row: Row, cost: int) -> None:
     """Remember a charge above what was reserved: it waits to be accepted, and the price is no longer confirmed."""
     db.execute(
         "INSERT INTO prices VALUES (?1, ?2, ?3, ?4, ?4, ?5, 0, 0)"

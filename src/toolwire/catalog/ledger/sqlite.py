@@ -203,7 +203,7 @@ class SqliteLedger:
             self._move(db, row, "settled", actual=cost, over=over)
             stopped = ""
             if over:
-                pricing.overcharged(db, row, cost)
+                pricing.record_overcharge(db, row, cost)
                 stopped = (
                     f"a call cost {format_dollars(cost)}, and {format_dollars(row.reserved)} was reserved"
                 )

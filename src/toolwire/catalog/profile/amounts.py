@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from toolwire.catalog.money import micros
 from toolwire.catalog.profile.tables import Balance, rate_of
-from toolwire.catalog.values import at
+from toolwire.catalog.values import get_path
 from toolwire.errors import CatalogError
 from toolwire.tools.schema.arguments import clipped
 
@@ -20,12 +20,12 @@ def read_amount(value: Any, rate: Decimal) -> tuple[int | None, str | None]:
     try:
         return micros(value, rate), None
     except ValueError:
-        return None, quoted(value)
+        return None, quote_value(value)
 
 
 def read_balance(body: Any, balance: Balance) -> int:
     """The micro-dollars that are left, by the reply to a balance request. CatalogError if they are not there."""
-    told = at(body, balance.amount)
+    told = get_path(body, balance.amount)
     if told is None:
         raise CatalogError(f"balance.amount = {balance.amount!r} is not in the reply")
     amount, unreadable = read_amount(told, rate_of(balance.unit))
@@ -34,7 +34,7 @@ def read_balance(body: Any, balance: Balance) -> int:
     return amount
 
 
-def quoted(value: Any) -> str:
+def quote_value(value: Any) -> str:
     """A value of the API's as JSON in printable ASCII, cut."""
     try:
         return clipped(json.dumps(value), _LONGEST_QUOTE)

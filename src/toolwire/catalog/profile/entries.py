@@ -10,7 +10,7 @@ from typing import Any, Final
 from toolwire.catalog.money import micros
 from toolwire.catalog.profile.tables import EntryPaths, Price, rate_of
 from toolwire.catalog.tools.definitions import Entry
-from toolwire.catalog.values import NOWHERE, at, element
+from toolwire.catalog.values import NOWHERE, get_element, get_path
 
 _NO_PRICES: Final[dict[str, int | None]] = {}
 
@@ -66,7 +66,7 @@ def _read(item: Any, setting: str, path: str, found: list[str]) -> Any:
     for steps in _steps(path):
         value = item
         for step in steps:
-            value = value.get(step, NOWHERE) if isinstance(value, dict) else element(value, step)
+            value = value.get(step, NOWHERE) if isinstance(value, dict) else get_element(value, step)
             if value is NOWHERE:
                 break
         else:
@@ -112,7 +112,7 @@ def _read_prices(
 
 def _rate(price: Price, item: Any) -> Decimal | None:
     """The dollars that one unit is worth; None for a unit that the profile does not know."""
-    name = at(item, price.unit_path) if price.unit_path else None
+    name = get_path(item, price.unit_path) if price.unit_path else None
     if name is None:
         return rate_of(price.unit)
     wanted = name.strip().casefold() if isinstance(name, str) else None
@@ -124,9 +124,9 @@ def _pairs(price: Price, by_value: Any) -> Iterator[tuple[str, Any]]:
     """Each value of the argument with its price, from an object or a list of objects."""
     if isinstance(by_value, Mapping):
         for value, amount in by_value.items():
-            yield str(value), at(amount, price.price_path) if isinstance(amount, Mapping) else amount
+            yield str(value), get_path(amount, price.price_path) if isinstance(amount, Mapping) else amount
     elif isinstance(by_value, list):
         for each in by_value:
-            value = at(each, price.value_path)
+            value = get_path(each, price.value_path)
             if isinstance(value, (str, int)) and not isinstance(value, bool):
-                yield str(value), at(each, price.price_path)
+                yield str(value), get_path(each, price.price_path)

@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 from toolwire._support.words import closest
 from toolwire.catalog.profile.entries import read_item
 from toolwire.catalog.profile.file import parse, read
-from toolwire.catalog.profile.rules import ProfileError, shown
+from toolwire.catalog.profile.rules import ProfileError, show_value
 from toolwire.catalog.profile.tables import (
     Balance,
     Call,
@@ -34,7 +34,6 @@ from toolwire.catalog.profile.tables import (
     Shared,
 )
 from toolwire.catalog.tools.definitions import Entry
-from toolwire.catalog.values import at
 
 __all__ = [
     "BUILTIN",
@@ -53,7 +52,6 @@ __all__ = [
     "Secret",
     "SecretPart",
     "Shared",
-    "at",
     "json_schema",
 ]
 
@@ -111,7 +109,7 @@ class Profile(Settings):
 
     def changed(self, **changes: Any) -> "Profile":
         """A copy with other settings; tables are merged: `profile.changed(call={"timeout": 5})`."""
-        return Profile.from_dict(_merged(self.as_dict(), changes), where=self.name)
+        return Profile.from_dict(_merge(self.as_dict(), changes), where=self.name)
 
     def resolved(self, environ: Mapping[str, str]) -> "Profile":
         """The profile with the address that the environment gives, if it gives one."""
@@ -136,14 +134,14 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     made = dict(old)
     for key, value in new.items():
         if isinstance(value, BaseModel):
             value = value.model_dump(mode="json", by_alias=True, exclude_unset=True)  # noqa: PLW2901
         before = made.get(key)
         both = isinstance(before, Mapping) and isinstance(value, Mapping)
-        made[key] = _merged(before, value) if both else value  # type: ignore[arg-type]  # both are mappings
+        made[key] = _merge(before, value) if both else value  # type: ignore[arg-type]  # both are mappings
     return made
 
 
@@ -165,7 +163,9 @@ def _check_shape(data: Any) -> None:
         if isinstance(value, Mapping):
             for key, inner in value.items():
                 if not isinstance(key, str):
-                    raise ProfileError(f"{where or 'the profile'} must have names as keys, got {shown(key)}")
+                    raise ProfileError(
+                        f"{where or 'the profile'} must have names as keys, got {show_value(key)}"
+                    )
                 todo.append((inner, f"{where}.{key}" if where else key, depth + 1))
         elif isinstance(value, (list, tuple)):
             todo.extend((inner, where, depth + 1) for inner in value)
@@ -208,14 +208,14 @@ def _first_error(error: ValidationError) -> str:
         names = [
             str(each["loc"][-1]) for each in errors if each["type"] == "missing" and each["loc"][:-1] == table
         ]
-        where = f"{_dotted(table)}: " if table else ""
+        where = f"{_join_path(table)}: " if table else ""
         return f"{where}{', '.join(names)} must be set"
-    return _described(first)
+    return _describe_error(first)
 
 
-def _described(error: ErrorDetails) -> str:
-    where = _dotted(tuple(each for each in error["loc"] if each != "[key]"))
-    got = f", got {shown(error['input'])}"
+def _describe_error(error: ErrorDetails) -> str:
+    where = _join_path(tuple(each for each in error["loc"] if each != "[key]"))
+    got = f", got {show_value(error['input'])}"
     kind, context = error["type"], error.get("ctx", {})
     if kind == "value_error":
         words = str(context["error"])
@@ -235,7 +235,7 @@ def _unknown_setting(error: ErrorDetails) -> str:
     known = list(_names_at(tuple(table)))
     near = closest(str(name), known)
     hint = f"did you mean {near!r}?" if near else f"known are {', '.join(known)}"
-    where = f"{_dotted(tuple(table))}: " if table else ""
+    where = f"{_join_path(tuple(table))}: " if table else ""
     return f"{where}there is no setting {str(name)[:_SHOWN]!r}: {hint}"
 
 
@@ -260,7 +260,7 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     return next((found for each in get_args(annotation) if (found := _model_in(each))), None)
 
 
-def _dotted(location: tuple[int | str, ...]) -> str:
+def _join_path(location: tuple[int | str, ...]) -> str:
     return "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in location).lstrip(".")
 
 

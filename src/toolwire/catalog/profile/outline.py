@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from toolwire.catalog.hidden_text import visible
+from toolwire.catalog.hidden_text import remove_hidden
 
 _DEPTH: Final = 3
 _MOST: Final = 14
@@ -24,7 +24,7 @@ def outline(data: Any, most: int = _MOST) -> str:
 
 def _paths(data: Mapping[Any, Any], depth: int) -> Iterator[str]:
     for key, value in data.items():
-        name = " ".join(visible(str(key)).split())[:_LONGEST_NAME]  # in one line of a log
+        name = " ".join(remove_hidden(str(key)).split())[:_LONGEST_NAME]  # in one line of a log
         if isinstance(value, Mapping) and value and depth + 1 < _DEPTH and not _is_schema(value):
             yield from (f"{name}.{inner}" for inner in _paths(value, depth + 1))
         else:

@@ -158,14 +158,14 @@ def check_seconds(value: Any) -> float:
     """A time that something may take."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not 0 < value <= _MOST_TIMEOUT:
-        raise ValueError(f"must be seconds, over 0 and at most a day, got {shown(value)}")
+        raise ValueError(f"must be seconds, over 0 and at most a day, got {show_value(value)}")
     return float(value)
 
 
 def check_status(value: Any) -> int:
     """An HTTP status."""
     if type(value) is not int or not 100 <= value <= 599:  # noqa: PLR2004 - as HTTP has them
-        raise ValueError(f"must be an HTTP status such as 404, got {shown(value)}")
+        raise ValueError(f"must be an HTTP status such as 404, got {show_value(value)}")
     return value
 
 
@@ -175,12 +175,12 @@ def check_rate(value: Any) -> float:
     if not number or not 0 < value <= 1_000_000:  # noqa: PLR2004
         raise ValueError(
             "must be dollars, cents, micros, or the dollars that one unit is worth such as 0.01, "
-            f"got {shown(value)}"
+            f"got {show_value(value)}"
         )
     return float(value)
 
 
-def shown(value: Any) -> str:
+def show_value(value: Any) -> str:
     """A value of a profile for a message, cut."""
     try:
         return repr(value)[:_MOST_SHOWN]

@@ -82,11 +82,11 @@ class Buyer:
         self, definition: Definition, arguments: dict[str, Any], context: Context[Any]
     ) -> dict[str, Any]:
         """Make a call and return its MCP result. Failures are results too; only a cancellation gets out."""
-        with self.observer.call(definition.name) as seen:
+        with self.observer.call(definition.name) as record:
             try:
-                return await self._cached(Purchase(self, definition, arguments, context, seen))
+                return await self._cached(Purchase(self, definition, arguments, context, record))
             except CatalogError as error:
-                seen.outcome = seen.outcome or "refused"
+                record.outcome = record.outcome or "refused"
                 return error_result(self.scrubber.text(FAILED + str(error)))
 
     async def _cached(self, purchase: Purchase) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class Buyer:
         key = ResultCache.key(self.identity, purchase.definition.id, purchase.arguments)
         kept = self.cache.get(key)
         if kept is not None:
-            purchase.seen.outcome = "cached"
+            purchase.record.outcome = "cached"
             return _mark_as_kept(kept)
         result = await self._buy(purchase)
         if not result.get("isError"):

@@ -24,8 +24,8 @@ from toolwire.catalog.http.answers import Answer, Attempt, RawBody
 from toolwire.catalog.http.streams import run_off_loop
 from toolwire.catalog.ledger.types import Booking, Order
 from toolwire.catalog.money import dollars
-from toolwire.catalog.observe import Seen
-from toolwire.catalog.purchase.replies import Outcome, read_reply, shown
+from toolwire.catalog.observe import CallRecord
+from toolwire.catalog.purchase.replies import Outcome, build_result, read_reply
 from toolwire.catalog.tools.definitions import Definition, price_for
 from toolwire.catalog.tools.names import identity
 from toolwire.errors import CatalogError
@@ -50,11 +50,11 @@ class Purchase:
         definition: Definition,
         arguments: dict[str, Any],
         context: Context[Any],
-        seen: Seen,
+        record: CallRecord,
     ) -> None:
         self.definition = definition
         self.arguments = arguments
-        self.seen = seen
+        self.record = record
         self.entry = buyer.entry_id(definition.id)
         self._variant, self.price = price_for(definition, arguments)
         self.on_certain: Callable[[], None] = lambda: None
@@ -66,7 +66,7 @@ class Purchase:
         self._attempt = Attempt()
         self._booking: Booking | None = None
         self._number, self._sent_at = 0, 0.0
-        seen.entry, seen.digest = definition.id, self._digest
+        record.entry, record.digest = definition.id, self._digest
 
     @property
     def price_key(self) -> tuple[str, str]:
@@ -101,7 +101,7 @@ class Purchase:
             raise
         finally:
             if self._sent_at:
-                self.seen.api_seconds = time.perf_counter() - self._sent_at
+                self.record.api_seconds = time.perf_counter() - self._sent_at
 
     async def _book(self) -> None:
         """Book the order just before it goes out; before it goes out again, check that it still may."""
@@ -126,7 +126,7 @@ class Purchase:
         )
         self._booking = booking
         self._number, self._sent_at = buyer.balances.start(), time.perf_counter()
-        self.seen.booking, self.seen.reserved = booking.id, booking.reserved
+        self.record.booking, self.record.reserved = booking.id, booking.reserved
         if not booking.exclusive:
             self.on_certain()
 
@@ -137,11 +137,11 @@ class Purchase:
         ledger = self._buyer.ledger.ledger
         self._buyer.balances.end()
         if attempt.sent:
-            self.seen.outcome = "unknown"
+            self.record.outcome = "unknown"
             why = f"the call was given up while the order was out ({type(error).__name__})"
             await self._commit(ledger.unknown, self._booking.id, why)
         else:
-            self.seen.outcome = "released"
+            self.record.outcome = "released"
             await self._commit(ledger.release, self._booking.id)
 
     # After the answer.
@@ -150,7 +150,7 @@ class Purchase:
         """Book what the answer says, and return what the model is shown."""
         booking, ledger = self._booking, self._buyer.ledger.ledger
         if booking is None:  # it never came so far
-            self.seen.outcome = "refused"
+            self.record.outcome = "refused"
             return error_result(f"{FAILED}{answer.error}. Nothing was bought.")
         try:
             if answer.ok and isinstance(answer.body, Mapping | list | RawBody):
@@ -158,19 +158,19 @@ class Purchase:
         finally:
             self._buyer.balances.end()
         if answer.state == "unknown" or answer.ok:
-            self.seen.outcome = "unknown"
+            self.record.outcome = "unknown"
             why = answer.error or "the reply cannot be read"
             await self._commit(ledger.unknown, booking.id, why)
             return error_result(self._tell_unknown(booking, why))
-        self.seen.outcome = "released"
+        self.record.outcome = "released"
         await self._commit(ledger.release, booking.id)
         return error_result(f"{FAILED}{answer.error}. Nothing was bought.")
 
     async def _settle(self, booking: Booking, answer: Answer) -> dict[str, Any]:
         """Book what a reply cost. Where that is at most what was reserved, the model need not wait for the disk."""
         outcome, result = await self._read_reply(booking, answer)
-        ledger, seen = self._buyer.ledger.ledger, self.seen
-        seen.outcome, seen.balance = "bought" if outcome.ok else "failed", outcome.balance
+        ledger, record = self._buyer.ledger.ledger, self.record
+        record.outcome, record.balance = "bought" if outcome.ok else "failed", outcome.balance
         if not outcome.ok and outcome.cost == 0:
             self._buyer.ledger.post(ledger.release, booking.id)
             return result
@@ -196,7 +196,7 @@ class Purchase:
             with anyio.CancelScope(shield=True):
                 found = await run_off_loop(read, answer.size, self._buyer.workers)
         except BaseException as error:  # a cancellation of asyncio itself gets through
-            self.seen.outcome = "unknown"
+            self.record.outcome = "unknown"
             why = f"the call was given up while its reply was read ({type(error).__name__})"
             await self._commit(self._buyer.ledger.ledger.unknown, booking.id, why)
             raise
@@ -204,16 +204,16 @@ class Purchase:
 
     def _read(self, answer: Answer, price: int | None) -> tuple[Outcome, dict[str, Any]]:
         outcome = read_reply(answer.body, self._buyer.profile.reply, answer.headers)
-        return outcome, shown(outcome, price)
+        return outcome, build_result(outcome, price)
 
     def _note_cost(self, booking: Booking, outcome: Outcome, result: dict[str, Any]) -> None:
         """Put into the result and the log what is to be said of the cost."""
         cost = booking.price if outcome.cost is None else outcome.cost
-        self.seen.cost = cost or 0
+        self.record.cost = cost or 0
         if outcome.balance is not None and self._number:
             odd = self._buyer.balances.compare(self._number, outcome.balance, cost or 0)
             if odd is not None:
-                self.seen.note = odd
+                self.record.note = odd
                 logger.warning("%s (call %s): %s", self.definition.name, booking.id, odd)
         if cost is None:
             self._buyer.warn_unpriced(self.definition)
@@ -251,9 +251,9 @@ class Purchase:
         except CatalogError as error:
             logger.error(  # noqa: TRY400 - the ledger says all there is
                 "the ledger could not book that call %s of %s is %s: %s",
-                self.seen.booking,
-                self.seen.tool,
-                self.seen.outcome,
+                self.record.booking,
+                self.record.tool,
+                self.record.outcome,
                 error,
             )
             with suppress(CatalogError):  # it is closed: the next start books the call as unknown

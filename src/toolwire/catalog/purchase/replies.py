@@ -25,9 +25,9 @@ from toolwire._protocol.json_codec import dumps
 from toolwire._support.log import logger_for
 from toolwire.catalog.http.answers import RawBody
 from toolwire.catalog.money import DOLLARS, PER_DOLLAR, dollars, micros
-from toolwire.catalog.profile.amounts import quoted, read_amount
+from toolwire.catalog.profile.amounts import quote_value, read_amount
 from toolwire.catalog.profile.tables import Condition, Reply, rate_of
-from toolwire.catalog.values import at, denied, fits, leads
+from toolwire.catalog.values import fits, get_path, has_path, is_denied
 from toolwire.tools.results.content import Audio, Image, Resource, blob_uri, sniff
 from toolwire.tools.schema.arguments import clipped
 
@@ -106,7 +106,7 @@ def read_reply(body: Any, reply: Reply = Reply(), headers: Mapping[str, str] | N
 def _read_raw(body: RawBody) -> Outcome:
     """Text as text; pictures and sound as such; anything else as a file."""
     if isinstance(body.content, str):
-        return Outcome(True, _sound(body.content))
+        return Outcome(True, _replace_surrogates(body.content))
     seen = sniff(body.content) or (body.media_type if body.media_type.startswith("audio/") else "")
     made: Image | Audio | Resource
     if not body.content:
@@ -126,15 +126,15 @@ def _read_by_paths(body: Mapping[str, Any], reply: Reply) -> Outcome:
     rest = {name: value for name, value in body.items() if name not in money}
     outcome = _read_unaided(rest if len(rest) < len(body) else body)
     if reply.result and outcome.ok:
-        outcome = _with_result(outcome, body, reply.result)
+        outcome = _take_result(outcome, body, reply.result)
     if reply.cost:
-        cost, unreadable = read_amount(at(body, reply.cost), rate_of(reply.cost_unit))
+        cost, unreadable = read_amount(get_path(body, reply.cost), rate_of(reply.cost_unit))
         outcome = replace(outcome, cost=cost, unreadable_cost=unreadable)
     if reply.balance:
-        balance, _ = read_amount(at(body, reply.balance), rate_of(reply.balance_unit))
+        balance, _ = read_amount(get_path(body, reply.balance), rate_of(reply.balance_unit))
         outcome = replace(outcome, balance=balance)
     if reply.failure:
-        outcome = _judged(outcome, body, reply)
+        outcome = _apply_conditions(outcome, body, reply)
     elif not outcome.ok and (words := _words_at(body, reply.error)):
         outcome = replace(outcome, error=words)
     if reply.cost and outcome.ok and outcome.cost is None and outcome.unreadable_cost is None:
@@ -142,15 +142,15 @@ def _read_by_paths(body: Mapping[str, Any], reply: Reply) -> Outcome:
     return outcome
 
 
-def _with_result(outcome: Outcome, body: Mapping[str, Any], path: str) -> Outcome:
-    if not leads(body, path):
+def _take_result(outcome: Outcome, body: Mapping[str, Any], path: str) -> Outcome:
+    if not has_path(body, path):
         _log_once(f"a reply has nothing at reply.result = {path!r}, so all of it is shown")
         return outcome
-    result = at(body, path)
+    result = get_path(body, path)
     return replace(outcome, text=_text(result), structured=_structured(result))
 
 
-def _judged(outcome: Outcome, body: Mapping[str, Any], reply: Reply) -> Outcome:
+def _apply_conditions(outcome: Outcome, body: Mapping[str, Any], reply: Reply) -> Outcome:
     """A success or a failure by the profile's conditions alone."""
     held = [condition for condition in reply.failure if _holds(condition, body)]
     if not held:
@@ -158,11 +158,11 @@ def _judged(outcome: Outcome, body: Mapping[str, Any], reply: Reply) -> Outcome:
             return outcome
         text, structured = _text(dict(body)), _structured(body)  # its own words for a success were not known
         judged = replace(outcome, ok=True, error=None, text=text, structured=structured)
-        return _with_result(judged, body, reply.result) if reply.result else judged
+        return _take_result(judged, body, reply.result) if reply.result else judged
     first = held[0]
     found = (_words(body.get(key)) for key in _ERRORS)
     words = _words_at(body, reply.error) or next(filter(None, found), "") or outcome.error
-    why = words or f"the API says that it failed ({first.path} is {quoted(at(body, first.path))})"
+    why = words or f"the API says that it failed ({first.path} is {quote_value(get_path(body, first.path))})"
     told = outcome.cost is not None or outcome.unreadable_cost is not None
     free = not told and any(not condition.charged for condition in held)
     return replace(outcome, ok=False, error=clipped(why, _LONGEST_ERROR), cost=0 if free else outcome.cost)
@@ -170,7 +170,7 @@ def _judged(outcome: Outcome, body: Mapping[str, Any], reply: Reply) -> Outcome:
 
 def _holds(condition: Condition, body: Mapping[str, Any]) -> bool:
     """Whether a sign of failure is there: all that the condition says of the value."""
-    value, there = at(body, condition.path), leads(body, condition.path)
+    value, there = get_path(body, condition.path), has_path(body, condition.path)
     said = condition.model_fields_set
     checks = []
     if "equals" in said:
@@ -191,7 +191,7 @@ def _same(value: Any, other: Any) -> bool:
 
 
 def _words_at(body: Mapping[str, Any], path: str) -> str:
-    value = at(body, path)
+    value = get_path(body, path)
     return _words(value) or ("" if value is None or value == "" else _text(value))
 
 
@@ -207,7 +207,7 @@ def _read_unaided(body: Any) -> Outcome:
         return Outcome(True, _text(body), _structured(body))
     if not isinstance(body, Mapping):
         return Outcome(ok=False, error=f"{UNREADABLE}: {_kind(body)} instead of an object")
-    levels, key = _opened(body)
+    levels, key = _open_envelope(body)
     payments = [
         level[name]
         for level in levels
@@ -224,7 +224,7 @@ def _read_unaided(body: Any) -> Outcome:
     if (
         isinstance(inner, Mapping)
         and isinstance(inner.get("success"), (bool, str))
-        and denied(inner["success"])
+        and is_denied(inner["success"])
     ):
         failures.append(inner)
     if failures:
@@ -233,7 +233,7 @@ def _read_unaided(body: Any) -> Outcome:
     return Outcome(True, text, structured, cost, balance, unreadable_cost=unreadable)
 
 
-def shown(outcome: Outcome, price: int | None = None) -> dict[str, Any]:
+def build_result(outcome: Outcome, price: int | None = None) -> dict[str, Any]:
     """The MCP result for an outcome. `price` is the catalogue's, for a success whose reply does not tell its cost.
 
     Structured content is `{"result": ..., "cost": 0.01, "balance": 9.99}` in dollars: the result is kept whole
@@ -260,11 +260,11 @@ def shown(outcome: Outcome, price: int | None = None) -> dict[str, Any]:
     return made
 
 
-def _opened(body: Mapping[str, Any]) -> tuple[list[Mapping[str, Any]], str | None]:
+def _open_envelope(body: Mapping[str, Any]) -> tuple[list[Mapping[str, Any]], str | None]:
     """The levels of the envelope, the outermost first, and where the last of them has the result."""
     levels = [body]
     for _ in range(_DEPTH):
-        key = _inside(levels[-1])
+        key = _result_key(levels[-1])
         value = levels[-1][key] if key else None
         if key not in _ENVELOPES or not isinstance(value, Mapping) or not _is_envelope(value):
             return levels, key
@@ -272,7 +272,7 @@ def _opened(body: Mapping[str, Any]) -> tuple[list[Mapping[str, Any]], str | Non
     return levels, None
 
 
-def _inside(level: Mapping[str, Any]) -> str | None:
+def _result_key(level: Mapping[str, Any]) -> str | None:
     there = [each for each in _RESULTS if each in level]
     return next((each for each in there if level[each] is not None), there[0] if there else None)
 
@@ -324,7 +324,7 @@ def _says_failed(level: Mapping[str, Any]) -> bool:
     if fits(status, "number") and status >= _FIRST_BAD_STATUS:
         return True
     if level.get("success") is not None:
-        return denied(level["success"])
+        return is_denied(level["success"])
     # The word alone may be data, the state of some job.
     failed = isinstance(level.get("status"), str) and level["status"].strip().lower() in _FAILED
     return bool(level.get("error") or (failed and any(_words(level.get(key)) for key in _ERRORS)))
@@ -346,7 +346,7 @@ def _why(levels: list[Mapping[str, Any]], failures: list[Mapping[str, Any]]) -> 
 def _words(error: Any) -> str:
     """What an error says, whatever its form."""
     if isinstance(error, str):
-        return _sound(error).strip()
+        return _replace_surrogates(error).strip()
     if isinstance(error, Mapping):
         inner = next((error[key] for key in ("message", "detail", "error", "title") if error.get(key)), None)
         return _words(inner) if isinstance(inner, str) else _text(dict(error)) if error else ""
@@ -388,7 +388,7 @@ def _names_of_amounts(body: Mapping[str, Any]) -> set[str]:
 
 def _text(result: Any) -> str:
     if isinstance(result, str):
-        return _sound(result)
+        return _replace_surrogates(result)
     if result is None:
         return ""
     try:
@@ -416,7 +416,7 @@ def _structured(result: Any) -> dict[str, Any] | None:
     return dict(result)
 
 
-def _sound(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """Text that can be sent: half a surrogate pair cannot."""
     return text.encode("utf-8", "replace").decode()
 

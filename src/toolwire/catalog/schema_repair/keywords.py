@@ -9,7 +9,7 @@ from typing import Any, Final
 from toolwire._protocol.json_codec import dumps
 from toolwire.catalog.hidden_text import has_hidden
 from toolwire.catalog.schema_repair.structure import LISTS, ONE, REFERENCES, TABLES
-from toolwire.catalog.values import TYPES, converted, tidy
+from toolwire.catalog.values import TYPES, convert, tidy
 from toolwire.tools.schema.arguments import clipped
 
 Note = Callable[[str, str], None]
@@ -70,7 +70,7 @@ def numbers(node: dict[str, Any], where: str, note: Note) -> None:
     for keyword in (*_WHOLE, *_NUMBERS):
         value = node.get(keyword)
         if isinstance(value, (str, float)):
-            can, number = converted(value, ("integer",) if keyword in _WHOLE else ("number",))
+            can, number = convert(value, ("integer",) if keyword in _WHOLE else ("number",))
             if can and number != value:
                 node[keyword] = number
                 note(where, f"`{keyword}` was text, and is now a number")
@@ -103,7 +103,7 @@ def enum(node: dict[str, Any], where: str, note: Note) -> None:
         return
     values = given
     if allowed := kinds(node):
-        pairs = [(True, None) if each is None else converted(each, allowed) for each in given]
+        pairs = [(True, None) if each is None else convert(each, allowed) for each in given]
         if not any(can for can, _ in pairs):
             del node["type"]
             note(where, "no value of `enum` is of the type, and the type was dropped")
@@ -129,7 +129,7 @@ def default(node: dict[str, Any], where: str, note: Note) -> None:
             node["nullable"] = True  # `nullable`, which comes later, adds it to what is there
         return
     if allowed := kinds(node):
-        can, made = converted(value, allowed)
+        can, made = convert(value, allowed)
         if not can:
             del node["default"]
             note(where, "`default` was of another type and was dropped")

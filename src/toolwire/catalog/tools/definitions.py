@@ -111,7 +111,7 @@ def define(
     rename = rename or {}
     check_renames(rename)
     prefix = prefix_of(namespace)
-    single, skipped = _single(entries)
+    single, skipped = _deduplicate(entries)
     usable: dict[str, tuple[Entry, dict[str, Any], tuple[str, ...]]] = {}
     before = {} if repairs is None else dict(repairs)
     if repairs is not None:
@@ -143,11 +143,11 @@ def define(
         if (name := names[entry.id]) is None:
             skipped.append(Skipped(entry.id, _label(entry), "no name is free for it"))
         else:
-            definitions.append(_defined(entry, name, bases[entry.id], schema, notes))
+            definitions.append(_define_one(entry, name, bases[entry.id], schema, notes))
     return sorted(definitions, key=lambda each: each.name), sorted(skipped, key=_order)
 
 
-def _single(entries: Iterable[Entry]) -> tuple[list[Entry], list[Skipped]]:
+def _deduplicate(entries: Iterable[Entry]) -> tuple[list[Entry], list[Skipped]]:
     """Each id once. Of several with one id the dearest is kept, so that money is never reserved for the cheaper."""
     groups: dict[str, list[Entry]] = {}
     skipped = []
@@ -170,7 +170,7 @@ def _single(entries: Iterable[Entry]) -> tuple[list[Entry], list[Skipped]]:
     return single, skipped
 
 
-def _defined(
+def _define_one(
     entry: Entry, name: str, base: str, schema: dict[str, Any], repairs: tuple[str, ...]
 ) -> Definition:
     description = tidy(entry.description)

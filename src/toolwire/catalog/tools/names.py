@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from toolwire.catalog.hidden_text import visible
+from toolwire.catalog.hidden_text import remove_hidden
 from toolwire.errors import UsageError
 from toolwire.tools.names import wire_name
 
@@ -64,11 +64,11 @@ def is_legal(name: str) -> bool:
     return _LEGAL.fullmatch(name) is not None and _WORD.search(name) is not None
 
 
-def readable(id: str, name: str, description: str, separator: str = " — ") -> str:
+def readable_name(id: str, name: str, description: str, separator: str = " — ") -> str:
     """The name for people: the text before the separator in the description where the API's name is only an id."""
-    name = visible(name[: 4 * _LONGEST_READABLE]).strip()
+    name = remove_hidden(name[: 4 * _LONGEST_READABLE]).strip()
     if separator and (not name or name == id or _ID.fullmatch(name)):
-        head, found, _ = visible(description[: 4 * _LONGEST_READABLE]).partition(separator)
+        head, found, _ = remove_hidden(description[: 4 * _LONGEST_READABLE]).partition(separator)
         if found and 0 < len(head.strip()) <= _LONGEST_READABLE:
             return head.strip()
     return name
@@ -78,7 +78,7 @@ def slug(text: str) -> str:
     """A name of legal characters, of any length; empty when nothing can be kept. A legal name stays as it is."""
     if is_legal(text):
         return text
-    plain = unicodedata.normalize("NFKD", visible(text).translate(_SPELLED))
+    plain = unicodedata.normalize("NFKD", remove_hidden(text).translate(_SPELLED))
     # Letters of other scripts, accents and soft hyphens go; punctuation of any script parts words.
     kept = "".join(
         each if each.isascii() or not (each.isalnum() or _is_no_gap(each)) else "" for each in plain
@@ -88,7 +88,7 @@ def slug(text: str) -> str:
 
 def base_name(id: str, name: str, description: str, separator: str = " — ") -> str:
     """What an entry would be called if it were alone. May be too long."""
-    said = readable(id, name, description, separator)
+    said = readable_name(id, name, description, separator)
     made = slug(said)
     if made and not (said == id and _ID.fullmatch(said)):
         return made
@@ -112,7 +112,7 @@ def assign(
     prefix = prefix_of(namespace)
     reserved = {_key(name) for name in taken}
     bases = {wish.id: wish.base for wish in wishes}
-    kept = _kept(bases, prefix, known or {}, reserved)
+    kept = _keep_known_names(bases, prefix, known or {}, reserved)
     levels = {who: int(len(prefix) + len(base) > LONGEST) for who, base in bases.items()} | kept
     losers: set[str] = set()
     while True:
@@ -149,7 +149,7 @@ def check_renames(rename: Mapping[str, Any]) -> None:
             )
 
 
-def _kept(
+def _keep_known_names(
     bases: Mapping[str, str], prefix: str, known: Mapping[str, str], reserved: Collection[str]
 ) -> dict[str, int]:
     """Whose known name still stands for what the entry is called now, and is nobody else's."""

@@ -167,7 +167,7 @@ def _price_changes(old: Pinned, new: Definition) -> Iterator[Change]:
     # An action without a price of its own costs what the whole tool does.
     pairs += [
         (
-            f"price[{_clipped(_json(value))}]",
+            f"price[{_clip(_json(value))}]",
             old.prices.get(value, old.price),
             new.prices.get(value, new.price),
         )
@@ -219,7 +219,7 @@ def _diff(old: Pinned, new: Definition) -> str:
         ("description", old.description, new.description),
     ):
         if before != after:
-            lines.append(f"{name}: {_shown_pair(before, after)}")
+            lines.append(f"{name}: {_format_pair(before, after)}")
     lines += _differences("schema", old.schema, new.schema, 0)
     return "\n".join(_few(lines))
 
@@ -229,34 +229,34 @@ def _differences(path: str, old: Any, new: Any, depth: int) -> Iterator[str]:
         for key in sorted({*old, *new}):
             inner = _step(path, key)
             if key not in new:
-                yield f"- {inner}: {_clipped(_json(old[key]))}"
+                yield f"- {inner}: {_clip(_json(old[key]))}"
             elif key not in old:
-                yield f"+ {inner}: {_clipped(_json(new[key]))}"
+                yield f"+ {inner}: {_clip(_json(new[key]))}"
             else:
                 yield from _differences(inner, old[key], new[key], depth + 1)
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new) and depth < _MOST_DEPTH:
         for index, (before, after) in enumerate(zip(old, new, strict=True)):
             yield from _differences(f"{path}[{index}]", before, after, depth + 1)
     elif _json(old) != _json(new):
-        yield f"{path}: {_shown_pair(old, new)}"
+        yield f"{path}: {_format_pair(old, new)}"
 
 
-def _shown_pair(old: Any, new: Any) -> str:
+def _format_pair(old: Any, new: Any) -> str:
     """Both values, cut to where they differ."""
     before, after = _json(old), _json(new)
     pairs = enumerate(zip(before, after, strict=False))
     same = next((index for index, (one, other) in pairs if one != other), min(len(before), len(after)))
     start = max(0, same - _BEFORE) if max(len(before), len(after)) > _WIDTH else 0
     lead = "..." if start else ""
-    return f"{lead}{_clipped(before[start:])} -> {lead}{_clipped(after[start:])}"
+    return f"{lead}{_clip(before[start:])} -> {lead}{_clip(after[start:])}"
 
 
 def _step(path: str, key: str) -> str:
     plain = key.isascii() and key.replace("_", "").replace("-", "").replace("$", "").isalnum()
-    return f"{path}.{key}" if plain else f"{path}[{_clipped(_json(key))}]"
+    return f"{path}.{key}" if plain else f"{path}[{_clip(_json(key))}]"
 
 
-def _clipped(text: str) -> str:
+def _clip(text: str) -> str:
     return clipped(text, _WIDTH)
 
 

@@ -20,7 +20,7 @@ _FORM: Final = 3
 
 
 @dataclass(frozen=True)
-class Stored:
+class SavedEntries:
     """Entries, when they were fetched (seconds since 1970), and what their tools were called, by id."""
 
     at: float
@@ -28,7 +28,7 @@ class Stored:
     names: Mapping[str, str] = field(default_factory=dict)
 
 
-def store_kept(path: Path, entries: Iterable[Entry], base_url: str, names: Mapping[str, str]) -> None:
+def save_entries(path: Path, entries: Iterable[Entry], base_url: str, names: Mapping[str, str]) -> None:
     """Keep entries, and the names of their tools by id.
 
     A disk that is full or may not be written costs the cache, not the tools.
@@ -52,14 +52,14 @@ def _encode(about: Mapping[str, Any], entries: Iterable[Entry]) -> Iterator[byte
 _FIELDS: Final = ("id", "name", "description", "schema", "price", "category", "prices", "price_argument")
 
 
-def load_kept(path: Path, base_url: str) -> Stored | None:
+def load_entries(path: Path, base_url: str) -> SavedEntries | None:
     """What was kept of this API, None if there is nothing that can be used."""
     try:
         data = loads(path.read_bytes())
         if data["form"] != _FORM or data["base_url"] != base_url:
             return None
         names = {_text(who): _text(name) for who, name in data["names"].items()}
-        return Stored(float(data["at"]), tuple(_entry(each) for each in data["entries"]), names)
+        return SavedEntries(float(data["at"]), tuple(_entry(each) for each in data["entries"]), names)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:

@@ -12,7 +12,7 @@ _SOONEST: Final = 1.0  # seconds after a first failure; doubled for each further
 _LATEST: Final = 300.0
 
 
-class Refreshing:
+class RefreshSchedule:
     """The times of one list. `interval` is in seconds, None for never by itself."""
 
     def __init__(self, interval: float | None) -> None:
