@@ -85,8 +85,6 @@ class Book:
         self.wrong = 0
         self.findings: list[str] = []
         self.times: dict[str, Times] = {}
-        self.notes: Counter[str] = Counter()
-        """Things worth telling that are not wrong."""
 
     @contextmanager
     def request(self, kind: str) -> Iterator[None]:
@@ -120,7 +118,6 @@ class Book:
             "expected": dict(sorted(self.expected.items())),
             "wrong": self.wrong,
             "findings": self.findings,
-            "notes": dict(self.notes),
             "times": {kind: each.as_json() for kind, each in sorted(self.times.items())},
         }
 

@@ -85,12 +85,6 @@ def provoked_lines(found: Found) -> Iterator[list[str]]:
 def books(found: Found) -> Iterator[str]:
     """What the books of the catalogue and the server's own tally say."""
     for report in found["loads"].values():
-        if report["notes"]:
-            yield (
-                "Beside that: "
-                + ", ".join(f"{count} {note}" for note, count in report["notes"].items())
-                + "."
-            )
         if "books" in report:
             said = ", ".join(f"{name} {number(value)}" for name, value in report["books"].items())
             agree = "" if report["findings"] else " The API's book, the ledger and the callers agree."

@@ -1,16 +1,19 @@
 """What an HTTP session can come back for."""
 
 import gc
+from contextlib import asynccontextmanager
 
 import anyio
 import anyio.lowlevel
 import pytest
+from mcp.server.streamable_http import GET_STREAM_KEY
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCResponse
 
 from toolwire.mcp.serve import resumption as module
 from toolwire.mcp.serve.resumption import MOST, Events
 
 pytestmark = pytest.mark.anyio
+LIMIT = 30
 
 
 @pytest.fixture
@@ -83,15 +86,15 @@ async def replayed(events, session, last):
 
 
 async def test_a_session_gets_what_it_missed_on_that_stream():
-    """Later events of the same stream, in order, and no others."""
+    """Later events of the same stream, in order, and no others. One of notices goes on by way of `mcp`."""
     events = Events()
     over, task = await opened(events, "a")
-    first = await within(events, "a", lambda: events.store_event("1", None))
-    for stream, number in (("1", 1), ("2", 2), ("1", 3)):
+    first = await within(events, "a", lambda: events.store_event(GET_STREAM_KEY, None))
+    for stream, number in ((GET_STREAM_KEY, 1), ("2", 2), (GET_STREAM_KEY, 3)):
         await within(
             events, "a", lambda stream=stream, number=number: events.store_event(stream, notice(number))
         )
-    assert await replayed(events, "a", first) == ("1", ["n/1", "n/3"])
+    assert await replayed(events, "a", first) == (GET_STREAM_KEY, ["n/1", "n/3"])
     over.set()
     await task
 
@@ -102,13 +105,40 @@ async def test_another_session_gets_nothing_of_it():
     (over_a, task_a), (over_b, task_b) = await opened(events, "a"), await opened(events, "b")
     first = await within(events, "a", lambda: events.store_event("1", None))
     await within(events, "a", lambda: events.store_event("1", notice("secret")))
+    await within(events, "a", lambda: events.store_event("1", answer(1)))
     await within(events, "b", lambda: events.store_event("1", None))
     assert await replayed(events, "b", first) == (None, [])
     assert await replayed(events, "made-up", first) == (None, [])
-    assert (await replayed(events, "a", first))[1] == ["n/secret"]
+    assert (await replayed(events, "a", first))[1] == ["n/secret", "answer 1"]
     for over, task in ((over_a, task_a), (over_b, task_b)):
         over.set()
         await task
+
+
+@asynccontextmanager
+async def coming_back(events, last, hold=None):
+    """What session "a" gets that waits for its answer. `hold` is an event that each sending waits for."""
+    got, begun = [], anyio.Event()
+
+    async def collect(event):
+        if hold is not None:
+            begun.set()
+            await hold.wait()
+        got.append(_told(event.message))
+
+    async def replay():
+        assert await events.replay_events_after(last, collect) is None
+
+    with anyio.fail_after(LIMIT):
+        async with anyio.create_task_group() as group:
+            group.start_soon(within, events, "a", replay)
+            if hold is None:
+                stream = events._memories["a"].streams[int(last.split("-")[1])]
+                while stream.moved is None:  # until it waits
+                    await anyio.sleep(0)
+            else:
+                await begun.wait()
+            yield got
 
 
 @pytest.fixture
@@ -144,11 +174,46 @@ async def test_a_call_that_still_runs_is_found_after_everything_of_it_is_forgott
     for number in range(3 * MOST):
         await keep(f"other {number}", None)
         await keep(f"other {number}", answer(number))
-    assert await replayed(events, "a", first) == ("1", [])
-    await keep("1", answer(1))
+    async with coming_back(events, first) as got:
+        await keep("1", answer(1))
+    assert got == ["answer 1"]
     assert await replayed(events, "a", first) == (None, ["answer 1"])
     memory = events._memories["a"]
     assert len(memory.streams) <= 2 * MOST + 1
+
+
+async def test_whoever_waits_gets_all_up_to_the_answer(store):
+    """In order, as it comes, and also what comes while something is being sent."""
+    events, keep = store
+    first, hold = await keep("1", None), anyio.Event()
+    await keep("1", notice(1))
+    async with coming_back(events, first) as one, coming_back(events, first, hold) as other:
+        await keep("2", answer(2))
+        await keep("1", notice(2))
+        await keep("1", answer(1))
+        hold.set()
+    assert one == other == ["n/1", "n/2", "answer 1"]
+
+
+async def test_an_id_that_is_used_again_waits_for_its_own_answer(store):
+    """The one before is not for it."""
+    events, keep = store
+    await keep("1", None)
+    await keep("1", answer(1))
+    again = await keep("1", None)
+    async with coming_back(events, again) as got:
+        await keep("1", answer(1))
+    assert got == ["answer 1"]
+
+
+async def test_a_stream_that_is_forgotten_ends(store):
+    """If so many others are open that there is no room for it, nobody waits for it in vain."""
+    events, keep = store
+    first = await keep("1", None)
+    async with coming_back(events, first) as got:
+        for number in range(3 * MOST):
+            await keep(f"other {number}", None)
+    assert got == []
 
 
 async def test_an_answer_that_is_forgotten_is_an_error_for_its_client(store):

@@ -61,6 +61,7 @@ _ENDING: Final = RpcError(types.CONNECTION_CLOSED, "the server is shutting down 
 _ENDED: Final = RpcError(types.CONNECTION_CLOSED, "the server has shut down")
 _FULL: Final = RpcError(INTERNAL_ERROR, "too many sessions are open, and all are in use: try again later")
 _NO_SESSION: Final = RpcError(INVALID_REQUEST, "Session not found")
+_GONE: Final = (anyio.ClosedResourceError, anyio.BrokenResourceError)
 _DIGITS: Final = 18  # of a declared length: more would only take longer to read
 
 
@@ -102,6 +103,8 @@ class HttpApp:
                 self.limits.max_sessions, self.limits.session_timeout, self._end_session
             )
             core.middleware.insert(0, self.sessions.middleware)
+        if self._events is not None:
+            core.middleware.insert(0, self._events.middleware)
         self._tasks: anyio.abc.TaskGroup | None = None  # while it is open
         self._metrics = metrics
         self._health = health
@@ -135,11 +138,12 @@ class HttpApp:
 
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
-        async with self._manager.run(), anyio.create_task_group() as self._tasks:
-            if self.sessions is not None:
-                self._tasks.start_soon(self.sessions.end_idle)
-            yield
-            self._tasks.cancel_scope.cancel()
+        with _filtered(_Departures(), "mcp.server.streamable_http"):
+            async with self._manager.run(), anyio.create_task_group() as self._tasks:
+                if self.sessions is not None:
+                    self._tasks.start_soon(self.sessions.end_idle)
+                yield
+                self._tasks.cancel_scope.cancel()
 
     def _end_session(self, session: HttpSession) -> None:
         if self._tasks is not None:
@@ -270,10 +274,13 @@ class HttpApp:
             await self._through_mcp(scope, receive, reply.send)
 
     async def _through_mcp(self, scope: Any, receive: Any, send: Any) -> None:
-        if self._events is None:
-            await self._manager.handle_request(scope, receive, send)
-        else:
-            await self._events.answering(self._manager.handle_request, scope, receive, send)
+        try:
+            if self._events is None:
+                await self._manager.handle_request(scope, receive, send)
+            else:
+                await self._events.answering(self._manager.handle_request, scope, receive, send)
+        except _GONE:
+            logger.debug("a session has ended while a message for it was on its way")
 
     def close(self) -> None:
         """Take no new work, and end the streams on which clients only listen."""
@@ -324,6 +331,8 @@ class _Reply:
         return self._complete
 
     async def send(self, message: Any) -> None:
+        if self._complete:  # `mcp` answers once more when a session ends after its 202
+            return
         if message["type"] == "http.response.start":
             self._started = True
             self._streams = any(
@@ -492,7 +501,7 @@ async def serve_app(
             server.should_exit = True
             await anyio.sleep_forever()  # with signals still caught: the end is under way
 
-    with _few_lines("uvicorn.error", "asyncio"):
+    with _filtered(RepeatLimit(), "uvicorn.error", "asyncio"):  # strangers must not fill a disk
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(until_told)
             tasks.start_soon(accept)
@@ -501,17 +510,28 @@ async def serve_app(
 
 
 @contextmanager
-def _few_lines(*names: str) -> Iterator[None]:
-    """Limit how often these loggers say the same: what strangers send must not fill a disk."""
-    limit = RepeatLimit()
+def _filtered(each: logging.Filter, *names: str) -> Iterator[None]:
+    """Have a filter on these loggers."""
     loggers = [logging.getLogger(name) for name in names]
     for logger_ in loggers:
-        logger_.addFilter(limit)
+        logger_.addFilter(each)
     try:
         yield
     finally:
         for logger_ in loggers:
-            logger_.removeFilter(limit)
+            logger_.removeFilter(each)
+
+
+class _Departures(logging.Filter):
+    """Makes a debug line of a traceback that only says that a client has left, or has ended its session."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        others = error.split(_GONE)[1] if isinstance(error, BaseExceptionGroup) else error
+        if error is None or not (others is None or isinstance(others, _GONE)):
+            return True
+        logger.debug("%s: the client has left", record.getMessage())
+        return False
 
 
 class _Server(uvicorn.Server):

@@ -4,6 +4,10 @@ A client whose stream broke, or was closed by the server on purpose, names the l
 the rest. `mcp` hands all sessions to one store and calls a stream by its request's id, which another session may
 use too, so each session has a memory of its own here, found by context. Bounded, in number and in bytes: the oldest
 events go first. A client that comes too late for some gets what is left, and an error for an answer that is gone.
+
+Whoever comes back for an answer hears all that follows from here too, up to the answer. `mcp` would pass it on by
+itself after the replay, but forgets an answer that comes between the two, and ends at once while the connection
+that was lost is not known to be.
 """
 
 import json
@@ -12,11 +16,20 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from mcp.server.streamable_http import EventCallback, EventId, EventMessage, EventStore, StreamId
+import anyio
+from mcp.server.context import ServerRequestContext
+from mcp.server.streamable_http import (
+    GET_STREAM_KEY,
+    EventCallback,
+    EventId,
+    EventMessage,
+    EventStore,
+    StreamId,
+)
 from mcp_types import (
     INTERNAL_ERROR,
     ErrorData,
@@ -27,6 +40,8 @@ from mcp_types import (
     JSONRPCResponse,
     RequestId,
 )
+
+from toolwire.mcp.audience import client_of
 
 MOST: Final = 256
 """Events that are kept of one session."""
@@ -44,6 +59,25 @@ class _Stream:
     id: StreamId
     kept: int = 0
     answer: tuple[int, RequestId | None] | None = None
+    closed: int = 0
+    """How often those who came back for it were sent away."""
+    moved: anyio.Event | None = None
+
+    async def change(self) -> None:
+        """Wait until an event is added, or it is closed."""
+        self.moved = self.moved or anyio.Event()
+        await self.moved.wait()
+
+    def changed(self) -> None:
+        """Wake those who wait for that."""
+        if self.moved is not None:
+            self.moved.set()
+            self.moved = None
+
+    def close(self) -> None:
+        """End the streams of those who came back for it. They may come once more."""
+        self.closed += 1
+        self.changed()
 
 
 @dataclass(frozen=True)
@@ -63,6 +97,8 @@ class Memory:
         self.size = 0
         self.events: OrderedDict[EventId, tuple[_Place, JSONRPCMessage | None]] = OrderedDict()
         self.streams: dict[int, _Stream] = {}
+        self.watched = False
+        """Whether its session closes it when it ends."""
         self._numbers: dict[StreamId, int] = {}
 
     def keep(self, stream_id: StreamId, message: JSONRPCMessage | None, size: int) -> EventId:
@@ -80,6 +116,7 @@ class Memory:
         stream.kept += 1
         while len(self.events) > MOST or self.size > BYTES:
             self.drop()
+        stream.changed()
         return event_id
 
     def drop(self) -> None:
@@ -90,7 +127,20 @@ class Memory:
         if len(self.streams) > 2 * MOST:
             bare = [number for number, stream in self.streams.items() if not stream.kept]
             over = next((each for each in bare if self.streams[each].answer is not None), bare[0])
-            del self._numbers[self.streams.pop(over).id]
+            stream = self.streams.pop(over)
+            del self._numbers[stream.id]
+            stream.close()
+
+    def close_stream(self, stream_id: StreamId) -> None:
+        """End the streams of those who came back for a request's."""
+        number = self._numbers.get(stream_id)
+        if number is not None:
+            self.streams[number].close()
+
+    def close(self) -> None:
+        """The session has ended: nothing more will come."""
+        for stream in self.streams.values():
+            stream.close()
 
     def name(self, stream: int, count: int) -> EventId:
         """The id of an event: it tells the stream though the event itself be forgotten."""
@@ -106,8 +156,8 @@ class Memory:
         stream, count = map(int, numbers)
         return (stream, count) if stream in self.streams and count <= self.count else None
 
-    def after(self, stream: int, count: int) -> list[EventMessage]:
-        """What came after an event on its stream, as far as it is left."""
+    def after(self, stream: int, count: int) -> list[tuple[int, EventMessage]]:
+        """What came after an event on its stream, as far as it is left, and the number of each event."""
         left = [
             (int(event_id.rpartition("-")[2]), EventMessage(message, event_id))
             for event_id, (place, message) in self.events.items()
@@ -118,7 +168,7 @@ class Memory:
             gone = ErrorData(code=INTERNAL_ERROR, message="the answer came, but is not kept any more")
             error = JSONRPCError(jsonrpc="2.0", id=answer[1], error=gone)
             left.append((answer[0], EventMessage(error, self.name(stream, answer[0]))))
-        return [event for number, event in sorted(left, key=lambda each: each[0]) if number > count]
+        return [each for each in sorted(left, key=lambda each: each[0]) if each[0] > count]
 
 
 _current: ContextVar[Memory | None] = ContextVar("toolwire_session", default=None)
@@ -150,6 +200,23 @@ class Events(EventStore):
         finally:
             _current.reset(token)
 
+    async def middleware(self, ctx: ServerRequestContext[Any, Any], call_next: Any) -> Any:
+        """Middleware of `mcp`: whoever came back leaves with the session, and when the tool closes its stream."""
+        memory, close = _current.get(), ctx.close_sse_stream
+        if memory is None:
+            return await call_next(ctx)
+        if not memory.watched:
+            memory.watched = True
+            client_of(ctx).exit_stack.callback(memory.close)
+        if close is None:
+            return await call_next(ctx)
+
+        async def close_all() -> None:
+            memory.close_stream(str(ctx.request_id))
+            await close()
+
+        return await call_next(replace(ctx, close_sse_stream=close_all))
+
     async def store_event(self, stream_id: StreamId, message: JSONRPCMessage | None) -> EventId:
         """Keep an event; its id."""
         size = 0 if message is None else _size(message)
@@ -172,15 +239,31 @@ class Events(EventStore):
     async def replay_events_after(
         self, last_event_id: EventId, send_callback: EventCallback
     ) -> StreamId | None:
-        """Send what came after that event on the same stream; its name if more may come, else None."""
+        """Send what came after that event on the same stream, and what comes, up to the answer.
+
+        A stream of notices has no answer: then its name is returned, and `mcp` passes on what comes.
+        """
         memory = _current.get()
         place = None if memory is None else memory.place(last_event_id)
         if memory is None or place is None:
             return None
-        stream = memory.streams[place[0]]
-        for event in memory.after(*place):
-            await send_callback(event)
-        return None if stream.answer is not None and stream.answer[0] > place[1] else stream.id
+        number, seen = place
+        stream = memory.streams[number]
+        closed = stream.closed
+        if stream.answer is not None and stream.answer[0] == seen:
+            return None
+        while stream.closed == closed:
+            missed = memory.after(number, seen)
+            for seen, event in missed:  # noqa: B007 - the last one is where to go on
+                await send_callback(event)
+                if isinstance(event.message, JSONRPCResponse | JSONRPCError):
+                    return None
+            if missed:
+                continue  # more may have come meanwhile
+            if stream.id == GET_STREAM_KEY:
+                return stream.id
+            await stream.change()
+        return None
 
 
 def _size(message: JSONRPCMessage) -> int:
