@@ -209,3 +209,89 @@ time.sleep(600)
             os.kill(child, signal.SIGKILL)
             if lives(worker):
                 os.kill(worker, signal.SIGKILL)
+
+
+CLOSING = """
+import os, subprocess, sys, threading
+from toolwire._private_files import PrivateFiles
+from toolwire._process import Command, _ProcessPipe
+
+at_fork, forked, seen = threading.Event(), threading.Event(), []
+os.register_at_fork(before=at_fork.set)  # before ours, which takes the lock: the last one registered is first
+
+
+def fork(number):
+    child = os.fork()
+    if child == 0:
+        try:
+            os.fstat(number)
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    forked.set()
+    seen.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+def reused(number):
+    # Another thread opens a file, and a third one forks.
+    assert os.open(os.devnull, os.O_RDONLY) == number
+    thread = threading.Thread(target=fork, args=[number])
+    thread.start()
+    assert at_fork.wait(30)
+    forked.wait(0.5)  # in vain, if it is right: the fork has to wait for us
+    return thread
+
+
+class Slow:
+    def __init__(self, remove, number):
+        self.remove, self.number, self.detach = remove, number, remove.detach
+
+    def __call__(self):
+        self.remove()
+        self.thread = reused(self.number)
+
+
+class Pipe(_ProcessPipe):
+    def _close_input(self): ...
+    def _input_descriptor(self): ...
+
+
+if sys.argv[1] == "private files":
+    files = PrivateFiles()
+    files.add("a", "text")
+    slow = files._remove = Slow(files._remove, files._lock)
+    files.remove()
+    thread = slow.thread
+else:
+    process = subprocess.Popen(["/bin/sleep", "0"])
+    pipe, threads, close = Pipe(Command([], {})), [], os.close
+    pipe._started(process.pid)
+    number = pipe._pidfd
+
+    def slowly(descriptor):
+        close(descriptor)
+        if descriptor == number and not threads:
+            threads.append(None)  # the child comes here too
+            threads.append(reused(number))
+
+    os.close = slowly
+    pipe._over()
+    process.wait()
+    thread = threads[1]
+thread.join(30)
+print(seen)
+"""
+
+
+@pytest.mark.parametrize("what", ["private files", "pidfd"])
+def test_a_forked_child_closes_no_descriptor_that_has_become_anothers(what, tmp_path):
+    """It is forked by another thread, just when ours has closed a descriptor and its number is in use again."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", CLOSING, what],
+        env={"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == "[0]\n"
