@@ -1,5 +1,6 @@
 """Several processes behind one port: how they start and end."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from served import Http
 
-from toolwire.cli.serve_workers import metrics_folder, worker_command
+from toolwire.cli.serve_workers import _Member, metrics_folder, worker_command
 
 ENDING = {
     "code": -32000,
@@ -64,6 +65,23 @@ def test_workers_end_with_a_parent_that_was_killed(folder):
         served.signal(signal.SIGKILL)
         assert asked.result(20) == ENDING
         assert served.wait(20) == -signal.SIGKILL  # and nobody else holds its stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the lifeline is a pipe on Linux only")
+def test_a_worker_that_cannot_be_started_leaves_no_descriptor():
+    """Neither end of its lifeline stays open."""
+    given = []
+
+    def fail(lifeline):
+        given.extend(lifeline._ends)
+        raise BlockingIOError(11, "no more processes")
+
+    with pytest.raises(BlockingIOError):
+        _Member(fail)
+    assert len(given) == 2
+    for descriptor in given:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
 
 
 def test_options_of_a_worker_come_before_a_double_dash():

@@ -115,7 +115,11 @@ class _Member:
 
     def __init__(self, start: Callable[[Lifeline], subprocess.Popen[bytes]]) -> None:
         self._lifeline = Lifeline()
-        self.process = start(self._lifeline)
+        try:
+            self.process = start(self._lifeline)
+        except BaseException:
+            self._lifeline.close()
+            raise
         self._lifeline.hold(self.process.pid)
         self.since = time.monotonic()
 
