@@ -11,6 +11,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolRequestParams
 
 from toolwire import HttpLimits, ToolServer, http_app, tool
+from toolwire.tools.uri import UriTemplate
 
 LIMIT = 60
 HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
@@ -130,8 +131,10 @@ async def served(version, **limits):
         ("{" + '"k":0,' * 200_000 + '"k":0}', "more than 100000 values"),
         ("[" * 1_000_000 + "]" * 1_000_000, "nested more than 100 deep"),
         ("[" * 120 + "]" * 120, "nested more than 100 deep"),
+        ("9" * 1_001, "a number of more than 1000 digits"),
+        ("[" + "-0," * 70_000 + f"-0.{'1' * 4_000}]", "a number of more than 1000 digits"),
     ],
-    ids=["lists", "strings", "one key", "very deep", "deep"],
+    ids=["lists", "strings", "one key", "very deep", "deep", "long", "long among many"],
 )
 async def test_too_many_values_and_too_deep_ones_are_refused(version, it, said):
     """Before they are decoded, and with the id of the request."""
@@ -268,11 +271,28 @@ async def test_a_long_id_is_refused(version):
             assert (status, "at most 1000 characters" in text) == ((200, False) if good else (400, True))
 
 
+@pytest.mark.parametrize("length", [8_192, 8_193])
+async def test_a_long_address_is_refused_before_it_is_matched(length, monkeypatch):
+    """Megabytes of `%41` would have to be decoded."""
+    matched = []
+    match = UriTemplate.match
+    monkeypatch.setattr(UriTemplate, "match", lambda *given: matched.append(given) or match(*given))
+    async with served(HANDSHAKE) as client:
+        uri = "data://" + "%41" * 2_000
+        uri += "x" * (length - len(uri))
+        _, text, message = await client.post("resources/read", {"uri": uri})
+    if length <= 8_192:
+        assert message["result"]["contents"][0]["text"].startswith("AAA")
+    else:
+        assert (message["error"]["code"], "Must have at most 8192 characters" in text) == (-32602, True)
+        assert matched == []
+
+
 async def test_subscriptions_have_a_limit():
     """Of their number and of the length of each."""
     async with served(HANDSHAKE) as client:
         _, text, _ = await client.post("resources/subscribe", {"uri": "data://" + "x" * 9_000})
-        assert "each of up to 8192 characters" in text
+        assert "Must have at most 8192 characters" in text
         for number in range(1_000):
             _, _, message = await client.post("resources/subscribe", {"uri": f"data://{number}"})
             assert "result" in message

@@ -1,4 +1,4 @@
-"""JSON that is too deep or has too many values is refused before anybody decodes it."""
+"""JSON that is too deep, or has too many values or digits, is refused before anybody decodes it."""
 
 import json
 
@@ -55,6 +55,15 @@ def test_values_are_counted_by_commas_and_brackets(value, ascii_only):
         assert "more than" in exceeded(body, JsonLimits(10**6, values - 2))
 
 
+@given(st.integers(0, 80_000), st.integers(1, 40), st.integers(1, 40), st.booleans())
+def test_digits_are_counted_wherever_they_are(before, digits, most, in_string):
+    """Also where the parts meet in which a text is looked at. Those in strings do not count."""
+    number = b"7" * digits
+    body = b'["' + b"x" * before + b'",' + (b'"%b"' % number if in_string else number) + b"]"
+    found = exceeded(body, JsonLimits(10, 10, most))
+    assert (found is not None) is (digits > most and not in_string)
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -69,6 +78,13 @@ def test_values_are_counted_by_commas_and_brackets(value, ascii_only):
         (b'["' + b'\\"[,' * 1_000_000 + b'"]', None),
         (b'["' + b"\\\\" * 1_000_001 + b'",' + b"[" * 200, "nested"),
         (b'"' * 4_000_001, None),
+        (b"9" * 1_000, None),
+        (b"9" * 1_001, "digits"),
+        (b"-0." + b"1234567890" * 100 + b"5e5", "digits"),
+        (b'["' + b"9" * 1_000_000 + b'"]', None),
+        (b'["' + b"9" * 40_000 + b'",' + b"9" * 40_000 + b"]", "digits"),
+        (b"[" + b"1" * 1_000 + b"," * 31_700 + b"2" * 1_001 + b"]", "digits"),
+        (b"[" * 101 + b'"' + b"]" * 101 + b'"' + b"1" * 1_001, "nested"),
         (b"", None),
         (b"\xff\xfe[[[", None),
     ],

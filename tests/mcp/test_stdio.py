@@ -223,8 +223,9 @@ async def test_nobody_reading_is_the_end(core, caplog):
     [
         ("[" * 200 + "]" * 200, "nested more than 100 deep"),
         ("[" + "[]," * 600_000 + "[]]", "more than 1000000 values"),
+        ("[" + "9" * 1_001 + "]", "a number of more than 1000 digits"),
     ],
-    ids=["deep", "many"],
+    ids=["deep", "many", "long"],
 )
 async def test_a_line_that_would_cost_too_much_is_refused(core, params, said):
     """Before it is decoded, with the id of the request wherever the client puts it; and the next line is served."""

@@ -85,17 +85,15 @@ def _load_exactly(data: bytes, *, lone_surrogates: bool) -> Any:
 
 def _check_shape(value: Any) -> None:
     """Refuse what orjson refuses and the standard library writes: keys that are no text, and too many levels."""
-    stack = [(value, 0)]
+    stack = [(value, 0)] if isinstance(value, (dict, list, tuple)) else []
     while stack:
         each, depth = stack.pop()
-        if depth > _DEEPEST:
+        if depth == _DEEPEST and each:
             raise ValueError("the value is nested too deeply to be JSON, or contains itself")
-        if isinstance(each, dict):
-            if any(not isinstance(key, str) for key in each):
-                raise TypeError("the keys of a JSON object must be text")
-            stack.extend((inner, depth + 1) for inner in each.values())
-        elif isinstance(each, (list, tuple)):
-            stack.extend((inner, depth + 1) for inner in each)
+        if isinstance(each, dict) and any(not isinstance(key, str) for key in each):
+            raise TypeError("the keys of a JSON object must be text")
+        inner = each.values() if isinstance(each, dict) else each
+        stack += [(one, depth + 1) for one in inner if isinstance(one, (dict, list, tuple))]
 
 
 def _dump_exactly(value: Any, *, sort_keys: bool) -> bytes:

@@ -20,8 +20,8 @@ from toolwire.tools.results.adapters import own_block
 from toolwire.tools.results.blocks import checked
 from toolwire.tools.results.content import Audio, Image, Resource, Text
 from toolwire.tools.results.to_json import BadResult, clean, text
-from toolwire.tools.schema.arguments import InvalidArguments
-from toolwire.tools.uri_template import UriTemplate, check_uri
+from toolwire.tools.schema.arguments import InvalidArguments, Violation
+from toolwire.tools.uri_template import LONGEST, UriTemplate, check_uri
 
 _BYTES = (bytes, bytearray, memoryview)
 
@@ -160,11 +160,13 @@ class Resources:
         """Whose an address is, and the values in it; None if nobody's.
 
         A resource of just that address comes first, then the template with the most letters of its own.
-        `InvalidArguments` if all that fit it refuse a value in it.
+        `InvalidArguments` if it is too long, or all that fit it refuse a value in it.
         """
         fixed = self._fixed.get(uri)
         if fixed is not None:
             return fixed, {}
+        if len(uri) > LONGEST:
+            raise InvalidArguments([Violation("uri", f"Must have at most {LONGEST} characters")])
         refused: InvalidArguments | None = None
         for template, resource in self._closest:
             try:

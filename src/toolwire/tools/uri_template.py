@@ -14,6 +14,8 @@ from urllib.parse import unquote
 
 from toolwire.tools.schema.arguments import DefinitionError, InvalidArguments, Violation, got, unknown
 
+LONGEST: Final = 8_192
+"""Characters of an address that a client may ask for by a template."""
 _SCHEME: Final = r"[A-Za-z][A-Za-z0-9+.-]*:"
 _BLANK: Final = r"[\s\x00-\x1f\x7f]"
 _PIECES: Final = r"\{([^{}]*)\}"

@@ -55,7 +55,6 @@ START_TIMEOUT: Final = 30.0
 """Seconds in which a server has to be ready."""
 
 _MAX_SUBSCRIPTIONS: Final = 1_000  # per session
-_MAX_URI: Final = 8_192  # characters
 _MAX_MESSAGE: Final = 2_000  # characters of an error message
 _MAX_QUOTE: Final = 500  # characters of the request that an error's data may repeat
 _RESERVED_META: Final = "io.modelcontextprotocol/"
@@ -333,10 +332,8 @@ class ServerHost:
         except RpcError as error:
             raise MCPError(code=error.code, message=error.message, data=error.data) from None
         subscriptions = state_of(connection_of(ctx)).subscriptions
-        if len(uri) > _MAX_URI or len(subscriptions) >= _MAX_SUBSCRIPTIONS:
-            text = (
-                f"a session can have {_MAX_SUBSCRIPTIONS} subscriptions, each of up to {_MAX_URI} characters"
-            )
+        if len(subscriptions) >= _MAX_SUBSCRIPTIONS:
+            text = f"a session can have {_MAX_SUBSCRIPTIONS} subscriptions"
             raise MCPError(code=types.INVALID_PARAMS, message=text)
         subscriptions.add(uri)
         return {}

@@ -25,6 +25,7 @@ class JsonLimits:
 
     max_depth: int = 100
     max_values: int = 100_000
+    max_digits: int = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
