@@ -132,9 +132,10 @@ async def served(version, **limits):
         ("[" * 1_000_000 + "]" * 1_000_000, "nested more than 100 deep"),
         ("[" * 120 + "]" * 120, "nested more than 100 deep"),
         ("9" * 1_001, "a number of more than 1000 digits"),
+        ("[" + ",".join(str((2**61 - 1) * each) for each in range(10**6, 10**6 + 2_000)) + "]", "20 digits"),
         ("[" + "-0," * 70_000 + f"-0.{'1' * 4_000}]", "a number of more than 1000 digits"),
     ],
-    ids=["lists", "strings", "one key", "very deep", "deep", "long", "long among many"],
+    ids=["lists", "strings", "one key", "very deep", "deep", "long", "of one hash", "long among many"],
 )
 async def test_too_many_values_and_too_deep_ones_are_refused(version, it, said):
     """Before they are decoded, and with the id of the request."""

@@ -64,6 +64,14 @@ def test_digits_are_counted_wherever_they_are(before, digits, most, in_string):
     assert (found is not None) is (digits > most and not in_string)
 
 
+@given(st.lists(st.integers(18, 30), max_size=30), st.integers(0, 40_000), st.integers(1, 20))
+def test_long_integers_are_counted_once(lengths, before, most):
+    """Wherever the parts meet."""
+    text = json.dumps(["x" * before, *(int("8" * length) for length in lengths)]).encode()
+    long = sum(length > 20 for length in lengths)
+    assert (exceeded(text, JsonLimits(100, 100, 100, most)) is not None) is (long > most)
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -84,6 +92,11 @@ def test_digits_are_counted_wherever_they_are(before, digits, most, in_string):
         (b'["' + b"9" * 1_000_000 + b'"]', None),
         (b'["' + b"9" * 40_000 + b'",' + b"9" * 40_000 + b"]", "digits"),
         (b"[" + b"1" * 1_000 + b"," * 31_700 + b"2" * 1_001 + b"]", "digits"),
+        (b"[" + b"7" * 21 + b",\n-" + (b"9" * 21 + b", ") * 998 + b"1]", None),
+        (b"[" + (b"9" * 21 + b", ") * 1_001 + b"1]", "integers"),
+        (b'{"a":' + b"9" * 21 + b',"b":[' + (b"-" + b"9" * 21 + b",") * 60_000 + b"1]}", "integers"),
+        (b'["' + (b"9" * 21 + b", ") * 1_001 + b'"]', None),
+        (b"[" + (b"9" * 20 + b",0." + b"9" * 21 + b",") * 40_000 + b"1]", None),
         (b"[" * 101 + b'"' + b"]" * 101 + b'"' + b"1" * 1_001, "nested"),
         (b"", None),
         (b"\xff\xfe[[[", None),

@@ -5,6 +5,7 @@ from typing import Annotated
 import pytest
 from pydantic import BaseModel, Field
 
+from toolwire.tools._raw import compiled
 from toolwire.tools.context import Context
 from toolwire.tools.schema.arguments import InvalidArguments, shortened
 from toolwire.tools.schema.official import from_json_schema
@@ -81,3 +82,34 @@ def test_what_is_cut_off():
     assert shortened({"a": [[1] * 50] * 50}, 200) == {"a": [[1] * 10] * 10}
     assert shortened({"a": [1] * 500}, 5) == {"a": [1, 1]}
     assert shortened({str(number): 1 for number in range(500)}, 200) is None
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda n: n, lambda n: [n], lambda n: {"a": n}], ids=["plain", "lists", "objects"]
+)
+@pytest.mark.parametrize(
+    "first", [2**62, 2**70, -(2**70), 10**900], ids=["2**62", "2**70", "-2**70", "10**900"]
+)
+def test_integers_that_are_alike_do_not_take_the_validator_for_minutes(first, wrap):
+    """It would compare each with all others. The same integers are no trouble where they need not be unique."""
+    unique, plain = (
+        compiled(
+            {"properties": {"it": {"type": "array", "uniqueItems": flag}}} if flag else {"properties": {}}
+        )
+        for flag in (True, False)
+    )
+    arguments = {"it": [wrap(first + number) for number in range(500)]}
+    with pytest.raises(InvalidArguments, match="close to one another"):
+        unique.validate(arguments)
+    assert plain.validate(arguments) == arguments
+    few = {"it": arguments["it"][:40]}
+    assert unique.validate(few) == few
+    with pytest.raises(InvalidArguments, match="unique"):
+        unique.validate({"it": [*few["it"], few["it"][0]]})
+
+
+def test_integers_that_are_far_apart_may_be_many():
+    """Such as the ids of messages, which begin with the time."""
+    unique = compiled({"properties": {"it": {"uniqueItems": True}}})
+    arguments = {"it": [2**62 + (number << 22) for number in range(5_000)]}
+    assert unique.validate(arguments) == arguments

@@ -1,20 +1,23 @@
 """Refuses JSON that is too deep, or has too many values or digits, before anybody decodes it. Pure: it reads bytes.
 
-A decoder makes an object of every value: 60 MB of `[[],[],...]` became 8.8 GB. The time that it takes to write an
-integer grows with the square of its digits: 4 MB of those with 4,000 digits took half a second. Here characters are
-counted. Most messages pass by a count of their brackets and a look for a long row of digits; only the others have
-their strings taken out first. Each step is one short call into C, so that other threads get their turn in between.
+A decoder makes an object of every value: 60 MB of `[[],[],...]` became 8.8 GB. To write an integer takes time with
+the square of its digits: 4 MB of those with 4,000 digits took half a second. And integers over 64 bits can be
+chosen so that a set takes minutes to tell them apart.
+
+Here characters are counted. Most messages pass by a count of their brackets and a look for long rows of digits;
+only the others have their strings taken out first. Each step is one short call into C, so that other threads get
+their turn in between.
 """
 
 import re
 from itertools import accumulate
 from typing import Any, Final
 
+from toolwire._protocol.json_codec import SHAPES
 from toolwire.mcp.serve.limits import JsonLimits
 
 _NO_BRACKETS: Final = bytes(each for each in range(256) if each not in b"[]{}")
-_DIGITS: Final = bytes(ord("0") if each in b"0123456789" else ord(" ") for each in range(256))
-"""Translates each digit to 0, and all else to a blank."""
+_LONG: Final = b":" + b"0" * 21  # an integer over 64 bits, in JSON that is translated by SHAPES
 _STEP: Final = [0] * 256
 _STEP[ord("[")] = _STEP[ord("{")] = 1
 _STEP[ord("]")] = _STEP[ord("}")] = -1
@@ -31,8 +34,8 @@ def exceeded(body: bytes, limits: JsonLimits) -> str | None:
         return None
     # In a valid text backslashes occur inside strings only, and those in pairs stand for themselves.
     text = body.replace(b"\\\\", b"").replace(b'\\"', b"")
-    values = level = in_string = 0
-    end = b""  # of what came before
+    values = level = in_string = long = 0
+    end = b":"  # of what came before
     for start in range(0, len(text), _PART):
         pieces = text[start : start + _PART].split(b'"')
         structure = b"".join(pieces[in_string::2])
@@ -45,26 +48,25 @@ def exceeded(body: bytes, limits: JsonLimits) -> str | None:
         if max(levels) > limits.max_depth:
             return f"its lists and objects are nested more than {limits.max_depth} deep"
         level = levels[-1]
-        structure = end + structure
-        if _has_long_number(structure, limits):
+        shapes = end + structure.translate(SHAPES)
+        if b"0" * (limits.max_digits + 1) in shapes:
             return f"it has a number of more than {limits.max_digits} digits"
-        end = structure[-limits.max_digits :]
+        long += shapes.count(_LONG) - end.count(_LONG)
+        if long > limits.max_long:
+            return f"it has more than {limits.max_long} integers of more than 20 digits"
+        end = shapes[-limits.max_digits :]
     return None
 
 
 def surely_within(body: bytes, limits: JsonLimits) -> bool:
     """Whether a look at the bytes is enough: with those in strings, there are few brackets, commas and digits."""
     opened = body.count(b"[") + body.count(b"{")
-    return (
-        opened <= limits.max_depth
-        and opened + body.count(b",") < limits.max_values
-        and not _has_long_number(body, limits)
-    )
-
-
-def _has_long_number(text: bytes, limits: JsonLimits) -> bool:
-    """Whether more than so many digits follow one another."""
-    return len(text) > limits.max_digits and b"0" * (limits.max_digits + 1) in text.translate(_DIGITS)
+    if opened > limits.max_depth or opened + body.count(b",") >= limits.max_values:
+        return False
+    if len(body) <= min(limits.max_digits, limits.max_long):
+        return True
+    shapes = body.translate(SHAPES)
+    return b"0" * (limits.max_digits + 1) not in shapes and shapes.count(_LONG) < limits.max_long
 
 
 def _values(structure: bytes) -> int:

@@ -26,6 +26,9 @@ class JsonLimits:
     max_depth: int = 100
     max_values: int = 100_000
     max_digits: int = 1_000
+    """Of one number."""
+    max_long: int = 1_000
+    """Integers of more than 20 digits, which is more than 64 bits hold."""
 
 
 @dataclass(frozen=True, kw_only=True)

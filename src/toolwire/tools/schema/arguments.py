@@ -142,7 +142,7 @@ def clipped(text: str, length: int = _VALUE_LENGTH) -> str:
     return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
-def to_json(arguments: dict[str, Any]) -> bytes | str:
+def to_json(arguments: dict[str, Any]) -> bytes:
     """The arguments as JSON. `InvalidArguments` when they cannot have come from there."""
     try:
         raw = orjson.dumps(arguments)

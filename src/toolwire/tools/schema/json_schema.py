@@ -4,11 +4,14 @@ Owns the compilation, which is done once and never leaves the document (a `$ref`
 followed), and the words for what the validator finds wrong. It knows nothing of Python types.
 """
 
+import math
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 from urllib.parse import urldefrag, urljoin
 
-from toolwire._protocol.json_codec import dumps, loads
+from toolwire._protocol.json_codec import SHAPES, dumps, loads
 from toolwire.tools.schema.arguments import (
     REQUIRED,
     TOO_LARGE_TO_SAY,
@@ -59,6 +62,10 @@ _OF_WHOLE_LISTS: Final = {
     "minContains",
 }  # what is wrong with a list only because it is cut
 _MASK: Final = "Input"
+_EXACT: Final = 1 << 53  # a float holds every integer up to here
+_LONG: Final = b"0" * 16  # digits that an integer over it has at least
+_TOO_ALIKE: Final = "Too many integers over 2**53 are close to one another to see that none comes twice"
+_ALIKE: Final = 2_000  # comparisons of integers that are alike as floats: each takes up to 50 microseconds
 
 
 class RawParameters:
@@ -68,9 +75,12 @@ class RawParameters:
         self.json_schema = json_schema
         self._validator = _compiled(json_schema)
         self._is_valid = self._validator.is_valid
+        self._unique = any("uniqueItems" in each for _, each in _walk(json_schema, ""))
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        to_json(arguments)  # the validator takes NaN for null, and knows no limit of digits
+        raw = to_json(arguments)  # the validator takes NaN for null, and knows no limit of digits
+        if self._unique and _LONG in raw.translate(SHAPES) and _are_alike(arguments):
+            raise InvalidArguments([Violation("", _TOO_ALIKE)])
         try:
             if self._is_valid(arguments):
                 return arguments
@@ -84,6 +94,24 @@ class RawParameters:
             raise InvalidArguments([Violation("", TOO_LARGE_TO_SAY)])
         known = list(self.json_schema.get("properties", ()))
         raise InvalidArguments(violation for error in errors for violation in _violations(error, known))
+
+
+def _are_alike(arguments: dict[str, Any]) -> bool:
+    """Whether so many integers are alike that the validator would take minutes to see that each is another one.
+
+    For `uniqueItems` it tells integers apart by the float next to them first, then compares those that share it.
+    """
+    floats: Counter[float] = Counter()
+    stack: list[Any] = [arguments]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, dict):
+            stack += each.values()
+        elif isinstance(each, list):
+            stack += each
+        elif isinstance(each, int) and abs(each) > _EXACT:
+            floats[float(each) if each.bit_length() < sys.float_info.max_exp else math.inf] += 1
+    return sum(count * (count - 1) for count in floats.values()) > _ALIKE
 
 
 def compiled(schema: Any) -> RawParameters:
