@@ -14,6 +14,7 @@ from mcp.server import MCPServer
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
+from toolwire.mcp.serve import stdio
 from toolwire.mcp.serve.start import as_mcp_server
 from toolwire.mcp.serve.stdio import serve_wire
 
@@ -241,3 +242,33 @@ async def test_a_line_that_would_cost_too_much_is_refused(core, params, said):
             assert said in refused["error"]["message"]
         peer.send("ping", None, 8)
         assert (await peer.receive())["id"] == 8
+
+
+@pytest.mark.parametrize("line", ["garbage", "request"])
+async def test_a_client_that_never_reads_is_let_go(core, caplog, monkeypatch, line):
+    """When much waits for it, and it has taken nothing of that for a while."""
+    monkeypatch.setattr(stdio, "_UNREAD", 100_000)
+    monkeypatch.setattr(stdio, "_PATIENCE", 0.0)
+    async with serving(core) as peer:
+        await peer.shake_hands()
+        number = 0
+        while not peer.ended.is_set():
+            number += 1
+            if line == "garbage":
+                for _ in range(50):
+                    peer.write(line)
+            else:
+                peer.send("ping", None, "x" * 5_000 + str(number))  # it comes back
+            await anyio.sleep(0.001)
+    assert "the client has read nothing" in caplog.text
+
+
+async def test_much_may_wait_for_a_client_that_reads(core, monkeypatch):
+    """However little may wait: as long as it takes some of it, it is not let go."""
+    monkeypatch.setattr(stdio, "_UNREAD", 1_000)
+    async with serving(core) as peer:
+        await peer.shake_hands()
+        for number in range(2_000):
+            peer.send("ping", None, number + 1)
+        found = {(await peer.receive())["id"] for _ in range(2_000)}
+    assert found == set(range(1, 2_001))

@@ -14,6 +14,7 @@ import select
 import signal
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
@@ -48,6 +49,8 @@ logger = logger_for("serving")
 _CHUNK: Final = 1 << 16
 _LINE: Final = 64 << 20  # a longer line is dropped with an error
 _JSON: Final = JsonLimits(max_values=1_000_000)  # the one client hurts nobody but itself
+_UNREAD: Final = 16 << 20  # bytes that may wait for a client that reads nothing
+_PATIENCE: Final = 60.0  # seconds that it may read nothing while so much waits
 _SURE: Final = 4096  # a pipe that select calls writable takes this much at once (PIPE_BUF)
 
 
@@ -315,7 +318,10 @@ def _line(message: Any) -> bytes:
 
 
 class _Writer:
-    """What the server writes to: one line a message, in order. `lost` is called when nobody can read them."""
+    """What the server writes to: one line a message, in order. `lost` is called when nobody can read them.
+
+    A client that reads nothing for too long while too much waits for it counts as lost.
+    """
 
     def __init__(
         self,
@@ -330,17 +336,19 @@ class _Writer:
         self._turn = anyio.Lock()
         self._own: list[bytes] = []
         self._closed = False
+        self._waiting = 0  # bytes
+        self._read_at = 0.0  # when the client last took some of them
 
     def put(self, line: bytes) -> None:
         """A line of the transport itself; it goes out before the next message, or now."""
-        if self._closed:
+        if self._closed or not self._queued(len(line) + 1):
             return
         self._own.append(line + b"\n")
         with suppress(anyio.WouldBlock):
             self._turn.acquire_nowait()
             try:
                 while self._own and _ready(self._target, len(self._own[0])):
-                    _write_all(self._target, self._own.pop(0))
+                    self._write_all(self._next())
             except OSError as error:
                 self._break(error)
             finally:
@@ -354,29 +362,64 @@ class _Writer:
         else:
             await self._put_out(line)
 
+    def _queued(self, size: int) -> bool:
+        """So many bytes more are to be written. False if the client reads nothing: it is lost."""
+        now = time.monotonic()
+        if not self._waiting:
+            self._read_at = now
+        self._waiting += size
+        if self._waiting <= _UNREAD or now - self._read_at < _PATIENCE:
+            return True
+        logger.error("the client has read nothing for %g s: the connection is ended", now - self._read_at)
+        self._lose()
+        return False
+
     async def _put_out(self, line: bytes) -> None:
-        async with self._turn:
-            if self._closed:
-                raise anyio.ClosedResourceError
-            self._own.append(line)
-            try:
-                while self._own:  # those of `put` that come meanwhile go out too
-                    await self._write(self._own.pop(0))
-            except OSError as error:
-                self._break(error)
-                raise anyio.BrokenResourceError from error
+        if self._closed or not self._queued(len(line)):
+            raise anyio.ClosedResourceError
+        try:
+            async with self._turn:
+                if self._closed:
+                    raise anyio.ClosedResourceError
+                await self._write_own()
+                await self._write(line)
+                await self._write_own()  # those that came meanwhile
+        except OSError as error:
+            self._break(error)
+            raise anyio.BrokenResourceError from error
+        finally:
+            self._waiting -= len(line)
+
+    async def _write_own(self) -> None:
+        while self._own:
+            await self._write(self._next())
+
+    def _next(self) -> bytes:
+        line = self._own.pop(0)
+        self._waiting -= len(line)
+        return line
 
     async def _write(self, line: bytes) -> None:
         if _ready(self._target, len(line)):
-            _write_all(self._target, line)
+            self._write_all(line)
         else:
-            await self._workers.run(partial(_write_all, self._target, line))
+            await self._workers.run(partial(self._write_all, line))
+
+    def _write_all(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._target, view) :]
+            self._read_at = time.monotonic()
 
     def _break(self, error: OSError) -> None:
-        self._closed = True
-        self._own.clear()
         if error.errno != errno.EPIPE:  # else the client has left, as it may
             logger.error("cannot write to the client: %s", error.strerror)
+        self._lose()
+
+    def _lose(self) -> None:
+        self._closed = True
+        while self._own:
+            self._next()
         self._lost()
 
     async def aclose(self) -> None:
@@ -392,9 +435,3 @@ class _Writer:
 def _ready(target: int, size: int) -> bool:
     """Whether so many bytes can be written at once without waiting. Windows cannot tell."""
     return sys.platform != "win32" and size <= _SURE and bool(select.select([], [target], [], 0)[1])
-
-
-def _write_all(target: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(target, view) :]
