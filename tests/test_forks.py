@@ -213,8 +213,8 @@ time.sleep(600)
 
 CLOSING = """
 import os, subprocess, sys, threading
-from toolwire._private_files import PrivateFiles
-from toolwire._process import Command, _ProcessPipe
+from toolwire._transport.private_files import PrivateFiles
+from toolwire._transport.process import Command, _ProcessPipe
 
 at_fork, forked, seen = threading.Event(), threading.Event(), []
 os.register_at_fork(before=at_fork.set)  # before ours, which takes the lock: the last one registered is first

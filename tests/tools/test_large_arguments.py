@@ -5,9 +5,9 @@ from typing import Annotated
 import pytest
 from pydantic import BaseModel, Field
 
-from toolwire.tools._raw import compiled
 from toolwire.tools.context import Context
 from toolwire.tools.schema.arguments import InvalidArguments, shortened
+from toolwire.tools.schema.json_schema import compiled
 from toolwire.tools.schema.official import from_json_schema
 from toolwire.tools.schema.signature import signature_of
 

@@ -41,7 +41,7 @@ from mcp_types import (
     RequestId,
 )
 
-from toolwire.mcp.audience import client_of
+from toolwire.mcp.compat import connection_of
 
 MOST: Final = 256
 """Events that are kept of one session."""
@@ -207,7 +207,7 @@ class Events(EventStore):
             return await call_next(ctx)
         if not memory.watched:
             memory.watched = True
-            client_of(ctx).exit_stack.callback(memory.close)
+            connection_of(ctx).exit_stack.callback(memory.close)
         if close is None:
             return await call_next(ctx)
 
