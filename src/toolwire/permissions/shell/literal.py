@@ -1,8 +1,8 @@
-"""Reads the literal part of the shell language: commands whose words are written out.
+"""Parses the literal part of the shell language, for `allow_patterns`: commands whose words are all written out.
 
-Words of plain characters, quotes and backslashes; `;`, `&&`, `||`, `|`, `&` and newlines between commands;
-comments; output to `/dev/null` and `2>&1`; `*` and `?`. sh, bash and zsh agree on the meaning of these. All else
-raises `NotLiteral`. Reads each character once. Pure; which commands may run is decided by the caller.
+It understands words of plain characters, quotes and backslashes; `;`, `&&`, `||`, `|`, `&` and newlines between
+commands; comments; output to `/dev/null` and `2>&1`; `*` and `?`. sh, bash and zsh agree on these. All else raises
+`NotLiteralError`. Each character is read once. Pure; the caller decides which commands may run.
 """
 
 import re
@@ -25,12 +25,12 @@ _PIECE: Final = re.compile(
     r'|"(?P<double>(?:[^"\\$`!]|\\[^\n!])*+)"'
     r"|\\(?P<escaped>[ -~])"
 )
-_MOST_COMMANDS: Final = 1_000
+_MAX_COMMANDS: Final = 1_000
 _WORD_ENDS: Final = re.compile(_END)
 _UNESCAPE: Final = re.compile(r'\\([\\"$`])')
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 _REASONS: Final = {
-    "$": "'$' stands for something that is not written out",
+    "$": "it has an expansion ('$')",
     "`": "a backtick runs a command",
     "(": "it has brackets",
     ")": "it has brackets",
@@ -38,27 +38,27 @@ _REASONS: Final = {
     ">": "it redirects to or from a file",
     "{": "it has braces",
     "}": "it has braces",
-    "~": "'~' stands for something that is not written out",
+    "~": "it has an expansion ('~')",
     "!": "it has a '!' outside of single quotes",
     "'": "a quote is not closed",
     '"': "a quote is not closed, or has '$', a backtick or '!' in it",
-    "\\": "a backslash stands in an unusual place",
+    "\\": "a backslash is in an unusual place",
 }
 
 
-class NotLiteral(Exception):  # noqa: N818 - it says what a line is
-    """Says why a line is not made of literal words."""
+class NotLiteralError(Exception):
+    """Raised for a line that is not made of literal words; its text says why."""
 
 
 @dataclass
 class LiteralWord:
-    """One word. `text` is what the program gets, unless the word has wildcards."""
+    """One word. `text` is the program's argument, unless the word has wildcards."""
 
     text: str = ""
     wildcard: bool = False
     """It has a `*` or `?` that the shell may replace by the names of files."""
     starts_plain: bool = True
-    """It does not begin with a wildcard, so that its first character is what `text` says."""
+    """It does not begin with a wildcard, so the first character of `text` is exact."""
 
 
 @dataclass
@@ -71,9 +71,9 @@ class LiteralCommand:
 
 
 def read_literal(line: str) -> list[LiteralCommand]:
-    """Return the commands of a line. `NotLiteral` unless all of it is understood."""
+    """Return the commands of a line; raises `NotLiteralError` unless all of it is literal."""
     if _CONTROL.search(line):
-        raise NotLiteral("it has control characters")
+        raise NotLiteralError("it has control characters")
     found: list[LiteralCommand] = []
     command, redirected, complete, joined = LiteralCommand(), False, False, False
     at = 0
@@ -81,15 +81,14 @@ def read_literal(line: str) -> list[LiteralCommand]:
         token = _TOKEN.match(line, at)
         if token is None:
             if complete:
-                raise NotLiteral("'&>' is not the end of a command")
+                raise NotLiteralError("'&>' is not the end of a command")
             at = _read_word(line, at, command)
             continue
         at = token.end()
         if token.lastgroup in ("redirect", "both"):
             redirected = True
-            complete |= (
-                token.lastgroup == "both"
-            )  # to sh it is the end of a command, and the start of the next
+            # `&>` ends a command for sh, and begins the next.
+            complete |= token.lastgroup == "both"
         elif token.lastgroup == "operator":
             operator = token[0]
             if operator == "\n" and not command.words and not redirected:
@@ -100,16 +99,16 @@ def read_literal(line: str) -> list[LiteralCommand]:
     if command.words or redirected or joined:
         _finish(found, command)
     if not found:
-        raise NotLiteral("there is no command in it")
+        raise NotLiteralError("there is no command in it")
     return found
 
 
 def _finish(found: list[LiteralCommand], command: LiteralCommand) -> None:
     if not command.words:
-        raise NotLiteral("a command is missing")
+        raise NotLiteralError("a command is missing")
     found.append(command)
-    if len(found) > _MOST_COMMANDS:
-        raise NotLiteral("it has too many commands")
+    if len(found) > _MAX_COMMANDS:
+        raise NotLiteralError("it has too many commands")
 
 
 def _read_word(line: str, start: int, command: LiteralCommand) -> int:
@@ -121,10 +120,10 @@ def _read_word(line: str, start: int, command: LiteralCommand) -> int:
         kind, text = piece.lastgroup, piece[piece.lastgroup or 0]
         if kind == "plain":
             if "=" in text and (not command.words or (at == start and text.startswith("="))):
-                raise NotLiteral("it sets a variable, or has a word that begins with '='")
+                raise NotLiteralError("it sets a variable, or has a word that begins with '='")
         elif kind == "wildcard":
             if not command.words:
-                raise NotLiteral("the name of a command has wildcards")
+                raise NotLiteralError("the name of a command has wildcards")
             word.wildcard = True
             word.starts_plain &= any(parts)
         elif kind == "double":
@@ -133,7 +132,7 @@ def _read_word(line: str, start: int, command: LiteralCommand) -> int:
         at = piece.end()
     if at == start or not _WORD_ENDS.match(line, at):
         sign = line[at]
-        raise NotLiteral(_REASONS.get(sign, f"{sign!r} stands outside of quotes"))
+        raise NotLiteralError(_REASONS.get(sign, f"{sign!r} is outside of quotes"))
     word.text = "".join(parts)
     command.words.append(word)
     return at

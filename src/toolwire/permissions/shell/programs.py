@@ -1,6 +1,9 @@
-"""Lists the programs and shell builtins that cannot be allowed with any arguments, and why.
+"""All that the policy for shell commands knows about programs, keywords and builtins of shells.
 
-Data only; `_patterns` decides what follows from it. A program that is not listed is taken at its name.
+To teach it about a program, edit this file only. The first part is for `allow_patterns`: which programs cannot be
+allowed with any arguments, and which arguments of them are harmless (`KNOWN`). A program that is not listed is
+allowed with any. The last part is for `deny_rules`: which programs run commands that are in their arguments. Data
+only.
 """
 
 import re
@@ -35,8 +38,9 @@ KEYWORDS: Final = _words(
     " select then until while"
 )
 
-SHELLS: Final = _words(
-    "sh bash zsh dash ksh ash mksh lksh oksh pdksh ksh93 rksh rbash rzsh yash fish csh tcsh nu nushell xonsh"
+POSIX_SHELLS: Final = _words("sh bash zsh dash ksh")
+SHELLS: Final = POSIX_SHELLS | _words(
+    "ash mksh lksh oksh pdksh ksh93 rksh rbash rzsh yash fish csh tcsh nu nushell xonsh"
     " elvish ion osh ysh rc es pwsh powershell cmd busybox toybox"
 )
 INTERPRETERS: Final = _words(
@@ -46,7 +50,7 @@ INTERPRETERS: Final = _words(
     " pudb jupyter papermill pydoc msfconsole duckdb"
     " jshell swift racket guile scheme sbcl clisp erl elixir iex ocaml osascript tsx ts-node gjs qjs d8"
 )
-_WRAPPERS: Final = _words(
+_STARTING_WRAPPERS: Final = _words(
     "- env sudo doas su runuser gosu pkexec sg newgrp nohup time timeout nice ionice chrt taskset numactl"
     " stdbuf unbuffer setsid setpriv setarch linux32 linux64 capsh runcon prlimit choom chroot unshare nsenter"
     " bwrap firejail proot fakeroot eatmydata flock watch entr parallel xargs strace ltrace perf valgrind gdb"
@@ -102,7 +106,7 @@ _TOOLS: Final = _words(
     " logrotate update-alternatives journalctl service rename prename file-rename chronic ifne pee zrun vipe"
     " vidir"
 )
-STARTERS: Final = SHELLS | INTERPRETERS | _WRAPPERS | _REMOTE | _BUILDERS | _TOOLS
+STARTERS: Final = SHELLS | INTERPRETERS | _STARTING_WRAPPERS | _REMOTE | _BUILDERS | _TOOLS
 """Programs that some argument makes start another program, or run code."""
 
 GNU: Final = _words(
@@ -119,7 +123,7 @@ WRITERS: Final = _words(
 """Programs that write where an argument says, whatever they are given to write."""
 
 READ_DATA: Final = _words("awk nawk mawk sed git xargs tar bsdtar less more split csplit openssl gpg")
-"""Of `STARTERS`, those whose input is never code. The others are not allowed behind a pipe."""
+"""Of `STARTERS`, those whose input is never code. The others are not allowed after a pipe."""
 
 
 _OPERAND: Final = re.compile(r"(?s:[^-].*)?")
@@ -127,18 +131,18 @@ _OPERAND: Final = re.compile(r"(?s:[^-].*)?")
 
 @dataclass(frozen=True)
 class Rest:
-    """The words that start nothing when they come behind some first words of a program on the lists."""
+    """The harmless words after some first words of a listed program: those that start no other program."""
 
     options: re.Pattern[str]
     """The options, each a whole word."""
     operands: re.Pattern[str] = _OPERAND
-    """The words that are no options."""
+    """The words that are not options."""
     first: re.Pattern[str] | None = None
-    """How the first of them must look, if it is more special than the others."""
+    """The first operand, if it must look different from the others."""
     any_option: bool = False
-    """Further options of the user's choice are harmless too."""
+    """All other options are harmless too."""
     implied: bool = True
-    """Whether the options are part of `...`, and of the first words alone, as if they had `...` behind them."""
+    """The options are part of `...`, and of a rule that is only the first words, as if `...` followed."""
 
 
 def _options(*patterns: str) -> re.Pattern[str]:
@@ -147,7 +151,7 @@ def _options(*patterns: str) -> re.Pattern[str]:
 
 _NONE: Final = _options(r"(?!)")
 ANYTHING: Final = Rest(_options(r"(?s:.*)"), any_option=True)
-"""Words that go to a script, which has been named."""
+"""Arguments of a script that the rule names."""
 _NUMBER: Final = r"-\d+"
 _GIT: Final = _options(
     _NUMBER,
@@ -246,7 +250,7 @@ KNOWN: Final[dict[tuple[str, ...], Rest | None]] = {
     **{each: Rest(_PYTEST, _NO_FILE_OF_OPTIONS) for each in _PYTESTS},
     ("uniq",): Rest(
         _options(r"-[cdDiuz]+|-[fsw]\d*"), operands=_NONE, first=_OPERAND
-    ),  # the second is written to
+    ),  # it writes to a second operand
     ("xxd",): Rest(_options(r"-[pbuiE]+|-[slcg]\d*"), operands=_NONE, first=_OPERAND),
     ("shuf",): Rest(_options(r"-[enrz]+|-i|-n\d+")),
     ("tree",): Rest(_options(r"-[adfiIlLPhpsugDFCnrtUvxQ]+|--(dirsfirst|noreport|gitignore)")),
@@ -266,8 +270,64 @@ KNOWN: Final[dict[tuple[str, ...], Rest | None]] = {
     ("sed", "-n"): Rest(_options("-n"), first=re.compile(r"(\d+|\$)(,(\d+|\$))?p")),
     **{(each,): Rest(_NONE, any_option=True, implied=False) for each in WRITERS},
 }
-"""First words -> the rest that starts nothing, or None if any may. The first row that fits counts; `*` in it stands
-for a word that does not begin with `-`."""
+"""First words -> the harmless words after them, or None if any word may start a program. The first matching row
+counts; `*` in a row matches a word that does not begin with `-`."""
 
-CHECKED: Final = _words("sort rg pytest py.test uniq xxd shuf tree file mypy eslint prettier pylint")
-"""Programs that may be allowed by their name alone, since `KNOWN` says which of their options start nothing."""
+CHECKED: Final = frozenset(row[0] for row in KNOWN if len(row) == 1) - STARTERS - WRITERS
+"""Programs that may be allowed by their name alone, because `KNOWN` says which of their options are harmless."""
+
+LISTED: Final = STARTERS | WRITERS | CHECKED
+"""Programs that cannot be allowed with any arguments."""
+
+# For `deny_rules`.
+
+FOREIGN_SHELLS: Final = SHELLS - POSIX_SHELLS - {"busybox", "toybox"} | _words(
+    "pwsh.exe powershell.exe cmd.exe"
+)
+"""Shells with a syntax of their own."""
+
+HIDING_BUILTINS: Final = _words(". source trap alias enable bind fc hash complete compgen mapfile readarray")
+"""Builtins that run commands which are not in the line, now or later."""
+
+EVALUATING_BUILTINS: Final = _words(
+    "let declare typeset local export readonly integer test [ printf unset read"
+)
+"""Builtins that may run a substitution in a quoted subscript."""
+
+INPUT_WRAPPERS: Final = _words("xargs parallel")
+"""Wrappers that add words from their input."""
+
+WORD_WRAPPERS: Final = _words("find fd")
+"""Wrappers that never run one word as a whole command, unless it belongs to a wrapper that they start."""
+
+WRAPPERS: Final = (
+    INPUT_WRAPPERS
+    | WORD_WRAPPERS
+    | _words(
+        "- sudo doas su runuser gosu env nohup time command exec builtin noglob nocorrect nice ionice chrt taskset"
+        " timeout stdbuf setsid chroot busybox toybox watch strace ltrace unshare nsenter flock script ssh"
+        " systemd-run caffeinate entr docker podman kubectl unbuffer proxychains"
+    )
+)
+"""Programs that run a command which is among their words."""
+
+OPTIONS_WITH_VALUE: Final = {
+    "env": "uCPa",
+    "sudo": "CDghpRrtTUuac",
+    "doas": "aCu",
+    "ssh": "BbcDEeFIiJLlmOopQRSWw",
+    "chroot": "",
+    "unshare": "RSGw",
+    "nsenter": "tSGwr",
+}
+"""Wrapper -> its short options that take a value."""
+
+COMMAND_READERS: Final = (
+    POSIX_SHELLS | FOREIGN_SHELLS | OPTIONS_WITH_VALUE.keys() | {"eval", "su", "parallel"}
+)
+"""Programs whose further words are read as commands, wherever they are in a line."""
+
+
+def base_name(program: str) -> str:
+    """Return the name of a program without its folder, in lower case."""
+    return program.replace("\\", "/").rpartition("/")[2].casefold()

@@ -1,57 +1,41 @@
-"""Reads a shell command line as far as that is safe: the simple commands in it, however deep.
+"""Parses a shell line into its simple commands, for `deny_rules`. It decides nothing.
 
-A small part of the language is understood: words and quotes, `;`, `&`, `|`, newlines, subshells, `$(...)`,
-backticks, assignments, redirections. All else raises `Unclear`. A word whose value is known only when it runs
-(variables, wildcards, braces) is not `fixed`. Pure; what may run is not decided here.
+It understands words and quotes, `;`, `&`, `|`, newlines, subshells, `$(...)`, backticks, assignments,
+redirections. All else raises `UnclearError`. A word whose value is only known when the line runs (variables,
+wildcards, braces) is not `fixed`. Pure.
 """
 
 import re
 from dataclasses import dataclass, field
 from typing import Final
 
+from toolwire.permissions.shell.programs import KEYWORDS
+
 _META: Final = " \t\n;&|<>()"
 _JOINING: Final = "$`{}()[]<>=!*?@+~^"
-"""Characters that may mean more together with the next."""
+"""Characters that may have another meaning together with the next."""
 _NAME: Final = re.compile(r"[A-Za-z_]\w*|[0-9?$!#@*-]", re.ASCII)
 _BRACED: Final = re.compile(r"\{[A-Za-z_]\w*\}", re.ASCII)
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*(\[[^]]*\])?\+?=", re.ASCII)
 _NUMBERED: Final = re.compile(r"\d+[<>]", re.ASCII)
-_KEYWORDS: Final = frozenset(
-    (
-        *(
-            "if",
-            "then",
-            "else",
-            "elif",
-            "fi",
-            "for",
-            "foreach",
-            "while",
-            "until",
-            "do",
-            "done",
-            "end",
-            "repeat",
-        ),
-        *("case", "esac", "select", "function", "coproc", "in", "[["),
-    )
-)
+_BLOCK_WORDS: Final = KEYWORDS - {"nocorrect", "]]"}
+"""Keywords that make a line more than a list of commands."""
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./:,%-]+", re.ASCII)
 _PLAIN_QUOTED: Final = re.compile(r'[^"\\$`]+')
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-LONGEST_LINE: Final = 65_536
-"""Characters of a line that is judged at all."""
-_DEEPEST: Final = 12
-_MOST_COMMANDS: Final = 5_000
+MAX_LINE: Final = 65_536
+"""Characters; longer lines are denied unread."""
+_MAX_DEPTH: Final = 12
+_MAX_COMMANDS: Final = 5_000
 
 
-class Unclear(Exception):  # noqa: N818 - it says what a command is
-    """Why a command cannot be judged."""
+class UnclearError(Exception):
+    """Raised for a line that cannot be parsed; its text says why."""
 
 
 @dataclass
 class Word:
-    """One word. `text` is exact if it is `fixed`."""
+    """One word. `text` is exact if the word is `fixed`."""
 
     text: str = ""
     fixed: bool = True
@@ -59,12 +43,12 @@ class Word:
 
 
 @dataclass
-class Simple:
+class SimpleCommand:
     """A command with its words."""
 
     words: list[Word] = field(default_factory=list)
     assigns: bool = False
-    """It sets variables, for itself or for what follows."""
+    """It sets variables, for itself or for later commands."""
     writes: bool = False
     """Its output goes to a file."""
 
@@ -73,12 +57,12 @@ class Simple:
         return bool(self.words or self.assigns or self.writes)
 
 
-def read(text: str, depth: int = 0) -> list[Simple]:
-    """All simple commands, those of substitutions and subshells too."""
-    if depth > _DEEPEST or len(text) > LONGEST_LINE:
-        raise Unclear("it is too long or too deeply nested")
+def read(text: str, depth: int = 0) -> list[SimpleCommand]:
+    """Return all simple commands, including those of substitutions and subshells."""
+    if depth > _MAX_DEPTH or len(text) > MAX_LINE:
+        raise UnclearError("it is too long or too deeply nested")
     if _CONTROL.search(text):
-        raise Unclear("it has control characters")
+        raise UnclearError("it has control characters")
     reader = _Reader(text, depth)
     reader.commands(None)
     return reader.found
@@ -89,19 +73,19 @@ class _Reader:
         self.text = text
         self.depth = depth
         self.at = 0
-        self.found: list[Simple] = []
+        self.found: list[SimpleCommand] = []
 
     def peek(self, ahead: int = 0) -> str:
         at = self.at + ahead
         return self.text[at] if at < len(self.text) else ""
 
     def commands(self, end: str | None) -> None:  # noqa: C901, PLR0912 - one branch for each character that counts
-        """Up to the end, or to the bracket that closes."""
+        """Read up to the end, or to the closing bracket."""
         if end is not None:
             self.depth += 1
-            if self.depth > _DEEPEST:
-                raise Unclear("it is too deeply nested")
-        now, closed = Simple(), False
+            if self.depth > _MAX_DEPTH:
+                raise UnclearError("it is too deeply nested")
+        now, closed = SimpleCommand(), False
         while char := self.peek():
             if char in " \t":
                 self.at += 1
@@ -116,36 +100,36 @@ class _Reader:
                 self.redirection(now)
             elif char in "\n;&|":
                 if self.text.startswith(";;", self.at):
-                    raise Unclear("it has a case")
+                    raise UnclearError("it has a case")
                 self.at += 1
                 now, closed = self.finish(now), False
             elif closed and not _NUMBERED.match(self.text, self.at):
-                raise Unclear("a bracket is followed by more words")
+                raise UnclearError("a bracket is followed by more words")
             elif char == "(":
                 if now.started or self.peek(1) == "(":
-                    raise Unclear("it has brackets that are no plain subshell")
+                    raise UnclearError("it has brackets that are not a plain subshell")
                 self.at += 1
                 self.commands(")")
                 closed = True
             elif char == ")":
-                raise Unclear("a bracket closes that was not opened")
+                raise UnclearError("a closing bracket has no opening one")
             else:
                 self.next_word(now)
         if end is not None:
             if not self.peek():
-                raise Unclear("a bracket is not closed")
+                raise UnclearError("a bracket is not closed")
             self.at += 1
             self.depth -= 1
         self.finish(now)
 
-    def finish(self, command: Simple) -> Simple:
+    def finish(self, command: SimpleCommand) -> SimpleCommand:
         if command.started:
             self.found.append(command)
-            if len(self.found) > _MOST_COMMANDS:
-                raise Unclear("it has too many commands")
-        return Simple()
+            if len(self.found) > _MAX_COMMANDS:
+                raise UnclearError("it has too many commands")
+        return SimpleCommand()
 
-    def next_word(self, command: Simple) -> None:
+    def next_word(self, command: SimpleCommand) -> None:
         word = self.word()
         if (
             word.text.isdecimal()
@@ -154,15 +138,15 @@ class _Reader:
             and not word.quoted
             and self.peek() in ("<", ">")
         ):
-            return  # the number of what is redirected
+            return  # the number of a file descriptor
         if not command.words:
             if not word.quoted and word.text in ("!", "{", "}"):
                 return
-            if not word.quoted and word.text in _KEYWORDS:
-                raise Unclear(f"it uses {word.text!r}, write plain commands one after another")
+            if not word.quoted and word.text in _BLOCK_WORDS:
+                raise UnclearError(f"it uses {word.text!r}; use plain commands one after another")
             if _ASSIGNMENT.match(word.text):
                 if "$(" in word.text or "`" in word.text:
-                    raise Unclear("it keeps a command in a variable")
+                    raise UnclearError("it stores a command in a variable")
                 command.assigns = True
                 return
         command.words.append(word)
@@ -175,7 +159,7 @@ class _Reader:
                 self.at = run.end()
             elif char == "\\":
                 if not self.peek(1):
-                    raise Unclear("it ends in a backslash")
+                    raise UnclearError("it ends in a backslash")
                 if self.peek(1) == "\n":
                     self.continuation()
                 else:
@@ -185,7 +169,7 @@ class _Reader:
             elif char == "'":
                 end = self.text.find("'", self.at + 1)
                 if end < 0:
-                    raise Unclear("a quote is not closed")
+                    raise UnclearError("a quote is not closed")
                 word.text += self.text[self.at + 1 : end]
                 word.quoted = True
                 self.at = end + 1
@@ -196,24 +180,24 @@ class _Reader:
                 self.expansion(word, quoted=False)
             else:
                 if char.isspace():
-                    raise Unclear("it has a space of an unusual kind")
+                    raise UnclearError("it has an unusual whitespace character")
                 alone = not word.text and not word.quoted and self.peek(1) in ("", *_META)
                 braces = not word.text and self.peek(1) == "}" and self.peek(2) in ("", *_META)  # as for find
                 if char in "*?" or (char == "[" and not alone) or (char == "{" and not alone and not braces):
                     word.fixed = False
                 elif char == "=" and not word.text:
-                    word.fixed = False  # zsh takes it for a search
+                    word.fixed = False  # zsh replaces it by the path of a program
                 word.text += char
                 self.at += 1
         if self.peek() == "(":
-            raise Unclear("it has brackets inside a word")
+            raise UnclearError("it has brackets inside a word")
         return word
 
     def double_quoted(self, word: Word) -> None:
         word.quoted = True
         while (char := self.peek()) != '"':
             if not char:
-                raise Unclear("a quote is not closed")
+                raise UnclearError("a quote is not closed")
             if char == "\\" and self.peek(1) == "\n":
                 self.continuation()
             elif char == "\\" and self.peek(1) in ("$", "`", '"', "\\"):
@@ -225,70 +209,70 @@ class _Reader:
                 word.text += run[0]
                 self.at = run.end()
             else:
-                word.text += char  # a backslash that stands for itself
+                word.text += char  # a literal backslash
                 self.at += 1
         self.at += 1
 
     def expansion(self, word: Word, *, quoted: bool) -> None:
-        """A `$` or a backtick."""
+        """Read a `$` or a backtick."""
         if self.peek() == "`":
             self.backticks()
         elif self.peek(1) == "(":
             if self.peek(2) == "(":
-                raise Unclear("it has arithmetic")
+                raise UnclearError("it has arithmetic")
             self.at += 2
             self.commands(")")
         elif match := _BRACED.match(self.text, self.at + 1) or _NAME.match(self.text, self.at + 1):
             self.at = match.end()
         elif self.peek(1) in ("{", "[") or (self.peek(1) in ("'", '"') and not quoted):
-            raise Unclear("it has an expansion that is not simple")
+            raise UnclearError("it has an expansion that is not simple")
         else:
             if self.text.startswith("\\\n", self.at + 1):
-                raise Unclear("a line is continued inside an expansion")
+                raise UnclearError("a line is continued inside an expansion")
             word.text += "$"
             self.at += 1
             if self.peek() in ("", '"', *_META):
                 return
-            # A plain sign to most shells; zsh knows `$=x`, `$~x`, `$^x`, `$+x`.
+            # A literal character to most shells; zsh has `$=x`, `$~x`, `$^x`, `$+x`.
         word.fixed = False
 
     def continuation(self) -> None:
-        """A backslash at the end of a line. The shell joins the lines before it looks for expansions."""
+        """Skip a backslash at the end of a line. The shell joins the lines before it looks for expansions."""
         before, after = self.text[self.at - 1 : self.at], self.peek(2)
         if (before and before in _JOINING) or (
             after and after in _JOINING and before not in ("", " ", "\t", "\n")
         ):
-            raise Unclear("a line is continued inside an expansion")
+            raise UnclearError("a line is continued inside an expansion")
         self.at += 2
 
     def backticks(self) -> None:
         inner, at = "", self.at + 1
         while at < len(self.text) and self.text[at] != "`":
             if self.text.startswith('\\"', at):
-                raise Unclear("backticks hold an escaped quote")  # its meaning depends on where they stand
+                raise UnclearError("backticks hold an escaped quote")  # its meaning depends on the context
             if self.text[at] == "\\" and self.text[at + 1 : at + 2] in ("`", "$", "\\"):
                 at += 1
             inner += self.text[at : at + 1]
             at += 1
         if at >= len(self.text):
-            raise Unclear("a backtick is not closed")
+            raise UnclearError("a backtick is not closed")
         self.at = at + 1
         self.found += read(inner, self.depth + 1)
 
-    def redirection(self, command: Simple) -> None:
+    def redirection(self, command: SimpleCommand) -> None:
         if self.text.startswith(("<<", "<(", ">("), self.at):
-            raise Unclear("it has a here-document or a process substitution")
+            raise UnclearError("it has a here-document or a process substitution")
         operator = ""
         while self.peek() in ("<", ">", "&", "|") and len(operator) < 3:  # noqa: PLR2004 - `&>>` is the longest
             operator += self.peek()
             self.at += 1
         if operator not in (">", ">>", ">|", "<", "<>", ">&", "<&", "&>", "&>>"):
-            raise Unclear("it has a redirection that is not understood")
+            raise UnclearError("it has an unknown redirection")
         while self.peek() in (" ", "\t"):
             self.at += 1
         target = self.word()
         if not target.text and target.fixed:
-            raise Unclear("a redirection has no target")
+            raise UnclearError("a redirection has no target")
         copied = operator in (">&", "<&") and re.fullmatch(r"\d+|-", target.text)
         harmless = target.fixed and (copied or target.text == "/dev/null")
         command.writes |= ">" in operator and not harmless

@@ -1,6 +1,7 @@
 """Patterns for allowed commands: `ls`, `git status`, `cp [-r] * build/`, `find src ...`.
 
-A pattern is checked when it is built: one that would let its program start any other is refused there. Pure.
+A pattern is checked when it is built: one that would let its program start any other program raises ValueError.
+Facts about programs are in `programs`. Pure.
 """
 
 import re
@@ -17,20 +18,21 @@ from toolwire.permissions.shell.programs import (
     GNU,
     KEYWORDS,
     KNOWN,
+    LISTED,
     READ_DATA,
     SAFE_BUILTINS,
     STARTERS,
     WRITERS,
     Rest,
+    base_name,
 )
 
 ONE: Final = "*"
 MANY: Final = "..."
-_LISTED: Final = STARTERS | WRITERS | CHECKED
 _VERSION: Final = re.compile(r"[-.]?\d+(\.\d+)*\Z")
 _FLAVOUR: Final = re.compile(r"[.-](exe|cmd|bat|basic|tiny|nox|gtk3?|athena|distrib|real|orig|static|dbg)\Z")
 _XARGS_OPTIONS: Final = re.compile(r"-[0rtx]+|-[nLP]\d+")
-_HOW: Final = (
+_HELP: Final = (
     "Write out the arguments: '*' stands for one word that does not begin with '-', a last '...' for any number of "
     "them, '[-a --b]' for options that may be there, '[]' for no more words"
 )
@@ -38,7 +40,7 @@ _HOW: Final = (
 
 @dataclass(frozen=True)
 class _Options:
-    """Options that may be there, from where they stand in a pattern."""
+    """Options that may be present, from their place in a pattern on."""
 
     words: tuple[str, ...]
 
@@ -53,17 +55,17 @@ _Shape: TypeAlias = tuple[str | _Options, ...] | None
 
 @dataclass(frozen=True)
 class AllowPattern:
-    """Says which commands are allowed: a program, and the words behind it."""
+    """The commands that a rule allows: a program, and the words after it."""
 
     words: tuple[str, ...]
-    """The literal words that a command begins with."""
+    """The literal words at the beginning of a command."""
     shape: _Shape
-    """All that comes behind them. None: any words, or the `rest`."""
+    """All words after them. None means any words, or the `rest`."""
     rest: Rest | None
-    """For a program on the lists: more words that start nothing."""
+    """For a listed program: further harmless words."""
     takes_input: bool
-    """It may stand behind a pipe."""
-    shown: str
+    """It is allowed after a pipe."""
+    text: str
 
     @property
     def program(self) -> str:
@@ -71,13 +73,13 @@ class AllowPattern:
 
     @property
     def fixed(self) -> bool:
-        """It stands for one command only."""
+        """True if it matches one command only."""
         return self.shape is not None and not any(
             item.words if isinstance(item, _Options) else item in (ONE, MANY) for item in self.shape
         )
 
     def fits(self, command: LiteralCommand) -> bool:
-        """Tell whether a command is one of those allowed."""
+        """Return True if the command is allowed."""
         start = len(self.words)
         begins = [word.text for word in command.words[:start]] == list(self.words)
         if not begins or any(word.wildcard for word in command.words[:start]):
@@ -114,48 +116,46 @@ class AllowPattern:
 
 
 def build_allow_pattern(entry: str | Sequence[str]) -> AllowPattern:
-    """Return the pattern that a user has written; `ValueError` if it cannot keep what it promises."""
+    """Return the pattern for a rule; raises ValueError for a rule that could not be enforced."""
     tokens = split_rule(entry)
     shape: _Shape = None
     if isinstance(entry, str):
-        shown = entry
-        words, shape = _parse(tokens, shown)
+        text = entry
+        words, shape = _parse(tokens, text)
     else:
-        shown, words = shlex.join(tokens), tuple(tokens)
+        text, words = shlex.join(tokens), tuple(tokens)
     program = words[0]
     if program in KEYWORDS or program.startswith(("%", "-")) or "=" in program:
-        raise ValueError(
-            f"commands: allow={shown!r}: {program!r} is a word of the shell itself and no command"
-        )
+        raise ValueError(f"commands: allow={text!r}: {program!r} is shell syntax, not a command")
     if program in SAFE_BUILTINS:
-        return AllowPattern(words, shape, None, takes_input=True, shown=shown)
+        return AllowPattern(words, shape, None, takes_input=True, text=text)
     if program in BUILTINS:
-        return _builtin(words, shape, shown)
-    names = _names(program)
-    if names & _LISTED:
-        return _build_listed(names, words, shape, shown)
-    return AllowPattern(words, shape, None, takes_input=True, shown=shown)
+        return _build_builtin(words, shape, text)
+    names = _list_names(program)
+    if names & LISTED:
+        return _build_listed(names, words, shape, text)
+    return AllowPattern(words, shape, None, takes_input=True, text=text)
 
 
-def _build_listed(names: set[str], words: tuple[str, ...], shape: _Shape, shown: str) -> AllowPattern:
-    """The pattern for a program on the lists."""
-    rest = _known_rest(names, words)
+def _build_listed(names: set[str], words: tuple[str, ...], shape: _Shape, text: str) -> AllowPattern:
+    """Return the pattern for a listed program; raises ValueError if it would allow any arguments."""
+    rest = _find_rest(names, words)
     if shape is None and len(words) == 1 and not names & CHECKED:
         does = "start other programs" if names & STARTERS else "write any file"
         raise ValueError(
-            f"commands: allow={shown!r}: {words[0]!r} can {does} if its arguments say so, so it is not allowed "
-            f"with any arguments. {_HOW}; for example {_example(words[0], names)!r}"
+            f"commands: allow={text!r}: {words[0]!r} can {does} if its arguments say so, so it is not allowed "
+            f"with any arguments. {_HELP}; for example {_make_example(words[0], names)!r}"
         )
     if "xargs" in names:
-        return _xargs(words, shape, shown)
+        return _build_xargs(words, shape, text)
     if shape is not None:
-        _check_holes(words, shape, rest, shown)
+        _check_holes(words, shape, rest, text)
     if shape is None and (rest is None or not rest.implied or _unknown_option(words, rest)):
         shape, rest = (), None
     if rest is ANYTHING:
-        return AllowPattern(words, shape, None, takes_input=True, shown=shown)
+        return AllowPattern(words, shape, None, takes_input=True, text=text)
     takes_input = rest is not None or bool(names & (READ_DATA | WRITERS | CHECKED))
-    return AllowPattern(words, shape, rest, takes_input=takes_input, shown=shown)
+    return AllowPattern(words, shape, rest, takes_input=takes_input, text=text)
 
 
 def split_rule(rule: str | Sequence[str]) -> list[str]:
@@ -167,50 +167,50 @@ def split_rule(rule: str | Sequence[str]) -> list[str]:
 
 
 def check_together(patterns: Sequence[AllowPattern]) -> None:
-    """Raise `ValueError` for patterns that undo each other's promise."""
+    """Raise ValueError for patterns that are not safe together."""
     moving = [
         each for each in patterns if each.program in ("cd", "chdir", "pushd", "popd") and not each.fixed
     ]
     for each in patterns:
         if moving and "/" in each.program and not each.program.startswith("/"):
             raise ValueError(
-                f"commands: {each.program!r} is looked for in the working directory, which {moving[0].shown!r} "
+                f"commands: {each.program!r} is looked for in the working directory, which {moving[0].text!r} "
                 "changes, so it could be any file of that name: write its absolute path, or allow fixed folders "
                 "only ('cd app []')"
             )
 
 
-def _parse(tokens: list[str], shown: str) -> tuple[tuple[str, ...], _Shape]:
-    """The literal words in front, and the shape of what follows if it is given."""
+def _parse(tokens: list[str], text: str) -> tuple[tuple[str, ...], _Shape]:
+    """Return the literal words at the beginning, and the shape of the others if the rule has one."""
     first = next((at for at, token in enumerate(tokens) if at and _is_symbol(token)), len(tokens))
     shape: list[str | _Options] = []
     left = tokens[first:]
     while left:
         token = left.pop(0)
         if token.startswith("["):
-            shape.append(_parse_options([token], left, shown))
+            shape.append(_parse_options([token], left, text))
         elif token == MANY and left:
-            raise ValueError(f"commands: allow={shown!r}: '...' must be the last word")
+            raise ValueError(f"commands: allow={text!r}: '...' must be the last word")
         else:
             shape.append(token)
     for word in (*tokens[:first], *shape):
         if isinstance(word, str) and word != ONE and "*" in word:
             raise ValueError(
-                f"commands: allow={shown!r}: '*' stands for a whole word and cannot be a part of one ({word!r}). "
+                f"commands: allow={text!r}: '*' stands for a whole word and cannot be a part of one ({word!r}). "
                 "For any further words write ' ...' at the end; for a '*' itself give the rule as a list of words"
             )
     return tuple(tokens[:first]), tuple(shape) if first < len(tokens) else None
 
 
-def _parse_options(group: list[str], left: list[str], shown: str) -> _Options:
-    """The options from a `[` to its `]`."""
+def _parse_options(group: list[str], left: list[str], text: str) -> _Options:
+    """Return the options between a `[` and its `]`."""
     while not group[-1].endswith("]"):
         if not left:
-            raise ValueError(f"commands: allow={shown!r}: a '[' is not closed")
+            raise ValueError(f"commands: allow={text!r}: a '[' is not closed")
         group.append(left.pop(0))
     options = " ".join(group)[1:-1].split()
     if not all(option.startswith("-") for option in options):
-        raise ValueError(f"commands: allow={shown!r}: only options, which begin with '-', go into '[...]'")
+        raise ValueError(f"commands: allow={text!r}: only options, which begin with '-', go into '[...]'")
     return _Options(tuple(options))
 
 
@@ -219,26 +219,26 @@ def _is_symbol(token: str) -> bool:
 
 
 def _check_holes(
-    words: tuple[str, ...], shape: tuple[str | _Options, ...], rest: Rest | None, shown: str
+    words: tuple[str, ...], shape: tuple[str | _Options, ...], rest: Rest | None, text: str
 ) -> None:
-    """Refuse open words behind words that are not known to be harmless."""
+    """Raise ValueError for wildcards after words that are not known to be harmless."""
     if not _has_holes(shape):
         return
     if rest is None:
         raise ValueError(
-            f"commands: allow={shown!r}: a word that is left open behind {shlex.join(words)!r} could make it start "
+            f"commands: allow={text!r}: a wildcard after {shlex.join(words)!r} could make it start "
             "another program. Write out all the words, or allow a script of your own that does the rest"
         )
     options = [word for item in shape for word in (item.words if isinstance(item, _Options) else (item,))]
     if unknown := _unknown_option((*words, *options), rest):
         raise ValueError(
-            f"commands: allow={shown!r}: {unknown!r} is not known to be harmless together with words that are left "
-            "open. Leave it out, or write out all the words"
+            f"commands: allow={text!r}: {unknown!r} is not known to be harmless together with wildcards. "
+            "Leave it out, or write out all the words"
         )
 
 
 def _unknown_option(words: tuple[str, ...], rest: Rest) -> str | None:
-    """The first option that may give another meaning to the words behind it."""
+    """Return the first option that may give another meaning to the words after it."""
     if rest.any_option:
         return None
     return next((each for each in words if each.startswith("-") and not rest.options.fullmatch(each)), None)
@@ -251,54 +251,53 @@ def _has_holes(shape: _Shape) -> bool:
     )
 
 
-def _builtin(words: tuple[str, ...], shape: _Shape, shown: str) -> AllowPattern:
+def _build_builtin(words: tuple[str, ...], shape: _Shape, text: str) -> AllowPattern:
     if _has_holes(shape) or (shape is None and len(words) == 1):
         raise ValueError(
-            f"commands: allow={shown!r}: {words[0]!r} is a builtin of the shell that may run what its arguments "
+            f"commands: allow={text!r}: {words[0]!r} is a builtin of the shell that may run what its arguments "
             f"say, so all of them must be written out ('{words[0]} []' for none)"
         )
-    return AllowPattern(words, shape or (), None, takes_input=False, shown=shown)
+    return AllowPattern(words, shape or (), None, takes_input=False, text=text)
 
 
-def _xargs(words: tuple[str, ...], shape: _Shape, shown: str) -> AllowPattern:
-    """`xargs` adds any words to its command, so that must be one which may have any."""
+def _build_xargs(words: tuple[str, ...], shape: _Shape, text: str) -> AllowPattern:
+    """Return the pattern for `xargs`, whose command must be one that is allowed with any words."""
     inner = list(words[1:])
     while inner and _XARGS_OPTIONS.fullmatch(inner[0]):
         inner.pop(0)
-    if shape is not None or not inner or inner[0].startswith("-") or _names(inner[0]) & _LISTED:
+    if shape is not None or not inner or inner[0].startswith("-") or _list_names(inner[0]) & LISTED:
         raise ValueError(
-            f"commands: allow={shown!r}: xargs adds words of its input to a command, so it can only be allowed "
+            f"commands: allow={text!r}: xargs adds words of its input to a command, so it can only be allowed "
             "with a command that starts nothing itself: 'xargs grep TODO', 'xargs -0 wc -l'"
         )
-    return AllowPattern(words, None, None, takes_input=True, shown=shown)
+    return AllowPattern(words, None, None, takes_input=True, text=text)
 
 
-def _names(program: str) -> set[str]:
-    """The names under which a program may be on the lists: without folder, version, and the `g` of GNU tools."""
-    base = program.replace("\\", "/").rpartition("/")[2].casefold()
-    base = _FLAVOUR.sub("", base)
+def _list_names(program: str) -> set[str]:
+    """Return the names that a program may be listed under: without folder, version, and the `g` of GNU tools."""
+    base = _FLAVOUR.sub("", base_name(program))
     names = {base, _VERSION.sub("", base)}
     names |= {each[1:] for each in names if each.startswith("g") and each[1:] in GNU}
     return names
 
 
-def _known_rest(names: set[str], words: tuple[str, ...]) -> Rest | None:
+def _find_rest(names: set[str], words: tuple[str, ...]) -> Rest | None:
     for row, rest in KNOWN.items():
         given = words[1 : len(row)]
         if row[:2] == ("python", "-m") and len(given) == 2:  # noqa: PLR2004 - a package stands for its modules
             given = (given[0], given[1].partition(".")[0])
         same = row[0] in names and len(given) == len(row) - 1
-        if same and all(_same(wanted, word) for wanted, word in zip(row[1:], given, strict=True)):
+        if same and all(_matches(wanted, word) for wanted, word in zip(row[1:], given, strict=True)):
             special = rest is not None and rest.first is not None and len(words) > len(row)
             return None if special else rest
     return None
 
 
-def _same(wanted: str, word: str) -> bool:
+def _matches(wanted: str, word: str) -> bool:
     return wanted == word or (wanted == ONE and bool(word) and not word.startswith("-"))
 
 
-def _example(program: str, names: set[str]) -> str:
+def _make_example(program: str, names: set[str]) -> str:
     rows = [row for row, rest in KNOWN.items() if row[0] in names and rest is not None and "*" not in row]
     if not rows:
         return f"{program} --version"
