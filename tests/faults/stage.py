@@ -171,7 +171,7 @@ class _Ear(logging.Handler):
 
     def emit(self, record):
         text = record.getMessage()
-        if not any(part in text for part in ("over the limit", *self._allowed)):
+        if not any(part in text for part in ("the limit (max_buffer_size)", *self._allowed)):
             self._complaints.append(_FORMATTER.format(record))
 
 

@@ -77,7 +77,7 @@ async def test_the_second_is_refused(method, first, second, handed_over):
             assert refused.status_code == 400
             error = refused.json()
             assert (error["id"], error["error"]["code"]) == (second, IN_USE)
-            assert "is in use by a request that is not answered yet" in error["error"]["message"]
+            assert "is in use by a pending request" in error["error"]["message"]
             waiting.let_go.set()
         assert text_of(replies[0]) == "first"
         assert message_of(replies[0])["id"] == first
@@ -253,7 +253,7 @@ async def test_the_second_is_refused_over_stdio(core, first, second):  # noqa: F
         peer.send("x/wait", {}, second)
         refused = await peer.receive()
         assert (refused["id"], refused["error"]["code"]) == (second, IN_USE)
-        assert "is in use by a request that is not answered yet" in refused["error"]["message"]
+        assert "is in use by a pending request" in refused["error"]["message"]
         core.let_go.set()
         assert await peer.receive() == {"jsonrpc": "2.0", "id": first, "result": {"waited": True}}
         for _ in range(3):

@@ -1,6 +1,6 @@
-"""JSON to Python values and back, with every number as it was written.
+"""Reads and writes JSON with every number kept exact.
 
-Owns what orjson does otherwise: it reads integers over 64 bits as floats, and writes NaN and the infinities as
+Owns the cases where orjson differs: it reads integers over 64 bits as floats, and writes NaN and the infinities as
 null. Here integers are exact up to 4,300 digits, Python's own limit, and a number that JSON or a float cannot hold
 is an error. Everything else goes through orjson at its speed. No I/O.
 """
@@ -14,14 +14,16 @@ import orjson
 SHAPES: Final = bytes.maketrans(b"123456789[,- \t\r\n", b"000000000:::::::")
 """Translates JSON so that every digit is 0, and whatever may stand before a number is a colon."""
 LONG_INTEGER: Final = b":" + b"0" * 19
-"""What is found in JSON so translated if it has an integer over 64 bits. An id in quotes is not taken for one."""
+"""Occurs in JSON so translated if it has an integer that may exceed 64 bits. Digits in quotes do not count."""
 _DEEPEST: Final = 254
 
 NOT_FINITE: Final = "JSON has no NaN and no infinity"
+_TOO_LARGE: Final = "a number is too large: only integers can exceed 1.8e308"
+_LONE_SURROGATE: Final = "a string contains half of a surrogate pair, which is not a character"
 
 
 def loads(data: bytes, *, lone_surrogates: bool = False) -> Any:
-    r"""Read a JSON document in UTF-8. ValueError if it is none, or has a number that cannot be held.
+    r"""Read a JSON document in UTF-8. ValueError if it is invalid, or has a number that cannot be held.
 
     With `lone_surrogates`, text may have half of a surrogate pair as an escape (`\ud83d`), as JavaScript writes it.
     """
@@ -31,7 +33,7 @@ def loads(data: bytes, *, lone_surrogates: bool = False) -> Any:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
         if error.msg.startswith("number is infinity"):
-            raise ValueError("a number is too large: numbers that are no integers end at 1.8e308") from error
+            raise ValueError(_TOO_LARGE) from error
         if lone_surrogates and _may_have_surrogates(data):
             return _load_exactly(data, lone_surrogates=True)
         raise
@@ -54,7 +56,7 @@ def dumps(value: Any, *, sort_keys: bool = False) -> bytes:
 
 
 def has_non_finite(value: Any) -> bool:
-    """Whether a value holds NaN or an infinity, at any depth."""
+    """Return True if a value holds NaN or an infinity, at any depth."""
     stack = [value]
     while stack:
         each = stack.pop()
@@ -75,16 +77,16 @@ def _load_exactly(data: bytes, *, lone_surrogates: bool) -> Any:
         if not lone_surrogates and _may_have_surrogates(data):
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise ValueError("a text has half of a surrogate pair, which is no character") from error
+        raise ValueError(_LONE_SURROGATE) from error
     except RecursionError as error:
         raise ValueError("the JSON is nested too deeply") from error
     except ValueError as error:
-        raise _in_our_words(error) from error
+        raise _reword(error) from error
     return value
 
 
 def _check_shape(value: Any) -> None:
-    """Refuse what orjson refuses and the standard library writes: keys that are no text, and too many levels."""
+    """Refuse what orjson refuses and the standard library would write: keys that are not text, too many levels."""
     stack = [(value, 0)] if isinstance(value, (dict, list, tuple)) else []
     while stack:
         each, depth = stack.pop()
@@ -103,13 +105,13 @@ def _dump_exactly(value: Any, *, sort_keys: bool) -> bytes:
         )
         return text.encode()
     except UnicodeEncodeError as error:
-        raise ValueError("a text has half of a surrogate pair, which is no character") from error
+        raise ValueError(_LONE_SURROGATE) from error
     except ValueError as error:
-        raise _in_our_words(error) from error
+        raise _reword(error) from error
 
 
-def _in_our_words(error: ValueError) -> ValueError:
-    """What Python says of its limits is about Python."""
+def _reword(error: ValueError) -> ValueError:
+    """Replace messages that are about Python by ones about the JSON."""
     if "digits" in str(error):
         return ValueError("an integer has more than 4,300 digits")
     return ValueError(NOT_FINITE) if "Out of range float" in str(error) else error
@@ -122,15 +124,15 @@ def _may_have_surrogates(data: bytes) -> bool:
 def _float(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError("a number is too large: numbers that are no integers end at 1.8e308")
+        raise ValueError(_TOO_LARGE)
     return number
 
 
 def _constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
-# Exponents of three digits, and so many digits before one that two would do. Other floats need no further look.
+# Exponents of three digits, or so many digits that an exponent of two would do. Other floats are finite.
 _MAY_BE_INFINITE: Final = (b"0e000", b"0E000", b"0e+000", b"0E+000", b"0" * 200)
 _DECODER: Final = json.JSONDecoder(parse_constant=_constant)
 _CAREFUL_DECODER: Final = json.JSONDecoder(parse_float=_float, parse_constant=_constant)

@@ -1,7 +1,7 @@
-"""JSON-RPC as MCP uses it: the codes, the envelopes, and what an incoming message is.
+"""JSON-RPC as MCP uses it: error codes, envelopes, and the classification of incoming messages.
 
-Both ways to a server (direct and bridged) sort messages by the same rules here, so that they answer alike. It does
-no I/O and knows no method.
+Connections to our own servers and to those of other libraries classify messages by the same rules here, so that
+they respond alike. It does no I/O and knows no method.
 """
 
 from collections.abc import Hashable
@@ -26,19 +26,19 @@ RpcError = McpError
 
 
 class Unanswerable(Exception):  # noqa: N818 - it names the message, not a fault of ours
-    """A message that no JSON-RPC reply fits: its carrier must say no instead."""
+    """A message that no JSON-RPC response can be given to: whatever carried it must report the error."""
 
 
 class Interrupted(BaseException):
-    """The call ends here: its carrier has something else to answer.
+    """Ends a call whose response is given by other means: a channel raises it from `request`.
 
-    A channel raises it out of `request`. It is no `Exception`, so that no handler in a user's function swallows it.
+    It is not an `Exception`, so that no `except` in a user's function swallows it.
     """
 
 
 @dataclass(slots=True)
 class Request:
-    """Wants a reply with its id."""
+    """A request: its sender waits for a response with its id."""
 
     id: Id
     method: str
@@ -47,7 +47,7 @@ class Request:
 
 @dataclass(slots=True)
 class Notification:
-    """Wants no reply, only to be heard."""
+    """A notification: there is no response."""
 
     method: str
     params: dict[str, Any]
@@ -55,7 +55,7 @@ class Notification:
 
 @dataclass(slots=True)
 class Response:
-    """The answer to something that the server asked."""
+    """The response to a request of the server."""
 
     id: Any
     result: Any = None
@@ -63,11 +63,11 @@ class Response:
 
 
 def classify(message: Any) -> Request | Notification | Response:
-    """What a decoded message is.
+    """Classify a decoded message.
 
-    In this order: not an object: `Unanswerable`. `result` or `error` and no `method`: a response. No `id`: a
-    notification. Then the request's own parts, each wrong one an `RpcError`; with an id that no reply can carry
-    (null would hang the CLI) it is `Unanswerable` again.
+    In this order: not an object raises `Unanswerable`; `result` or `error` without `method` is a response; no `id`
+    is a notification; the rest are requests. A wrong part of a request raises `RpcError`, but an id that cannot be
+    sent back (null would hang the CLI) raises `Unanswerable`.
     """
     if not isinstance(message, dict):
         raise Unanswerable(f"a JSON-RPC message must be an object, got {type(message).__name__}")
@@ -92,12 +92,12 @@ def classify(message: Any) -> Request | Notification | Response:
 
 
 def make_response(request_id: Id, result: Any) -> dict[str, Any]:
-    """A good reply."""
+    """Make a response with a result."""
     return {"jsonrpc": "2.0", "id": request_id, "result": result}
 
 
 def make_error(request_id: Id | None, error: RpcError) -> dict[str, Any]:
-    """An error reply."""
+    """Make a response with an error."""
     body: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.data is not None:
         body["data"] = error.data
@@ -105,16 +105,16 @@ def make_error(request_id: Id | None, error: RpcError) -> dict[str, Any]:
 
 
 def id_in_use(request_id: Id) -> RpcError:
-    """The error for a request with the id of another one that is still in flight."""
+    """Return the error for a request with the id of another one that is still pending."""
     return RpcError(
         INVALID_REQUEST,
-        f"Invalid Request: the id {str(request_id)[:64]!r} is in use by a request that is not answered yet; give "
-        "each request an id of its own",
+        f"Invalid Request: the id {str(request_id)[:64]!r} is in use by a pending request; give each request an id "
+        "of its own",
     )
 
 
 def make_notification(method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A message that wants no reply."""
+    """Make a notification."""
     message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
     return message if params is None else {**message, "params": params}
 

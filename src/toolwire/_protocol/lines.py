@@ -1,8 +1,8 @@
-"""Bytes to JSON objects and back: one object a line.
+"""Turns bytes into JSON objects and back: one object a line.
 
-Owns the framing. Its rule: no line is ever fatal. What is not a JSON object is skipped, counted and logged; a
-line over the ceiling is dropped and a `line_dropped` frame takes its place, so that the conversation shows it.
-It must not know what the objects mean.
+Owns the framing. No line is ever fatal: one that is not a JSON object is skipped, counted and logged; one over the
+limit is dropped and a `line_dropped` frame takes its place, so that the conversation shows it. It must not know
+what the objects mean.
 """
 
 import json
@@ -21,7 +21,7 @@ _CALL: Final = b'"tools/call"'
 
 
 def encode(frame: dict[str, Any]) -> bytes:
-    """One frame as a line. A value that JSON cannot carry is a TypeError for whoever made the frame."""
+    """Write one frame as a line. TypeError if it holds a value that JSON cannot carry."""
     try:
         return orjson.dumps(frame, option=orjson.OPT_APPEND_NEWLINE)
     except TypeError as reason:
@@ -29,7 +29,7 @@ def encode(frame: dict[str, Any]) -> bytes:
 
 
 def _encode_slowly(frame: dict[str, Any], reason: TypeError) -> bytes:
-    """What orjson refuses and JSON allows: lone surrogates, integers over 64 bits, keys that are numbers.
+    """Write what orjson refuses and JSON allows: lone surrogates, integers over 64 bits, keys that are numbers.
 
     Never NaN: the CLI ends itself on a line that is not JSON.
     """
@@ -40,13 +40,11 @@ def _encode_slowly(frame: dict[str, Any], reason: TypeError) -> bytes:
 
 
 def decode(line: bytes) -> Any:
-    """The value on a line; ValueError if it is not JSON in UTF-8.
+    """Read the value on a line; ValueError if it is not JSON in UTF-8.
 
     Numbers are exact where they reach a tool; elsewhere integers over 64 bits may be floats, which is quicker.
     """
-    if _CALL in line and LONG_INTEGER in line.translate(
-        SHAPES
-    ):  # as `loads` finds them, without a call of it
+    if _CALL in line and LONG_INTEGER in line.translate(SHAPES):  # inline, as in `loads`: it is quicker
         return loads(line, lone_surrogates=True)
     try:
         return orjson.loads(line)
@@ -56,7 +54,7 @@ def decode(line: bytes) -> Any:
 
 
 class Lines:
-    """Takes chunks cut anywhere, gives whole frames. Work grows with the bytes, not with their square."""
+    """Takes chunks cut anywhere and gives whole frames, in time linear in the bytes."""
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         self.limit = limit
@@ -67,7 +65,7 @@ class Lines:
         self._overflow = 0  # bytes of the line being thrown away, 0 when none is
 
     def feed(self, chunk: bytes) -> list[dict[str, Any]]:
-        """The frames that this chunk completes."""
+        """Return the frames that this chunk completes."""
         if b"\n" not in chunk:
             self._hold(chunk)
             return []
@@ -81,7 +79,7 @@ class Lines:
         return frames
 
     def finish(self) -> list[dict[str, Any]]:
-        """What is left when the bytes end: a last line may lack its newline."""
+        """Return what is left at the end of the bytes: the last line may lack its newline."""
         frames: list[dict[str, Any]] = []
         self._complete(self._take(), frames)
         return frames
@@ -106,7 +104,9 @@ class Lines:
         dropped, self._overflow = self._overflow or (len(line) if len(line) > self.limit else 0), 0
         if dropped:
             logger.error(
-                "a line of %d bytes from the CLI is over the limit of %d: dropped", dropped, self.limit
+                "dropped a line of %d bytes from the CLI: the limit (max_buffer_size) is %d",
+                dropped,
+                self.limit,
             )
             frames.append(
                 {"type": "system", "subtype": "line_dropped", "bytes": dropped, "limit": self.limit}
