@@ -43,7 +43,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "arguments-unchecked",
-        "DirectConnection._checked",
+        "DirectConnection._validate",
         "return tool.parameters.validate(arguments)",
         "return arguments",
         ("test_violations_as_results",),

@@ -177,3 +177,11 @@ async def test_wrapped_and_official_forms():
             assert (await c.call("my_add", a=1, b=1)).text == "2"
         async with connect(create_sdk_mcp_server("own", tools=[echo])) as c:
             assert (await c.call("echo", text="hi")).content == [{"type": "text", "text": "hi"}]
+
+
+async def test_a_notification_just_before_the_end_still_arrives():
+    """A change that was made in the block is in `notifications` after it."""
+    server = ToolServer("s")
+    async with connect(server) as client:
+        server.tool(lambda: "", name="new")
+    assert [each.method for each in client.notifications] == ["notifications/tools/list_changed"]

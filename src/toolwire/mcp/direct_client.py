@@ -16,6 +16,7 @@ from itertools import count
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 
 from toolwire._protocol.json_codec import NOT_FINITE, has_non_finite, loads
 from toolwire._protocol.jsonrpc import make_notification
@@ -289,6 +290,7 @@ class DirectClient:
     async def aclose(self) -> None:
         """Disconnect."""
         with anyio.CancelScope(shield=True):
+            await anyio.lowlevel.checkpoint()  # notifications that were just sent still arrive
             await self._connection.aclose()
 
     def _notified(self, message: dict[str, Any]) -> None:

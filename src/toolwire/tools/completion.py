@@ -1,7 +1,7 @@
 """What to offer while somebody types an argument of a prompt or of a resource's address.
 
 Owns where the values come from (a list, a function, or the type itself: `Literal`, `Enum`, `bool`) and how many go
-out. It runs no function by itself: `source` says what to call, `gathered` takes what came of it.
+out. It runs no function by itself: `source` says what to call, `complete_result` takes the values.
 """
 
 import inspect
@@ -55,7 +55,7 @@ class Completer:
         return partial(source, value, arguments) if _wants_arguments(source) else partial(source, value)
 
 
-def gathered(values: Any) -> dict[str, Any]:
+def complete_result(values: Any) -> dict[str, Any]:
     """A `CompleteResult`; `BadResult` for what is no iterable of strings."""
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise BadResult(f"a list of strings is needed, not {type(values).__name__}", type(values))

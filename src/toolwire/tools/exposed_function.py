@@ -20,7 +20,7 @@ from toolwire.tools.schema.arguments import InvalidArguments, Parameters, Violat
 
 
 @dataclass
-class Served:
+class ExposedFunction:
     """A function that is served under a name."""
 
     function: Callable[..., Any]
@@ -95,7 +95,7 @@ class Served:
         return {key: value for key, value in found.items() if value}
 
 
-def checked_settings(kind: type[Served], settings: Mapping[str, Any]) -> dict[str, Any]:
+def checked_settings(kind: type[ExposedFunction], settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that were given; a misspelt one is named."""
     known = {each.name for each in fields(kind) if each.init} - {"function", "uri"}
     unknown = sorted(settings.keys() - known)

@@ -10,7 +10,7 @@ import anyio
 
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import Task, spawn
-from toolwire.tools.dispatch.failures import is_failure, named
+from toolwire.tools.dispatch.errors import describe, is_failure
 
 logger = logger_for("server")
 
@@ -70,7 +70,7 @@ class Lifespan:
             if self._ready.is_set():
                 logger.exception("closing the lifespan failed")
             else:
-                self.error = error if isinstance(error, Exception) else RuntimeError(named(error))
+                self.error = error if isinstance(error, Exception) else RuntimeError(describe(error))
                 logger.exception("opening the lifespan failed")
         finally:
             self._ready.set()

@@ -12,7 +12,7 @@ from typing import Any, Final, TypedDict
 
 from toolwire._support.words import closest
 from toolwire.tools.completion import Source
-from toolwire.tools.exposed_function import Served, checked_settings, function_name
+from toolwire.tools.exposed_function import ExposedFunction, checked_settings, function_name
 from toolwire.tools.names import problem_with
 from toolwire.tools.paging import Pages
 from toolwire.tools.results.adapters import dumped, own_block
@@ -41,7 +41,7 @@ class PromptSettings(TypedDict, total=False):
 
 
 @dataclass
-class ServedPrompt(Served):
+class ServedPrompt(ExposedFunction):
     """A function that writes messages, under a name."""
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 from toolwire._support.words import closest
 from toolwire.errors import ToolDefinitionError
 from toolwire.tools.completion import Source
-from toolwire.tools.exposed_function import Served, checked_settings, function_name
+from toolwire.tools.exposed_function import ExposedFunction, checked_settings, function_name
 from toolwire.tools.paging import Pages
 from toolwire.tools.results.adapters import own_block
 from toolwire.tools.results.blocks import checked
@@ -43,7 +43,7 @@ class ResourceSettings(TypedDict, total=False):
 
 
 @dataclass
-class ServedResource(Served):
+class ServedResource(ExposedFunction):
     """A function behind an address, or behind a template such as `res://{id}`."""
 
     uri: str = ""

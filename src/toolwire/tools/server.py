@@ -314,8 +314,8 @@ class ToolServer(Toolset, Generic[S]):
         if self._lifespan is not None:
             await self._lifespan.wait()
 
-    async def released(self, connection: "DirectConnection") -> None:
-        """A connection has ended; with the last one the lifespan does too."""
+    async def release(self, connection: "DirectConnection") -> None:
+        """Forget a connection that was closed. With the last one, the lifespan ends too."""
         self._connections.discard(connection)
         if not self._connections and self._lifespan is not None:
             lifespan, self._lifespan = self._lifespan, None

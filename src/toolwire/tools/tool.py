@@ -72,7 +72,7 @@ class SdkMcpTool(Generic[T]):
     """More `_meta` of the definition."""
     repeatable: bool = True
     """Whether a call may be run again from its start, with the user's answers, by a client that keeps none open."""
-    structure_says_all: bool = False
+    text_mirrors_structured: bool = False
     """True: structured content holds all that the text does, so nothing is lost where only that is shown."""
     typed: Any = field(default=None, repr=False, compare=False)
     """The signature of a typed function; None for a handler that takes a dict."""

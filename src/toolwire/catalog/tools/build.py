@@ -110,7 +110,7 @@ def build_tool(definition: Definition, buy: Callable[..., Awaitable[dict[str, An
         handler=handler,
         annotations={"readOnlyHint": False, "idempotentHint": False, "openWorldHint": True},
         meta={"toolwire/category": definition.category} if definition.category else None,
-        structure_says_all=True,
+        text_mirrors_structured=True,
         repeatable=False,  # what costs money is never run again in silence
     )
 

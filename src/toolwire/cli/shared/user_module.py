@@ -32,7 +32,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from toolwire._support.words import closest
 from toolwire.errors import UsageError
-from toolwire.tools.dispatch.failures import was_pressed
+from toolwire.tools.dispatch.errors import is_ctrl_c
 
 T = TypeVar("T")
 
@@ -152,7 +152,7 @@ def run_user_code(work: Callable[[], T], shown: str, path: Path) -> T:
                 'put code that shall run only in a script under if __name__ == "__main__":'
             ) from error
         except KeyboardInterrupt as error:
-            if was_pressed(error):
+            if is_ctrl_c(error):
                 raise
             _raise_usage_error(error, shown, path)
         except Exception as error:  # noqa: BLE001 - the boundary to the user's code

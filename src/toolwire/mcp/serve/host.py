@@ -43,9 +43,9 @@ from toolwire.mcp.compat import (
 )
 from toolwire.mcp.serve.channel import RequestChannel
 from toolwire.mcp.serve.clients import EVENTS, Broadcaster, ClientRegistry, client_key, state_of
-from toolwire.tools.dispatch.failures import named
+from toolwire.tools.dispatch.errors import describe
 from toolwire.tools.dispatch.interface import Connection, Server
-from toolwire.tools.dispatch.methods import found
+from toolwire.tools.dispatch.methods import find_resource
 from toolwire.tools.results.result import error_result
 from toolwire.tools.toolset import Toolset
 
@@ -168,7 +168,7 @@ class ServerHost:
                     await server.wait_until_ready()
                 ready = True
         except Exception as error:
-            reason = error.message if isinstance(error, RpcError) else named(error)
+            reason = error.message if isinstance(error, RpcError) else describe(error)
             raise ClaudeSDKError(f"server {name!r} could not start: {reason}") from error
         finally:
             if not ready:
@@ -328,7 +328,7 @@ class ServerHost:
     async def _subscribe(self, ctx: Context, params: types.SubscribeRequestParams) -> dict[str, Any]:
         uri = str(params.uri)
         try:
-            found(self._require_toolset(ctx.method), uri, ctx.method)
+            find_resource(self._require_toolset(ctx.method), uri, ctx.method)
         except RpcError as error:
             raise MCPError(code=error.code, message=error.message, data=error.data) from None
         subscriptions = state_of(connection_of(ctx)).subscriptions

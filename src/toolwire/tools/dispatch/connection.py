@@ -10,7 +10,7 @@ import traceback
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 
@@ -22,6 +22,7 @@ from toolwire._protocol.jsonrpc import (
     PARSE_ERROR,
     ClientChannel,
     Id,
+    Interrupted,
     Notification,
     Request,
     RpcError,
@@ -37,17 +38,22 @@ from toolwire._support.tasks import cancelled_from_inside, scope_type
 from toolwire._support.threads import TooManyAbandonedCalls, loop_caller
 from toolwire.errors import ToolError, message_of
 from toolwire.tools.context import LEVELS, Context, LogLevel, check_level, reaches
-from toolwire.tools.dispatch.calls import Call, Subject, interruption
-from toolwire.tools.dispatch.errors import invalid, listed, refused, unknown_method
-from toolwire.tools.dispatch.failures import is_failure, named
+from toolwire.tools.dispatch.errors import (
+    describe,
+    error_reply,
+    invalid_params,
+    is_failure,
+    list_page,
+    method_not_found,
+)
 from toolwire.tools.dispatch.interface import Connection, Pending, Reply
-from toolwire.tools.dispatch.methods import AT_ONCE, STARTED
+from toolwire.tools.dispatch.methods import DEFERRED, IMMEDIATE
 from toolwire.tools.results.result import BadResult, error_result, loses_text, to_result
 from toolwire.tools.results.to_json import clean, sendable
 from toolwire.tools.schema.arguments import InvalidArguments
 
 if TYPE_CHECKING:
-    from toolwire.tools.exposed_function import Served
+    from toolwire.tools.exposed_function import ExposedFunction
     from toolwire.tools.lifespan import Lifespan
     from toolwire.tools.server import ToolServer
     from toolwire.tools.tool import Tool
@@ -60,6 +66,60 @@ _CLOSING: Final = 5.0
 
 Result = Callable[..., Awaitable[dict[str, Any]]]
 """Makes the result of a request: `(subject, arguments, meta, call)`."""
+
+
+class Subject(Protocol):
+    """A function that can be run: that of a tool, a resource or a prompt."""
+
+    name: str
+    timeout: float | None
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether it may run again for the same call, as a stateless client's answers require."""
+        ...
+
+    @property
+    def threaded(self) -> bool:
+        """True if a worker thread runs it."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """Its kind and name, for errors."""
+        ...
+
+    def invoke(self, values: dict[str, Any], context: Context[Any] | None) -> Any:
+        """Call the function with validated values. Returns its result, or an awaitable of it."""
+        ...
+
+
+class Call:
+    """A running call, and the two ways to stop it: its scope, and the flag that a sync tool can see."""
+
+    def __init__(self, scope: anyio.CancelScope, request_id: Id) -> None:
+        self.request_id = request_id
+        self._scope = scope
+        self.context: Context[Any] | None = None
+
+    def cancel(self) -> None:
+        """Cancel it, whether it runs on the event loop or in a thread."""
+        self.mark_cancelled()
+        self._scope.cancel()
+
+    def mark_cancelled(self) -> None:
+        """Set the flag that the function can see."""
+        if self.context is not None:
+            self.context.cancelled = True
+
+
+def _find_interruption(error: BaseException) -> Interrupted | None:
+    """Return the `Interrupted` that an exception is or contains: task groups in a function wrap what they raise."""
+    if isinstance(error, BaseExceptionGroup):
+        return next(
+            (found for each in error.exceptions if (found := _find_interruption(each)) is not None), None
+        )
+    return error if isinstance(error, Interrupted) else None
 
 
 class DirectConnection(Connection):
@@ -117,7 +177,7 @@ class DirectConnection(Connection):
             if isinstance(event, Request):
                 return self._request(event, encoded)
         except RpcError as error:
-            return refused(message["id"], error)
+            return error_reply(message["id"], error)
         if isinstance(event, Notification) and event.method == "notifications/cancelled":
             self._cancel(event.params.get("requestId"))
         return None
@@ -126,13 +186,13 @@ class DirectConnection(Connection):
         if request.method == "tools/call":
             return self._call(request)
         if request.method == "tools/list" and (ready := self.server.before_list()) is not None:
-            return self.defer(request, self._listed_when_ready, ready, request.params)
+            return self.defer(request, self._list_when_ready, ready, request.params)
         method = _METHODS.get(request.method)
         if method is not None:
             return make_response(request.id, method(self, request.params, encoded))
-        start = STARTED.get(request.method)
+        start = DEFERRED.get(request.method)
         if start is None:
-            raise unknown_method(self.server, request.method)
+            raise method_not_found(self.server, request.method)
         return start(self, request)
 
     # The table.
@@ -155,9 +215,9 @@ class DirectConnection(Connection):
         return {}
 
     def _list_tools(self, params: dict[str, Any], encoded: bool) -> Any:
-        return listed(self.server.page, params, encoded)
+        return list_page(self.server.page, params, encoded)
 
-    async def _listed_when_ready(
+    async def _list_when_ready(
         self, ready: Callable[[], Awaitable[None]], params: dict[str, Any], _meta: dict[str, Any], _call: Call
     ) -> dict[str, Any]:
         await ready()
@@ -185,12 +245,12 @@ class DirectConnection(Connection):
             raise RpcError(INVALID_PARAMS, f"Invalid params: arguments must be an object, got {kind}")
         tool = self.server.tools.get(name)
         if tool is None and (ready := self.server.before_list()) is not None:
-            return self.defer(request, self._result_when_ready, (name, ready), arguments)
+            return self.defer(request, self._call_when_ready, (name, ready), arguments)
         if tool is None:
             raise self._unknown_tool(name)
-        return self.defer(request, self._result, tool, arguments)
+        return self.defer(request, self._call_tool, tool, arguments)
 
-    async def _result_when_ready(
+    async def _call_when_ready(
         self,
         awaited: tuple[str, Callable[[], Awaitable[None]]],
         arguments: dict[str, Any],
@@ -203,7 +263,7 @@ class DirectConnection(Connection):
         tool = self.server.tools.get(name)
         if tool is None:
             raise self._unknown_tool(name)
-        return await self._result(tool, arguments, meta, call)
+        return await self._call_tool(tool, arguments, meta, call)
 
     def _unknown_tool(self, name: str) -> RpcError:
         data = {"tool": name, "server": self.server.name}
@@ -226,10 +286,10 @@ class DirectConnection(Connection):
             try:
                 return make_response(request_id, await result(subject, arguments, meta, call))
             except RpcError as error:
-                return refused(request_id, error)
+                return error_reply(request_id, error)
             except BaseException as error:
-                call.mark()  # a thread that was left behind cannot see it otherwise
-                if (interrupted := interruption(error)) is not None:
+                call.mark_cancelled()  # a thread that was left behind cannot see it otherwise
+                if (interrupted := _find_interruption(error)) is not None:
                     raise interrupted from None
                 raise
             finally:
@@ -240,14 +300,18 @@ class DirectConnection(Connection):
                     self._idle.set()
         return make_error(request_id, RpcError(CANCELLED, "Request cancelled"))
 
-    async def _result(
+    async def _call_tool(
         self, tool: "Tool[Any]", arguments: dict[str, Any], meta: dict[str, Any], call: Call
     ) -> dict[str, Any]:
         try:
-            values = self._checked(tool, arguments)
+            values = self._validate(tool, arguments)
             threaded = tool.threaded
             lifespan = self.server.lifespan
-            state = self.server.state if lifespan is None or lifespan.open else await self._opened(lifespan)
+            state = (
+                self.server.state
+                if lifespan is None or lifespan.open
+                else await self._open_lifespan(lifespan)
+            )
             if threaded or tool.takes_context:
                 call.context = self._context(tool, state, meta, call)
             if threaded or tool.timeout is not None or self.server.timeout is not None:
@@ -261,26 +325,28 @@ class DirectConnection(Connection):
         except RpcError:
             raise
         except BaseException as error:  # the boundary of a tool: the model hears of what went wrong in it
-            if not _is_its_own(error):
+            if not _is_tool_failure(error):
                 raise
-            return self._failed(tool, error)
-        return self._converted(tool, value)
+            return self._failure_result(tool, error)
+        return self._convert(tool, value)
 
-    def _checked(self, tool: "Tool[Any]", arguments: dict[str, Any]) -> dict[str, Any]:
+    def _validate(self, tool: "Tool[Any]", arguments: dict[str, Any]) -> dict[str, Any]:
         try:
             return tool.parameters.validate(arguments)
         except InvalidArguments as error:
             if self._violations_as_results:
                 raise ToolError(str(error)) from None
-            raise invalid(error, {"tool": tool.name}) from None
+            raise invalid_params(error, {"tool": tool.name}) from None
 
-    async def performed(
-        self, served: "Served", texts: dict[str, Any], meta: dict[str, Any], call: Call
+    async def perform(
+        self, served: "ExposedFunction", texts: dict[str, Any], meta: dict[str, Any], call: Call
     ) -> Any:
         """What the function of a resource or prompt gives. `InvalidArguments` if the texts do not fit it."""
         values = served.values(texts)
         lifespan = self.server.lifespan
-        state = self.server.state if lifespan is None or lifespan.open else await self._opened(lifespan)
+        state = (
+            self.server.state if lifespan is None or lifespan.open else await self._open_lifespan(lifespan)
+        )
         call.context = self._context(served, state, meta, call)
         return await self._limited(served, values, call)
 
@@ -304,7 +370,7 @@ class DirectConnection(Connection):
             return await self._perform(subject, values, call.context)
         with anyio.move_on_after(seconds):
             return await self._perform(subject, values, call.context)
-        call.mark()
+        call.mark_cancelled()
         raise ToolError(f"{subject.label} timed out after {seconds:g} s")
 
     async def in_thread(self, subject: Subject, work: Callable[[], Any]) -> Any:
@@ -327,32 +393,32 @@ class DirectConnection(Connection):
             value = subject.invoke(values, context)
         return await value if inspect.isawaitable(value) else value
 
-    def _converted(self, tool: "Tool[Any]", value: Any) -> dict[str, Any]:
+    def _convert(self, tool: "Tool[Any]", value: Any) -> dict[str, Any]:
         try:
             result = to_result(value, output=tool.output)
         except BadResult as error:
             logger.warning("tool %r returned what cannot be a result: %s", tool.name, error)
             data = {"tool": tool.name, "server": self.server.name, "type": error.type_name}
             raise RpcError(INTERNAL_ERROR, f"Tool {tool.name!r}: {error}", data) from error
-        if not tool.structure_says_all and loses_text(result):
+        if not tool.text_mirrors_structured and loses_text(result):
             logger.warning(
                 "tool %r returned text and other structured content: the CLI shows the model only the latter",
                 tool.name,
             )
         return result
 
-    def _failed(self, tool: "Tool[Any]", error: BaseException) -> dict[str, Any]:
+    def _failure_result(self, tool: "Tool[Any]", error: BaseException) -> dict[str, Any]:
         logger.warning("tool %r failed", tool.name, exc_info=error)
-        result = error_result(named(error))
+        result = error_result(describe(error))
         if self.server.debug:
             result["_meta"] = {"toolwire/traceback": clean("".join(traceback.format_exception(error)))}
         return result
 
-    async def _opened(self, lifespan: "Lifespan") -> Any:
+    async def _open_lifespan(self, lifespan: "Lifespan") -> Any:
         try:
             return await lifespan.wait()
         except Exception as error:
-            text = f"Server {self.server.name!r} could not start: {named(error)}"
+            text = f"Server {self.server.name!r} could not start: {describe(error)}"
             raise RpcError(INTERNAL_ERROR, text, {"server": self.server.name}) from error
 
     def _cancel(self, request_id: Any) -> None:
@@ -411,10 +477,10 @@ class DirectConnection(Connection):
                 await self._idle.wait()
             if limit.cancelled_caught:
                 logger.error("server %r: %d calls did not stop", self.server.name, len(self._calls))
-        await self.server.released(self)
+        await self.server.release(self)
 
 
-def _is_its_own(error: BaseException) -> bool:
+def _is_tool_failure(error: BaseException) -> bool:
     """Whether a tool failed, rather than somebody outside of it wanted an end."""
     # Nobody has cancelled it: it lost a task of its own.
     return cancelled_from_inside() if isinstance(error, asyncio.CancelledError) else is_failure(error)
@@ -425,5 +491,5 @@ _METHODS: Final[dict[str, Callable[[DirectConnection, dict[str, Any], bool], Any
     "ping": DirectConnection._ping,  # noqa: SLF001
     "tools/list": DirectConnection._list_tools,  # noqa: SLF001
     "logging/setLevel": DirectConnection._set_level,  # noqa: SLF001
-    **AT_ONCE,
+    **IMMEDIATE,
 }

@@ -1,11 +1,14 @@
-"""What the rows of a connection's table share: checks of a request's parts, and errors as JSON-RPC has them.
+"""Errors of a connection: checks of a request's parts, and JSON-RPC errors for what a user's function raises.
 
-Owns the way from what a user's function raises, or returns, to the answer. It knows no method.
+Decides whether an exception is the function's own failure or must propagate. It knows no method.
 """
 
 import asyncio
+import signal
+import threading
 import traceback
 from collections.abc import Awaitable, Callable
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from toolwire._protocol.jsonrpc import (
@@ -19,15 +22,15 @@ from toolwire._protocol.jsonrpc import (
 )
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import cancelled_from_inside
+from toolwire._support.threads import Workers
 from toolwire.errors import ResourceNotFoundError, ToolError, message_of
-from toolwire.tools.dispatch.failures import is_failure, named
 from toolwire.tools.paging import Page
 from toolwire.tools.results.to_json import BadResult, clean, sendable
 from toolwire.tools.schema.arguments import InvalidArguments
 
 if TYPE_CHECKING:
     from toolwire.tools.dispatch.connection import DirectConnection
-    from toolwire.tools.exposed_function import Served
+    from toolwire.tools.exposed_function import ExposedFunction
     from toolwire.tools.toolset import Toolset
 
 logger = logger_for("server")
@@ -37,7 +40,7 @@ _SHOWN: Final = 100  # characters of a cursor that we never gave
 
 
 class Registry(Protocol):
-    """A table that may never have had anything in it."""
+    """A table that may always have been empty."""
 
     ever: bool
 
@@ -45,20 +48,20 @@ class Registry(Protocol):
 R = TypeVar("R", bound=Registry)
 
 
-def refused(request_id: Id, error: RpcError) -> dict[str, Any]:
-    """An error reply that any wire can carry, whatever text and data a function gave it."""
+def error_reply(request_id: Id, error: RpcError) -> dict[str, Any]:
+    """Make an error reply that any wire can carry, whatever text and data a function gave it."""
     data = None if error.data is None else sendable(error.data)
     return make_error(request_id, RpcError(error.code, clean(str(error.message)), data))
 
 
-def invalid(error: InvalidArguments, data: dict[str, Any]) -> RpcError:
-    """Arguments that break the schema, as a JSON-RPC error."""
+def invalid_params(error: InvalidArguments, data: dict[str, Any]) -> RpcError:
+    """Make the JSON-RPC error for arguments that break the schema."""
     violations = [{"path": each.path, "message": each.message} for each in error.violations[:_MOST]]
     return RpcError(INVALID_PARAMS, str(error), {"violations": violations, **data})
 
 
-def listed(read: Callable[[Any], Page], params: dict[str, Any], encoded: bool) -> Any:
-    """One page of a list."""
+def list_page(read: Callable[[Any], Page], params: dict[str, Any], encoded: bool) -> Any:
+    """Return the page of a list that the params ask for."""
     cursor = params.get("cursor")
     try:
         plain, fragment = read(cursor)
@@ -67,40 +70,42 @@ def listed(read: Callable[[Any], Page], params: dict[str, Any], encoded: bool) -
     return fragment if encoded else plain
 
 
-async def answered(
+async def await_result(
     connection: "DirectConnection",
-    subject: "Served",
+    subject: "ExposedFunction",
     work: Awaitable[Any],
     convert: Callable[[Any], dict[str, Any]],
     about: dict[str, Any],
 ) -> dict[str, Any]:
-    """The result; what a function raises, and what it returns that cannot be a result, as JSON-RPC errors."""
+    """Await a user's function and convert what it returns; what goes wrong in it becomes a JSON-RPC error."""
     try:
         return convert(await work)
     except RpcError:
         raise
     except InvalidArguments as error:
-        raise invalid(error, about) from None
+        raise invalid_params(error, about) from None
     except ToolError as error:
         raise RpcError(INTERNAL_ERROR, message_of(error), about) from error
     except BadResult as error:
         logger.warning("%s returned what cannot be a result: %s", subject.label, error)
         data = {**about, "type": error.type_name}
         raise RpcError(INTERNAL_ERROR, f"{subject.label}: {error}", data) from error
-    except (Exception, SystemExit) as error:  # the boundary of a user's function: the client hears of it
-        raise _failed(connection, subject, error, about) from error
+    except (Exception, SystemExit) as error:  # the boundary of a user's function: the client gets the error
+        raise _failure(connection, subject, error, about) from error
     except (KeyboardInterrupt, BaseExceptionGroup) as error:
         if not is_failure(error):
             raise
-        raise _failed(connection, subject, error, about) from error
+        raise _failure(connection, subject, error, about) from error
     except asyncio.CancelledError as error:
         if not cancelled_from_inside():
             raise
-        raise _failed(connection, subject, error, about) from error  # it lost a task of its own
+        raise _failure(
+            connection, subject, error, about
+        ) from error  # a task inside it was cancelled, not this one
 
 
-def _failed(
-    connection: "DirectConnection", subject: "Served", error: BaseException, about: dict[str, Any]
+def _failure(
+    connection: "DirectConnection", subject: "ExposedFunction", error: BaseException, about: dict[str, Any]
 ) -> RpcError:
     text = message_of(error)
     if isinstance(error, ResourceNotFoundError) and "uri" in about:
@@ -108,44 +113,88 @@ def _failed(
     logger.warning("%s failed", subject.label, exc_info=error)
     if connection.server.debug:
         about = {**about, "toolwire/traceback": "".join(traceback.format_exception(error))}
-    return RpcError(INTERNAL_ERROR, named(error), about)
+    return RpcError(INTERNAL_ERROR, describe(error), about)
 
 
-def offered(server: "Toolset", registry: R, method: str) -> R:
-    """The registry, if the server has ever had anything in it: else it does not know the method."""
+def require_registry(server: "Toolset", registry: R, method: str) -> R:
+    """Return the registry. `RpcError` if there was never anything in it: then the method is unknown."""
     if not registry.ever:
-        raise unknown_method(server, method)
+        raise method_not_found(server, method)
     return registry
 
 
-def unknown_method(server: "Toolset", method: str) -> RpcError:
-    """What to say of a method that is not answered."""
+def method_not_found(server: "Toolset", method: str) -> RpcError:
+    """Make the error for a method that the server does not know."""
     return RpcError(
         METHOD_NOT_FOUND, f"Method not found: {method}", {"method": method, "server": server.name}
     )
 
 
-def naming(connection: "DirectConnection", **what: str) -> dict[str, Any]:
-    """The data of an error: what it is about, and of which server."""
-    return {**what, "server": connection.server.name}
+def error_data(connection: "DirectConnection", **about: str) -> dict[str, Any]:
+    """Make the data of an error: the subject that was asked for, and the server."""
+    return {**about, "server": connection.server.name}
 
 
-def text_of(params: dict[str, Any], key: str, where: str = "") -> str:
-    """A part of a request that must be a string."""
+def require_text(params: dict[str, Any], key: str, where: str = "") -> str:
+    """Return a part of a request that must be a string."""
     value = params.get(key)
     if not isinstance(value, str):
-        raise RpcError(INVALID_PARAMS, f"Invalid params: {where}{key} must be a string, got {kind_of(value)}")
+        raise RpcError(
+            INVALID_PARAMS, f"Invalid params: {where}{key} must be a string, got {type_name(value)}"
+        )
     return value
 
 
-def object_of(params: dict[str, Any], key: str, default: Any = None) -> dict[str, Any]:
-    """A part of a request that must be an object."""
+def require_object(params: dict[str, Any], key: str, default: Any = None) -> dict[str, Any]:
+    """Return a part of a request that must be an object."""
     value = params.get(key, default)
     if not isinstance(value, dict):
-        raise RpcError(INVALID_PARAMS, f"Invalid params: {key} must be an object, got {kind_of(value)}")
+        raise RpcError(INVALID_PARAMS, f"Invalid params: {key} must be an object, got {type_name(value)}")
     return value
 
 
-def kind_of(value: Any) -> str:
-    """How to call what came instead."""
+def type_name(value: Any) -> str:
+    """Name the type of a value in an error."""
     return "nothing" if value is None else type(value).__name__
+
+
+# --- is it a failure? ---
+
+
+def is_failure(error: BaseException) -> bool:
+    """Return whether an exception is the function's own failure, rather than a cancellation or a Ctrl-C.
+
+    `SystemExit` and `KeyboardInterrupt` that a function raises itself end nothing but its call.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_failure(each) for each in error.exceptions)
+    if isinstance(error, KeyboardInterrupt):
+        return not is_ctrl_c(error)
+    return isinstance(error, Exception | SystemExit)
+
+
+def is_ctrl_c(error: KeyboardInterrupt) -> bool:
+    """Return whether a user's Ctrl-C may have raised it, here on the event loop; True when in doubt.
+
+    A real Ctrl-C must never be swallowed. It is recognised by the signal handler that raised it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return False  # signals are handled in the main thread
+    handler = signal.getsignal(signal.SIGINT)
+    codes = [frame.f_code for frame, _ in walk_tb(error.__traceback__)]
+    if handler is signal.default_int_handler:
+        # It leaves no frame. Only an exception from a worker thread is known not to be a signal.
+        return Workers.run.__code__ not in codes
+    return bool(codes) and codes[-1] is _code(handler)
+
+
+def _code(handler: Any) -> Any:
+    """Return the code of a handler written in Python, behind partials and methods."""
+    handler = getattr(handler, "func", handler)
+    return getattr(getattr(handler, "__func__", handler), "__code__", None)
+
+
+def describe(error: BaseException) -> str:
+    """Return the name of an exception's class, and its text."""
+    text, name = message_of(error), type(error).__name__
+    return f"{name}: {text}" if text else name
