@@ -58,6 +58,7 @@ check: $(STAMP)  ## lint, format, generated files, types
 	$(BIN)/ruff format --check .
 	$(BIN)/python scripts/generate.py --check
 	$(BIN)/mypy
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
 generate: $(STAMP)  ## write the files that follow from lists in the source: the stubs
 	$(BIN)/python scripts/generate.py

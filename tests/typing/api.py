@@ -1,0 +1,252 @@
+"""The public API as users write it, for type checkers: mypy and pyright both read this file, nothing runs it.
+
+`assert_type` holds the types that users see. A line with an error comment must be an error: both checkers report a
+comment that suppresses nothing.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, assert_type
+
+import toolwire
+import toolwire.hooks
+import toolwire.messages
+import toolwire.permissions
+import toolwire.types
+from toolwire import (
+    AgentDefinition,
+    AssistantMessage,
+    ClaudeAgentOptions,
+    ClaudeSDKClient,
+    ContentBlock,
+    Context,
+    HookContext,
+    HookJSONOutput,
+    HookMatcher,
+    HookOutcome,
+    Hooks,
+    Message,
+    PermissionResult,
+    PermissionResultAllow,
+    PermissionResultDeny,
+    PostToolUseHookInput,
+    PreToolUseHookInput,
+    Reply,
+    ResultMessage,
+    SystemMessage,
+    TextBlock,
+    Tool,
+    ToolPermissionContext,
+    ToolServer,
+    ToolUseBlock,
+    WarmPool,
+    create_sdk_mcp_server,
+    query,
+    run,
+    run_sync,
+    startup,
+    tool,
+)
+from toolwire.catalog import Catalog
+from toolwire.permissions.policies import allow as allow_tools
+from toolwire.testing import ScriptedCLI, call, connect, say
+
+# The names are the same wherever they are imported from.
+assert_type(toolwire.types.TextBlock("x"), TextBlock)
+assert_type(toolwire.messages.TextBlock("x"), TextBlock)
+assert_type(toolwire.hooks.HookMatcher(), HookMatcher)
+assert_type(toolwire.permissions.PermissionResultAllow(), PermissionResultAllow)
+assert_type(toolwire.__version__, str)
+
+# Options.
+options = ClaudeAgentOptions(
+    model="sonnet",
+    allowed_tools=["Read"],
+    system_prompt={"type": "preset", "preset": "claude_code", "append": "Be brief."},
+    permission_mode="acceptEdits",
+    thinking={"type": "enabled", "budget_tokens": 1024},
+    mcp_servers={"files": {"command": "server"}},
+    agents={"reviewer": AgentDefinition("Reviews code.", "You review code.", tools=["Read"])},
+    max_turns=3,
+    cwd="/tmp",
+)
+assert_type(options.allowed_tools, list[str])
+assert_type(options.max_turns, int | None)
+assert_type(options.inherit_env, bool)
+ClaudeAgentOptions(permission_mode="sometimes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+ClaudeAgentOptions(max_turn=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+# Conversations.
+async def use_query() -> None:
+    messages = query(prompt="hello", options=options)
+    async for message in messages:
+        assert_type(message, Message)
+        if isinstance(message, AssistantMessage):
+            assert_type(message.content, list[ContentBlock])
+            for block in message.content:
+                if isinstance(block, ToolUseBlock):
+                    assert_type(block.input, dict[str, Any])
+        elif isinstance(message, ResultMessage):
+            assert_type(message.total_cost_usd, float | None)
+        elif isinstance(message, SystemMessage):
+            assert_type(message.data, dict[str, Any])
+
+
+async def stream_prompts() -> AsyncIterator[dict[str, Any]]:
+    yield {"type": "user", "message": {"role": "user", "content": "hello"}}
+
+
+async def use_client() -> None:
+    async with ClaudeSDKClient(options) as client:
+        assert_type(client, ClaudeSDKClient)
+        await client.query("hello")
+        await client.query(stream_prompts())
+        async for message in client.receive_response():
+            assert_type(message, Message)
+        await client.set_permission_mode("plan")
+        await client.set_model("haiku")
+        assert_type(client.connected, bool)
+        status = await client.get_mcp_status()
+        for server in status["mcpServers"]:
+            assert_type(server["name"], str)
+
+
+@dataclass
+class Weather:
+    """An answer of a fixed shape."""
+
+    city: str
+    degrees: float
+
+
+async def use_run() -> None:
+    reply = await run("The weather?", output_type=Weather, options=options)
+    assert_type(reply, Reply[Weather])
+    assert_type(reply.output, Weather)
+    assert_type(reply.output.degrees, float)
+    assert_type(reply.text, str)
+    assert_type(reply.cost, float | None)
+    numbers = await run("Numbers?", output_type=list[int])
+    assert_type(numbers.output, list[int])
+    plain = await run("hello")
+    assert_type(plain, Reply[Any])
+    for each in plain.tool_calls:
+        assert_type(each.name, str)
+    assert_type(run_sync("The weather?", output_type=Weather), Reply[Weather])
+
+
+async def use_warm() -> None:
+    assert_type(await startup(options), ClaudeSDKClient)
+    async with WarmPool(options, size=2) as pool:
+        assert_type(await pool.run("hello"), Reply[Any])
+        async with pool.client() as client:
+            assert_type(client, ClaudeSDKClient)
+
+
+# Tools. The decorated function keeps its own type.
+server = ToolServer("calc")
+
+
+@server.tool
+def add(a: float, b: float) -> float:
+    """Add two numbers."""
+    return a + b
+
+
+@server.tool(name="slow", read_only=True)
+async def add_slowly(a: int, b: int, context: Context) -> int:
+    """Add two numbers, slowly."""
+    await context.progress(0.5)
+    return a + b
+
+
+@server.resource("config://app")
+def read_config() -> dict[str, str]:
+    """The configuration."""
+    return {}
+
+
+@server.prompt
+def greet(name: str) -> str:
+    """A greeting."""
+    return f"Greet {name}."
+
+
+assert_type(add(1, 2), float)
+assert_type(greet("x"), str)
+add("1", 2)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+@tool("multiply", "Multiply two numbers", {"a": float, "b": float})
+async def multiply(args: dict[str, Any]) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": str(args["a"] * args["b"])}]}
+
+
+@tool
+def subtract(a: float, b: float) -> float:
+    """Subtract."""
+    return a - b
+
+
+assert_type(multiply, Tool[Any])
+assert_type(subtract, Tool[Any])
+ClaudeAgentOptions(mcp_servers={"calc": server, "more": create_sdk_mcp_server("more", tools=[multiply])})
+
+
+# Hooks, with decorators and in the official form.
+hooks = Hooks()
+
+
+@hooks.pre_tool_use("Bash")
+async def guard(event: PreToolUseHookInput) -> HookOutcome | None:
+    assert_type(event["tool_name"], str)
+    return toolwire.hooks.deny("no")
+
+
+@hooks.post_tool_use()
+def log(event: PostToolUseHookInput) -> None:
+    assert_type(event["tool_input"], dict[str, Any])
+
+
+hooks.stop()(guard)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+async def official_hook(event: Any, tool_use_id: str | None, context: HookContext) -> HookJSONOutput:
+    return {"continue_": True}
+
+
+ClaudeAgentOptions(hooks=hooks)
+ClaudeAgentOptions(hooks={"PreToolUse": [HookMatcher(matcher="Bash", hooks=[official_hook])]})
+
+
+# Permissions.
+async def decide(name: str, tool_input: dict[str, Any], context: ToolPermissionContext) -> PermissionResult:
+    assert_type(context.suggestions, list[toolwire.PermissionUpdate])
+    if name == "Bash":
+        return PermissionResultDeny(message="no")
+    return PermissionResultAllow(updated_input=tool_input)
+
+
+ClaudeAgentOptions(can_use_tool=decide)
+ClaudeAgentOptions(can_use_tool=allow_tools("Read").otherwise("deny"))
+
+
+# The test kit.
+async def use_test_kit() -> None:
+    cli = ScriptedCLI([call("mcp__calc__add", a=1, b=2), say("3")])
+    await run("1 + 2?", options=ClaudeAgentOptions(spawn_claude_code_process=cli))
+    async with connect(server) as client:
+        result = await client.call("add", a=1, b=2)
+        assert_type(result.text, str)
+
+
+async def use_catalog(catalog: Catalog) -> None:
+    ClaudeAgentOptions(mcp_servers={"paid": catalog})
+
+
+def see_tools(tools: Mapping[str, Tool[Any]]) -> list[str]:
+    return sorted(tools)
+
+
+see_tools(server.tools)
