@@ -319,11 +319,11 @@ async def test_a_remote_that_forgot_the_session_is_asked_again():
 @pytest.mark.parametrize(
     ("status", "words"),
     [
-        (401, "it wants to know who you are .HTTP 401.: send a header, as in --header"),
-        (403, "it does not let you in .HTTP 403."),
-        (404, "there is nothing at this path .HTTP 404.: most servers are at /mcp"),
-        (500, "it answers HTTP 500, not MCP"),
-        (200, "this is no MCP server, or it failed: Unexpected content type"),
+        (401, "the server requires authentication .HTTP 401.; use --header"),
+        (403, "the server refuses access .HTTP 403."),
+        (404, "there is nothing at this path .HTTP 404.; most servers are at /mcp"),
+        (500, "the server responds with HTTP 500, not with MCP"),
+        (200, "this is not an MCP server, or it failed: Unexpected content type"),
     ],
 )
 async def test_an_address_that_refuses_is_named_with_its_reason(status, words):
@@ -355,7 +355,7 @@ async def test_a_server_that_never_answers_is_given_up():
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/mcp"
-        with anyio.fail_after(5), pytest.raises(McpError, match=f"{url}: no answer within 0.2 seconds"):
+        with anyio.fail_after(5), pytest.raises(McpError, match=f"{url}: no response within 0.2 seconds"):
             async with connect(proxy(url, timeout=0.2)):
                 pass
 

@@ -1,8 +1,7 @@
-"""One session with an MCP server on the web, kept on behalf of one client.
+"""One session with a remote MCP server, kept for one client.
 
-Owns the connection and its end, what goes out and comes back, what the remote asks of the client, and the words for
-everything that can be wrong with an address. HTTP, session and protocol are `mcp`'s. It knows of the client only
-what a request of it carries.
+Owns the connection and its end, the requests in both directions, and the error messages for everything that can be
+wrong with an address. HTTP, session and protocol are `mcp`'s. Knows of the client only what its requests carry.
 """
 
 from collections.abc import Mapping
@@ -19,23 +18,23 @@ import mcp_types as types
 from mcp.client.session import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import listen
-from mcp.server.context import ServerRequestContext
+from mcp.server import ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp.shared.message import ServerMessageMetadata
 from pydantic import TypeAdapter, ValidationError
 
 from toolwire._protocol.jsonrpc import INTERNAL_ERROR
 from toolwire._support.log import logger_for
 from toolwire._version import __version__
+from toolwire.mcp.compat import CLIENT_HTTP_ERRORS, ServerMessageMetadata
 
 logger = logger_for("mcp.remote")
 
-_LEAVE: Final = 2.0  # seconds to tell the remote that we are gone
-_HEARING: Final = (
-    0.5  # seconds for the stream of what the remote tells: some open it with the first word only
+_CLOSE_TIMEOUT: Final = 2.0  # seconds to tell the remote that the session ends
+_STREAM_TIMEOUT: Final = (
+    0.5  # seconds for the stream of notifications: some servers open it with the first one
 )
-_LARGEST: Final = 256 * 1024 * 1024  # bytes in one event, as a line of the CLI may have
-# What a client of the newer protocol says of itself in each request: our session over there has words of its own.
+_MAX_EVENT: Final = 256 * 1024 * 1024  # bytes, as a line of the CLI may have
+# A client of 2026-07-28 describes itself in each request; our session with the remote has its own description.
 _ENVELOPE: Final = {
     types.PROTOCOL_VERSION_META_KEY,
     types.CLIENT_INFO_META_KEY,
@@ -43,10 +42,10 @@ _ENVELOPE: Final = {
 }
 _ANYTHING: Final[Any] = TypeAdapter(dict[str, Any])
 _REASONS: Final[dict[int, str]] = {
-    401: 'it wants to know who you are (HTTP 401): send a header, as in --header "Authorization: Bearer ..."',
-    403: "it does not let you in (HTTP 403): is the header with your credentials right?",
-    404: "there is nothing at this path (HTTP 404): most servers are at /mcp",
-    405: "this path takes no MCP messages (HTTP 405): most servers are at /mcp",
+    401: 'the server requires authentication (HTTP 401); use --header "Authorization: Bearer ..."',
+    403: "the server refuses access (HTTP 403); check the header with your credentials",
+    404: "there is nothing at this path (HTTP 404); most servers are at /mcp",
+    405: "this path accepts no MCP messages (HTTP 405); most servers are at /mcp",
 }
 
 Context = ServerRequestContext[Any, Any]
@@ -54,46 +53,47 @@ Context = ServerRequestContext[Any, Any]
 
 @dataclass(frozen=True)
 class Address:
-    """Where a remote server is, and how to get in."""
+    """The URL of a remote server, and the headers that it needs."""
 
     url: str
     headers: dict[str, str] = field(repr=False)
     timeout: float
 
     @property
-    def shown(self) -> str:
-        """Without what may be secret: user, password, query."""
+    def public(self) -> str:
+        """The URL without its parts that may be secret: user, password, query."""
         parts = urlsplit(self.url)
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
-    def failed(self, reason: str, status: int | None = None) -> MCPError:
-        """An error that names the address."""
-        data = {"url": self.shown} | ({} if status is None else {"status": status})
-        return MCPError(INTERNAL_ERROR, f"{self.shown}: {reason}", data)
+    def error(self, reason: str, status: int | None = None) -> MCPError:
+        """Make an error that names the address."""
+        data = {"url": self.public} | ({} if status is None else {"status": status})
+        return MCPError(INTERNAL_ERROR, f"{self.public}: {reason}", data)
 
 
 class Link:
-    """One session with the remote, in a task of its own. `over` once it cannot be used any more."""
+    """One session with the remote, in a task of its own. `over` is True when it cannot be used any more."""
 
     def __init__(
         self,
         address: Address,
         client: Context | None = None,
-        offer: types.InitializeRequestParams | None = None,
+        client_params: types.InitializeRequestParams | None = None,
     ) -> None:
         self.over = False
-        self.forgotten = False
+        self.session_lost = False
+        """True if the remote does not know our session any more."""
         self._address = address
         self._client = client  # the request that opened it: its session reaches the client outside of calls
-        self._offer = offer
+        self._client_params = client_params
         self._session: ClientSession | None = None
         self._calls: list[Context] = []
         self._status: int | None = None
         self._stateful = False
-        self._hearing = anyio.Event()
-        self._problem: MCPError | None = None
-        self._leaving = anyio.Event()
-        self._gone = anyio.Event()
+        self._stream_open = anyio.Event()
+        self._error: MCPError | None = None
+        self._closing = anyio.Event()
+        self._closed = anyio.Event()
 
     @property
     def session(self) -> ClientSession:
@@ -102,151 +102,154 @@ class Link:
             raise RuntimeError("the link is not open")
         return self._session
 
-    # Its life.
+    # Opening and closing.
 
-    async def keep(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Connect, and stay so until `aclose`. Raises only before it has started."""
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Connect, and stay connected until `aclose`. Raises only before it has started."""
         try:
             async with (
                 self._http() as http,
                 streamable_http_client(
-                    self._address.url, http_client=http, max_sse_event_size=_LARGEST
+                    self._address.url, http_client=http, max_sse_event_size=_MAX_EVENT
                 ) as streams,
-                self._speaking(*streams) as session,
+                self._make_session(*streams) as session,
             ):
                 with anyio.fail_after(self._address.timeout):
-                    await _greet(session)
-                await self._stay(session, task_status)
-        except Exception as error:  # the boundary of this task: whoever waits for an answer gets the reason
-            self._problem = self._explained(error)
-            logger.debug("the link to %s ended", self._address.shown, exc_info=error)
+                    await _initialize(session)
+                await self._serve(session, task_status)
+        except Exception as error:  # the boundary of this task: pending requests get the reason
+            self._error = self._explain(error)
+            logger.debug("the link to %s ended", self._address.public, exc_info=error)
             if self._session is None:
-                raise self._problem from error
+                raise self._error from error
         finally:
             self.over = True
-            self._gone.set()
+            self._closed.set()
 
     async def aclose(self) -> None:
         """End it, in bounded time."""
         self.over = True
-        self._leaving.set()
-        with anyio.move_on_after(_LEAVE, shield=True):
-            await self._gone.wait()
+        self._closing.set()
+        with anyio.move_on_after(_CLOSE_TIMEOUT, shield=True):
+            await self._closed.wait()
 
-    async def _stay(self, session: ClientSession, task_status: anyio.abc.TaskStatus[None]) -> None:
+    async def _serve(self, session: ClientSession, task_status: anyio.abc.TaskStatus[None]) -> None:
         newer = session.discover_result is not None
         async with anyio.create_task_group() as group:
             if newer:
                 group.start_soon(self._listen, session)
-            if newer or self._stateful:  # what it tells comes on a stream of its own: be there to hear it
-                with anyio.move_on_after(_HEARING):
-                    await self._hearing.wait()
+            if (
+                newer or self._stateful
+            ):  # its notifications come on a stream of their own: wait until it is open
+                with anyio.move_on_after(_STREAM_TIMEOUT):
+                    await self._stream_open.wait()
             self._session = session
             task_status.started()
-            await self._leaving.wait()
+            await self._closing.wait()
             group.cancel_scope.cancel()
 
     async def _listen(self, session: ClientSession) -> None:
-        """The newer protocol tells changes only to who listens for them."""
-        with suppress(Exception):  # a remote without it has nothing to tell
+        """Subscribe to changes, which the newer protocol requires."""
+        with suppress(Exception):  # a remote that does not support it sends none
             async with listen(
                 session, tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True
             ) as events:
-                self._hearing.set()
-                async for _ in events:  # each has come as a notification too
+                self._stream_open.set()
+                async for _ in events:  # each comes as a notification too
                     pass
-        self._hearing.set()
+        self._stream_open.set()
 
     def _http(self) -> httpx2.AsyncClient:
-        # A tool may take as long as its client waits for it, so reading has no limit of its own.
+        # A tool may take as long as its client waits for it, so reading has no timeout.
         limits = httpx2.Timeout(30.0, connect=self._address.timeout, read=None)
-        hooks: dict[str, list[Any]] = {"response": [self._seen]}
+        hooks: dict[str, list[Any]] = {"response": [self._on_response]}
         return httpx2.AsyncClient(headers=self._address.headers, timeout=limits, event_hooks=hooks)
 
-    def _speaking(self, read: Any, write: Any) -> ClientSession:
-        """The session, able to be asked exactly what our client can be asked."""
-        offer = self._offer
-        able = offer.capabilities if offer else types.ClientCapabilities()
+    def _make_session(self, read: Any, write: Any) -> ClientSession:
+        """Make the session, with exactly the capabilities that our client has."""
+        params = self._client_params
+        capabilities = params.capabilities if params else types.ClientCapabilities()
+        own = types.Implementation(name="toolwire", version=__version__)
         return ClientSession(
             read,
             write,
-            client_info=offer.client_info
-            if offer
-            else types.Implementation(name="toolwire", version=__version__),
-            elicitation_callback=self._elicit if able.elicitation is not None else None,
-            sampling_callback=self._sample if able.sampling is not None else None,
-            sampling_capabilities=able.sampling,
-            list_roots_callback=self._roots if able.roots is not None else None,
-            message_handler=self._told,
+            client_info=params.client_info if params else own,
+            elicitation_callback=self._elicit if capabilities.elicitation is not None else None,
+            sampling_callback=self._sample if capabilities.sampling is not None else None,
+            sampling_capabilities=capabilities.sampling,
+            list_roots_callback=self._roots if capabilities.roots is not None else None,
+            message_handler=self._on_message,
         )
 
-    # What our client wants.
+    # Requests of our client.
 
-    def introduction(self, method: str) -> dict[str, Any]:
-        """What the remote says of itself, for the answer to `initialize` or `server/discover`."""
+    def server_info(self, method: str) -> dict[str, Any]:
+        """Return what the remote says of itself, for the result of `initialize` or `server/discover`."""
         session = self.session
-        told: dict[str, Any] = {
+        info: dict[str, Any] = {
             "capabilities": session.server_capabilities,
             "instructions": session.instructions,
         }
         if method == "initialize":
-            told["serverInfo"] = session.server_info
-        return {key: _plain(value) for key, value in told.items() if value is not None}
+            info["serverInfo"] = session.server_info
+        return {key: _to_json(value) for key, value in info.items() if value is not None}
 
     async def request(self, ctx: Context) -> dict[str, Any]:
-        """The remote's result; its errors as they are, ours with the address."""
-        progress = partial(_report, ctx) if ctx.meta and "progress_token" in ctx.meta else None
-        asked = types.Request[dict[str, Any], str](method=ctx.method, params=_outward(ctx.params))
+        """Return the remote's result. Its errors are raised as they are, ours with the address."""
+        progress = partial(_report_progress, ctx) if ctx.meta and "progress_token" in ctx.meta else None
+        request = types.Request[dict[str, Any], str](method=ctx.method, params=_strip_envelope(ctx.params))
         self._calls.append(ctx)
         try:
             result: dict[str, Any] = await self.session.send_request(
-                asked, _ANYTHING, progress_callback=progress
+                request, _ANYTHING, progress_callback=progress
             )
         except MCPError as error:
-            raise await self._reason(error) from error
+            raise await self._translate(error) from error
         except ValidationError as error:
-            raise self._address.failed(f"its answer to {ctx.method} is not MCP: {_first(error)}") from error
+            raise self._address.error(
+                f"its response to {ctx.method} is not valid MCP: {_first_line(error)}"
+            ) from error
         else:
             return result
         finally:
             self._calls.remove(ctx)
 
-    async def _reason(self, error: MCPError) -> MCPError:
-        """The error itself, unless the way there is what has failed."""
+    async def _translate(self, error: MCPError) -> MCPError:
+        """Return the error itself, or the reason if the connection is what has failed."""
         if error.code == types.CONNECTION_CLOSED:
-            with anyio.move_on_after(_LEAVE):
-                await self._gone.wait()
-            return self._problem or self._address.failed("the connection was lost")
+            with anyio.move_on_after(_CLOSE_TIMEOUT):
+                await self._closed.wait()
+            return self._error or self._address.error("the connection was lost")
         if self._status in _REASONS and error.code in {INTERNAL_ERROR, types.METHOD_NOT_FOUND}:
             status, self._status = self._status, None
-            if error.message in {"Server returned an error response", "Not Found"}:
-                return self._address.failed(_REASONS[status or 0], status)
+            if error.message in CLIENT_HTTP_ERRORS:
+                return self._address.error(_REASONS[status or 0], status)
         return error
 
-    # What the remote wants of our client.
+    # Messages of the remote to our client.
 
     async def _elicit(self, context: Any, params: types.ElicitRequestParams) -> Any:  # noqa: ARG002
-        return await self._ask(types.ElicitRequest(params=params), types.ElicitResult)
+        return await self._request_client(types.ElicitRequest(params=params), types.ElicitResult)
 
     async def _sample(self, context: Any, params: types.CreateMessageRequestParams) -> Any:  # noqa: ARG002
         kind = types.CreateMessageResultWithTools if params.tools else types.CreateMessageResult
-        return await self._ask(types.CreateMessageRequest(params=params), kind)
+        return await self._request_client(types.CreateMessageRequest(params=params), kind)
 
     async def _roots(self, context: Any) -> Any:  # noqa: ARG002 - mcp names it
-        return await self._ask(types.ListRootsRequest(), types.ListRootsResult)
+        return await self._request_client(types.ListRootsRequest(), types.ListRootsResult)
 
-    async def _ask(self, request: Any, kind: Any) -> Any:
-        """Ask on the channel of the newest call, which is what the question is about."""
+    async def _request_client(self, request: Any, kind: Any) -> Any:
+        """Send a request to our client, on the channel of the newest call, which it most likely belongs to."""
         if self._calls:
             ctx = self._calls[-1]
             related = ServerMessageMetadata(related_request_id=ctx.request_id)
             return await ctx.session.send_request(request, kind, metadata=related)
         if self._client is None:
-            raise MCPError(types.METHOD_NOT_FOUND, "there is no client to ask")
+            raise MCPError(types.METHOD_NOT_FOUND, "there is no client that could answer this request")
         return await self._client.session.send_request(request, kind)
 
-    async def _told(self, message: Any) -> None:
-        """A notification. Progress has gone to its call already; logs belong to the newest call."""
+    async def _on_message(self, message: Any) -> None:
+        """Pass a notification on. Progress has gone to its call already; logs belong to the newest call."""
         if isinstance(message, Exception | types.ProgressNotification):
             return
         logs = isinstance(message, types.LoggingMessageNotification) and self._calls
@@ -255,39 +258,39 @@ class Link:
             with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
                 await ctx.session.send_notification(message, ctx.request_id if logs else None)
 
-    # What went wrong.
+    # Errors.
 
-    async def _seen(self, response: httpx2.Response) -> None:
+    async def _on_response(self, response: httpx2.Response) -> None:
         if response.request.method == "GET":
-            self._hearing.set()
+            self._stream_open.set()
         self._stateful = self._stateful or "mcp-session-id" in response.headers
         if response.request.method == "POST" and response.is_error:
             self._status = response.status_code
-            self.forgotten = response.status_code == httpx2.codes.NOT_FOUND and (
+            self.session_lost = response.status_code == httpx2.codes.NOT_FOUND and (
                 "mcp-session-id" in response.request.headers
             )
 
-    def _explained(self, error: BaseException) -> MCPError:
+    def _explain(self, error: BaseException) -> MCPError:
+        """Make an error for the user from what ended the connection."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        failed = self._address.failed
-        if self._status is not None and self._session is None and not _spoke(error):
-            return failed(
-                _REASONS.get(self._status, f"it answers HTTP {self._status}, not MCP"), self._status
-            )
+        make = self._address.error
+        if self._status is not None and self._session is None and not _is_from_remote(error):
+            reason = _REASONS.get(self._status, f"the server responds with HTTP {self._status}, not with MCP")
+            return make(reason, self._status)
         if isinstance(error, TimeoutError | httpx2.TimeoutException):
-            return failed(f"no answer within {self._address.timeout:g} seconds: is it an MCP server?")
+            return make(f"no response within {self._address.timeout:g} seconds: is it an MCP server?")
         if isinstance(error, httpx2.ConnectError):
-            return failed(f"cannot connect ({_first(error)}): is the server running?")
+            return make(f"cannot connect ({_first_line(error)}): is the server running?")
         if isinstance(error, httpx2.InvalidURL | httpx2.UnsupportedProtocol):
-            return failed(f"this is no address ({_first(error)})")
+            return make(f"this is not a valid URL ({_first_line(error)})")
         if isinstance(error, MCPError) and error.code not in {types.INVALID_REQUEST, types.PARSE_ERROR}:
             return error
-        return failed(f"this is no MCP server, or it failed: {_first(error)}")
+        return make(f"this is not an MCP server, or it failed: {_first_line(error)}")
 
 
-async def _greet(session: ClientSession) -> None:
-    """The handshake, in which both sides can ask; for a remote that has left it behind, the newer protocol."""
+async def _initialize(session: ClientSession) -> None:
+    """Do the handshake, since then both sides can send requests; without one if the remote only knows that."""
     try:
         await session.initialize()
     except MCPError as error:
@@ -296,21 +299,21 @@ async def _greet(session: ClientSession) -> None:
         await session.discover()
 
 
-async def _report(ctx: Context, progress: float, total: float | None, message: str | None) -> None:
+async def _report_progress(ctx: Context, progress: float, total: float | None, message: str | None) -> None:
     await ctx.session.report_progress(progress, total, message)
 
 
-def _outward(params: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The params as the remote gets them: the progress token is replaced on the way by one of our session."""
-    outward = dict(params or {})
-    meta = outward.pop("_meta", None)
+def _strip_envelope(params: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the params for the remote: our session adds its own progress token and description."""
+    stripped = dict(params or {})
+    meta = stripped.pop("_meta", None)
     if isinstance(meta, Mapping):
         kept = {key: value for key, value in meta.items() if key not in _ENVELOPE | {"progressToken"}}
-        outward |= {"_meta": kept} if kept else {}
-    return outward
+        stripped |= {"_meta": kept} if kept else {}
+    return stripped
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     return (
         value.model_dump(mode="json", by_alias=True, exclude_none=True)
         if hasattr(value, "model_dump")
@@ -318,13 +321,10 @@ def _plain(value: Any) -> Any:
     )
 
 
-def _spoke(error: BaseException) -> bool:
-    """Whether the remote's own words came with the status."""
-    return isinstance(error, MCPError) and error.message not in {
-        "Server returned an error response",
-        "Not Found",
-    }
+def _is_from_remote(error: BaseException) -> bool:
+    """True if the remote sent an error of its own with the status."""
+    return isinstance(error, MCPError) and error.message not in CLIENT_HTTP_ERRORS
 
 
-def _first(error: BaseException) -> str:
+def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
