@@ -60,7 +60,7 @@ check: $(STAMP)  ## lint, format, generated files, types
 	$(BIN)/mypy
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
-generate: $(STAMP)  ## write the files that follow from lists in the source: the stubs
+generate: $(STAMP)  ## write the files that follow from the source: stubs, lists of hook events, docs/options.md
 	$(BIN)/python scripts/generate.py
 
 format: $(STAMP)  ## write the format that check wants
