@@ -63,6 +63,10 @@ class Mailbox(Generic[T]):
         self._closed = True
         self._filled.notify()
 
+    def clear(self) -> None:
+        """Drop the items that are left."""
+        self._items.clear()
+
     async def get(self) -> T:
         """Remove and return the oldest item; `anyio.EndOfStream` if the mailbox is closed and empty."""
         while not self._items:

@@ -16,7 +16,6 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from toolwire._support.forks import FORKING, give_up_in_children
 from toolwire._support.log import logger_for
 from toolwire._support.secrets import hide
 from toolwire._support.tasks import on_trio, spawn
+from toolwire._support.waiting import Mailbox, Signal
 from toolwire._transport.base import CLOSE_TIMEOUT, Listener, Pipe
 from toolwire._transport.lifeline import Lifeline
 from toolwire.errors import CLIConnectionError, CLINotFoundError
@@ -341,16 +341,12 @@ class _TrioPipe(_ProcessPipe):
     """A process on trio: one system task reads, writes and waits."""
 
     def __init__(self, command: Command) -> None:
-        import trio  # noqa: PLC0415 - only where it already runs
-
         super().__init__(command)
-        self._outgoing: deque[bytes] = deque()
-        self._something = trio.Event()
-        self._drained = trio.Event()
-        self._input_ended = True  # until it is open
+        self._outgoing: Mailbox[bytes] = Mailbox()
+        self._sent = Signal()
 
     async def open(self, listener: Listener) -> None:
-        import trio  # noqa: PLC0415
+        import trio  # noqa: PLC0415 - only where it already runs
 
         self._listener = listener
         pipe = subprocess.PIPE
@@ -363,22 +359,17 @@ class _TrioPipe(_ProcessPipe):
         except Exception as error:
             self._over()
             raise _start_error(self._command, error) from error
-        self._input_ended = False
         self._started(self._process.pid)
         spawn(self._carry)
 
     def write(self, line: bytes) -> None:
-        if not self._input_ended:
-            self._outgoing.append(line)
-            self._something.set()
+        self._outgoing.put(line)
 
     async def drain(self) -> None:
-        while self._outgoing and not self._gone.is_set():
-            await self._drained.wait()
+        await self._sent.wait_until(lambda: not self._outgoing or self._gone.is_set())
 
     def _close_input(self) -> None:
-        self._input_ended = True
-        self._something.set()
+        self._outgoing.close()
 
     def _input_descriptor(self) -> int | None:
         return None if self._process.stdin is None else cast("int", self._process.stdin.fileno())  # type: ignore[attr-defined]
@@ -395,8 +386,8 @@ class _TrioPipe(_ProcessPipe):
                 self.kill()
                 with trio.move_on_after(TERMINATE_TIMEOUT, shield=True):
                     await self._process.wait()
-            self._drained.set()
             self._over()
+            self._sent.notify()
             self._listener.ended(None if self._mute else self._process.returncode)
 
     async def _read_until_exit(self, everything: Any) -> None:
@@ -428,17 +419,12 @@ class _TrioPipe(_ProcessPipe):
 
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             async with cast("trio.abc.SendStream", self._process.stdin) as stdin:
-                while self._outgoing or not self._input_ended:
-                    if self._outgoing:
-                        await stdin.send_all(self._outgoing.popleft())
-                    else:
-                        self._drained.set()
-                        self._something = trio.Event()
-                        self._drained = trio.Event()
-                        await self._something.wait()
+                async for line in self._outgoing:
+                    await stdin.send_all(line)
+                    self._sent.notify()
+        self._outgoing.close()
         self._outgoing.clear()
-        self._input_ended = True
-        self._drained.set()
+        self._sent.notify()
 
 
 def _start_error(command: Command, error: Exception) -> CLIConnectionError:

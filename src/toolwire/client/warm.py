@@ -15,6 +15,7 @@ import anyio
 from toolwire._conversation.wiring import Conversation, Prompt, check_prompt
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import Task, spawn
+from toolwire._support.waiting import Signal
 from toolwire.client.client import ClaudeSDKClient, wrap_conversation
 from toolwire.client.reply import Reply, run_on
 from toolwire.errors import CLIConnectionError
@@ -54,7 +55,7 @@ class WarmPool:
         self.size = size
         self._ready: deque[Conversation] = deque()
         self._starting: set[Task] = set()
-        self._settled: anyio.Event | None = None
+        self._started = Signal()
         self._open = False
 
     async def __aenter__(self) -> Self:
@@ -77,10 +78,7 @@ class WarmPool:
 
     async def wait_ready(self) -> None:
         """Wait until every CLI that is starting has started or failed."""
-        while self._starting:
-            if self._settled is None:
-                self._settled = anyio.Event()
-            await self._settled.wait()
+        await self._started.wait_until(lambda: not self._starting)
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[ClaudeSDKClient]:
@@ -153,6 +151,4 @@ class WarmPool:
 
     def _on_started(self, task: Task) -> None:
         self._starting.discard(task)
-        settled, self._settled = self._settled, None
-        if settled is not None:
-            settled.set()
+        self._started.notify()

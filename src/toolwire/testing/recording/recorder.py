@@ -16,18 +16,16 @@ reads one skips lines of other kinds, so that the format can grow. Must not know
 import json
 import os
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-import anyio
-
 from toolwire._protocol.lines import Lines, decode
 from toolwire._support.files import open_for_lines, write_line
 from toolwire._support.log import logger_for, redact
+from toolwire._support.waiting import Mailbox
 from toolwire._transport.custom import Transport
 from toolwire._transport.find_cli import find_cli
 from toolwire._transport.process import Command, process_pipe
@@ -125,8 +123,7 @@ class ProcessTransport(Transport):
     def __init__(self, command: Command) -> None:
         self._command = command
         self._lines = Lines()
-        self._frames: deque[dict[str, Any]] = deque()
-        self._news = anyio.Event()
+        self._frames: Mailbox[dict[str, Any]] = Mailbox()
         self._tail = b""
         self._exit: int | None = None
         self._ended = False
@@ -144,13 +141,8 @@ class ProcessTransport(Transport):
         await self._pipe.drain()
 
     async def read_messages(self) -> AsyncIterator[dict[str, Any]]:
-        while True:
-            while self._frames:
-                yield self._frames.popleft()
-            if self._ended:
-                break
-            self._news = anyio.Event()
-            await self._news.wait()
+        async for frame in self._frames:
+            yield frame
         if self._exit not in (0, None):
             stderr = redact(self._tail.decode(errors="replace"))
             raise ProcessError("Claude Code failed", exit_code=self._exit, stderr=stderr)
@@ -172,8 +164,7 @@ class ProcessTransport(Transport):
             self.frame_received(frame)
 
     def frame_received(self, frame: dict[str, Any]) -> None:
-        self._frames.append(frame)
-        self._news.set()
+        self._frames.put(frame)
 
     def stderr_received(self, data: bytes) -> None:
         self._tail = (self._tail + data)[-_TAIL:]
@@ -184,7 +175,7 @@ class ProcessTransport(Transport):
         for frame in self._lines.finish():
             self.frame_received(frame)
         self._exit, self._ended = exit_code, True
-        self._news.set()
+        self._frames.close()
 
 
 class _Recorded(ProcessTransport):

@@ -25,6 +25,7 @@ from typing import Any, Final, NoReturn
 import anyio
 import anyio.lowlevel
 
+from toolwire._support.waiting import Signal
 from toolwire._transport.custom import Transport
 from toolwire._transport.process import Command
 from toolwire.errors import ProcessError
@@ -108,7 +109,7 @@ class _Play(Transport):
         self._ids: dict[str, str] = {}  # recorded -> of this host
         self._played = 0
         self._input_ended = self._closed = False
-        self._moved = anyio.Event()
+        self._changed = Signal()
 
     def left(self) -> Iterable[str]:
         """What was not sent or not played, in words."""
@@ -149,19 +150,15 @@ class _Play(Transport):
             self._expected.remove(entry)
             if frame.get("type") == "control_request":
                 self._ids[entry.frame["request_id"]] = frame["request_id"]
-        self._move()
+        self._changed.notify()
 
     async def end_input(self) -> None:
         self._input_ended = True
-        self._move()
+        self._changed.notify()
 
     async def close(self) -> None:
         self._closed = True
-        self._move()
-
-    def _move(self) -> None:
-        moved, self._moved = self._moved, anyio.Event()
-        moved.set()
+        self._changed.notify()
 
     async def _wait_for(self, entry: Entry, gap: float) -> None:
         """Wait until the host has done what this line says."""
@@ -172,8 +169,7 @@ class _Play(Transport):
         }
         done = ways.get(entry.kind, lambda: True)
         with anyio.move_on_after(self._timeout + gap):
-            while not done():
-                await self._moved.wait()
+            await self._changed.wait_until(done)
         if not done():
             acts = {"input": "the end of the input", "host": "the host to close the connection"}
             what = acts.get(entry.kind) or _title(entry.frame)

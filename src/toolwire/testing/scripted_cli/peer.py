@@ -5,7 +5,6 @@ a turn is `_agent`'s, what a control request gets is `_controls`', the MCP side 
 """
 
 import json
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 from uuid import uuid4
@@ -13,6 +12,7 @@ from uuid import uuid4
 import anyio
 
 from toolwire._support.tasks import Task, spawn
+from toolwire._support.waiting import Future, Mailbox
 from toolwire._transport.custom import Transport
 from toolwire.errors import CLIConnectionError, ProcessError
 from toolwire.testing.scripted_cli.agent import Agent, Exited
@@ -22,18 +22,6 @@ from toolwire.testing.scripted_cli.host import Refused
 from toolwire.testing.scripted_cli.links import Links
 from toolwire.testing.scripted_cli.setup import Setup
 from toolwire.testing.scripted_cli.tool_results import LOST
-
-
-class _Question:
-    def __init__(self) -> None:
-        self.settled = anyio.Event()
-        self.response: dict[str, Any] = {}
-        self.error: str | None = None
-
-    def settle(self, response: Any = None, error: str | None = None) -> None:
-        self.response = response if isinstance(response, dict) else {}
-        self.error = error
-        self.settled.set()
 
 
 class Peer(Transport):
@@ -47,11 +35,9 @@ class Peer(Transport):
         self.agent = Agent(self)
         self.silent = False
         self.input_ended = False
-        self._out: deque[Any] = deque()
-        self._news = anyio.Event()
-        self._prompts: deque[dict[str, Any]] = deque()
-        self._prompted = anyio.Event()
-        self._questions: dict[str, _Question] = {}
+        self._out: Mailbox[Any] = Mailbox()
+        self._prompts: Mailbox[dict[str, Any]] = Mailbox()
+        self._pending: dict[str, Future[dict[str, Any]]] = {}  # the host's responses, by request id
         self._task: Task | None = None
         self._task_ended = anyio.Event()
         self._over = False
@@ -82,13 +68,8 @@ class Peer(Transport):
 
     async def read_messages(self) -> AsyncIterator[dict[str, Any]]:
         """The frames, until the CLI ends; `ProcessError` when it ends badly."""
-        while True:
-            while self._out:
-                yield self._out.popleft()
-            if self._over:
-                break
-            self._news = anyio.Event()
-            await self._news.wait()
+        async for frame in self._out:
+            yield frame
         if self._error is not None:
             raise self._error
 
@@ -107,17 +88,16 @@ class Peer(Transport):
     async def end_input(self) -> None:
         """The host says no more: the turn is finished without it, then the CLI leaves."""
         self.input_ended = True
-        for question in self._questions.values():
-            question.settle(error=LOST)
-        self._prompted.set()
+        for response in self._pending.values():
+            response.set({"subtype": "error", "error": LOST})
+        self._prompts.close()
 
     # What the agent, the links and the controls do with it.
 
     def emit(self, frame: Any) -> None:
         """Say something to the host."""
         if not self._over and not self.silent:
-            self._out.append(frame)
-            self._news.set()
+            self._out.put(frame)
 
     def tell(self, body: dict[str, Any]) -> str:
         """Ask the host something without waiting; the id of the question."""
@@ -129,20 +109,21 @@ class Peer(Transport):
         """Ask the host and wait for its answer; `Refused` if that is an error."""
         if self.input_ended:
             raise Refused(LOST)
-        question = _Question()
+        response: Future[dict[str, Any]] = Future()
         request_id = self.tell(body)
-        self._questions[request_id] = question
+        self._pending[request_id] = response
         self.book.open[request_id] = f"{body['subtype']} not answered by the host"
         if on_id is not None:
             on_id(request_id)
         try:
-            await question.settled.wait()
+            answered = await response.wait()
         finally:
-            del self._questions[request_id]
+            del self._pending[request_id]
             self.book.open.pop(request_id, None)
-        if question.error is not None:
-            raise Refused(question.error or "Command failed with no output")
-        return question.response
+        if answered.get("subtype") == "error" and answered.get("error") is not None:
+            raise Refused(answered["error"] or "Command failed with no output")
+        given = answered.get("response")
+        return given if isinstance(given, dict) else {}
 
     def start(self, work: Callable[..., Any], *args: Any) -> None:
         """Do something beside the conversation."""
@@ -155,7 +136,7 @@ class Peer(Transport):
             self._over = True
             if code:
                 self._error = ProcessError("Claude Code failed", exit_code=code, stderr=stderr)
-            self._news.set()
+            self._out.close()
 
     # Inside.
 
@@ -172,16 +153,12 @@ class Peer(Transport):
             self.finish(code)
 
     async def _serve(self) -> int:
-        while True:
-            while self._prompts:
-                try:
-                    await self.agent.turn(self._prompts.popleft())
-                except Exited as early:
-                    return early.code
-            if self.input_ended:
-                return int(self.agent.failed)
-            self._prompted = anyio.Event()
-            await self._prompted.wait()
+        async for prompt in self._prompts:
+            try:
+                await self.agent.turn(prompt)
+            except Exited as early:
+                return early.code
+        return int(self.agent.failed)
 
     def _receive(self, frame: dict[str, Any]) -> None:
         match frame.get("type"):
@@ -192,10 +169,8 @@ class Peer(Transport):
                 self.emit({"type": "control_response", "response": wire})
             case "control_response":
                 response = frame.get("response") or {}
-                question = self._questions.get(str(response.get("request_id")))
-                if question is not None:
-                    error = response.get("error") if response.get("subtype") == "error" else None
-                    question.settle(response.get("response"), error)
+                pending = self._pending.get(str(response.get("request_id")))
+                if pending is not None:
+                    pending.set(response)
             case "user":
-                self._prompts.append(frame)
-                self._prompted.set()
+                self._prompts.put(frame)
