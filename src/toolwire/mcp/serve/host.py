@@ -31,6 +31,7 @@ from toolwire._protocol.jsonrpc import (
 )
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import spawn
+from toolwire._support.waiting import Signal
 from toolwire.errors import ClaudeSDKError
 from toolwire.mcp.compat import (
     CACHEABLE_METHODS,
@@ -102,7 +103,7 @@ class ServerHost:
         self._replacing = anyio.Lock()
         self._stopped = anyio.Event()
         self._connections: set[Connection] = set()
-        self._idle = anyio.Event()
+        self._idle = Signal()
         ours = server if isinstance(server, Toolset) else None
         self.mcp_server = LowLevelServer(
             name if ours is None else ours.name,
@@ -236,9 +237,7 @@ class ServerHost:
     async def wait_until_idle(self, seconds: float) -> bool:
         """Wait until no request runs, for at most so many seconds. Returns whether none does."""
         with anyio.move_on_after(seconds):
-            while self.running:
-                self._idle = anyio.Event()
-                await self._idle.wait()
+            await self._idle.wait_until(lambda: not self.running)
         return not self.running
 
     # Requests.
@@ -297,7 +296,7 @@ class ServerHost:
         finally:
             self.running -= 1
             if not self.running:
-                self._idle.set()
+                self._idle.notify()
 
     async def _send(self, message: dict[str, Any], channel: RequestChannel) -> dict[str, Any]:
         connection = self.server.connect(channel)

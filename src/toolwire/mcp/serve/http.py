@@ -34,6 +34,7 @@ from starlette.routing import Route
 from toolwire._protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, RpcError, id_in_use, make_error
 from toolwire._support.log import RepeatLimit, logger_for
 from toolwire._support.threads import Workers
+from toolwire._support.waiting import Signal
 from toolwire.errors import UsageError
 from toolwire.mcp.compat import HANDSHAKE_PROTOCOL_VERSIONS
 from toolwire.mcp.serve import bodies, json_limits
@@ -110,7 +111,7 @@ class HttpApp:
         self._health = health
         self._fast_path = fast_path
         self._closing = False
-        self._idle = anyio.Event()
+        self._idle = Signal()
         self._under_way: set[anyio.CancelScope] = set()
         self._listening: set[anyio.CancelScope] = set()
         routes = [
@@ -196,7 +197,7 @@ class HttpApp:
             finally:
                 kind.discard(until_told)
                 if not self._under_way:
-                    self._idle.set()
+                    self._idle.notify()
         if until_told.cancelled_caught:
             await reply.cut_short(scope, receive, _too_slow() if late else _unavailable(_ENDED))
 
@@ -291,9 +292,7 @@ class HttpApp:
     async def cut_off(self) -> None:
         """End what is still under way, when its answer has had the time to get out."""
         with anyio.move_on_after(_FLUSH):
-            while self._under_way:
-                self._idle = anyio.Event()
-                await self._idle.wait()
+            await self._idle.wait_until(lambda: not self._under_way)
         for each in [*self._under_way, *self._listening]:
             each.cancel()
 

@@ -38,6 +38,7 @@ from toolwire._protocol.jsonrpc import (
 )
 from toolwire._support.log import logger_for
 from toolwire._support.threads import Workers, loop_caller
+from toolwire._support.waiting import Signal
 from toolwire.errors import UsageError
 from toolwire.mcp.compat import SessionMessage, as_request_id, coerce_request_id
 from toolwire.mcp.serve.json_limits import exceeded, find_id
@@ -188,7 +189,7 @@ class _Unanswered:
         self._ids: set[int | str] = set()
         self._writing = 0
         self._nobody = False
-        self._fewer = anyio.Event()
+        self._fewer = Signal()
 
     def __len__(self) -> int:
         return 0 if self._nobody else len(self._ids) + self._writing
@@ -213,25 +214,23 @@ class _Unanswered:
             yield
         finally:
             self._writing -= 1
-            self._fewer.set()
+            self._fewer.notify()
 
     def _drop(self, request_id: int | str | None) -> None:
         if request_id is not None:
             self._ids.discard(coerce_request_id(request_id))
-            self._fewer.set()
+            self._fewer.notify()
 
     def forget(self) -> None:
         """Nobody waits any more, for these or for others."""
         self._nobody = True
         self._ids.clear()
-        self._fewer.set()
+        self._fewer.notify()
 
     async def none(self, seconds: float) -> None:
         """Wait until there are none, but not longer than that."""
         with anyio.move_on_after(seconds):
-            while len(self):
-                self._fewer = anyio.Event()
-                await self._fewer.wait()
+            await self._fewer.wait_until(lambda: not len(self))
 
 
 def _read(
