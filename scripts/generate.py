@@ -151,10 +151,12 @@ def documented_fields(path: Path, name: str) -> Iterator[tuple[str, str, str, st
             case None:
                 default = "required"
             case ast.Call(func=ast.Name(id="option"), args=given, keywords=more):
-                factory = next(
-                    (f"{ast.unparse(each.value)}()" for each in more if each.arg == "factory"), "None"
-                )
-                default = f"`{ast.unparse(given[0]) if given else factory}`"
+                made = [
+                    {"list": "[]", "dict": "{}"}[ast.unparse(each.value)]
+                    for each in more
+                    if each.arg == "factory"
+                ]
+                default = f"`{[*made, *map(ast.unparse, given), None][0]}`"
             case value:
                 default = f"`{ast.unparse(value)}`"
         explained = ast.literal_eval(after.value) if isinstance(after, ast.Expr) else ""

@@ -9,7 +9,9 @@ import typing
 
 import pytest
 
+import toolwire
 from toolwire import messages
+from toolwire._protocol.parse import parse
 from toolwire.messages import (
     EXTRA_MESSAGES,
     AnyMessage,
@@ -26,7 +28,8 @@ from toolwire.messages import (
     UnknownMessage,
     UserMessage,
 )
-from toolwire.messages.blocks import TextBlock, ThinkingBlock, ToolUseBlock
+from toolwire.messages.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
+from toolwire.messages.system import TypedSystemMessage
 
 CLASSES = [getattr(messages, name) for name in messages.__all__ if name.endswith(("Message", "Event"))]
 DATACLASSES = [kind for kind in CLASSES if dataclasses.is_dataclass(kind)]
@@ -107,6 +110,28 @@ def test_extra_messages_are_what_the_official_union_lacks():
     assert not isinstance(SystemMessage("x", {}), EXTRA_MESSAGES)
 
 
+def test_every_class_is_public_and_parsed_from_something_of_its_own():
+    """A class that is in a union or is a typed system message can be imported from `toolwire`."""
+    typed = TypedSystemMessage.__subclasses__()
+    classes = [*typed, *typing.get_args(AnyMessage), *typing.get_args(ContentBlock)]
+    assert {cls.__name__ for cls in classes} <= set(toolwire.__all__)
+    assert len({cls.parsed_subtype for cls in typed}) == len(typed)
+
+
+def test_users_may_subclass_messages():
+    """A subclass needs no type or subtype, and the parser does not make it."""
+
+    class Picture(toolwire.ImageBlock):
+        pass
+
+    class Start(InitMessage):
+        pass
+
+    assert Picture({"type": "url"}).source == {"type": "url"}
+    assert Start("init", {}, model="m").model == "m"
+    assert type(parse({"type": "system", "subtype": "init"})) is InitMessage
+
+
 def test_messages_of_the_host():
     """Progress and logs of in-process servers need no more than the server's name."""
     assert McpProgressMessage("calc", "toolu_1", 1, 2, "half").total == 2
@@ -122,7 +147,7 @@ def test_rate_limit_info_counts_its_raw():
 def test_importing_the_messages_loads_nothing_heavy():
     """Messages, parser, hooks and permissions do without Pydantic, MCP and HTTP."""
     code = (
-        "import sys, toolwire.messages, toolwire._protocol.parse, toolwire.hooks, toolwire.permissions.types;"
+        "import sys, toolwire._protocol.parse, toolwire.permissions.types; from toolwire.hooks import Hooks;"
         "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
