@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from toolwire import ClaudeSDKError
-from toolwire.cli.serve_reload import follow
+from toolwire.cli.serve_reload import reload_on_change
 from toolwire.cli.shared.target import reload, resolve
 from toolwire.errors import UsageError
 from toolwire.mcp.serve.host import ServerHost
@@ -67,7 +67,7 @@ async def followed(serving, target):
     send, said = anyio.create_memory_object_stream(10)
     with anyio.fail_after(20), send, said:
         async with serving.open(), anyio.create_task_group() as tasks:
-            tasks.start_soon(follow, target, serving.replace, send.send_nowait)
+            tasks.start_soon(reload_on_change, target, serving.replace, send.send_nowait)
             await anyio.wait_all_tasks_blocked()
             yield said
             tasks.cancel_scope.cancel()
@@ -121,7 +121,7 @@ async def test_whatever_goes_wrong_the_file_is_still_watched(app):
 
     with anyio.fail_after(20), send, said:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(follow, target, replace, send.send_nowait)
+            tasks.start_soon(reload_on_change, target, replace, send.send_nowait)
             await anyio.wait_all_tasks_blocked()
             app.write(GOOD.format(opening="pass", name="one"))
             assert await said.receive() == "not reloaded: LookupError: odd"

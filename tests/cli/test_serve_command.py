@@ -88,7 +88,7 @@ def refused(*args, cwd, env=None):
         (["app.py", "--http", "--token-file", "gone.txt"], "gone.txt"),
         (["app.py", "--http", "--token", ""], "empty"),
         (["broken.py"], "broken.py, line 1"),
-        (["http://127.0.0.1:1/mcp", "--reload"], "needs a file"),
+        (["http://127.0.0.1:1/mcp", "--reload"], "--reload only applies to files"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -104,13 +104,13 @@ def test_wrong_use_is_one_line(folder, args, said):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--workers", "3"], "--workers is for HTTP: give --http too"),
-        (["--port", "9000"], "--port is for HTTP"),
-        (["--host", "127.0.0.1"], "--host is for HTTP"),
-        (["--path", "/mcp"], "--path is for HTTP"),
-        (["--token-file", "token.txt"], "--token-file is for HTTP"),
-        (["--allow-origin", "https://example.com"], "--allow-origin is for HTTP"),
-        (["--stateless"], "--stateless is for HTTP"),
+        (["--workers", "3"], "--workers only applies with --http: add --http"),
+        (["--port", "9000"], "--port only applies with --http"),
+        (["--host", "127.0.0.1"], "--host only applies with --http"),
+        (["--path", "/mcp"], "--path only applies with --http"),
+        (["--token-file", "token.txt"], "--token-file only applies with --http"),
+        (["--allow-origin", "https://example.com"], "--allow-origin only applies with --http"),
+        (["--stateless"], "--stateless only applies with --http"),
         (["--http", "--allow-host", "*"], "'*' is no name of a host"),
         (["--http", "--allow-origin", "example.com"], "'example.com' is no origin"),
         (["--http", "--token-file", "token.bin"], "token.bin is not UTF-8 text"),
@@ -134,7 +134,7 @@ def test_a_secret_that_is_too_short_is_refused(folder, monkeypatch):
     monkeypatch.setenv("TOOLWIRE_STATE_SECRET", "abc")
     outcome = CliRunner().invoke(command, ["serve", "app.py", "--http"])
     assert outcome.exit_code == 2
-    assert "TOOLWIRE_STATE_SECRET is too short: at least 32 bytes" in outcome.stderr
+    assert "TOOLWIRE_STATE_SECRET is too short: it needs at least 32 random bytes" in outcome.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
-"""`toolwire serve`: the tools of a target for any MCP client, over stdio or HTTP."""
+"""`toolwire serve`: serves the tools of a target to MCP clients, over stdio or HTTP."""
 
+import importlib.util
+import logging
 import os
+import socket
 import sys
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from toolwire._support.log import RepeatLimit
 from toolwire.cli.shared.target_options import (
     ExcludeOption,
     HeaderOption,
@@ -49,57 +53,59 @@ def serve(  # noqa: PLR0917 - options
     target: TargetArgument,
     http: Annotated[bool, typer.Option("--http", help="Serve over HTTP instead of stdio.")] = False,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; any but loopback needs a token.")
+        str, typer.Option(help="Address to listen on. Any but loopback needs a token.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free one.")] = 8000,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free port.")] = 8000,
     path: Annotated[str, typer.Option(help="Path of the MCP endpoint.")] = "/mcp",
     token: Annotated[
         str | None,
         typer.Option(envvar="TOOLWIRE_TOKEN", help="Bearer token that clients must send.", show_envvar=True),
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="A file with the token; better than an option, which others can see.")
+        Path | None, typer.Option(help="A file with the token. Other users can see options, but not a file.")
     ] = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="A further name this server is reached by.")
+        list[str] | None, typer.Option(help="Another host name that clients may use. Repeatable.")
     ] = None,
     allow_origin: Annotated[
         list[str] | None,
-        typer.Option(help="Origin of web pages that may use it, such as https://example.com."),
+        typer.Option(help="Origin of web pages that may connect, such as https://example.com. Repeatable."),
     ] = None,
     workers: Annotated[
-        int, typer.Option(min=1, max=64, help="Processes that serve; more than one keeps no sessions.")
+        int, typer.Option(min=1, max=64, help="Number of processes. More than one implies --stateless.")
     ] = 1,
     stateless: Annotated[
-        bool, typer.Option("--stateless", help="Keep no sessions: any process can answer any request.")
+        bool,
+        typer.Option("--stateless", help="Keep no sessions, so that any process can answer any request."),
     ] = False,
     max_sessions: Annotated[
         int,
         typer.Option(
-            min=1, help="Sessions that are kept; when there are more, the one idle longest is ended."
+            min=1, help="Maximum number of sessions. Beyond it, the session that is idle longest is closed."
         ),
     ] = 1000,
     session_timeout: Annotated[
-        float, typer.Option(min=1, help="Seconds after which a session that nobody uses is ended.")
+        float, typer.Option(min=1, help="Seconds after which an idle session is closed.")
     ] = 1800.0,
     reload: Annotated[
-        bool, typer.Option("--reload", help="Load the file again when it changes; clients stay connected.")
+        bool, typer.Option("--reload", help="Load the file again when it changes. Clients stay connected.")
     ] = False,
     drain: Annotated[
-        float, typer.Option(min=0, help="Seconds that running calls get to finish at the end.")
+        float, typer.Option(min=0, help="Seconds to let running calls finish at shutdown.")
     ] = 5.0,
     max_body: Annotated[
-        int, typer.Option(min=1, metavar="BYTES", help="Largest request; more is refused with 413.")
+        int, typer.Option(min=1, metavar="BYTES", help="Largest request body. A larger one gets HTTP 413.")
     ] = 4 << 20,
     max_connections: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Connections of a process. Default: 3/4 of its descriptors, at most 10,000."
+            min=1,
+            help="Maximum connections of a process. Default: 3/4 of its file descriptors, at most 10,000.",
         ),
     ] = None,
     max_per_address: Annotated[
         int | None,
-        typer.Option(min=1, help="Connections of one client address. Not for use behind a proxy."),
+        typer.Option(min=1, help="Maximum connections of one client address. Not for use behind a proxy."),
     ] = None,
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
@@ -108,36 +114,38 @@ def serve(  # noqa: PLR0917 - options
         str | None,
         typer.Option(
             metavar="DOLLARS",
-            help="For a catalogue: what this process may spend, or all that share $TOOLWIRE_SESSION.",
+            help="For catalog: targets: the most that all with this $TOOLWIRE_SESSION may spend.",
         ),
     ] = None,
     budget_day: Annotated[
         str | None,
-        typer.Option(metavar="DOLLARS", help="For a catalogue: what may be spent on one day (UTC), by all."),
+        typer.Option(
+            metavar="DOLLARS", help="For catalog: targets: the most that all may spend in a day (UTC)."
+        ),
     ] = None,
     budget_total: Annotated[
         str | None,
         typer.Option(
-            metavar="DOLLARS", help="For a catalogue: what may be spent ever, by all with this ledger."
+            metavar="DOLLARS", help="For catalog: targets: the most that all with this ledger may ever spend."
         ),
     ] = None,
     max_in_flight: Annotated[
-        int | None, typer.Option(min=1, help="For a catalogue: calls that may be out at once. Default: 32.")
+        int | None, typer.Option(min=1, help="For catalog: targets: maximum concurrent calls. Default: 32.")
     ] = None,
     refresh: Annotated[
         float | None,
-        typer.Option(min=1, help="For a catalogue: seconds after which its list is fetched again."),
+        typer.Option(min=1, help="For catalog: targets: seconds after which the list is fetched again."),
     ] = None,
     pins: Annotated[
         Path | None,
-        typer.Option(help="For a catalogue: a file of agreed definitions (toolwire catalog pin)."),
+        typer.Option(help="For catalog: targets: a file of accepted definitions (toolwire catalog pin)."),
     ] = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Say nothing but warnings and errors.")
-    ] = False,
-    fd: Annotated[int | None, typer.Option(hidden=True, help="A socket that is already bound.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")] = False,
+    fd: Annotated[int | None, typer.Option(hidden=True, help="File descriptor of a bound socket.")] = None,
 ) -> None:
-    """Serve the tools of a target to any MCP client: over stdio, or over HTTP.
+    """Serve the tools of a target to any MCP client, over stdio or HTTP.
+
+    Ctrl-C and SIGTERM are the regular ways to stop it: running calls may finish, and the exit code is 0.
 
     Examples:
 
@@ -152,11 +160,11 @@ def serve(  # noqa: PLR0917 - options
       toolwire serve catalog:agentpmt --include 'weather*' --budget 5 --budget-day 20
     """
     if not http:
-        _refuse_options_of_http(context)
+        _check_http_options(context)
     from toolwire.mcp.serve.stdio import Wire, have_stderr  # noqa: PLC0415 - heavy
 
     have_stderr()
-    wire = None if http else Wire()  # before the file is loaded: what it prints must not get on the wire
+    wire = None if http else Wire()  # before the file is loaded, since it may print to stdout
     _log_to_stderr(quiet)
     from toolwire.mcp.serve.start import host_for  # noqa: PLC0415
 
@@ -172,17 +180,17 @@ def serve(  # noqa: PLR0917 - options
         refresh=refresh,
         pins=pins,
     )
-    serving = host_for(found.server, name=found.name, secret=_secret())
-    beside = [_reloading(found, serving)] if reload else []
+    served = host_for(found.server, name=found.name, secret=_read_secret())
+    background = [_reload_task(found, served)] if reload else []
     if hasattr(found.server, "loaded"):
-        from toolwire.cli.serve_reload import tend  # noqa: PLC0415
+        from toolwire.cli.serve_reload import watch_catalog  # noqa: PLC0415
 
-        beside.append(partial(tend, found.server, partial(_say, quiet)))
+        background.append(partial(watch_catalog, found.server, partial(_print, quiet)))
     if wire is not None:
-        _say(quiet, f"{_what(serving)} over stdio")
+        _print(quiet, f"{_describe(served)} over stdio")
         from toolwire.mcp.serve.start import serve_pipe  # noqa: PLC0415
 
-        _run(partial(serve_pipe, serving, wire, drain), beside)
+        _run(partial(serve_pipe, served, wire, drain), background)
         return
     from toolwire.mcp.serve.access import guard_for  # noqa: PLC0415
     from toolwire.mcp.serve.http import bound_socket  # noqa: PLC0415
@@ -197,71 +205,70 @@ def serve(  # noqa: PLR0917 - options
         max_sessions=max_sessions,
         session_timeout=session_timeout,
     )
-    guard = guard_for(host, _token(token, token_file), allow_host or (), allow_origin or ())
+    guard = guard_for(host, _read_token(token, token_file), allow_host or (), allow_origin or ())
     if fd is not None:
-        import socket  # noqa: PLC0415
-
         listening = socket.socket(fileno=fd)
     else:
         listening = bound_socket(host, port)
         where = Listening(host.removeprefix("[").removesuffix("]"), listening.getsockname()[1], path)
-        _say(quiet, f"{_what(serving)} at {where.url}")
+        _print(quiet, f"{_describe(served)} at {where.url}")
         if workers > 1:
             from toolwire.cli.serve_workers import supervise  # noqa: PLC0415
 
-            _say(quiet, f"{workers} processes, no sessions")
+            _print(quiet, f"{workers} processes, no sessions")
             raise typer.Exit(supervise(listening, workers, drain, SECRET))
     from toolwire.mcp.serve.start import serve_over  # noqa: PLC0415
 
     raise_descriptor_limit()
-    work = partial(serve_over, serving, listening, guard, path=path, sessions=not stateless, drain=drain)
+    work = partial(serve_over, served, listening, guard, path=path, sessions=not stateless, drain=drain)
     with listening:
-        _run(partial(work, limits=limits), beside)
+        _run(partial(work, limits=limits), background)
 
 
-def _run(work: Work, beside: list[Work]) -> None:
-    import importlib.util  # noqa: PLC0415
-
-    import anyio  # noqa: PLC0415
+def _run(work: Work, background: list[Work]) -> None:
+    """Run `work` to its end, with the other tasks beside it."""
+    import anyio  # noqa: PLC0415 - heavy
 
     from toolwire._support.tasks import spawn  # noqa: PLC0415
 
-    async def both() -> None:
-        watchers = [spawn(each) for each in beside]
+    async def run_all() -> None:
+        tasks = [spawn(each) for each in background]
         try:
             await work()
         finally:
-            for watcher in watchers:
-                watcher.cancel()
+            for task in tasks:
+                task.cancel()
 
-    fast = importlib.util.find_spec("uvloop") is not None
-    anyio.run(both, backend_options={"use_uvloop": fast})
+    uvloop = importlib.util.find_spec("uvloop") is not None
+    anyio.run(run_all, backend_options={"use_uvloop": uvloop})
 
 
-def _reloading(target: "Target", serving: "ServerHost") -> Work:
+def _reload_task(target: "Target", served: "ServerHost") -> Work:
     if target.path is None:
-        raise UsageError(f"--reload needs a file, and {target.text} is none")
-    from toolwire.cli.serve_reload import follow  # noqa: PLC0415
+        raise UsageError(f"--reload only applies to files, and {target.text} is not one")
+    from toolwire.cli.serve_reload import reload_on_change  # noqa: PLC0415 - heavy
 
-    return partial(follow, target, serving.replace, partial(_say, False))
+    return partial(reload_on_change, target, served.replace, partial(_print, False))
 
 
-def _refuse_options_of_http(context: typer.Context) -> None:
-    """One that was given by hand and does nothing without --http is a mistake."""
+def _check_http_options(context: typer.Context) -> None:
+    """Raise `UsageError` for an option on the command line that has no effect without --http."""
     for name in _HTTP_ONLY:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
-            raise UsageError(f"--{name.replace('_', '-')} is for HTTP: give --http too, or leave it out")
+            raise UsageError(
+                f"--{name.replace('_', '-')} only applies with --http: add --http, or leave it out"
+            )
 
 
-def _secret() -> str | None:
+def _read_secret() -> str | None:
     secret = os.environ.get(SECRET)
     if secret and len(os.fsencode(secret)) < _SECRET_BYTES:
-        raise UsageError(f"{SECRET} is too short: at least {_SECRET_BYTES} bytes are needed, random ones")
+        raise UsageError(f"{SECRET} is too short: it needs at least {_SECRET_BYTES} random bytes")
     return secret
 
 
-def _token(token: str | None, token_file: Path | None) -> str | None:
+def _read_token(token: str | None, token_file: Path | None) -> str | None:
     if token_file is None:
         return token
     if token is not None:
@@ -274,12 +281,12 @@ def _token(token: str | None, token_file: Path | None) -> str | None:
         raise UsageError(f"the token file {token_file} is not UTF-8 text") from None
 
 
-def _what(serving: "ServerHost") -> str:
+def _describe(served: "ServerHost") -> str:
     from toolwire.tools.toolset import Toolset  # noqa: PLC0415
 
-    server = serving.server
+    server = served.server
     if not isinstance(server, Toolset):
-        return serving.mcp_server.name
+        return served.mcp_server.name
     counts = [
         (len(server.tools), "tool"),
         (len(server.resources) + len(server.resource_templates), "resource"),
@@ -291,18 +298,14 @@ def _what(serving: "ServerHost") -> str:
     return f"{server.name}: {', '.join(parts)}"
 
 
-def _say(quiet: bool, text: str) -> None:
+def _print(quiet: bool, text: str) -> None:
     if not quiet:
-        # One write: print() makes two, between which another worker's line can fall.
+        # One write: print() makes two, and a line of another worker could come between them.
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
 
 
 def _log_to_stderr(quiet: bool) -> None:
-    import logging  # noqa: PLC0415
-
-    from toolwire._support.log import RepeatLimit  # noqa: PLC0415
-
     logging.basicConfig(
         stream=sys.stderr,
         level=logging.ERROR if quiet else logging.WARNING,

@@ -1,7 +1,7 @@
-"""What goes on beside a server: a file that is loaded again when it changes, a catalogue that is fetched again.
+"""Background tasks of `toolwire serve`: reload a file when it changes, and fetch a catalogue again at SIGHUP.
 
-Files are looked at twice a second: that works on every file system, and there are few of them. A file that does not
-load leaves everything as it was.
+Files are polled twice a second, which works on every file system, and there are few of them. When a file cannot be
+loaded, the old version is kept.
 """
 
 import signal
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from toolwire.cli.shared.target import Target
     from toolwire.tools.dispatch.interface import Server
 
-_EVERY: Final = 0.5
+_INTERVAL: Final = 0.5  # seconds
 
 
-async def follow(
-    target: "Target", replace: "Callable[[Server], Awaitable[None]]", say: Callable[[str], None]
+async def reload_on_change(
+    target: "Target", replace: "Callable[[Server], Awaitable[None]]", report: Callable[[str], None]
 ) -> None:
-    """Hand every new state of the target to `replace`, for as long as it runs."""
+    """Load the target again whenever one of its files changes, and pass the new server to `replace`."""
     from toolwire.mcp.foreign import as_server  # noqa: PLC0415 - heavy
 
-    seen = _stamps(watched_files(target))
+    seen = _read_stamps(watched_files(target))
     while True:
-        await anyio.sleep(_EVERY)
-        now = _stamps(watched_files(target))
+        await anyio.sleep(_INTERVAL)
+        now = _read_stamps(watched_files(target))
         if now == seen:
             continue
         seen = now
@@ -38,37 +38,36 @@ async def follow(
             target = reload(target)
             await replace(as_server(target.server))
         except ClaudeSDKError as error:
-            say(f"not reloaded: {error}")
-        except Exception as error:  # noqa: BLE001 - the boundary to a file that somebody is working on
-            say(f"not reloaded: {type(error).__name__}: {error}")
+            report(f"not reloaded: {error}")
+        except Exception as error:  # noqa: BLE001 - the file is being edited and may raise anything
+            report(f"not reloaded: {type(error).__name__}: {error}")
         else:
-            say(f"reloaded {target.text}")
-            seen = _stamps(watched_files(target))
+            report(f"reloaded {target.text}")
+            seen = _read_stamps(watched_files(target))
 
 
-async def tend(catalog: Any, say: Callable[[str], None]) -> None:
-    """Say how the first load of a catalogue went; fetch its list again at SIGHUP."""
-    with anyio.open_signal_receiver(
-        signal.SIGHUP
-    ) as signals:  # from the start: by default SIGHUP ends a process
+async def watch_catalog(catalog: Any, report: Callable[[str], None]) -> None:
+    """Report how the first load of a catalogue went, and fetch its list again at SIGHUP."""
+    # The signal is handled from the start: by default it ends the process.
+    with anyio.open_signal_receiver(signal.SIGHUP) as signals:
         status = await catalog.loaded(within=60.0)
-        say(
+        report(
             f"{catalog.name}: {status.fetched} entries fetched, "
             f"{status.registered} tools registered ({status.state})"
         )
         for each in status.skipped:
-            say(f"left out: {each.name} ({each.reason})")
+            report(f"left out: {each.name} ({each.reason})")
         async for _ in signals:
-            say(f"{catalog.name}: fetching the list again")
+            report(f"{catalog.name}: fetching the list again")
             catalog.refresh()
 
 
-def _stamps(paths: list[Path]) -> dict[Path, tuple[int, int]]:
-    found = {}
+def _read_stamps(paths: list[Path]) -> dict[Path, tuple[int, int]]:
+    stamps = {}
     for path in paths:
         try:
             status = path.stat()
-        except OSError:  # gone for a moment: editors write anew and rename
+        except OSError:  # editors remove a file for a moment while they save it
             continue
-        found[path] = (status.st_mtime_ns, status.st_size)
-    return found
+        stamps[path] = (status.st_mtime_ns, status.st_size)
+    return stamps
