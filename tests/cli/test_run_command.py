@@ -274,10 +274,10 @@ def test_a_conversation_and_its_commands(on_terminal):
     with on_terminal() as terminal:
         terminal.expect("> ")
         terminal.send("/cost\n")
-        terminal.expect("Nothing yet.")
+        terminal.expect("No turn yet.")
         terminal.expect("> ")
         terminal.send("hello\n")
-        terminal.expect("I am a scripted stand-in, not Claude")
+        terminal.expect("I am a scripted model, not Claude")
         terminal.expect("add a=1 b=2")
         terminal.expect("> ")
         terminal.send("/tools\n")
@@ -315,7 +315,7 @@ def test_ctrl_c_interrupts_the_turn_and_a_second_one_leaves(on_terminal):
         terminal.expect("> ")
         terminal.idle()
         terminal.send("\x03")
-        terminal.expect("Ctrl-C again leaves.")
+        terminal.expect("Press Ctrl-C again to leave.")
         terminal.expect("> ")
         terminal.idle()
         terminal.send("\x03")
@@ -343,7 +343,7 @@ def test_a_peer_that_is_dead_silent_can_be_left(on_terminal, folder):
     ) as terminal:
         terminal.expect("→ calc.forever()")
         terminal.send("\x03")
-        terminal.expect("Ctrl-C again leaves.")
+        terminal.expect("press Ctrl-C again to leave.")
         terminal.send("\x03")
         assert terminal.wait() == 130
 
@@ -490,11 +490,11 @@ def test_a_run_that_fails_is_a_line_and_exit_code_1(in_pipe, folder, steps, more
             ["-t", "app.py", "--scripted", "--allow", "shop", "hi"],
             "--allow shop matches no tool of the targets",
         ),
-        (["-t", "app.py", "--scripted", "--record", "gone/x", "hi"], "There is no folder"),
+        (["-t", "app.py", "--scripted", "--record", "gone/x", "hi"], "--record: the folder"),
         (["-t", "app.py", "--scripted", "--record", "x", "hi"], "none was found"),
         (["-t", "app.py", "--scripted", "--max-turns", "0", "hi"], "max-turns"),
         (["-t", "app.py", "--scripted", "--cwd", "gone", "hi"], "does not exist"),
-        (["-t", "app.py", "--script", "gone.py", "hi"], "There is no script gone.py."),
+        (["-t", "app.py", "--script", "gone.py", "hi"], "The script gone.py does not exist."),
         (["-t", "app.py", "--script", "app.py", "hi"], 'has no top-level list "script"'),
         (["-t", "app.py", "--script", "number.py", "hi"], "Step 1 of the script number.py is not a step"),
         (["-t", "app.py", "--script", "broken.py", "hi"], "The script broken.py failed: SyntaxError"),

@@ -1,4 +1,4 @@
-"""`toolwire run` without a terminal: what messages look like, what answers mean, the rule of the stand-in."""
+"""`toolwire run` without a terminal: what messages look like, what answers mean, the rule of the scripted model."""
 
 import io
 import json
@@ -21,8 +21,8 @@ from toolwire import (
     UserMessage,
 )
 from toolwire._protocol.parse import parse
-from toolwire.cli.run_screen import JsonLines, Screen, failure, plain, summary, tool_name
-from toolwire.cli.run_scripted import StandIn, arguments, example, last_prompt
+from toolwire.cli.run_screen import JsonLines, Screen, describe_failure, plain, summarize, tool_name
+from toolwire.cli.run_scripted import LiteralModel, last_prompt, parse_line, write_example
 from toolwire.cli.shared.questions import Asker, permission_rules
 from toolwire.errors import UsageError
 from toolwire.permissions import PermissionResultAllow, PermissionResultDeny, ToolPermissionContext
@@ -188,10 +188,10 @@ def test_progress_that_makes_no_sense_does_no_harm():
 
 def test_the_last_line():
     """Turns, time, tokens, cost; an error in one line."""
-    assert summary(RESULT) == "2 turns, 1.2 s, 20 tokens in, 7 out, $0.0123 as the CLI reckons"
-    assert failure(RESULT) is None
+    assert summarize(RESULT) == "2 turns, 1.2 s, 20 tokens in, 7 out, $0.0123 as the CLI reckons"
+    assert describe_failure(RESULT) is None
     bad = ResultMessage("error_max_turns", 1, 1, True, 1, "s", errors=["Reached\nmaximum \x1b[1mturns"])
-    assert failure(bad) == "Reached maximum turns"
+    assert describe_failure(bad) == "Reached maximum turns"
 
 
 def test_a_terminal_that_knows_no_unicode():
@@ -290,7 +290,7 @@ def test_rules():
             permission_rules([wrong], ["calc"], yes=False, builtin=False)
 
 
-# --- the stand-in -----------------------------------------------------------------------------------------
+# --- the scripted model -----------------------------------------------------------------------------------------
 
 SCHEMA = {
     "type": "object",
@@ -301,9 +301,9 @@ TOOLS = {"mcp__calc__add": SCHEMA, "mcp__shop__price": {"type": "object"}}
 
 
 def asked(*messages, schemas=TOOLS):
-    """What the stand-in does when these messages were said."""
+    """What the scripted model does when these messages were said."""
     body = {"messages": list(messages), "tools": [{"name": name} for name in ("Bash", *schemas)]}
-    return StandIn(schemas)(Request("POST", "/v1/messages", {}, body))
+    return LiteralModel(schemas)(Request("POST", "/v1/messages", {}, body))
 
 
 def prompt(text):
@@ -327,7 +327,7 @@ def prompt(text):
 )
 def test_arguments_as_they_are_written(written, given):
     """Name and value, JSON values, or one JSON object."""
-    assert arguments(written, SCHEMA) == given
+    assert parse_line(written, SCHEMA) == given
 
 
 def test_a_line_that_names_a_tool_calls_it():
@@ -340,7 +340,7 @@ def test_a_line_that_names_a_tool_calls_it():
 def test_other_prompts_get_an_introduction():
     """With the tools, and a line that would work."""
     text = asked(prompt("hello")).text
-    assert "scripted stand-in" in text
+    assert "a scripted model" in text
     assert "Tools: add, price" in text
     assert text.endswith("  add a=1 name=text")
     assert asked(prompt("hello"), schemas={}).text.endswith("There are none.")
@@ -392,5 +392,5 @@ def test_a_prompt_behind_an_interrupted_call_is_a_prompt():
 )  # fmt: skip
 def test_examples_can_be_typed_back(schema, line):
     """What is shown as an example is understood."""
-    assert example("mcp__s__t", schema) == line
-    arguments(line.removeprefix("t").strip(), schema)
+    assert write_example("mcp__s__t", schema) == line
+    parse_line(line.removeprefix("t").strip(), schema)

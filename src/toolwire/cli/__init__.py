@@ -1,1 +1,1 @@
-"""The `toolwire` command: one file for each command, no logic of its own."""
+"""The `toolwire` command: one file for each command; parts of one command begin with its name."""

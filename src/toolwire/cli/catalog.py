@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from toolwire.cli.catalog_profile import check, pin, schema
-from toolwire.cli.shared.exit_codes import friendly
+from toolwire.cli.shared.exit_codes import report_errors
 from toolwire.cli.shared.printing import one_line, show_json
 from toolwire.cli.shared.target_options import JsonOption
 from toolwire.errors import UsageError
@@ -204,7 +204,7 @@ def accept(
 
 
 for command in (spend, reconcile, accept, pin, check, schema):
-    catalog_app.command()(friendly(command))
+    catalog_app.command()(report_errors(command))
 
 
 def _find_entry(opened: "SqliteLedger", name: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""The commands, put together. A user's mistake is a sentence and an exit code, never a traceback."""
+"""The `toolwire` command: puts the commands together."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from toolwire.cli.doctor import doctor
 from toolwire.cli.new import new
 from toolwire.cli.run import run
 from toolwire.cli.serve import serve
-from toolwire.cli.shared.exit_codes import friendly
+from toolwire.cli.shared.exit_codes import report_errors
 from toolwire.cli.tools import tools
 
 app = typer.Typer(
@@ -26,7 +26,7 @@ app = typer.Typer(
 )
 app.add_typer(catalog_app)
 for command in (demo, new, tools, call, check, run, serve, config, doctor):
-    app.command()(friendly(command))
+    app.command()(report_errors(command))
 
 
 def _show_version(wanted: bool) -> None:

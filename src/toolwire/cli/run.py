@@ -1,6 +1,6 @@
-"""`toolwire run`: a conversation about your tools, on a terminal.
+"""`toolwire run`: a conversation with Claude about the tools of a target, on a terminal.
 
-Reads the command line and puts the pieces together; the terminal itself is in `_talking`.
+Reads the command line and puts the parts together; the terminal itself is in `run_terminal`.
 """
 
 import sys
@@ -27,40 +27,50 @@ def run(
             "--tools", "-t", metavar="TARGET", help="Tools to offer: app.py, app.py:name, a URL. Repeatable."
         ),
     ],
-    prompt: Annotated[str | None, typer.Argument(help="Without one: type them, or pipe one in.")] = None,
-    live: Annotated[bool, typer.Option("--live", help="Your own CLI, key and model (the default).")] = False,
+    prompt: Annotated[
+        str | None, typer.Argument(help="The prompt. Without one, type prompts, or pipe one in.")
+    ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Use your own CLI, key and model (the default).")
+    ] = False,
     scripted: Annotated[
-        bool, typer.Option("--scripted", help="A stand-in for the model: no key, no network.")
+        bool, typer.Option("--scripted", help="Use a scripted model: no key, no network.")
     ] = False,
     script: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="What the stand-in does: a Python file with script = [...]."),
+        typer.Option(metavar="FILE", help="The script of the model: a Python file with script = [...]."),
     ] = None,
     model: Annotated[str | None, typer.Option(help="Model to use.")] = None,
     system: Annotated[str | None, typer.Option(metavar="TEXT", help="System prompt.")] = None,
     allow: Annotated[
-        list[str] | None, typer.Option(metavar="RULE", help="Never ask about: calc, calc.add. Repeatable.")
+        list[str] | None,
+        typer.Option(metavar="RULE", help="Allow without asking: calc, calc.add. Repeatable."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Never ask about the targets' tools.")] = False,
-    builtin: Annotated[
-        bool, typer.Option("--builtin", help="Also Claude Code's own tools: Bash, Edit, ...")
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Allow all tools of the targets without asking.")
     ] = False,
-    settings: Annotated[bool, typer.Option("--settings", help="Also your own settings and servers.")] = False,
-    max_turns: Annotated[int | None, typer.Option(min=1, help="Stop after so many turns.")] = None,
+    builtin: Annotated[
+        bool, typer.Option("--builtin", help="Enable Claude Code's own tools too: Bash, Edit, ...")
+    ] = False,
+    settings: Annotated[
+        bool, typer.Option("--settings", help="Use your own settings and MCP servers too.")
+    ] = False,
+    max_turns: Annotated[int | None, typer.Option(min=1, help="Stop after this many turns.")] = None,
     max_budget: Annotated[float | None, typer.Option(metavar="USD", min=0, help="Stop at this cost.")] = None,
     record: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Record every frame, to be replayed in tests.")
+        Path | None, typer.Option(metavar="FILE", help="Record every frame, for replay in tests.")
     ] = None,
     cwd: Annotated[
-        Path | None, typer.Option(metavar="DIR", exists=True, file_okay=False, help="Where the CLI works.")
+        Path | None,
+        typer.Option(metavar="DIR", exists=True, file_okay=False, help="Working directory of the CLI."),
     ] = None,
-    thinking: Annotated[bool, typer.Option("--thinking", help="Show what the model thinks.")] = False,
+    thinking: Annotated[bool, typer.Option("--thinking", help="Show the model's thinking.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print each message as a line of JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only what the model says.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the model's text.")] = False,
 ) -> None:
     """Talk to Claude about your tools, and see every call.
 
-    Nothing but the targets' tools can run, and each is asked about first, unless you say otherwise.
+    Only the tools of the targets can run, and you are asked before each call, unless you choose otherwise.
 
     Examples:
 
@@ -72,14 +82,14 @@ def run(
     """
     if live and (scripted or script):
         raise typer.BadParameter(f"--live and {'--scripted' if scripted else '--script'} exclude each other")
-    from toolwire.cli.run_scripted import load_script, peer  # noqa: PLC0415
+    from toolwire.cli.run_scripted import choose_peer, load_script  # noqa: PLC0415
     from toolwire.cli.run_terminal import Terminal  # noqa: PLC0415
-    from toolwire.cli.shared.questions import permission_rules  # noqa: PLC0415 - a wrong command line must fail at once
+    from toolwire.cli.shared.questions import permission_rules  # noqa: PLC0415 - heavy, as are the next ones
 
     file = sys.stdout
     if json:
-        sys.stdout = sys.stderr  # what tools print is no JSON
-    servers = _servers(tools)
+        sys.stdout = sys.stderr  # tools may print, and stdout is for JSON only
+    servers = _resolve_servers(tools)
     given = {
         "mcp_servers": servers,
         "allowed_tools": permission_rules(allow or [], servers, yes=yes, builtin=builtin),
@@ -95,9 +105,9 @@ def run(
         **({} if cwd is None else {"cwd": cwd.absolute()}),
     }
     if record is not None and not record.absolute().parent.is_dir():
-        raise UsageError(f"There is no folder {record.absolute().parent} to record into.")
+        raise UsageError(f"--record: the folder {record.absolute().parent} does not exist.")
     steps = None if script is None else load_script(script)
-    text = _prompt(prompt)
+    text = _read_prompt(prompt)
     hint = "" if scripted or script else _NO_KEY
     terminal = Terminal(file if json else None, quiet=quiet, thinking=thinking, hint=hint)
 
@@ -106,21 +116,21 @@ def run(
         from toolwire import ClaudeAgentOptions, ClaudeSDKClient  # noqa: PLC0415
 
         async with AsyncExitStack() as stack:
-            found, told = await peer(
+            peer, description = await choose_peer(
                 stack, servers, scripted=bool(scripted or script), script=steps, record=record
             )
-            terminal.note(told)
-            asked = {"can_use_tool": terminal.permission, "on_elicitation": terminal.elicitation}
-            client = ClaudeSDKClient(ClaudeAgentOptions(**{**found, **given, **asked}))
+            terminal.note(description)
+            callbacks = {"can_use_tool": terminal.permission, "on_elicitation": terminal.elicitation}
+            client = ClaudeSDKClient(ClaudeAgentOptions(**{**peer, **given, **callbacks}))
             stack.push_async_callback(client.disconnect)
             yield client
 
-    if code := terminal.hold(session, servers, text):
+    if code := terminal.run(session, servers, text):
         raise typer.Exit(code)
 
 
-def _prompt(given: str | None) -> str | None:
-    """The prompt, from the pipe if there is one; None if prompts will be typed."""
+def _read_prompt(given: str | None) -> str | None:
+    """Return the prompt, read from a pipe if needed; None if prompts will be typed."""
     if given is None and sys.stdin.isatty():
         return None
     text = sys.stdin.read() if given is None else given
@@ -129,9 +139,9 @@ def _prompt(given: str | None) -> str | None:
     return text
 
 
-def _servers(targets: list[str]) -> dict[str, Any]:
-    """Each target under a name of its own."""
-    from toolwire.cli.shared.target import resolve  # noqa: PLC0415 - loads what it needs
+def _resolve_servers(targets: list[str]) -> dict[str, Any]:
+    """Find the servers of the targets, each under a name of its own."""
+    from toolwire.cli.shared.target import resolve  # noqa: PLC0415 - heavy
 
     servers: dict[str, Any] = {}
     for target in map(resolve, targets):

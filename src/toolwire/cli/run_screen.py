@@ -1,8 +1,7 @@
-"""What a conversation looks like on a terminal.
+"""Renders the messages of a conversation on a terminal, or as lines of JSON.
 
-Owns the rendering of messages: text as it streams, tool calls with their times, progress, the last line. Text of
-others (the model, tools, servers) is cleaned first and never read as markup, so that it has no say over the
-terminal. It reads nothing and decides nothing, and is used from one thread.
+Text streams as it comes; tool calls are shown with their times, progress as bars. Text of the model, tools and
+servers is made safe first and never read as markup. It reads no input, and is used from one thread.
 """
 
 import dataclasses
@@ -38,40 +37,40 @@ _SIGNS: Final = {"call": ("→", "->"), "good": ("✓", "ok"), "bad": ("✗", "f
 
 
 def plain(text: str) -> str:
-    """Text of others as it can stand on a terminal; a tab would go astray behind a mark."""
+    """Make a text safe for the terminal, with spaces in place of tabs."""
     return plain_text(text).replace("\t", "    ")
 
 
 def one_line(text: str) -> str:
-    """The same on one line."""
+    """Make a text safe for the terminal, on one line."""
     return " ".join(plain(text).split())
 
 
 def tool_name(name: str) -> str:
-    """`mcp__calc__add` as people say it: calc.add."""
+    """Shorten the name of a tool: `mcp__calc__add` to `calc.add`."""
     server, _, tool = name.removeprefix("mcp__").partition("__")
     return plain(f"{server}.{tool}" if name.startswith("mcp__") and tool else name)
 
 
-def arguments(given: Mapping[str, Any]) -> str:
-    """Arguments as in a call."""
+def format_arguments(given: Mapping[str, Any]) -> str:
+    """Format the arguments of a call as `a=1, b="x"`."""
     shown = ((name, json.dumps(value, ensure_ascii=False, default=str)) for name, value in given.items())
     return ", ".join(one_line(f"{name}={value}") for name, value in shown)
 
 
-def shortened(text: str, width: int, mark: str) -> str:
-    """At most `width` columns."""
+def shorten(text: str, width: int, mark: str) -> str:
+    """Cut a text to `width` columns, with `mark` at the end if it was longer."""
     return text if cell_len(text) <= width else set_cell_size(text, max(width - len(mark), 0)) + mark
 
 
 def result_text(content: str | list[dict[str, Any]] | None) -> str:
-    """What a tool gave, as text."""
+    """Return the result of a tool as text."""
     blocks = content if isinstance(content, list) else [{"text": content or ""}]
     return plain("\n".join(str(block.get("text", f"<{block.get('type')}>")) for block in blocks))
 
 
-def summary(result: ResultMessage) -> str:
-    """What a turn came to, in a line."""
+def summarize(result: ResultMessage) -> str:
+    """Summarize a turn in a line: turns, time, tokens and cost."""
     usage = result.usage or {}
     names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
     tokens = sum(usage.get(name) or 0 for name in names)
@@ -81,47 +80,47 @@ def summary(result: ResultMessage) -> str:
     return f"{turns}, {result.duration_ms / 1000:.1f} s, {tokens} tokens in, {written} out, {cost}"
 
 
-def failure(result: ResultMessage) -> str | None:
-    """Why a turn failed, on one line; None if it did not."""
+def describe_failure(result: ResultMessage) -> str | None:
+    """Return why a turn failed, on one line; None if it did not."""
     return one_line(result_error_text(result.raw or dataclasses.asdict(result))) if result.is_error else None
 
 
 class Screen:
-    """Messages for people. `quiet` leaves only what the model says."""
+    """Shows messages on a console. `quiet` shows only the text of the model."""
 
     def __init__(self, console: Console, *, thinking: bool = False, quiet: bool = False) -> None:
         self._console = console
         self._thinking = thinking
         self._quiet = quiet
-        self._written = ""  # of the block that streams now
+        self._written = ""  # of the block that is streaming
         self._open_line = False
         self._calls: dict[str, tuple[str, float]] = {}
         self._latest = ""  # the call that was made last
         self._bars = _Bars(console)
 
     def show(self, message: object, now: float) -> None:
-        """A message that came at `now`."""
+        """Show a message that arrived at `now`."""
         match message:
             case StreamEvent(parent_tool_use_id=None):
                 self._stream(message.event)
             case AssistantMessage():
-                self._said(message, now)
+                self._show_assistant(message, now)
             case UserMessage(content=list(content)):
                 for block in content:
                     if isinstance(block, ToolResultBlock):
-                        self._came(block, now)
+                        self._show_result(block, now)
             case ResultMessage():
-                self._end(message)
+                self._show_end(message)
             case _ if not self._quiet:
-                self._notice(message)
+                self._show_notice(message)
 
     def resume(self, tool_use_id: str | None, now: float) -> None:
-        """A question about a call was answered: its time counts from here."""
+        """Start the clock of a call again, after the user was asked about it."""
         if tool_use_id in self._calls:
             self._calls[tool_use_id] = self._calls[tool_use_id][0], now
 
     def settle(self) -> None:
-        """Others will write now: end what is half on the screen."""
+        """End the open line and remove the bars, before something else is written."""
         self._bars.clear()
         self._written = ""
         if self._open_line:
@@ -144,18 +143,18 @@ class Screen:
         self._console.file.flush()
         self._open_line = not self._written.endswith("\n")
 
-    def _said(self, message: AssistantMessage, now: float) -> None:
+    def _show_assistant(self, message: AssistantMessage, now: float) -> None:
         for block in message.content:
             match block:
                 case ToolUseBlock():
-                    self._called(block, now, inner=message.parent_tool_use_id is not None)
+                    self._show_call(block, now, inner=message.parent_tool_use_id is not None)
                 case TextBlock(text=text) if message.parent_tool_use_id is None and message.error is None:
-                    self._whole(text)
+                    self._finish_block(text)
                 case ThinkingBlock(thinking=text) if message.parent_tool_use_id is None and self._thinking:
-                    self._whole(text, "dim italic")
+                    self._finish_block(text, "dim italic")
 
-    def _whole(self, text: str, style: str | None = None) -> None:
-        """A block that is complete: what has not been streamed of it is written."""
+    def _finish_block(self, text: str, style: str | None = None) -> None:
+        """Write the part of a complete block that was not streamed."""
         if style is not None and self._quiet:
             return
         if not text.startswith(self._written):
@@ -164,7 +163,7 @@ class Screen:
             self._write(rest, style)
         self.settle()
 
-    def _called(self, block: ToolUseBlock, now: float, *, inner: bool) -> None:
+    def _show_call(self, block: ToolUseBlock, now: float, *, inner: bool) -> None:
         name = tool_name(block.name)
         self._calls[block.id] = name, now
         self._latest = block.id
@@ -173,10 +172,10 @@ class Screen:
         self.settle()
         before = "  " * inner + f"{self._sign('call')} "
         room = self._console.width - len(before) - len(name) - 2
-        given = shortened(arguments(block.input), room, self._sign("cut"))
+        given = shorten(format_arguments(block.input), room, self._sign("cut"))
         self._line((before, "cyan"), (name, "bold cyan"), f"({given})")
 
-    def _came(self, block: ToolResultBlock, now: float) -> None:
+    def _show_result(self, block: ToolResultBlock, now: float) -> None:
         clear = len(self._calls) == 1 and self._latest == block.tool_use_id
         name, since = self._calls.pop(block.tool_use_id, ("", now))
         if self._quiet:
@@ -187,7 +186,7 @@ class Screen:
         lines = result_text(block.content).strip().split("\n")
         more = len(lines) - _RESULT_LINES
         mark, room = self._sign("cut"), self._console.width - 4
-        shown = [shortened(line, room, mark) for line in lines[:_RESULT_LINES]]
+        shown = [shorten(line, room, mark) for line in lines[:_RESULT_LINES]]
         short = len(shown) == 1 and len(about) + 2 + cell_len(shown[0]) <= self._console.width
         self._line((about, style), (f"  {shown[0]}" if short else "", style if block.is_error else ""))
         for line in [] if short else shown:
@@ -195,7 +194,7 @@ class Screen:
         if more > 0:
             self._line((f"    {mark} {more} more line{'s' * (more > 1)}", "dim"))
 
-    def _notice(self, message: object) -> None:
+    def _show_notice(self, message: object) -> None:
         match message:
             case McpProgressMessage(tool_use_id=used) if used in self._calls or (
                 used is None and self._calls
@@ -220,11 +219,11 @@ class Screen:
             self.settle()
         self._line((plain(text), style))
 
-    def _end(self, result: ResultMessage) -> None:
+    def _show_end(self, result: ResultMessage) -> None:
         self.settle()
         self._calls.clear()
         if not self._quiet:
-            self._line((summary(result), "dim"))
+            self._line((summarize(result), "dim"))
 
     def _line(self, *parts: str | tuple[str, str]) -> None:
         self._console.print(Text.assemble(*parts), soft_wrap=True)
@@ -234,7 +233,7 @@ class Screen:
 
 
 class _Bars:
-    """The progress of tools that run, on a terminal; nothing of it stays."""
+    """Progress bars of running tools. They are shown only on a terminal, and removed at the end."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -242,26 +241,28 @@ class _Bars:
         self._tasks: dict[str, Any] = {}
 
     def update(self, message: McpProgressMessage, name: str) -> None:
-        """A tool has told how far it is."""
+        """Show the progress that a tool reported."""
         if not self._console.is_terminal:
             return
         if self._progress is None:
-            from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415 - few tools tell
+            from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415 - heavy, and few tools report progress
 
-            texts = [TextColumn(f"{{task.{part}}}", markup=False) for part in ("description", "fields[told]")]
+            texts = [
+                TextColumn(f"{{task.{part}}}", markup=False) for part in ("description", "fields[count]")
+            ]
             columns = (texts[0], BarColumn(bar_width=24), texts[1])
             self._progress = Progress(*columns, console=self._console, transient=True, auto_refresh=False)
             self._progress.start()
         key = message.tool_use_id or message.server
         done, total = _number(message.progress) or 0, _number(message.total)
-        told = f"{done:g}" + ("" if total is None else f"/{total:g}")
-        now = {"completed": done, "total": total, "told": f"{told} {one_line(str(message.message or ''))}"}
+        count = f"{done:g}" + ("" if total is None else f"/{total:g}")
+        now = {"completed": done, "total": total, "count": f"{count} {one_line(str(message.message or ''))}"}
         if key not in self._tasks:
             self._tasks[key] = self._progress.add_task(f"  {name}", **now)
         self._progress.update(self._tasks[key], refresh=True, **now)
 
     def clear(self) -> None:
-        """Take all of it off the screen."""
+        """Remove the bars from the screen."""
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
@@ -269,18 +270,18 @@ class _Bars:
 
 
 def _number(value: object) -> float | None:
-    """Servers of others may tell anything."""
+    """Return a finite number, or None: a server may send anything."""
     return value if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 class JsonLines:
-    """Messages for programs: a line of JSON for each, the frame as the CLI sent it."""
+    """Writes each message as a line of JSON: the frame as the CLI sent it."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
 
-    def show(self, message: Any, now: float) -> None:  # noqa: ARG002 - as `Screen` has it
-        """A message; one of our own kinds has no frame, but its fields."""
+    def show(self, message: Any, now: float) -> None:  # noqa: ARG002 - the signature of `Screen`
+        """Write a message. The types of toolwire itself have no frame, so that their fields are written."""
         frame = message.data if isinstance(message, SystemMessage) else message.raw
         if frame is None:
             kind = "mcp_progress" if isinstance(message, McpProgressMessage) else "mcp_log"
@@ -288,7 +289,7 @@ class JsonLines:
         print(json.dumps(frame, default=str), file=self._file, flush=True)
 
     def resume(self, tool_use_id: str | None, now: float) -> None:
-        """Times are not told."""
+        """Do nothing: times are not shown."""
 
     def settle(self) -> None:
-        """Lines are always whole."""
+        """Do nothing: lines are always complete."""

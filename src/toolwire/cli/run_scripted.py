@@ -1,8 +1,8 @@
-"""The model of `toolwire run --scripted`: a rule that anybody can follow, or a script of the user's own.
+"""The scripted model of `toolwire run --scripted`, and the choice between it and the user's own CLI.
 
 A line of the prompt that begins with the name of a tool calls it: `add a=15 b=27`, or `add {"a": 15, "b": 27}`.
-Then the model says what came back. To a prompt without such a line it says what it is and shows one. Owns this
-rule, the reading of a script file, and who is at the other end: a CLI of the user, or all of it scripted.
+Then the model repeats the results. To any other prompt it explains itself with an example. A script file of the
+user replaces this rule.
 """
 
 import json
@@ -19,41 +19,41 @@ from toolwire.testing.script import Answer, Block, call, say, turn
 _KEY: Final = re.compile(r"([A-Za-z_][\w.-]*)=")
 _NEXT: Final = re.compile(r"\s+(?=[A-Za-z_][\w.-]*=)|\s*$")
 _REMINDERS: Final = ("<system-reminder>", "[Request interrupted by user")
-_REQUESTS: Final = 10_000  # a scripted CLI plays a list; nobody types that many prompts
+_REQUESTS: Final = 10_000  # a scripted CLI takes a list: more answers than anybody will need
 _PLAIN_WORD: Final = re.compile(r"[A-Za-z_][\w.-]*")
 
 Schemas = dict[str, dict[str, Any]]
 """Full name of a tool (`mcp__calc__add`) -> the schema of its arguments."""
 
 
-class StandIn:
-    """A model that does what the prompt literally says. Called with a request, it gives the answer to it."""
+class LiteralModel:
+    """A model that calls the tools that the prompt names. Called with a request, it returns the answer."""
 
     def __init__(self, schemas: Schemas) -> None:
         self._schemas = schemas
 
     def __call__(self, request: Request) -> Answer:
-        """What the model does next."""
+        """Answer a request."""
         prompt = last_prompt(request)
         if prompt is None:
-            return say(self._heard(request))
-        schemas = self._offered(request)
+            return say(self._report_results(request))
+        schemas = self._find_tools(request)
         blocks: list[Block] = []
         for line in prompt.splitlines():
             word, _, rest = line.strip().partition(" ")
-            name = named(word, schemas)
+            name = find_tool(word, schemas)
             if name is not None:
                 try:
-                    blocks.append(call(name, arguments(rest, schemas[name])))
+                    blocks.append(call(name, parse_line(rest, schemas[name])))
                 except ValueError as error:
-                    shown = example(name, schemas[name])
+                    shown = write_example(name, schemas[name])
                     return say(
                         f"I could not read the arguments of {word}: {error}.\nWrite for example: {shown}"
                     )
-        return turn(*blocks) if blocks else say(introduction(schemas))
+        return turn(*blocks) if blocks else say(introduce(schemas))
 
-    def _offered(self, request: Request) -> Schemas:
-        """The tools that the CLI offers now; a scripted one does not tell their schemas."""
+    def _find_tools(self, request: Request) -> Schemas:
+        """Return the tools in the request; a scripted CLI leaves out their schemas."""
         listed = request.body.get("tools") or []
         return {
             tool["name"]: tool.get("input_schema") or self._schemas.get(tool["name"], {})
@@ -61,30 +61,30 @@ class StandIn:
             if tool["name"].startswith("mcp__")
         }
 
-    def _heard(self, request: Request) -> str:
+    def _report_results(self, request: Request) -> str:
         used = {
             block["id"]: block["name"]
             for message in request.body.get("messages") or ()
             for block in _blocks(message)
             if block.get("type") == "tool_use"
         }
-        said = []
+        lines = []
         for result in request.tool_results:
-            name = _short(used.get(result.tool_use_id, "The tool"))
-            said.append(f"{name} {'failed' if result.is_error else 'returned'}: {result.text}")
-        return "\n".join(said)
+            name = _short_name(used.get(result.tool_use_id, "The tool"))
+            lines.append(f"{name} {'failed' if result.is_error else 'returned'}: {result.text}")
+        return "\n".join(lines)
 
 
 def last_prompt(request: Request) -> str | None:
-    """What the user said last; None if tool results came after it."""
+    """Return the user's last prompt; None if tool results came after it."""
     messages = [each for each in request.body.get("messages") or () if each.get("role") == "user"]
-    said: list[str] | None = []
+    texts: list[str] | None = []
     for block in _blocks(messages[-1]) if messages else ():
         if block.get("type") == "tool_result":
-            said = None
+            texts = None
         elif block.get("type") == "text" and not str(block["text"]).lstrip().startswith(_REMINDERS):
-            said = [*(said or ()), str(block["text"])]
-    return None if said is None else "\n".join(said)
+            texts = [*(texts or ()), str(block["text"])]
+    return None if texts is None else "\n".join(texts)
 
 
 def _blocks(message: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -92,8 +92,8 @@ def _blocks(message: Mapping[str, Any]) -> list[dict[str, Any]]:
     return content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
 
 
-def named(word: str, tools: Sequence[str] | Schemas) -> str | None:
-    """The tool that a word means: `add`, `calc.add`, `mcp__calc__add`."""
+def find_tool(word: str, tools: Sequence[str] | Schemas) -> str | None:
+    """Find a tool by any of its names: `add`, `calc.add`, `mcp__calc__add`."""
     for name in tools:
         server, _, tool = name.removeprefix("mcp__").partition("__")
         if word in (name, tool, f"{server}.{tool}"):
@@ -101,32 +101,32 @@ def named(word: str, tools: Sequence[str] | Schemas) -> str | None:
     return None
 
 
-def arguments(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments as they are written behind a tool's name; ValueError says what cannot be read."""
+def parse_line(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Parse the arguments behind a tool's name. ValueError says why they cannot be parsed."""
     text = text.strip()
     if text.startswith("{"):
         try:
             whole = json.loads(text)
         except ValueError as error:
-            raise ValueError(f"this is no JSON ({error})") from None
+            raise ValueError(f"this is not JSON ({error})") from None
         return dict(whole)
     given: dict[str, Any] = {}
     while text:
         key = _KEY.match(text)
         if key is None:
             raise ValueError(f"{text.split()[0]!r} is not name=value")
-        value, text = _value(text[key.end() :], (schema.get("properties") or {}).get(key[1]))
+        value, text = _parse_value(text[key.end() :], (schema.get("properties") or {}).get(key[1]))
         given[key[1]] = value
     return given
 
 
-def _value(text: str, schema: Any) -> tuple[Any, str]:
-    """The first value in a text, and what follows it: JSON, or all up to the next `name=`."""
+def _parse_value(text: str, schema: Any) -> tuple[Any, str]:
+    """Return the first value in a text and the rest: the value is JSON, or all up to the next `name=`."""
     try:
         value, end = json.JSONDecoder(parse_constant=_no_constant).raw_decode(text)
         gap = _NEXT.match(text, end)
         if gap is None:
-            raise ValueError("more text follows")  # noqa: TRY301 - then it is no JSON, but words
+            raise ValueError("more text follows")  # noqa: TRY301 - then it is text, not JSON
     except ValueError:
         gap = _NEXT.search(text)
         end = gap.start() if gap else len(text)
@@ -142,28 +142,28 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def introduction(schemas: Schemas) -> str:
-    """What it says of itself."""
-    lines = ["I am a scripted stand-in, not Claude: I call the tools that a line begins with."]
+def introduce(schemas: Schemas) -> str:
+    """Explain the model, with an example."""
+    lines = ["I am a scripted model, not Claude: I call the tool that a line begins with."]
     if not schemas:
         return f"{lines[0]} There are none."
-    short = [_short(each) for each in schemas]
+    short = [_short_name(each) for each in schemas]
     full = [each.removeprefix("mcp__").replace("__", ".", 1) for each in schemas]
     shown = short if len(set(short)) == len(short) else full
     lines += [f"Tools: {', '.join(shown)}", "Write for example:"]
     name, schema = next(iter(schemas.items()))
-    return "\n".join([*lines, f"  {example(name, schema)}"])
+    return "\n".join([*lines, f"  {write_example(name, schema)}"])
 
 
-def example(name: str, schema: Mapping[str, Any]) -> str:
-    """A line that calls a tool, made from its schema."""
+def write_example(name: str, schema: Mapping[str, Any]) -> str:
+    """Write a line that calls a tool, with values that fit its schema."""
     needed = schema.get("required") or ()
     properties = schema.get("properties") or {}
     values = {key: _sample(properties.get(key) or {}, schema, place) for place, key in enumerate(needed, 1)}
     simple = all(_PLAIN_WORD.fullmatch(key) for key in values)
     if not simple:
-        return f"{_short(name)} {json.dumps(values, ensure_ascii=False)}"
-    return " ".join([_short(name), *(f"{key}={_written(value)}" for key, value in values.items())])
+        return f"{_short_name(name)} {json.dumps(values, ensure_ascii=False)}"
+    return " ".join([_short_name(name), *(f"{key}={_write_value(value)}" for key, value in values.items())])
 
 
 def _sample(schema: Mapping[str, Any], whole: Mapping[str, Any], place: int) -> Any:
@@ -190,27 +190,27 @@ def _sample(schema: Mapping[str, Any], whole: Mapping[str, Any], place: int) -> 
     return least if least is not None and isinstance(found, int) and found < least else found
 
 
-def _written(value: Any) -> str:
+def _write_value(value: Any) -> str:
     if isinstance(value, str) and _PLAIN_WORD.fullmatch(value):
         return value
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _short(name: str) -> str:
+def _short_name(name: str) -> str:
     return name.split("__", 2)[-1] if name.startswith("mcp__") else name
 
 
-# --- a script of the user's own, and who plays it ---------------------------------------------------------
+# --- a script of the user, and the CLI that runs it ---------------------------------------------------------
 
 
 def load_script(path: Path) -> list[Any]:
-    """The list `script` of a Python file; `UsageError` if there is none."""
-    import runpy  # noqa: PLC0415 - beside its only use
+    """Load the list `script` of a Python file. `UsageError` if it has none."""
+    import runpy  # noqa: PLC0415 - few runs have a script
 
     from toolwire.testing.scripted_cli.book import Fault  # noqa: PLC0415
 
     if not path.is_file():
-        raise UsageError(f"There is no script {path}.")
+        raise UsageError(f"The script {path} does not exist.")
     try:
         found = runpy.run_path(str(path)).get("script")
     except Exception as error:
@@ -226,7 +226,7 @@ def load_script(path: Path) -> list[Any]:
     return list(found)
 
 
-async def peer(
+async def choose_peer(
     stack: AsyncExitStack,
     servers: Mapping[str, Any],
     *,
@@ -234,48 +234,48 @@ async def peer(
     script: list[Any] | None,
     record: Path | None,
 ) -> tuple[dict[str, Any], str]:
-    """Who is at the other end, as options, and a line that tells it. `CLINotFoundError` if it has to be there."""
-    from toolwire._transport.find_cli import find_cli  # noqa: PLC0415 - beside its only use
+    """Return the options that choose the CLI and the model, and a line that describes them."""
+    from toolwire._transport.find_cli import find_cli  # noqa: PLC0415 - heavy
 
     if not scripted:
         try:
-            return {"cli_path": find_cli(), "spawn_claude_code_process": _apart(record)}, ""
+            return {"cli_path": find_cli(), "spawn_claude_code_process": _start_command(record)}, ""
         except CLINotFoundError as error:
-            raise CLINotFoundError(f"{error}\nWithout one, --scripted tries your tools.") from None
+            raise CLINotFoundError(f"{error}\nUse --scripted to try your tools without a CLI.") from None
     from toolwire.testing import ClaudeEnvironment, ScriptedCLI, ScriptedModel  # noqa: PLC0415
     from toolwire.testing.scripted_cli.book import Fault  # noqa: PLC0415
 
-    steps = [StandIn(await _schemas(servers, stack))] * _REQUESTS if script is None else script
+    steps = [LiteralModel(await _list_schemas(servers, stack))] * _REQUESTS if script is None else script
     try:
         cli = None if any(isinstance(step, Fault) for step in steps) else find_cli()
     except CLINotFoundError:
         cli = None
     if cli is None:
         if record is not None:
-            raise UsageError("--record records a Claude Code CLI, and none was found.")
-        told = "Scripted: a scripted CLI and a scripted model, no key, no network."
-        return {"spawn_claude_code_process": ScriptedCLI(steps)}, told
+            raise UsageError("--record needs a Claude Code CLI, and none was found.")
+        description = "Scripted: a scripted CLI and a scripted model, no key, no network."
+        return {"spawn_claude_code_process": ScriptedCLI(steps)}, description
     model = await stack.enter_async_context(ScriptedModel(steps))
     env = await stack.enter_async_context(ClaudeEnvironment(model))
-    found = {"cli_path": cli, "spawn_claude_code_process": _apart(record), **env.options_kwargs()}
+    found = {"cli_path": cli, "spawn_claude_code_process": _start_command(record), **env.options_kwargs()}
     return found, "Scripted: the real Claude Code CLI and a scripted model, no key, no network."
 
 
-def _apart(record: Path | None) -> Callable[[Any], Any]:
-    """Starts the CLI in a session of its own, so that Ctrl-C reaches this program only and it decides."""
+def _start_command(record: Path | None) -> Callable[[Any], Any]:
+    """Return a function that starts the CLI in its own session, so that Ctrl-C reaches only this program."""
     from toolwire._transport.process import Command  # noqa: PLC0415
     from toolwire.testing.recording.recorder import ProcessTransport, Recorder  # noqa: PLC0415
 
-    class Apart(Command):
+    class OwnSession(Command):
         def popen_arguments(self, inherit: Sequence[int]) -> dict[str, Any]:
             return {**super().popen_arguments(inherit), "start_new_session": True}
 
     start = ProcessTransport if record is None else Recorder(record)
-    return lambda command: start(Apart(command.argv, command.env, command.cwd, command.user))
+    return lambda command: start(OwnSession(command.argv, command.env, command.cwd, command.user))
 
 
-async def _schemas(servers: Mapping[str, Any], stack: AsyncExitStack) -> Schemas:
-    """The tools of the servers. The connections stay open, so that a lifespan runs once, not twice."""
+async def _list_schemas(servers: Mapping[str, Any], stack: AsyncExitStack) -> Schemas:
+    """List the tools of the servers. The connections stay open, so that a lifespan runs only once."""
     from toolwire.testing import connect  # noqa: PLC0415
 
     schemas: Schemas = {}
@@ -287,8 +287,8 @@ async def _schemas(servers: Mapping[str, Any], stack: AsyncExitStack) -> Schemas
 
 
 async def list_tools(servers: Mapping[str, Any]) -> list[str]:
-    """A line for each tool."""
-    from toolwire.cli.run_screen import one_line  # noqa: PLC0415
+    """Describe each tool in a line."""
+    from toolwire.cli.run_screen import one_line  # noqa: PLC0415 - heavy
     from toolwire.testing import connect  # noqa: PLC0415
 
     lines = []

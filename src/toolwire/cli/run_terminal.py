@@ -1,8 +1,8 @@
-"""The terminal of `toolwire run`.
+"""The terminal of `toolwire run`: shows messages, asks the user, and handles Ctrl-C.
 
-It belongs to the main thread, which alone reads and writes there, so that no question is drawn over by what happens
-meanwhile, and Ctrl-C means what the moment makes of it. The conversation runs on an event loop in another thread;
-messages and questions come from there through one queue, in order.
+Only the main thread reads from and writes to the terminal, so that no output is drawn over a prompt. The
+conversation runs on an event loop in another thread, and sends messages and requests for the user through one
+queue, in order.
 """
 
 import importlib.util
@@ -29,20 +29,22 @@ _HELP: Final = (
 
 
 @dataclass(eq=False)
-class _Question:
-    work: Callable[[], Any]
-    otherwise: Any  # the answer if Ctrl-C is pressed instead
-    settled: Any
+class _Request:
+    """A request for the user, made on the event loop and answered in the main thread."""
+
+    ask: Callable[[], Any]
+    if_interrupted: Any  # the answer if Ctrl-C is pressed
+    answered: Any
     tool_use_id: str | None = None
     answer: Any = None
-    withdrawn: bool = False
+    cancelled: bool = False
 
 
 class Terminal:
-    """Shows what comes, asks what is asked, heeds Ctrl-C. `permission` and `elicitation` are for the event loop."""
+    """The terminal of one conversation. `permission` and `elicitation` run on the event loop, the rest does not."""
 
     def __init__(self, json: IO[str] | None, *, quiet: bool, thinking: bool, hint: str) -> None:
-        from rich.console import Console  # noqa: PLC0415 - heavy, as is what follows
+        from rich.console import Console  # noqa: PLC0415 - heavy, as are the next ones
 
         from toolwire.cli.run_screen import JsonLines, Screen  # noqa: PLC0415
         from toolwire.cli.shared.questions import Asker, line_reader  # noqa: PLC0415
@@ -62,74 +64,78 @@ class Terminal:
         self._presses = 0
 
     def note(self, text: str, style: str = "dim") -> None:
-        """A line beside the conversation."""
+        """Print a line on stderr, unless quiet."""
         if text and not self._quiet:
             self._notes.print(text, style=style, markup=False, soft_wrap=True)
 
     # On the event loop.
 
     async def permission(self, name: str, given: dict[str, Any], context: Any) -> Any:
-        """May a tool run? See `can_use_tool`."""
+        """Ask whether a tool may run, for `can_use_tool`."""
         from toolwire.permissions import PermissionResultDeny  # noqa: PLC0415
 
         stop = PermissionResultDeny(message="The user interrupted.", interrupt=True)
         ask = partial(self._asker.permission, name, given, context)
-        return await self._asked(ask, stop, context.tool_use_id)
+        return await self._request(ask, stop, context.tool_use_id)
 
     async def elicitation(self, request: Any) -> Any:
-        """What a server wants to know. See `on_elicitation`."""
-        return await self._asked(partial(self._asker.elicitation, request), {"action": "cancel"})
+        """Ask what a server requests, for `on_elicitation`."""
+        return await self._request(partial(self._asker.elicitation, request), {"action": "cancel"})
 
-    async def _asked(self, work: Callable[[], Any], otherwise: Any, tool_use_id: str | None = None) -> Any:
+    async def _request(
+        self, ask: Callable[[], Any], if_interrupted: Any, tool_use_id: str | None = None
+    ) -> Any:
         import anyio  # noqa: PLC0415
         from anyio.lowlevel import checkpoint  # noqa: PLC0415
 
-        while self._client.connected and self._client.unread:  # what led to the question is shown before it
+        while self._client.connected and self._client.unread:  # show first what led to the request
             await checkpoint()
-        question = _Question(work, otherwise, anyio.Event(), tool_use_id)
-        self._queue.put(question)
+        request = _Request(ask, if_interrupted, anyio.Event(), tool_use_id)
+        self._queue.put(request)
         try:
-            await question.settled.wait()
+            await request.answered.wait()
         finally:
-            question.withdrawn = True
-        return question.answer
+            request.cancelled = True
+        return request.answer
 
-    async def _listen(self, text: str) -> None:
+    async def _prompt(self, text: str) -> None:
         await self._client.query(text)
         async for message in self._client.receive_response():
             self._queue.put((time.monotonic(), message))
 
-    async def _listen_once(self, text: str) -> None:
-        """As `query()` does: the input ends with the run, and the CLI leaves by itself."""
+    async def _prompt_once(self, text: str) -> None:
+        """Send one prompt as `query()` does: the input ends with it, and the CLI exits by itself."""
 
         async def prompts() -> AsyncIterator[dict[str, Any]]:
             message = {"role": "user", "content": text}
             yield {"type": "user", "message": message, "parent_tool_use_id": None, "session_id": ""}
 
         await self._client.connect(prompts())
-        with suppress(ResultError):  # after a failed result, which is shown
+        with suppress(ResultError):  # the failed result has been shown
             async for message in self._client.receive_messages():
                 self._queue.put((time.monotonic(), message))
 
     # In the main thread.
 
-    def hold(self, session: Callable[[], Any], servers: Mapping[str, Any], prompt: str | None) -> int:
-        """The conversation from start to end; the exit code."""
+    def run(self, session: Callable[[], Any], servers: Mapping[str, Any], prompt: str | None) -> int:
+        """Run the conversation to its end. Returns the exit code."""
         from anyio.from_thread import start_blocking_portal  # noqa: PLC0415
 
-        warnings.simplefilter("ignore", CanUseToolShadowedWarning)  # --allow is meant to
+        warnings.simplefilter("ignore", CanUseToolShadowedWarning)  # --allow is meant to do that
         uvloop = importlib.util.find_spec("uvloop") is not None
         with (
             start_blocking_portal("asyncio", {"use_uvloop": uvloop}) as self._portal,
             self._portal.wrap_async_context_manager(session()) as self._client,
         ):
-            return self._prompts(servers) if prompt is None else self._turn(self._listen_once, prompt)
+            return self._read_prompts(servers) if prompt is None else self._turn(self._prompt_once, prompt)
 
-    def _prompts(self, servers: Mapping[str, Any]) -> int:
-        """Prompts as they are typed, until there are no more."""
+    def _read_prompts(self, servers: Mapping[str, Any]) -> int:
+        """Read and send prompts until the user leaves."""
         if self._read_line is None:
-            raise UsageError("There is no terminal to type prompts on: give one, or pipe it in.")
-        self._do(self._client.connect)
+            raise UsageError(
+                "There is no terminal to type prompts on: give a prompt as an argument, or pipe one in."
+            )
+        self._run(self._client.connect)
         self.note(_HELP)
         while True:
             try:
@@ -137,7 +143,7 @@ class Terminal:
             except EOFError:
                 return 0
             except KeyboardInterrupt:
-                self._press("Ctrl-C again leaves.")
+                self._count_press("Press Ctrl-C again to leave.")
                 continue
             if text in ("/exit", "/quit"):
                 return 0
@@ -145,30 +151,30 @@ class Terminal:
             if text in ("/tools", "/cost", "/help"):
                 self._inform(text, servers)
             elif text:
-                self._turn(self._listen, text)
+                self._turn(self._prompt, text)
 
     def _inform(self, command: str, servers: Mapping[str, Any]) -> None:
-        from toolwire.cli.run_screen import summary  # noqa: PLC0415
+        from toolwire.cli.run_screen import summarize  # noqa: PLC0415
         from toolwire.cli.run_scripted import list_tools  # noqa: PLC0415
 
         if command == "/tools":
-            lines = self._do(list_tools, servers)
+            lines = self._run(list_tools, servers)
         else:
-            cost = "Nothing yet." if self._last is None else summary(self._last)
+            cost = "No turn yet." if self._last is None else summarize(self._last)
             lines = [cost if command == "/cost" else _HELP]
         for line in lines:
             self.note(line)
 
-    def _turn(self, listen: Callable[[str], Any], prompt: str) -> int:
-        """One turn, and what came of it as an exit code."""
-        from toolwire.cli.run_screen import failure  # noqa: PLC0415
+    def _turn(self, send: Callable[[str], Any], prompt: str) -> int:
+        """Send a prompt and show the turn. Returns the exit code."""
+        from toolwire.cli.run_screen import describe_failure  # noqa: PLC0415
 
-        self._do(listen, prompt)
+        self._run(send, prompt)
         if self._presses:
             self.note("Interrupted.", "yellow")
             return INTERRUPTED
         result = self._last
-        problem = None if result is None else failure(result)
+        problem = None if result is None else describe_failure(result)
         if result is None or problem is None:
             return 0
         login = result.api_error_status in (401, 403) or "/login" in problem
@@ -176,30 +182,27 @@ class Terminal:
         self._notes.print(f"{problem} {self._hint if login else ''}".strip(), markup=False, soft_wrap=True)
         return FAILURE
 
-    def _do(self, work: Callable[..., Any], *args: Any) -> Any:
-        """Run something on the event loop, and be there for what it says and asks until it is over."""
+    def _run(self, work: Callable[..., Any], *args: Any) -> Any:
+        """Run `work` on the event loop, and show messages and ask the user until it ends."""
         from toolwire import ResultMessage  # noqa: PLC0415
         from toolwire.cli.shared.questions import on_ctrl_c  # noqa: PLC0415
 
-        pressed, over = (
-            object(),
-            object(),
-        )  # of this time only: one that came too late last time is nothing now
+        pressed, over = object(), object()  # new ones for each run: a late one of the last run means nothing
         future = self._portal.start_task_soon(work, *args)
         future.add_done_callback(lambda _: self._queue.put(over))
         try:
             with on_ctrl_c(lambda *_: self._queue.put(pressed)):
                 while (item := self._next()) is not over:
                     if item is pressed:
-                        self._stop()
-                    elif isinstance(item, _Question):
+                        self._interrupt()
+                    elif isinstance(item, _Request):
                         self._answer(item)
                     elif isinstance(item, tuple):
                         now, message = item
                         self._view.show(message, now)
                         self._last = message if isinstance(message, ResultMessage) else self._last
         finally:
-            self._view.settle()  # whatever happens, no bar is left and the cursor is seen
+            self._view.settle()  # removes progress bars and shows the cursor again
         return future.result()
 
     def _next(self) -> Any:
@@ -207,24 +210,24 @@ class Terminal:
             with suppress(Empty):
                 return self._queue.get(timeout=_WAIT)
 
-    def _answer(self, question: _Question) -> None:
-        if question.withdrawn:
+    def _answer(self, request: _Request) -> None:
+        if request.cancelled:
             return
         self._view.settle()
-        question.answer = question.otherwise
+        request.answer = request.if_interrupted
         try:
-            question.answer = question.work()
+            request.answer = request.ask()
         except KeyboardInterrupt:
-            self._stop()
-        self._view.resume(question.tool_use_id, time.monotonic())
-        self._portal.start_task_soon(question.settled.set)
+            self._interrupt()
+        self._view.resume(request.tool_use_id, time.monotonic())
+        self._portal.start_task_soon(request.answered.set)
 
-    def _stop(self) -> None:
+    def _interrupt(self) -> None:
         self._view.settle()
-        self._press("Interrupting; Ctrl-C again leaves.")
-        self._portal.start_task_soon(self._client.interrupt)  # if it fails, the turn is over already
+        self._count_press("Interrupting; press Ctrl-C again to leave.")
+        self._portal.start_task_soon(self._client.interrupt)  # fails only if the turn is over
 
-    def _press(self, text: str) -> None:
+    def _count_press(self, text: str) -> None:
         self._presses += 1
         if self._presses > 1:
             raise KeyboardInterrupt

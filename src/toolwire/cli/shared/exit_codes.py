@@ -1,7 +1,6 @@
-"""How a command fails: one clear line on stderr and an exit code, never a traceback for a user's mistake.
+"""Exit codes of the commands, and their error messages: a user's mistake is a line on stderr, never a traceback.
 
-2 is wrong use (a target that is not there, an option that makes no sense), 1 a failure of something that was
-used rightly, 130 Ctrl-C.
+2 is wrong use, such as a target that does not exist; 1 is any other failure; 130 is Ctrl-C.
 """
 
 import functools
@@ -22,8 +21,8 @@ INTERRUPTED: Final = 130
 
 
 def fail(message: str, code: int = FAILURE) -> NoReturn:
-    """End the command with a line on stderr."""
-    from rich.console import Console  # noqa: PLC0415 - only when something went wrong
+    """Exit with a message on stderr."""
+    from rich.console import Console  # noqa: PLC0415 - heavy, and only failures need it
     from rich.markup import escape  # noqa: PLC0415
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -31,31 +30,31 @@ def fail(message: str, code: int = FAILURE) -> NoReturn:
     raise typer.Exit(code)
 
 
-def _refuse(error: ClaudeSDKError) -> NoReturn:
+def _fail_with(error: ClaudeSDKError) -> NoReturn:
     wrong = isinstance(error, UsageError | OptionsError | ToolDefinitionError)
     fail(str(error), WRONG_USE if wrong else FAILURE)
 
 
-def _only(error: BaseException) -> BaseException:
+def _unwrap(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
-def friendly(command: Callable[P, R]) -> Callable[P, R]:
-    """A command whose errors are sentences. What is no error of ours or the user's still shows its trace."""
+def report_errors(command: Callable[P, R]) -> Callable[P, R]:
+    """Wrap a command so that its errors become messages and exit codes. Bugs still show their traceback."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> Any:
         try:
             return command(*args, **kwargs)
         except ClaudeSDKError as error:
-            _refuse(error)
-        except BaseExceptionGroup as group:  # of a task group, with one real reason in it
-            reason = _only(group)
+            _fail_with(error)
+        except BaseExceptionGroup as group:  # a task group wraps the error of its task
+            reason = _unwrap(group)
             if not isinstance(reason, ClaudeSDKError):
                 raise
-            _refuse(reason)
+            _fail_with(reason)
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:

@@ -1,7 +1,6 @@
-"""What the commands print: others' text made harmless, tables that also work in a pipe, JSON.
+"""Prints tables, JSON and notes for the commands.
 
-Text of others has no say over the terminal: control characters and those that turn the direction of writing are
-replaced, and nothing of it is read as markup.
+Text of servers and models is made safe first: control characters are replaced, and none of it is read as markup.
 """
 
 import json
@@ -21,33 +20,26 @@ _WIDE: Final = 100_000
 
 
 def one_line(text: str) -> str:
-    """The first line of a text of others."""
+    """Return the first line of a text, made safe for a terminal."""
     return plain(next((line.strip() for line in text.splitlines() if line.strip()), ""))
 
 
 def markup(text: str) -> str:
-    """Text of others inside rich markup."""
-    from rich.markup import escape  # noqa: PLC0415 - loads rich
+    """Escape a text for rich markup, made safe for a terminal."""
+    from rich.markup import escape  # noqa: PLC0415 - heavy
 
     return escape(plain(text))
 
 
 def out() -> "Console":
-    """Where results go."""
-    from rich.console import Console  # noqa: PLC0415 - loads rich
+    """Return the console for results."""
+    from rich.console import Console  # noqa: PLC0415 - heavy
 
     return Console(highlight=False)
 
 
-def err() -> "Console":
-    """Where everything else goes."""
-    from rich.console import Console  # noqa: PLC0415 - loads rich
-
-    return Console(stderr=True, highlight=False, soft_wrap=True)
-
-
 def show(table: "Table") -> None:
-    """Print a table: as wide as the terminal, and in a pipe one line for each row."""
+    """Print a table: as wide as the terminal, or in a pipe with one line for each row."""
     console = out()
     if console.is_terminal:
         console.print(table)
@@ -62,18 +54,18 @@ def show(table: "Table") -> None:
 
 
 def show_json(value: Any) -> None:
-    """Print a value for a machine."""
+    """Print a value as JSON."""
     typer.echo(to_json(value))
 
 
 def to_json(value: Any) -> str:
-    """JSON for people and machines; what no encoding takes is escaped."""
+    """Format a value as indented JSON that stdout can encode and a terminal can show safely."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
         return json.dumps(value, indent=2)
-    # In a terminal these would act, although JSON lets them pass: escaped they mean the same.
+    # Control characters that JSON allows would act on a terminal. Escaped, they mean the same.
     return "".join(
         char if char.isprintable() or char in KEPT or ord(char) > _BMP else f"\\u{ord(char):04x}"
         for char in text
@@ -81,12 +73,12 @@ def to_json(value: Any) -> str:
 
 
 def note(text: str) -> None:
-    """A line of others or of ours on stderr."""
+    """Print a line on stderr."""
     typer.echo(plain(text), err=True)
 
 
 def size(count: int) -> str:
-    """A number of bytes, for people."""
+    """Format a number of bytes."""
     for unit in ("bytes", "KB", "MB"):
         if count < 1024 or unit == "MB":  # noqa: PLR2004 - bytes in a KB
             return f"{count:.0f} {unit}" if unit != "MB" else f"{count:.1f} MB"

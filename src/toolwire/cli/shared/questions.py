@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from toolwire._support.dialogs import Permission, Prompt, Role, ask_permission, elicit
-from toolwire.cli.run_screen import arguments, one_line, plain, tool_name
+from toolwire.cli.run_screen import format_arguments, one_line, plain, tool_name
 from toolwire.errors import UsageError
 from toolwire.permissions import (
     PermissionResult,
@@ -67,7 +67,7 @@ class Asker:
             options = f"--allow {shown}" + " or --yes" * name.startswith("mcp__")
             self._note(f"{shown} was not allowed: there is no terminal to ask on. Use {options}.")
             return PermissionResultDeny(message=_NO_TERMINAL)
-        text = arguments(given) or "(no arguments)"
+        text = format_arguments(given) or "(no arguments)"
         always = "this tool in this run"
         dialog = ask_permission(shown, text, context.decision_reason, always=always, ask_reason=True)
         permission: Permission = self._run(dialog, self._read_line)
