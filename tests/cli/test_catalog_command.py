@@ -73,7 +73,7 @@ def lines(text, start):
 
 def test_nothing_spent_is_said(path):
     """Asking makes no ledger, and is no failure."""
-    assert "No paid call was made." in catalog("spend")
+    assert "No paid calls." in catalog("spend")
     assert str(path) in catalog("spend")
     assert "Nothing to reconcile" in catalog("reconcile")
     assert json.loads(catalog("reconcile", "--json")) == []
@@ -84,11 +84,9 @@ def test_nothing_spent_is_said(path):
 
 def test_an_empty_ledger_is_said_too(ledger):
     """A file without a call has nothing to show."""
-    assert catalog("spend").endswith("No paid call was made.\n")
+    assert catalog("spend").endswith("No paid calls.\n")
     paid(ledger)
-    assert catalog("spend", "--since", "2026-11-07").endswith(
-        "No paid call was made since 2026-11-07 00:00.\n"
-    )
+    assert catalog("spend", "--since", "2026-11-07").endswith("No paid calls since 2026-11-07 00:00.\n")
 
 
 def test_days_and_tools_are_shown_with_bars(ledger):

@@ -467,14 +467,14 @@ def test_where_claude_desktop_keeps_its_file(tmp_path, monkeypatch, given, expec
 def test_a_command_for_windows_is_quoted_for_windows():
     """JSON in double quotes, its own ones escaped."""
     command = ["claude", "mcp", "add-json", "x", '{"a": 1}']
-    assert _clients.typed_line(command, "win32") == 'claude mcp add-json x "{\\"a\\": 1}"'
-    assert _clients.typed_line(command, "linux") == """claude mcp add-json x '{"a": 1}'"""
+    assert _clients.quote_command(command, "win32") == 'claude mcp add-json x "{\\"a\\": 1}"'
+    assert _clients.quote_command(command, "linux") == """claude mcp add-json x '{"a": 1}'"""
 
 
 def test_text_for_a_terminal_that_knows_ascii_only():
     """Escapes, so that nothing is lost."""
-    assert _clients.written({"é": 1}, ascii_only=True) == '{\n  "\\u00e9": 1\n}'
-    assert _clients.written({"é": 1}) == '{\n  "é": 1\n}'
+    assert _clients.to_text({"é": 1}, ascii_only=True) == '{\n  "\\u00e9": 1\n}'
+    assert _clients.to_text({"é": 1}) == '{\n  "é": 1\n}'
 
 
 def test_merging_leaves_its_arguments_alone():
@@ -484,7 +484,7 @@ def test_merging_leaves_its_arguments_alone():
     entry = _clients.http_entry(client, "b", URL, "t")
     merged = _clients.merge(document, client, entry, "x")
     assert document == {"servers": {"a": {}}, "inputs": []}
-    assert _clients.without(merged, client, "b", "x") == {"servers": {"a": {}}}
+    assert _clients.remove(merged, client, "b", "x") == {"servers": {"a": {}}}
     with pytest.raises(UsageError, match="'inputs', not a list"):
         _clients.merge({"inputs": {}}, client, entry, "x")
 

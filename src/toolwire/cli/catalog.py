@@ -1,7 +1,4 @@
-"""`toolwire catalog`: what was spent, what became of lost replies, and which prices are accepted.
-
-Each command opens the ledger, asks it, and shows or books one thing.
-"""
+"""`toolwire catalog`: the command group, and its commands about the ledger: `spend`, `reconcile` and `accept`."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -22,7 +19,7 @@ if TYPE_CHECKING:
 
 catalog_app = typer.Typer(
     name="catalog",
-    help="Paid tools of a REST catalogue: what they cost, and what may be paid.",
+    help="Paid tools of a REST catalogue: their costs, prices and profiles.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -41,7 +38,7 @@ _AGO: Final = re.compile(r"(\d{1,4})([hdw])")
 
 
 class By(StrEnum):
-    """What sums are made over."""
+    """The groups of the sums."""
 
     TOOL = "tool"
     DAY = "day"
@@ -52,25 +49,27 @@ class By(StrEnum):
 def spend(  # noqa: PLR0917 - typer takes them by position
     ledger: LedgerOption = None,
     by: Annotated[
-        By | None, typer.Option("--by", help="Sums over this alone. Default: days, then tools.")
+        By | None, typer.Option("--by", help="Group the sums by this. Default: by day, then by tool.")
     ] = None,
     since: Annotated[
         str | None,
         typer.Option(
             "--since",
             metavar="WHEN",
-            help="12h, 7d, 4w (today is a day of them), or 2026-11-01. Days are of UTC.",
+            help="12h, 7d, 4w (today included), or 2026-11-01. Days are in UTC.",
         ),
     ] = None,
     per_day: Annotated[
-        str | None, typer.Option("--per-day", metavar="DOLLARS", help="Show what is left of this for today.")
+        str | None,
+        typer.Option("--per-day", metavar="DOLLARS", help="Show what is left of this budget today."),
     ] = None,
     total: Annotated[
-        str | None, typer.Option("--total", metavar="DOLLARS", help="Show what is left of this in total.")
+        str | None,
+        typer.Option("--total", metavar="DOLLARS", help="Show what is left of this budget in total."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Show what was spent, what is reserved, and what nobody knows yet.
+    """Show the costs: settled, reserved, and unknown.
 
     Examples:
 
@@ -82,45 +81,51 @@ def spend(  # noqa: PLR0917 - typer takes them by position
 
       toolwire catalog spend --json --ledger ./ledger.db
     """
-    from toolwire.cli import catalog_report as screen  # noqa: PLC0415 - loads the ledger
+    from toolwire.cli import catalog_report  # noqa: PLC0415 - heavy
 
-    limits = {"day": _money("--per-day", per_day), "total": _money("--total", total)}
+    limits = {"day": _parse_money("--per-day", per_day), "total": _parse_money("--total", total)}
     now = datetime.now(UTC)
-    start = _since(since, now)
-    opened = _opened(ledger)
+    start = _parse_since(since, now)
+    opened = _open_ledger(ledger)
     if opened is None:
-        report = screen.Report(str(_place(ledger)), start)
+        report = catalog_report.Report(str(_ledger_path(ledger)), start)
     else:
         with opened:
-            report = screen.report(opened, (by.value,) if by else ("day", "tool"), start, limits, now)
+            report = catalog_report.read_report(
+                opened, (by.value,) if by else ("day", "tool"), start, limits, now
+            )
     if json:
         show_json(report.as_json())
     else:
-        screen.show_report(report)
+        catalog_report.show_report(report)
 
 
 def reconcile(  # noqa: PLR0917
     call: Annotated[
         str | None,
-        typer.Argument(metavar="[ID]", help="The call; its first characters are enough.", show_default=False),
+        typer.Argument(
+            metavar="[ID]", help="The call, or the first characters of its id.", show_default=False
+        ),
     ] = None,
     ledger: LedgerOption = None,
     charged: Annotated[
         bool | None,
-        typer.Option("--charged/--not-charged", help="What the seller says of the call.", show_default=False),
+        typer.Option(
+            "--charged/--not-charged", help="The outcome, as the seller reports it.", show_default=False
+        ),
     ] = None,
     amount: Annotated[
         str | None,
-        typer.Option("--amount", metavar="DOLLARS", help="What it cost. Default: what was reserved."),
+        typer.Option("--amount", metavar="DOLLARS", help="The cost. Default: the reserved amount."),
     ] = None,
     all_not_charged: Annotated[
-        bool, typer.Option("--all-not-charged", help="Release the money of every call that is unknown.")
+        bool, typer.Option("--all-not-charged", help="Release the money of all unknown calls.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """List the calls whose reply was lost, or say what became of one.
+    """List the calls whose response was lost, or record the outcome of one.
 
-    Their money stays reserved until you do.
+    Their money stays reserved until the outcome is recorded.
 
     Examples:
 
@@ -131,46 +136,48 @@ def reconcile(  # noqa: PLR0917
       toolwire catalog reconcile 3fa9 --not-charged
     """
     from toolwire.catalog.ledger.sqlite import owner_alive  # noqa: PLC0415
-    from toolwire.cli import catalog_report as screen  # noqa: PLC0415
+    from toolwire.cli import catalog_report  # noqa: PLC0415 - heavy
 
-    cost = _money("--amount", amount)
-    _check_use(call, charged, cost, all_not_charged)
-    opened = _opened(ledger)
+    cost = _parse_money("--amount", amount)
+    _check_options(call, charged, cost, all_not_charged)
+    opened = _open_ledger(ledger)
     if opened is None:
         if call is not None:
-            raise UsageError(f"there is no ledger at {_place(ledger)}")
-        screen.show_calls([], json)
+            raise UsageError(f"there is no ledger at {_ledger_path(ledger)}")
+        catalog_report.show_calls([], json)
         return
     with opened:
-        opened.recover(owner_alive)  # what a crash left is to be reconciled too
+        opened.recover(owner_alive)  # calls that a crash left open become unknown
         unknown = opened.rows(states=["unknown"])
         if call is None and not all_not_charged:
-            screen.show_calls(unknown, json)
+            catalog_report.show_calls(unknown, json)
             return
-        chosen = unknown if call is None else [_chosen(opened, unknown, call)]
+        chosen = unknown if call is None else [_find_call(opened, unknown, call)]
         for row in chosen:
             opened.resolve(row.id, bool(charged), cost)
         picked = {row.id for row in chosen}
-        screen.show_resolved([row for row in opened.rows() if row.id in picked], json)
+        catalog_report.show_resolved([row for row in opened.rows() if row.id in picked], json)
 
 
 def accept(
     name: Annotated[str, typer.Argument(metavar="TOOL|ENTRY", show_default=False)],
     price: Annotated[
         str | None,
-        typer.Option("--price", metavar="DOLLARS", help="The highest price to pay. Default: what is asked."),
+        typer.Option(
+            "--price", metavar="DOLLARS", help="The highest price to pay. Default: the price now asked."
+        ),
     ] = None,
     action: Annotated[
         str | None,
         typer.Option(
             "--action",
             metavar="ACTION",
-            help="Only the price of this action, if each has its own. Default: all that wait.",
+            help="Only the price of this action, if actions have their own. Default: all that are waiting.",
         ),
     ] = None,
     ledger: LedgerOption = None,
 ) -> None:
-    """Accept a higher price, set one for a tool that has none, or let a stopped tool run again.
+    """Accept a higher price, set the price of a tool without one, or allow a stopped tool again.
 
     Examples:
 
@@ -182,10 +189,10 @@ def accept(
     """
     from toolwire.catalog.ledger.types import format_dollars  # noqa: PLC0415
 
-    wanted = _money("--price", price)
-    opened = _opened(ledger)
+    wanted = _parse_money("--price", price)
+    opened = _open_ledger(ledger)
     if opened is None:
-        raise UsageError(f"there is no ledger at {_place(ledger)}")
+        raise UsageError(f"there is no ledger at {_ledger_path(ledger)}")
     with opened:
         entry, tool = _find_entry(opened, name)
         stopped = opened.stopped(entry) is not None
@@ -194,12 +201,12 @@ def accept(
             for variant, (was, new) in _new_prices(opened, entry, wanted, action).items():
                 opened.accept_price(entry, new, tool, variant)
                 label = f"{tool} ({variant})" if variant else tool
-                known = "not known" if was is None else format_dollars(was)
-                done.append(f"{label} may cost {format_dollars(new)} a call now; it was {known}.")
+                known = "unknown" if was is None else format_dollars(was)
+                done.append(f"{label} may now cost {format_dollars(new)} per call; before: {known}.")
             if stopped:
                 opened.accept(entry)
                 done.append(f"{tool} may be called again.")
-    for line in done or [f"There is nothing to accept: {name} is not stopped, and its price is no higher."]:
+    for line in done or [f"Nothing to accept: {name} is not stopped, and its price has not risen."]:
         typer.echo(one_line(line))
 
 
@@ -208,22 +215,22 @@ for command in (spend, reconcile, accept, pin, check, schema):
 
 
 def _find_entry(opened: "SqliteLedger", name: str) -> tuple[str, str]:
-    """Return the one entry that a name stands for, and its tool; of several the one that waits to be accepted."""
-    found, waiting = opened.find(name), _waiting(opened)
+    """Find the entry that a name stands for, and its tool; of several, the one that waits to be accepted."""
+    found, waiting = opened.find(name), _find_waiting(opened)
     if not found:
         names = ", ".join(sorted(set(waiting.values())))
         more = f"; waiting to be accepted: {names}" if names else ""
-        raise UsageError(f"{name} is not stopped, and no price of it was seen{more}")
+        raise UsageError(f"the ledger has no stopped tool and no price called {name}{more}")
     chosen = sorted(found.keys() & waiting.keys()) or sorted(found)
     if len(chosen) > 1:
-        raise UsageError(f"{name} stands for {len(chosen)} entries, say which: {', '.join(chosen)}")
+        raise UsageError(f"{name} matches {len(chosen)} entries, name one of them: {', '.join(chosen)}")
     return chosen[0], found[chosen[0]] or chosen[0]
 
 
 def _new_prices(
     opened: "SqliteLedger", entry: str, wanted: int | None, action: str | None
 ) -> dict[str, tuple[int | None, int]]:
-    """Return the prices of an entry that are to change, by action: the one that was agreed to, and the new one."""
+    """Return the prices of an entry to change, by action: the accepted one and the new one."""
     known = {each.variant: each for each in opened.prices() if each.entry_id == entry}
     unpriced = {each.variant: each for each in opened.unpriced() if each.entry_id == entry}
     waiting = {variant for variant, each in known.items() if each.offered > each.price} | unpriced.keys()
@@ -237,12 +244,12 @@ def _new_prices(
     chosen = waiting or ({action} if action is not None else known.keys()) or {""}
     if not waiting and len(chosen) > 1:
         actions = ", ".join(each or '""' for each in sorted(chosen))
-        raise UsageError(f"{entry} has {len(chosen)} prices, say which with --action: {actions}")
+        raise UsageError(f"{entry} has {len(chosen)} prices, choose one with --action: {actions}")
     return {each: (known[each].price if each in known else None, wanted) for each in sorted(chosen)}
 
 
-def _waiting(opened: "SqliteLedger") -> dict[str, str]:
-    """Return the entries with something to accept, each with the name of its tool."""
+def _find_waiting(opened: "SqliteLedger") -> dict[str, str]:
+    """Find the entries with something to accept, each with the name of its tool."""
     raised = [each for each in opened.prices() if each.offered > each.price]
     waiting = [
         (each.entry_id, each.tool) for group in (opened.unpriced(), opened.stops(), raised) for each in group
@@ -250,17 +257,17 @@ def _waiting(opened: "SqliteLedger") -> dict[str, str]:
     return {entry: tool or entry for entry, tool in waiting}
 
 
-def _place(given: Path | None) -> Path:
+def _ledger_path(given: Path | None) -> Path:
     from toolwire.catalog.ledger.sqlite import default_path  # noqa: PLC0415
 
     return default_path() if given is None else given
 
 
-def _opened(given: Path | None) -> "SqliteLedger | None":
-    """The ledger; None if none was made yet in the usual place. Asking makes none."""
+def _open_ledger(given: Path | None) -> "SqliteLedger | None":
+    """Open the ledger, without creating it. Returns None if the default one does not exist yet."""
     from toolwire.catalog.ledger.sqlite import SqliteLedger  # noqa: PLC0415
 
-    place = _place(given)
+    place = _ledger_path(given)
     if not place.exists():
         if given is not None:
             raise UsageError(f"there is no ledger at {given}")
@@ -268,7 +275,7 @@ def _opened(given: Path | None) -> "SqliteLedger | None":
     return SqliteLedger(place, create=False)
 
 
-def _money(option: str, text: str | None) -> int | None:
+def _parse_money(option: str, text: str | None) -> int | None:
     from toolwire.catalog.money import micros  # noqa: PLC0415
 
     if text is None:
@@ -279,8 +286,8 @@ def _money(option: str, text: str | None) -> int | None:
         raise UsageError(f"{option}: {error}") from error
 
 
-def _since(text: str | None, now: datetime) -> float | None:
-    """The first moment that counts."""
+def _parse_since(text: str | None, now: datetime) -> float | None:
+    """Parse --since to a timestamp."""
     if text is None:
         return None
     if found := _AGO.fullmatch(text.strip()):
@@ -297,20 +304,20 @@ def _since(text: str | None, now: datetime) -> float | None:
     return (day if day.tzinfo else day.replace(tzinfo=UTC)).timestamp()
 
 
-def _check_use(call: str | None, charged: bool | None, cost: int | None, everything: bool) -> None:
-    """Options that say one thing."""
+def _check_options(call: str | None, charged: bool | None, cost: int | None, everything: bool) -> None:
+    """Raise `UsageError` for options that contradict each other."""
     if everything and (call is not None or charged is not None or cost is not None):
-        raise UsageError("--all-not-charged says it all: leave out the id, --charged and --amount")
+        raise UsageError("--all-not-charged applies to all calls: leave out the id, --charged and --amount")
     if call is None and (charged is not None or cost is not None):
         raise UsageError("name the call: toolwire catalog reconcile ID --charged or --not-charged")
     if call is not None and charged is None:
-        raise UsageError(f"say what became of call {call}: --charged or --not-charged")
+        raise UsageError(f"give the outcome of call {call}: --charged or --not-charged")
     if cost is not None and not charged:
         raise UsageError("--amount only applies with --charged")
 
 
-def _chosen(opened: "SqliteLedger", unknown: "list[Row]", start: str) -> "Row":
-    """The one unknown call whose id begins so."""
+def _find_call(opened: "SqliteLedger", unknown: "list[Row]", start: str) -> "Row":
+    """Find the unknown call whose id begins with `start`."""
     fitting = [row for row in unknown if row.id.startswith(start)]
     if len(fitting) == 1:
         return fitting[0]

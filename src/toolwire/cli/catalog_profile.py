@@ -24,7 +24,7 @@ _LONGEST: Final = 300
 
 def check(
     profile: Annotated[
-        str, typer.Argument(metavar="FILE|NAME", help="The profile's file, or the name of a built-in one.")
+        str, typer.Argument(metavar="FILE|NAME", help="The file of a profile, or the name of a built-in one.")
     ],
     credentials: Annotated[
         Path | None,
@@ -135,7 +135,7 @@ def _show(profile: "Profile", checked: "Checked") -> None:
 
     _line(f"profile {profile.name} at {profile.base_url}")
     _heading("list")
-    _request(checked.list_request)
+    _show_request(checked.list_request)
     reading = checked.reading
     if reading is not None:
         counts = found_counts(checked)
@@ -158,8 +158,8 @@ def _show(profile: "Profile", checked: "Checked") -> None:
         parameters = describe_parameters(definition) if definition else []
         _line(f"  parameters: {', '.join(parameters) or 'none'}")
     if checked.call_request is not None:
-        _heading("a call of it would be")
-        _request(checked.call_request)
+        _heading("a call of it would send")
+        _show_request(checked.call_request)
     if checked.balance is not None:
         _heading("balance")
         _line(f"  {dollars(checked.balance, 2)}")
@@ -169,7 +169,7 @@ def _show(profile: "Profile", checked: "Checked") -> None:
     errors = sum(finding.level == "error" for finding in checked.findings)
     warnings = len(checked.findings) - errors
     verdict = (
-        "the profile fits"
+        "the profile fits the API"
         if not checked.findings
         else f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
     )
@@ -185,7 +185,7 @@ def _heading(text: str) -> None:
     _line(text)
 
 
-def _request(request: "OutgoingRequest") -> None:
+def _show_request(request: "OutgoingRequest") -> None:
     _line(f"  {request.method} {request.target}")
     for name, value in request.headers.items():
         _line(f"  {name}: {value}")

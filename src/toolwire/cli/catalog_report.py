@@ -1,6 +1,7 @@
-"""What `toolwire catalog` shows: sums with bars, calls whose reply was lost, and the same as JSON.
+"""The reports of `toolwire catalog`: costs with bars, and calls whose response was lost; as tables or as JSON.
 
-Names and reasons in a ledger are the words of others. Money in JSON is micros, so that no machine has to round.
+Names and reasons in a ledger come from the API, and are made safe for the terminal. Amounts in JSON are in micros
+(one millionth of a dollar), so that nothing is rounded.
 """
 
 import shlex
@@ -24,14 +25,14 @@ _WIDEST_BAR: Final = 40
 _NARROWEST_BAR: Final = 6
 _BAR_IN_A_PIPE: Final = 30
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
-_OPEN: Final = "░"
+_LIGHT: Final = "░"
 
 
 @dataclass(frozen=True)
 class Report:
-    """All that `spend` shows. `left` has, for each limit that was asked about, the limit and what is left.
+    """The content of `spend`. `left` has, for each budget in question, the budget and what is left of it.
 
-    `day` is the one that a call made now counts for, if the clock is behind it; else "".
+    `day` is set if the ledger has calls on a day after today: a call made now counts for that day.
     """
 
     ledger: str
@@ -45,7 +46,7 @@ class Report:
 
     @property
     def whole(self) -> Total:
-        """The sum of the sums."""
+        """The sum of all groups."""
         totals = next(iter(self.sums.values()), [])
         numbers = [(each.calls, each.settled, each.reserved, each.unknown) for each in totals]
         return (
@@ -55,7 +56,7 @@ class Report:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return a report for machines."""
+        """Return the report as JSON."""
         return {
             "ledger": self.ledger,
             "since": None if self.since is None else datetime.fromtimestamp(self.since, UTC).isoformat(),
@@ -81,14 +82,14 @@ class Report:
         }
 
 
-def report(
+def read_report(
     ledger: SqliteLedger,
     groupings: Sequence[Grouping],
     since: float | None,
     limits: Mapping[str, int | None],
     now: datetime,
 ) -> Report:
-    """Read what shall be shown."""
+    """Read the report from the ledger."""
     days = {each.name: each.money for each in ledger.totals("day")}
     day, today = ledger.today(), now.date().isoformat()
     used = {"day": days.get(day, 0), "total": sum(days.values())}
@@ -105,12 +106,12 @@ def report(
 
 
 def show_report(report: Report) -> None:
-    """Show a report to people."""
+    """Print a report."""
     console, whole = out(), report.whole
     console.print(f"Ledger: {markup(one_line(report.ledger))}", soft_wrap=True)
     if not whole.calls:
-        when = "" if report.since is None else f" since {_moment(report.since)}"
-        console.print(f"No paid call was made{when}.", soft_wrap=True)
+        when = "" if report.since is None else f" since {_format_time(report.since)}"
+        console.print(f"No paid calls{when}.", soft_wrap=True)
     else:
         calls = f"{whole.calls} call{'' if whole.calls == 1 else 's'}"
         rest = [f"{format_dollars(whole.reserved)} reserved"] if whole.reserved else []
@@ -119,7 +120,7 @@ def show_report(report: Report) -> None:
         console.print(
             ", ".join([f"[bold]{format_dollars(whole.settled)}[/] spent in {calls}", *rest]), soft_wrap=True
         )
-    ahead = f"on {report.day} (UTC; calls were booked on it, the clock is behind)"
+    ahead = f"on {report.day} (UTC; the ledger already has calls on that day)"
     words = {"day": ahead if report.day else "today (UTC)", "total": "in total"}
     for name, (most, left) in report.left.items():
         console.print(f"{format_dollars(left)} of {format_dollars(most)} left {words[name]}", soft_wrap=True)
@@ -128,19 +129,19 @@ def show_report(report: Report) -> None:
             typer.echo()
             _show_sums(by, sums)
     for stop in report.stops:
-        name, entry = markup(one_line(stop.tool)), _entry(stop.entry_id)
+        name, entry = markup(one_line(stop.tool)), _quote_entry(stop.entry_id)
         console.print(
             f"\n[red]{name} is stopped[/]: {markup(one_line(stop.why))} (toolwire catalog accept {entry})",
             soft_wrap=True,
         )
     for unpriced in report.unpriced:
-        name, entry = markup(one_line(name_price(unpriced))), _entry(unpriced.entry_id)
+        name, entry = markup(one_line(name_price(unpriced))), _quote_entry(unpriced.entry_id)
         console.print(
             f"\n[yellow]{name} has no known price[/] (toolwire catalog accept {entry} --price 0.01)",
             soft_wrap=True,
         )
     for price in report.raised:
-        name, entry = markup(one_line(name_price(price))), _entry(price.entry_id)
+        name, entry = markup(one_line(name_price(price))), _quote_entry(price.entry_id)
         console.print(
             f"\n[yellow]{name} asks {format_dollars(price.offered)}[/], and {format_dollars(price.price)} is"
             f" accepted (toolwire catalog accept {entry})",
@@ -149,46 +150,46 @@ def show_report(report: Report) -> None:
 
 
 def show_calls(rows: Sequence[Row], json: bool) -> None:
-    """Show the calls whose reply was lost."""
-    from rich.table import Table  # noqa: PLC0415 - loads rich
+    """Print the calls whose response was lost."""
+    from rich.table import Table  # noqa: PLC0415 - heavy
 
     if json:
-        show_json([_call(row) for row in rows])
+        show_json([_call_json(row) for row in rows])
         return
     if not rows:
-        typer.echo("Nothing to reconcile: no call is unknown.")
+        typer.echo("Nothing to reconcile: there are no unknown calls.")
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("Call", "When (UTC)", "Tool", "Reserved", "Why"):
         table.add_column(column, overflow="fold", justify="right" if column == "Reserved" else "left")
     for row in rows:
-        price = "not known" if row.price is None else format_dollars(row.reserved)
+        price = "unknown" if row.price is None else format_dollars(row.reserved)
         words = (markup(one_line(row.tool)), price, markup(one_line(row.why)))
-        table.add_row(f"[cyan]{row.id}[/]", _moment(row.at), *words)
+        table.add_row(f"[cyan]{row.id}[/]", _format_time(row.at), *words)
     show(table)
-    typer.echo("\nAsk the seller, then: toolwire catalog reconcile ID --charged or --not-charged")
+    typer.echo("\nAsk the seller, then run: toolwire catalog reconcile ID --charged or --not-charged")
 
 
 def show_resolved(rows: Sequence[Row], json: bool) -> None:
-    """Show what became of calls."""
+    """Print the outcome of calls."""
     if json:
-        show_json([_call(row) for row in rows])
+        show_json([_call_json(row) for row in rows])
         return
     for row in rows:
-        said = f"cost {format_dollars(row.money)}" if row.state == "settled" else "cost nothing"
-        typer.echo(f"Call {row.id} of {one_line(row.tool)} {said}.")
+        cost = format_dollars(row.money) if row.state == "settled" else "nothing"
+        typer.echo(f"Call {row.id} of {one_line(row.tool)} cost {cost}.")
     if not rows:
-        typer.echo("Nothing to reconcile: no call is unknown.")
+        typer.echo("Nothing to reconcile: there are no unknown calls.")
 
 
 def name_price(price: Price | Unpriced) -> str:
-    """Return what people call a price: by its tool, and by the action if each has its own."""
+    """Name a price by its tool, and by its action if it has one."""
     tool = price.tool or price.entry_id
     return f"{tool} ({price.variant})" if price.variant else tool
 
 
 def _show_sums(by: Grouping, sums: list[Total]) -> None:
-    lines = _days(sums) if by == "day" else sorted(sums, key=lambda each: (-each.money, each.name))
+    lines = _fill_days(sums) if by == "day" else sorted(sums, key=lambda each: (-each.money, each.name))
     kept = lines[-_MOST_LINES:] if by == "day" else lines[:_MOST_LINES]
     show(_table(by.capitalize(), kept))
     if len(lines) > len(kept):
@@ -198,8 +199,8 @@ def _show_sums(by: Grouping, sums: list[Total]) -> None:
         )
 
 
-def _days(sums: list[Total]) -> list[Total]:
-    """Days in a row, those without a call too, as far as they are shown."""
+def _fill_days(sums: list[Total]) -> list[Total]:
+    """Fill in the days without a call, as far as they are shown."""
     known = {each.name: each for each in sums}
     last = date.fromisoformat(max(known))
     recent = {(last - timedelta(days=back)).isoformat() for back in range(_MOST_LINES)}
@@ -208,7 +209,7 @@ def _days(sums: list[Total]) -> list[Total]:
 
 
 def _table(title: str, sums: list[Total]) -> "Table":
-    from rich.table import Table  # noqa: PLC0415 - loads rich
+    from rich.table import Table  # noqa: PLC0415 - heavy
 
     titles = [title, "Calls", "Spent", "Reserved", "Unknown"]
     cells = [
@@ -220,7 +221,9 @@ def _table(title: str, sums: list[Total]) -> "Table":
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in used:
         table.add_column(titles[column], justify="left" if column == 0 else "right", overflow="fold")
-    width = _room([[titles[column] for column in used], *([row[column] for column in used] for row in cells)])
+    width = _bar_width(
+        [[titles[column] for column in used], *([row[column] for column in used] for row in cells)]
+    )
     if width:
         table.add_column("", no_wrap=True)
     most = max(each.money for each in sums)
@@ -230,9 +233,9 @@ def _table(title: str, sums: list[Total]) -> "Table":
     return table
 
 
-def _room(cells: list[list[str]]) -> int:
-    """How wide bars may be beside these columns; 0 if there is no room for any."""
-    from rich.cells import cell_len  # noqa: PLC0415 - loads rich
+def _bar_width(cells: list[list[str]]) -> int:
+    """Return the width for bars beside these columns; 0 if there is no room."""
+    from rich.cells import cell_len  # noqa: PLC0415 - heavy
 
     console = out()
     if not console.is_terminal:
@@ -243,14 +246,14 @@ def _room(cells: list[list[str]]) -> int:
 
 
 def _bar(total: Total, most: int, width: int) -> str:
-    """A bar with a dark part for what was spent and a light one for what is not settled."""
+    """Draw a bar: dark for settled amounts, light for reserved and unknown ones."""
     if not most:
         return ""
     eighths = round(total.settled * width * 8 / most)
     if total.settled and not eighths:
         eighths = 1
     dark = _EIGHTHS[8] * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
-    light = _OPEN * min(round((total.reserved + total.unknown) * width / most), width - len(dark))
+    light = _LIGHT * min(round((total.reserved + total.unknown) * width / most), width - len(dark))
     try:
         (dark + light).encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
@@ -258,12 +261,12 @@ def _bar(total: Total, most: int, width: int) -> str:
     return f"[cyan]{dark}[/][yellow]{light}[/]"
 
 
-def _entry(entry_id: str) -> str:
-    """An entry in a command: its id has the API's words in it."""
+def _quote_entry(entry_id: str) -> str:
+    """Quote the id of an entry for a command line: it comes from the API."""
     return markup(shlex.quote(one_line(entry_id)))
 
 
-def _moment(at: float) -> str:
+def _format_time(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
 
 
@@ -276,7 +279,7 @@ def _numbers(total: Total) -> dict[str, int]:
     }
 
 
-def _call(row: Row) -> dict[str, Any]:
+def _call_json(row: Row) -> dict[str, Any]:
     return {
         "id": row.id,
         "at": datetime.fromtimestamp(row.at, UTC).isoformat(),

@@ -1,7 +1,7 @@
-"""`toolwire config`: the entry that makes an MCP client use a server, printed or put into the client's file.
+"""`toolwire config`: prints the entry with which an MCP client uses a server, or writes it into the client's file.
 
-Owns the reading and writing of that file; what belongs into it is in `_clients`. Stdout gets data only (the entry,
-or a command to run), so that it can be piped; all that is said to people goes to stderr.
+Owns the reading and writing of that file; its content is made in `config_clients`. Stdout gets only data, the
+entry or a command to run, so that it can be piped; everything else goes to stderr.
 """
 
 import os
@@ -29,7 +29,7 @@ _CATALOG: Final = "catalog:"
 
 
 class For(StrEnum):
-    """The clients, as one types them."""
+    """The clients, as they are typed."""
 
     CLAUDE_DESKTOP = "claude-desktop"
     CLAUDE_CODE = "claude-code"
@@ -38,7 +38,7 @@ class For(StrEnum):
 
 
 class Scopes(StrEnum):
-    """Who gets the server."""
+    """Where the server is available."""
 
     PROJECT = "project"
     USER = "user"
@@ -50,29 +50,38 @@ def config(
         typer.Argument(help="file.py, file.py:name, package.module:name, or a URL.", show_default=False),
     ] = None,
     *,
-    client: Annotated[For, typer.Option("--for", help="The program that is to use the server.")],
-    install: Annotated[bool, typer.Option("--install", help="Put the entry into the client's file.")] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Take the entry out of that file again.")] = False,
+    client: Annotated[For, typer.Option("--for", help="The MCP client that shall use the server.")],
+    install: Annotated[
+        bool, typer.Option("--install", help="Write the entry into the client's file.")
+    ] = False,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Remove the entry from the client's file.")
+    ] = False,
     scope: Annotated[
         Scopes | None,
-        typer.Option(help="For this folder (the default where there is a choice) or everywhere."),
+        typer.Option(help="For this folder (the default, if the client has such files) or for the user."),
     ] = None,
     http: Annotated[
-        str | None, typer.Option(metavar="URL", help="The server runs already, at this URL.")
+        str | None, typer.Option(metavar="URL", help="Use a server that already runs at this URL.")
     ] = None,
     token: Annotated[
         str | None,
-        typer.Option(help="With --http: it wants a token. Written only where a client knows no other way."),
+        typer.Option(
+            help="With --http: its token. It is written into the file only if the client has no other way."
+        ),
     ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="What the client calls it; else as the server is called.")
+    name: Annotated[str | None, typer.Option(help="Name of the entry. Default: the server's name.")] = None,
+    path: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The client's file, if it is not the usual one.")
     ] = None,
-    path: Annotated[Path | None, typer.Option(metavar="FILE", help="The file, if not the usual one.")] = None,
-    env: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A variable for the server.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace another server of that name.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Tell what was done as one JSON object.")] = False,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(metavar="K=V", help="An environment variable for the server. Repeatable."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace another server of the same name.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as a JSON object.")] = False,
 ) -> None:
-    """Show, or install, what makes Claude Desktop, Claude Code, Cursor or VS Code use a server.
+    """Print or install the entry with which Claude Desktop, Claude Code, Cursor or VS Code uses a server.
 
     Examples:
 
@@ -89,39 +98,43 @@ def config(
     if install and remove:
         raise UsageError("--install and --remove exclude each other")
     if http is None and token is not None:
-        raise UsageError("--token goes with --http: a server that the client starts itself needs none")
+        raise UsageError("--token only applies with --http: a server that the client starts needs no token")
     if http is not None and env:
-        raise UsageError("--env is for a server that the client starts itself, not with --http")
+        raise UsageError(
+            "--env does not apply with --http: only a server that the client starts gets variables"
+        )
     chosen = _clients.CLIENTS[client]
-    where = _place(chosen, scope, path)
-    found = _found(target, name, needed=http is None and not remove)
-    called = _name(found, name)
+    where = _find_file(chosen, scope, path)
+    found = _find_server(target, name, needed=http is None and not remove)
+    entry_name = _choose_name(found, name)
     if remove:
-        done = _removed(chosen, called, where)
+        done = _remove(chosen, entry_name, where)
     else:
         if http is not None:
-            entry = _clients.http_entry(chosen, called, http, token)
+            entry = _clients.http_entry(chosen, entry_name, http, token)
         else:
             python = os.path.abspath(sys.executable)  # noqa: PTH100 - a venv's Python is a link, and must stay one
-            assert found is not None  # noqa: S101 - it was needed
-            args, variables = _start(found)
-            variables.update(_variables(env or []))
-            entry = _clients.stdio_entry(chosen, called, python, args, variables, _secrets(found))
-        done = _installed(chosen, entry, where, force=force) if install else _shown(chosen, entry, where)
-    _tell(done, as_json=as_json)
+            assert found is not None  # noqa: S101 - it is needed here
+            args, variables = _start_command(found)
+            variables.update(_parse_variables(env or []))
+            entry = _clients.stdio_entry(
+                chosen, entry_name, python, args, variables, _secret_variables(found)
+            )
+        done = _install(chosen, entry, where, force=force) if install else _show(chosen, entry, where)
+    _print(done, as_json=as_json)
 
 
 class Done(NamedTuple):
-    """What came of it: `data` for stdout, `words` for people, `facts` for --json."""
+    """The outcome: `data` for stdout, `words` for stderr, `facts` for --json."""
 
     data: str | Document
     words: list[str]
     facts: dict[str, Any]
 
 
-def _place(client: Client, scope: Scopes | None, path: Path | None) -> Path | None:
+def _find_file(client: Client, scope: Scopes | None, path: Path | None) -> Path | None:
     if client.project is None and scope is Scopes.PROJECT:
-        raise UsageError(f"{client.title} has one file, and none for a project: leave --scope out")
+        raise UsageError(f"{client.title} has no file for a project: leave --scope out")
     if path is not None:
         if path.is_dir():
             raise UsageError(f"--path {path} is a folder: name the file in it")
@@ -130,22 +143,24 @@ def _place(client: Client, scope: Scopes | None, path: Path | None) -> Path | No
     return _clients.place(client, which)
 
 
-def _found(target: str | None, name: str | None, *, needed: bool) -> "Target | None":
-    """The server, looked up now so that a wrong target fails here; None where a name is enough."""
+def _find_server(target: str | None, name: str | None, *, needed: bool) -> "Target | None":
+    """Find the server, so that a wrong target fails here; None where a name is enough."""
     if not needed and name is not None:
         return None
     if target is None:
-        raise UsageError("which server? Such as shop.py:server (with --http or --remove, --name is enough)")
+        raise UsageError(
+            "no target given: name one, such as shop.py:server (with --http or --remove, --name is enough)"
+        )
     from toolwire.cli.shared.target import Target, resolve  # noqa: PLC0415 - heavy
 
-    if target.startswith(_CATALOG):  # looked up only: whoever writes the entry need not have the keys
+    if target.startswith(_CATALOG):  # only its profile is read: the keys are not needed here
         from toolwire.catalog.tools.names import slug  # noqa: PLC0415
 
         profile = _profile(target)
         file = Path(target.removeprefix(_CATALOG))
         whole = f"{_CATALOG}{file.absolute()}" if file.suffix else target
         return Target(whole, slug(profile.name), None)
-    with redirect_stdout(sys.stderr):  # what the user's file prints is not part of the entry
+    with redirect_stdout(sys.stderr):  # prints of the user's file are not part of the entry
         return resolve(target)
 
 
@@ -155,8 +170,8 @@ def _profile(target: str) -> "Profile":
     return Profile.find(target.removeprefix(_CATALOG))
 
 
-def _secrets(found: "Target") -> list[str]:
-    """The variables that a catalogue needs, and that belong into no file."""
+def _secret_variables(found: "Target") -> list[str]:
+    """List the variables with the secrets of a catalogue, which must not be written into a file."""
     if not found.text.startswith(_CATALOG):
         return []
     profile = _profile(found.text)
@@ -164,7 +179,7 @@ def _secrets(found: "Target") -> list[str]:
     for secret in profile.secrets.values():
         parts = [each.variable for each in secret.parts]
         in_parts = not secret.variable or (bool(parts) and all(os.environ.get(each) for each in parts))
-        # The ones that are set here are meant, and a secret's own variable otherwise.
+        # Prefer the variables that are set here, and otherwise the secret's own.
         names += (
             parts
             if in_parts and not os.environ.get(secret.variable)
@@ -173,37 +188,37 @@ def _secrets(found: "Target") -> list[str]:
     return names
 
 
-def _name(found: "Target | None", given: str | None) -> str:
-    """What the client is to call the server."""
+def _choose_name(found: "Target | None", given: str | None) -> str:
+    """Choose the name of the entry."""
     text = given if given is not None or found is None else found.name
     name = _clients.legal_name(text or "")
     if given is not None and name != given:
         hint = f", such as {name!r}" if name else ""
-        raise UsageError(f"--name {given!r}: a name has letters, digits, - and _ only{hint}")
+        raise UsageError(f"--name {given!r}: a name may only have letters, digits, - and _{hint}")
     if not name:
-        raise UsageError(f"the server is called {text!r}, which no client takes: choose a name with --name")
+        raise UsageError(f"no client accepts the server's name {text!r}: choose another with --name")
     return name
 
 
-def _start(found: "Target") -> tuple[list[str], dict[str, str]]:
-    """The arguments and variables that start the server from any folder."""
+def _start_command(found: "Target") -> tuple[list[str], dict[str, str]]:
+    """Return the arguments and variables that start the server from any folder."""
     serve = ["-m", "toolwire", "serve"]
     head, _, attribute = found.text.rpartition(":")
     if found.path is None or found.text.endswith(".py"):
         return [*serve, str(found.path or found.text)], {}  # a URL is the same everywhere
     if head.endswith(".py"):
         return [*serve, f"{found.path}:{attribute}"], {}
-    root = _root(head or found.text)
+    root = _import_root(head or found.text)
     return [*serve, found.text], {"PYTHONPATH": root} if root else {}
 
 
-def _root(module: str) -> str | None:
-    """The folder that a client must be told of to find a module; None for one that is installed."""
+def _import_root(module: str) -> str | None:
+    """Return the folder to put on PYTHONPATH for a module; None if it is installed."""
     from importlib.util import find_spec  # noqa: PLC0415 - beside its only use
 
     try:
         spec = find_spec(module.partition(".")[0])
-    except ValueError:  # a module that was put together by hand
+    except ValueError:  # a module without a spec
         return None
     if spec is None:
         return None
@@ -214,10 +229,10 @@ def _root(module: str) -> str | None:
     return next((each for each in roots if os.path.realpath(each) in known), None)
 
 
-def _variables(given: list[str]) -> dict[str, str]:
+def _parse_variables(given: list[str]) -> dict[str, str]:
     for each in given:
         if "=" not in each or each.startswith("="):
-            raise UsageError(f"--env {each!r}: a variable is given as NAME=value")
+            raise UsageError(f"--env {each!r}: write NAME=value")
     return dict(each.split("=", 1) for each in given)
 
 
@@ -225,54 +240,54 @@ def _facts(client: Client, name: str, where: Path | None, action: str, **more: A
     return {"client": client.title, "name": name, "file": where and str(where), "action": action, **more}
 
 
-def _shown(client: Client, entry: Entry, where: Path | None) -> Done:
+def _show(client: Client, entry: Entry, where: Path | None) -> Done:
     if where is None:
         return _own_command(client, entry)
     document = _clients.snippet(client, entry)
-    hint = f"This belongs into {where}; the same command with --install puts it there."
+    hint = f"Add this to {where}, or run the same command with --install."
     facts = _facts(client, entry.name, where, "shown", entry=document, notes=entry.notes)
     return Done(document, [hint, *entry.notes], facts)
 
 
 def _own_command(client: Client, entry: Entry) -> Done:
-    """The client's own way to add a server, where its file is not for others to write."""
+    """Return the client's own command that adds a server, for files that only the client should write."""
     command = _clients.user_command(client, entry)
-    hint = f"Not installed yet: only {client.title} itself writes the servers of a user. Run this command."
+    hint = f"Not installed yet: {client.title} itself must add a server for the user. Run this command."
     more = {"entry": _clients.snippet(client, entry), "command": command, "notes": entry.notes}
-    line = _clients.typed_line(command, sys.platform)
+    line = _clients.quote_command(command, sys.platform)
     return Done(line, [hint, *entry.notes], _facts(client, entry.name, None, "command", **more))
 
 
-def _installed(client: Client, entry: Entry, where: Path | None, *, force: bool) -> Done:
+def _install(client: Client, entry: Entry, where: Path | None, *, force: bool) -> Done:
     if where is None:
         return _own_command(client, entry)
     document, mark = _read(where)
     merged = _clients.merge(document, client, entry, str(where), force=force)
     more = {"entry": _clients.snippet(client, entry), "notes": entry.notes}
     if merged == document:
-        words = [f"{entry.name} is in {where} already; nothing was changed.", *entry.notes]
+        words = [f"{entry.name} is already in {where}; nothing was changed.", *entry.notes]
         return Done("", words, _facts(client, entry.name, where, "unchanged", **more))
     backup = _save(where, merged, mark, fresh=0o600 if client.token is None else 0o666)  # it may hold a token
-    words = [f"{entry.name} is now in {where}{_kept(backup)}.", client.after, *entry.notes]
+    words = [f"{entry.name} is now in {where}{_mention(backup)}.", client.after, *entry.notes]
     return Done("", words, _facts(client, entry.name, where, "installed", backup=backup, **more))
 
 
-def _removed(client: Client, name: str, where: Path | None) -> Done:
+def _remove(client: Client, name: str, where: Path | None) -> Done:
     if where is None:
         command = _clients.user_removal(client, name)
-        hint = f"Not removed yet: only {client.title} itself writes the servers of a user. Run this command."
+        hint = f"Not removed yet: {client.title} itself must remove a server of the user. Run this command."
         facts = _facts(client, name, None, "command", command=command)
-        return Done(_clients.typed_line(command, sys.platform), [hint], facts)
+        return Done(_clients.quote_command(command, sys.platform), [hint], facts)
     if not where.exists():
-        raise UsageError(f"there is no {where}, so there is nothing to remove")
+        raise UsageError(f"{where} does not exist, so there is nothing to remove")
     document, mark = _read(where)
-    backup = _save(where, _clients.without(document, client, name, str(where)), mark)
-    words = [f"{name} is no longer in {where}{_kept(backup)}."]
+    backup = _save(where, _clients.remove(document, client, name, str(where)), mark)
+    words = [f"{name} is no longer in {where}{_mention(backup)}."]
     return Done("", words, _facts(client, name, where, "removed", backup=backup))
 
 
 def _read(where: Path) -> tuple[Document, bool]:
-    """A client's file, and whether it begins with a byte order mark; a file that is not there is empty."""
+    """Read a client's file, and whether it begins with a byte order mark. A missing file is empty."""
     try:
         raw = where.read_bytes()
         return _clients.parse(raw.decode("utf-8-sig"), str(where)), raw.startswith(BOM_UTF8)
@@ -281,12 +296,12 @@ def _read(where: Path) -> tuple[Document, bool]:
     except UnicodeDecodeError as error:
         raise UsageError(f"{where} is not UTF-8 text (byte {error.start}). Nothing was changed") from None
     except OSError as error:
-        fail(f"{where} cannot be read: {error.strerror}")
+        fail(f"cannot read {where}: {error.strerror}")
 
 
 def _save(where: Path, document: Document, mark: bool, fresh: int = 0o666) -> str | None:
-    """Write the file in one step, a link's target through the link. Returns the backup of what was there."""
-    text = (BOM_UTF8 if mark else b"") + _clients.written(document).encode() + b"\n"
+    """Write the file atomically, through a link if it is one. Returns the path of the backup."""
+    text = (BOM_UTF8 if mark else b"") + _clients.to_text(document).encode() + b"\n"
     real = where.resolve()
     try:
         real.parent.mkdir(parents=True, exist_ok=True)
@@ -298,19 +313,19 @@ def _save(where: Path, document: Document, mark: bool, fresh: int = 0o666) -> st
         replace_file(backup, [real.read_bytes()], mode=mode)
         replace_file(real, [text], mode=mode)
     except OSError as error:
-        fail(f"{error.filename or where} cannot be written: {error.strerror}. {where} is as it was")
+        fail(f"cannot write {error.filename or where}: {error.strerror}. {where} is unchanged")
     return str(backup)
 
 
-def _kept(backup: str | None) -> str:
-    return f" (what was there before: {backup})" if backup else ""
+def _mention(backup: str | None) -> str:
+    return f" (backup: {backup})" if backup else ""
 
 
-def _tell(done: Done, *, as_json: bool) -> None:
+def _print(done: Done, *, as_json: bool) -> None:
     plain = not (sys.stdout.encoding or "").lower().startswith("utf")
     data = done.facts if as_json else done.data
     if data:
-        typer.echo(data if isinstance(data, str) else _clients.written(data, ascii_only=plain))
+        typer.echo(data if isinstance(data, str) else _clients.to_text(data, ascii_only=plain))
     if as_json:
         return
     for line in done.words:

@@ -1,6 +1,6 @@
-"""MCP clients: what an entry for a server looks like in each, where its file is, how an entry gets in and out.
+"""The MCP clients that `toolwire config` knows: the file of each, and the form of an entry in it.
 
-Pure: paths, documents and texts come in and go out; no file is touched. Each client is a row of `CLIENTS`.
+A new client is a row of `CLIENTS`. No file is read or written here.
 """
 
 import json
@@ -27,17 +27,17 @@ class Client:
 
     title: str
     key: str
-    """Where its file keeps the servers."""
+    """The key of the servers in its file."""
     project: tuple[str, ...] | None
-    """Its file in a project's folder; None if it knows no projects."""
+    """Its file in the folder of a project; None if it has none."""
     token: str | None
-    """How an entry refers to a secret that is kept elsewhere; None if it cannot."""
+    """The form of a reference to a secret; None if its file cannot refer to one."""
     secret: str
-    """What the user does about that."""
+    """How the user provides that secret."""
     after: str
-    """What the user does after a change of its file."""
+    """The next step after a change of its file."""
     typed: bool = False
-    """It wants a `type` in an entry."""
+    """An entry needs a `type`."""
 
 
 CLIENTS: Final[Mapping[str, Client]] = {
@@ -80,18 +80,18 @@ CLIENTS: Final[Mapping[str, Client]] = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A server as a client's file has it."""
+    """A server in the form of a client's file."""
 
     name: str
     body: Document
     inputs: tuple[Document, ...] = ()
-    """What VS Code is to ask the user for."""
+    """The inputs that VS Code asks the user for."""
     notes: tuple[str, ...] = ()
-    """What the user should be told about it."""
+    """Notes for the user."""
 
 
 def legal_name(text: str) -> str:
-    """A name that every client takes (letters, digits, `-` and `_`), as near to `text` as can be."""
+    """Turn a text into a name that every client accepts: letters, digits, `-` and `_`."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     return re.sub(r"[^A-Za-z0-9_-]+", "-", plain).strip("-_")
 
@@ -104,7 +104,7 @@ def stdio_entry(  # noqa: PLR0917 - the parts of an entry
     env: Mapping[str, str] | None = None,
     secrets: Iterable[str] = (),
 ) -> Entry:
-    """A server that the client starts itself. `secrets` are variables that it needs and the entry must not hold."""
+    """Make the entry of a server that the client starts. It must not contain the values of `secrets`."""
     kind = {"type": "stdio"} if client.typed else {}
     variables = dict(env or {})
     missing = [each for each in secrets if each not in variables]
@@ -114,7 +114,7 @@ def stdio_entry(  # noqa: PLR0917 - the parts of an entry
             words = {"variable": each, "input": each.lower().replace("_", "-")}
             variables[each] = client.token.format(**words)
             if "{input}" in client.token:
-                inputs.append(_asked(words["input"], each))
+                inputs.append(_make_input(words["input"], each))
     notes = (_secrets_note(client, missing),) if missing else ()
     body = {**kind, "command": command, "args": args, **({"env": variables} if variables else {})}
     return Entry(name, body, tuple(inputs), notes)
@@ -123,43 +123,43 @@ def stdio_entry(  # noqa: PLR0917 - the parts of an entry
 def _secrets_note(client: Client, missing: list[str]) -> str:
     names = " and ".join(missing)
     if client.token is None:
-        return f"It needs {names}: give them with --env NAME=VALUE, which writes them into that file as they are."
+        return f"It needs {names}: set them with --env NAME=VALUE, which writes the values into that file."
     if "{input}" in client.token:
         return f"{client.title} asks for {names} when it starts the server, and keeps them."
     return f"Set {names} where {client.title} is started."
 
 
-def _asked(name: str, description: str) -> Document:
+def _make_input(name: str, description: str) -> Document:
     return {"type": "promptString", "id": name, "description": description, "password": True}
 
 
 def http_entry(client: Client, name: str, url: str, token: str | None = None) -> Entry:
-    """A server that runs already. A token is referred to where the client can, else it is in the entry."""
+    """Make the entry of a running server. It refers to the token if the client can, and else contains it."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UsageError(
-            f"--http needs the whole URL of a running server, such as http://127.0.0.1:8000/mcp; got {url!r}"
+            f"--http needs the URL of a running server, such as http://127.0.0.1:8000/mcp; got {url!r}"
         )
     if client.token is None:
-        return _bridged(name, url, token)
+        return _make_bridge(name, url, token)
     body: Document = {**({"type": "http"} if client.typed else {}), "url": url}
     if token is None:
         return Entry(name, body)
     words = {"variable": f"{re.sub('[^A-Z0-9_]', '_', name.upper())}_TOKEN", "input": f"{name}-token"}
     body["headers"] = {"Authorization": f"Bearer {client.token.format(**words)}"}
-    inputs = (_asked(words["input"], f"Token for {name}"),) if "{input}" in client.token else ()
+    inputs = (_make_input(words["input"], f"Token for {name}"),) if "{input}" in client.token else ()
     return Entry(name, body, inputs, (client.secret.format(**words),))
 
 
 _BRIDGE: Final = (
     "The file of Claude Desktop only takes servers that it starts itself, so this entry starts the bridge "
-    "`npx mcp-remote`, which needs Node.js. Instead, a public server can be a connector (Settings, Connectors), "
-    "and for one without a token toolwire is the bridge if the URL is given as the target."
+    "`npx mcp-remote`, which needs Node.js. Alternatives: add a public server as a connector (Settings, "
+    "Connectors), or, without a token, give the URL as the target: then toolwire is the bridge."
 )
 
 
-def _bridged(name: str, url: str, token: str | None) -> Entry:
-    """For a client that only starts processes: one that passes everything on to the URL."""
+def _make_bridge(name: str, url: str, token: str | None) -> Entry:
+    """Make an entry for a client that only starts processes: it starts a bridge to the URL."""
     notes = [_BRIDGE]
     args = ["-y", "mcp-remote", url]
     parts = urlsplit(url)
@@ -169,13 +169,13 @@ def _bridged(name: str, url: str, token: str | None) -> Entry:
         return Entry(name, {"command": "npx", "args": args}, notes=tuple(notes))
     # No space after the colon: Claude Desktop on Windows does not quote arguments.
     args += ["--header", "Authorization:${AUTH_HEADER}"]
-    notes.append("Warning: the token stands in this entry as it is; keep the file to yourself.")
+    notes.append("Warning: this entry contains the token; do not share the file.")
     body = {"command": "npx", "args": args, "env": {"AUTH_HEADER": f"Bearer {token}"}}
     return Entry(name, body, notes=tuple(notes))
 
 
 def snippet(client: Client, entry: Entry) -> Document:
-    """A whole file with nothing in it but this server."""
+    """Make the content of a file with only this server."""
     inputs = {"inputs": list(entry.inputs)} if entry.inputs else {}
     return {**inputs, client.key: {entry.name: entry.body}}
 
@@ -192,7 +192,7 @@ def place(client: Client, scope: Scope) -> Path | None:
 
 
 def user_command(client: Client, entry: Entry) -> list[str]:
-    """The client's own command that adds a server for the user, where `place` has no file."""
+    """Return the client's own command that adds a server for the user, where `place` returns None."""
     if client is CLIENTS["claude-code"]:
         return ["claude", "mcp", "add-json", entry.name, json.dumps(entry.body), "--scope", "user"]
     inputs = {"inputs": list(entry.inputs)} if entry.inputs else {}
@@ -200,33 +200,33 @@ def user_command(client: Client, entry: Entry) -> list[str]:
 
 
 def user_removal(client: Client, name: str) -> list[str]:
-    """The client's own command that takes a server of the user's out again."""
+    """Return the client's own command that removes a server of the user."""
     if client is CLIENTS["claude-code"]:
         return ["claude", "mcp", "remove", name, "--scope", "user"]
     way = "run `MCP: Open User Configuration` in VS Code, or name its file with --path"
-    raise UsageError(f"VS Code has no command that takes {name!r} out of the user's profile: {way}")
+    raise UsageError(f"VS Code has no command that removes {name!r} from the user's profile: {way}")
 
 
-def typed_line(command: list[str], platform: str) -> str:
-    """A command as one types it: in a POSIX shell, or in Windows' own."""
+def quote_command(command: list[str], platform: str) -> str:
+    """Quote a command for a POSIX shell, or for Windows."""
     return subprocess.list2cmdline(command) if platform == "win32" else shlex.join(command)
 
 
 def parse(text: str, where: str) -> Document:
-    """A client's file. What could not be written back as it was is refused with its line and column."""
+    """Parse a client's file. `UsageError` if it could not be written back without loss."""
     if not text.strip():
         return {}
     try:
-        document = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        document = json.loads(text, object_pairs_hook=_reject_duplicates, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         if _is_jsonc(text):
             raise UsageError(
-                f"{where} has comments or trailing commas (line {error.lineno}), which would be lost: change it "
+                f"{where} has comments or trailing commas (line {error.lineno}), which would be lost: edit it "
                 "by hand (without --install the entry is printed)"
             ) from None
         raise UsageError(
             f"{where} is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}. "
-            "Nothing was changed; mend it and run this again"
+            "Nothing was changed; correct it and run this again"
         ) from None
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{where} cannot be used: {error}. Nothing was changed") from None
@@ -235,8 +235,8 @@ def parse(text: str, where: str) -> Document:
     return document
 
 
-def written(document: Document, *, ascii_only: bool = False) -> str:
-    """A document as text. What UTF-8 cannot carry (half a surrogate pair) is escaped."""
+def to_text(document: Document, *, ascii_only: bool = False) -> str:
+    """Format a document as text. Characters that UTF-8 cannot encode are escaped."""
     text = json.dumps(document, indent=2, ensure_ascii=ascii_only)
     try:
         text.encode()
@@ -245,12 +245,12 @@ def written(document: Document, *, ascii_only: bool = False) -> str:
     return text
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> Document:
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> Document:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{twice!r} is twice in one object, of which one would be lost")
+        raise ValueError(f"{twice!r} occurs twice in one object, and one would be lost")
     return found
 
 
@@ -283,7 +283,7 @@ def _part(document: Document, key: str, empty: T, where: str) -> T:
 
 
 def merge(document: Document, client: Client, entry: Entry, where: str, *, force: bool = False) -> Document:
-    """The document with the entry in it; everything else, and the order of it, stays."""
+    """Add the entry to a document. Everything else, and its order, is kept."""
     servers = _part(document, client.key, Document(), where)
     if entry.name in servers and servers[entry.name] != entry.body and not force:
         raise UsageError(
@@ -298,12 +298,12 @@ def merge(document: Document, client: Client, entry: Entry, where: str, *, force
     return merged
 
 
-def without(document: Document, client: Client, name: str, where: str) -> Document:
-    """The document with that entry gone, and with it the questions that only it needed."""
+def remove(document: Document, client: Client, name: str, where: str) -> Document:
+    """Remove an entry from a document, with the inputs that only it needed."""
     servers = _part(document, client.key, Document(), where)
     if name not in servers:
         there = f"it has {', '.join(servers)}" if servers else "it has none"
-        raise UsageError(f"{where} has no server called {name!r}: {there}. --name says which one is meant")
+        raise UsageError(f"{where} has no server called {name!r}: {there}. Choose one with --name")
     left = {**document, client.key: {key: body for key, body in servers.items() if key != name}}
     if client is CLIENTS["vscode"] and "inputs" in document:
         reference = f"${{input:{name}-token}}"

@@ -1,4 +1,4 @@
-"""`toolwire demo`: Claude calls two functions of this very process."""
+"""`toolwire demo`: a conversation in which Claude calls two functions of this process."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ def demo(
         bool, typer.Option("--live", help="Use your own CLI, key and model instead of a script.")
     ] = False,
     scripted: Annotated[
-        bool, typer.Option("--scripted", help="Use the scripted CLI even if there is a real one.")
+        bool, typer.Option("--scripted", help="Use the scripted CLI even if a real one is installed.")
     ] = False,
 ) -> None:
     """Show a conversation in which Claude calls your functions. Needs no key and no network.
@@ -30,11 +30,11 @@ def demo(
     """
     if live and scripted:
         raise typer.BadParameter("--live and --scripted exclude each other")
-    import anyio  # noqa: PLC0415 - heavy
+    import anyio  # noqa: PLC0415 - heavy, as are the next ones
     from rich.console import Console  # noqa: PLC0415
 
-    from toolwire.cli.demo_conversation import converse, found  # noqa: PLC0415
+    from toolwire.cli.demo_conversation import choose_peer, converse  # noqa: PLC0415
 
     console = Console(highlight=False)
-    anyio.run(converse, console, "live" if live else "scripted" if scripted else found())
+    anyio.run(converse, console, "live" if live else "scripted" if scripted else choose_peer())
     console.print(NEXT)

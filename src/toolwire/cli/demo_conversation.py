@@ -1,4 +1,4 @@
-"""The conversation of `toolwire demo`: its tools, its script, and what is shown of it."""
+"""The conversation of `toolwire demo`: its tools, its script, and its output."""
 
 import time
 from contextlib import AsyncExitStack
@@ -18,6 +18,7 @@ from toolwire import (
     UserMessage,
     query,
 )
+from toolwire._transport.find_cli import find_cli
 from toolwire.cli.shared.printing import markup
 
 Peer = Literal["real", "scripted", "live"]
@@ -27,15 +28,13 @@ INTRO: dict[Peer, str] = {
     "live": "Your own Claude Code CLI, key and model.",
     "real": "The real Claude Code CLI, and a [bold]scripted[/] model in place of Claude: no key, no network, "
     "no cost.",
-    "scripted": "A [bold]scripted CLI[/] in place of Claude Code, which was not found or not wanted, and a "
-    "scripted model: no key, no network, no cost.",
+    "scripted": "A [bold]scripted CLI[/] in place of Claude Code, because none was found or --scripted was given, "
+    "and a scripted model: no key, no network, no cost.",
 }
 
 
-def found() -> Peer:
-    """What this machine can show."""
-    from toolwire._transport.find_cli import find_cli  # noqa: PLC0415 - beside its only use
-
+def choose_peer() -> Peer:
+    """Choose the real CLI if it is installed."""
     try:
         find_cli()
     except CLINotFoundError:
@@ -44,7 +43,7 @@ def found() -> Peer:
 
 
 def calculator() -> ToolServer[None]:
-    """The tools of the demo."""
+    """Create the server of the demo."""
     calc: ToolServer[None] = ToolServer("calc")
 
     @calc.tool(read_only=True)
@@ -61,7 +60,7 @@ def calculator() -> ToolServer[None]:
 
 
 def script() -> list[Any]:
-    """What the scripted model says."""
+    """Return the script of the model."""
     from toolwire.testing import call, say  # noqa: PLC0415 - not needed with --live
 
     return [
@@ -72,18 +71,18 @@ def script() -> list[Any]:
 
 
 async def converse(console: Console, peer: Peer) -> None:
-    """Hold it, and show it as it goes."""
+    """Run the conversation and print each step."""
     console.print(INTRO[peer] + "\n")
     async with AsyncExitStack() as stack:
-        options = await _options(stack, peer)
+        options = await _make_options(stack, peer)
         console.print(f"[bold]You[/]: {PROMPT}")
         since = time.monotonic()
         async for message in query(prompt=PROMPT, options=options):
-            for line in lines(message):
+            for line in describe(message):
                 console.print(f"[dim]{time.monotonic() - since:6.2f} s[/]  {line}", soft_wrap=True)
 
 
-async def _options(stack: AsyncExitStack, peer: Peer) -> ClaudeAgentOptions:
+async def _make_options(stack: AsyncExitStack, peer: Peer) -> ClaudeAgentOptions:
     given: dict[str, Any] = {"mcp_servers": {"calc": calculator()}, "allowed_tools": ["mcp__calc"]}
     if peer == "live":
         return ClaudeAgentOptions(**given)
@@ -98,14 +97,14 @@ async def _options(stack: AsyncExitStack, peer: Peer) -> ClaudeAgentOptions:
     return ClaudeAgentOptions(**given, **env.options_kwargs(), setting_sources=[], strict_mcp_config=True)
 
 
-def lines(message: object) -> list[str]:
-    """One line for each thing that happens in a message, for a terminal."""
+def describe(message: object) -> list[str]:
+    """Describe a message in lines of rich markup."""
     if isinstance(message, AssistantMessage):
-        said = [
+        texts = [
             f"[bold]Claude[/]: {markup(each.text)}" for each in message.content if isinstance(each, TextBlock)
         ]
         uses = [each for each in message.content if isinstance(each, ToolUseBlock)]
-        return said + [f"[cyan]calls[/] {markup(each.name)} {markup(str(each.input))}" for each in uses]
+        return texts + [f"[cyan]calls[/] {markup(each.name)} {markup(str(each.input))}" for each in uses]
     if isinstance(message, UserMessage) and isinstance(message.content, list):
         results = [each for each in message.content if isinstance(each, ToolResultBlock)]
         return [

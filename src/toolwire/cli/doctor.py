@@ -1,7 +1,7 @@
-"""`toolwire doctor`: what is here, what is missing, and what to do about it.
+"""`toolwire doctor`: reports what is installed, what is missing, and what to do about it.
 
-Of keys only whether they are set is looked at, never their value, and no file of anybody is read. The CLI is
-started once, for its version, in an environment made from nothing.
+It checks only that keys are set, never their values, and reads no files of the user. The CLI is started once, for
+its version, in an empty environment.
 """
 
 import os
@@ -19,7 +19,7 @@ from toolwire.cli.shared.target_options import JsonOption
 
 Level = Literal["ok", "note", "problem"]
 
-_PATIENCE: Final = 30.0  # seconds for a --version
+_VERSION_TIMEOUT: Final = 30.0  # seconds
 _KEYS: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
 _PROVIDERS: Final = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY")
 _NEEDED: Final = ("anyio", "mcp", "orjson", "pydantic", "jsonschema-rs", "rich", "typer")
@@ -32,7 +32,7 @@ _MARKS: Final[dict[Level, str]] = {
 
 @dataclass(frozen=True)
 class Found:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     what: str
     level: Level
@@ -41,9 +41,9 @@ class Found:
 
 
 def doctor(json: JsonOption = False) -> None:
-    """Look at this machine: the Claude Code CLI, keys (only whether they are set), Python and packages.
+    """Check this machine: the Claude Code CLI, keys (only that they are set), Python and packages.
 
-    Exits with 1 only if something is in the way of serving tools.
+    Exits with 1 only if tools cannot be served.
 
     Examples:
 
@@ -51,7 +51,7 @@ def doctor(json: JsonOption = False) -> None:
 
       toolwire doctor --json
     """
-    found = list(_all(os.environ))
+    found = list(_run_checks(os.environ))
     failed = any(each.level == "problem" for each in found)
     if json:
         show_json({"ok": not failed, "findings": [asdict(each) for each in found]})
@@ -71,28 +71,30 @@ def _show(found: list[Found]) -> None:
     show(table)
 
 
-def _all(env: Mapping[str, str]) -> Iterator[Found]:
+def _run_checks(env: Mapping[str, str]) -> Iterator[Found]:
     version = ".".join(map(str, sys.version_info[:3]))
     yield Found("Python", "ok", f"{version} at {sys.executable}")
-    yield from _packages()
-    cli = _cli(env)
+    yield from _check_packages()
+    cli = _check_cli(env)
     yield from cli
     keys = [name for name in (*_KEYS, *_PROVIDERS) if env.get(name)]
     if keys:
-        yield Found("key", "ok", f"{', '.join(keys)} set (the value was not looked at)")
+        yield Found("key", "ok", f"{', '.join(keys)} set (the value was not read)")
     else:
         fix = "Live runs then need a CLI that is logged in: claude /login, or set ANTHROPIC_API_KEY"
         yield Found("key", "note", "no key or provider in the environment", fix)
-    yield _node()
+    yield _check_node()
     if cli[0].level == "ok":
-        said = "toolwire run starts your CLI, which talks to Claude and may cost; --scripted does not"
+        said = "toolwire run starts your CLI, which talks to Claude and may cost money; --scripted is free"
         yield Found("run", "ok", said)
     else:
-        yield Found("run", "note", "only toolwire run --scripted would work: there is no CLI to start")
+        yield Found("run", "note", "only toolwire run --scripted works: there is no CLI to start")
 
 
-def _packages() -> Iterator[Found]:
-    versions = {name: _version(name) for name in ("toolwire", *_NEEDED, "uvloop", "trio", "uvicorn")}
+def _check_packages() -> Iterator[Found]:
+    versions = {
+        name: _installed_version(name) for name in ("toolwire", *_NEEDED, "uvloop", "trio", "uvicorn")
+    }
     missing = [name for name in _NEEDED if versions[name] is None]
     there = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
     yield Found("packages", "ok", there)
@@ -108,7 +110,7 @@ def _packages() -> Iterator[Found]:
         )
 
 
-def _version(name: str) -> str | None:
+def _installed_version(name: str) -> str | None:
     import importlib.metadata  # noqa: PLC0415 - slow to load
 
     try:
@@ -117,7 +119,7 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _cli(env: Mapping[str, str]) -> list[Found]:
+def _check_cli(env: Mapping[str, str]) -> list[Found]:
     from toolwire._transport.find_cli import find_cli  # noqa: PLC0415
     from toolwire.errors import CLIConnectionError  # noqa: PLC0415
 
@@ -127,15 +129,20 @@ def _cli(env: Mapping[str, str]) -> list[Found]:
         said = str(error).splitlines()[0]
         fix = "For live runs: npm install -g @anthropic-ai/claude-code, or pip install 'toolwire[cli]'"
         return [Found("CLI", "note", said, fix)]
-    version, trouble = _version_of(path)
+    version, problem = _cli_version(path)
     if version is None:
         return [
-            Found("CLI", "note", f"{path} ({_how(path, env)}) {trouble}", "Install it again, or name another")
+            Found(
+                "CLI",
+                "note",
+                f"{path} ({_how_found(path, env)}) {problem}",
+                "Install it again, or choose another CLI",
+            )
         ]
-    return [Found("CLI", "ok", f"{version}, {path} ({_how(path, env)})"), *_tried(version)]
+    return [Found("CLI", "ok", f"{version}, {path} ({_how_found(path, env)})"), *_compare_version(version)]
 
 
-def _how(path: str, env: Mapping[str, str]) -> str:
+def _how_found(path: str, env: Mapping[str, str]) -> str:
     from toolwire._transport.find_cli import VARIABLE, bundled_cli  # noqa: PLC0415
 
     if env.get(VARIABLE):
@@ -145,13 +152,13 @@ def _how(path: str, env: Mapping[str, str]) -> str:
     return "from the package claude-agent-sdk" if path == bundled_cli() else "in a usual place"
 
 
-def _version_of(path: str) -> tuple[str | None, str]:
-    """The version that a CLI tells, or what went wrong."""
+def _cli_version(path: str) -> tuple[str | None, str]:
+    """Return the version of a CLI, or None and the problem."""
     from toolwire.testing.environment import ClaudeEnvironment  # noqa: PLC0415
 
-    with ClaudeEnvironment("http://127.0.0.1:9") as clean:  # nobody listens there
+    with ClaudeEnvironment("http://127.0.0.1:9") as clean:  # a port without a server
         try:
-            done = subprocess.run(  # noqa: S603 - the CLI that any run would start
+            done = subprocess.run(  # noqa: S603 - the CLI that a run would start
                 [path, "--version"],
                 env=clean.env,
                 cwd=clean.cwd,
@@ -160,11 +167,11 @@ def _version_of(path: str) -> tuple[str | None, str]:
                 text=True,
                 encoding="utf-8",
                 errors="replace",
-                timeout=_PATIENCE,
+                timeout=_VERSION_TIMEOUT,
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return None, f"did not tell its version within {_PATIENCE:g} seconds"
+            return None, f"did not print its version within {_VERSION_TIMEOUT:g} seconds"
         except OSError as error:
             return None, f"cannot be started: {error.strerror}"
     words = done.stdout.split()
@@ -173,34 +180,32 @@ def _version_of(path: str) -> tuple[str | None, str]:
     return words[0], ""
 
 
-def _tried(version: str) -> Iterator[Found]:
+def _compare_version(version: str) -> Iterator[Found]:
     from toolwire._transport.find_cli import TESTED, version_warning  # noqa: PLC0415
 
     if version == TESTED:
-        yield Found("CLI version", "ok", "the one that toolwire was tried with")
+        yield Found("CLI version", "ok", "the version that toolwire is tested with")
     elif text := version_warning(version):
         yield Found("CLI version", "note", text)
     else:
-        yield Found(
-            "CLI version", "ok", f"toolwire was tried with {TESTED}; {version} will most likely work too"
-        )
+        yield Found("CLI version", "ok", f"toolwire is tested with {TESTED}; {version} most likely works too")
 
 
-def _node() -> Found:
+def _check_node() -> Found:
     path = shutil.which("node")
     if path is None:
         return Found("Node", "ok", "not found, and not needed: the native CLI runs without it")
     try:
         environment = {"PATH": os.environ.get("PATH", os.defpath)}
-        done = subprocess.run(  # noqa: S603 - asked for its version only
+        done = subprocess.run(  # noqa: S603 - only for its version
             [path, "--version"],
             env=environment,
             capture_output=True,
             text=True,
-            timeout=_PATIENCE,
+            timeout=_VERSION_TIMEOUT,
             check=False,
         )
-        version = done.stdout.strip() or "of unknown version"
+        version = done.stdout.strip() or "(unknown version)"
     except (OSError, subprocess.SubprocessError):
-        version = "that does not start"
+        version = "(does not start)"
     return Found("Node", "ok", f"{version} at {path}; only a CLI installed by npm needs it")
