@@ -121,9 +121,9 @@ async def test_a_stop_at_one_api_is_none_at_another(tmp_path):
     assert f"weather ({stopped})" in names
     assert len(names) == 2
     assert "weather may be called again" in command(tmp_path, "accept", "weather")  # the one that waits
-    assert "weather stands for 2 entries, say which" in command(tmp_path, "accept", "weather")
-    assert "nothing to accept" in command(tmp_path, "accept", stopped)
-    assert "weather may cost $0.0300" in command(tmp_path, "accept", "22", "--price", "0.03")
+    assert "weather matches 2 entries, name one of them" in command(tmp_path, "accept", "weather")
+    assert "Nothing to accept" in command(tmp_path, "accept", stopped)
+    assert "weather may now cost $0.0300" in command(tmp_path, "accept", "22", "--price", "0.03")
 
 
 async def test_a_new_key_keeps_the_prices(tmp_path):
@@ -209,7 +209,7 @@ async def test_what_tells_no_price_is_bought_once_under_a_limit(tmp_path, reply)
         assert "weather has no known price" in command(tmp_path, "spend")
         assert "weather has no known price: set one with --price" in command(tmp_path, "accept", "weather")
         said = command(tmp_path, "accept", "weather", "--price", "0.01")
-        assert said == "weather may cost $0.0100 a call now; it was not known.\n"
+        assert said == "weather may now cost $0.0100 per call; before: unknown.\n"
         async with opened(api, tmp_path, budget="0.02") as (_, client):
             texts = [(await client.call("weather2")).text for _ in range(3)]
     assert "the budget of this session" in texts[-1]
@@ -238,7 +238,7 @@ async def test_a_default_price_counts_until_a_reply_knows_better(tmp_path, where
             api.reply = {**RESULT, "cost": 0.02}
             assert not (await client.call("weather")).is_error
             assert "is stopped" in (await client.call("weather")).text
-            assert "may cost $0.0200 a call now" in command(tmp_path, "accept", "weather")
+            assert "may now cost $0.0200 per call" in command(tmp_path, "accept", "weather")
             assert not (await client.call("weather")).is_error
             assert "the budget of this session" in (await client.call("weather")).text
     assert states(tmp_path) == [("settled", 10_000), ("settled", 20_000), ("settled", 20_000)]

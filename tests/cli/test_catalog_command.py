@@ -164,7 +164,7 @@ def test_a_day_ahead_of_the_clock_is_named(ledger):
     """What is left is that of the day that the next call counts for."""
     ledger.now = datetime(2126, 1, 1, tzinfo=UTC).timestamp()
     paid(ledger, amount=1_000_000)
-    assert "$1.0000 of $2.0000 left on 2126-01-01 (UTC; calls were booked on it" in catalog(
+    assert "$1.0000 of $2.0000 left on 2126-01-01 (UTC; the ledger already has calls on that day" in catalog(
         "spend", "--per-day", "2"
     )
 
@@ -260,7 +260,7 @@ def test_a_lost_reply_of_unknown_price_needs_an_amount(ledger):
     """The list says that the price is not known, and the command asks for it."""
     call = sent(ledger, amount=None)
     ledger.unknown(call, "lost")
-    assert "not known" in catalog("reconcile")
+    assert "unknown" in catalog("reconcile")
     assert "say what it cost" in catalog("reconcile", call, "--charged", code=1)
     assert "cost $0.0300" in catalog("reconcile", call, "--charged", "--amount", "0.03")
 
@@ -271,19 +271,19 @@ def test_accept_lets_a_tool_run_again_at_its_new_price(ledger):
         tool = name.removeprefix("id-")
         paid(ledger, tool, actual=30_000)
         done = catalog("accept", name, *(["--price", price] if price else []))
-        assert f"{tool} may cost {'$0.0500' if price else '$0.0300'} a call now; it was $0.0100." in done
+        assert f"{tool} may now cost {'$0.0500' if price else '$0.0300'} per call; before: $0.0100." in done
         assert f"{tool} may be called again." in done
         assert ledger.stopped(f"id-{tool}") is None
         assert ledger.price(f"id-{tool}") == (50_000 if price else 30_000)
-    assert "nothing to accept" in catalog("accept", "search")
+    assert "Nothing to accept" in catalog("accept", "search")
 
 
 def test_accept_takes_what_is_asked_now(ledger):
     """A spike that nobody paid is not what a person is shown and agrees to."""
     asked(ledger, "search", 10_000, 5_000_000, 20_000)
-    assert "may cost $0.0200 a call now; it was $0.0100" in catalog("accept", "search")
+    assert "may now cost $0.0200 per call; before: $0.0100" in catalog("accept", "search")
     asked(ledger, "search", 5_000)
-    assert "nothing to accept" in catalog("accept", "search")
+    assert "Nothing to accept" in catalog("accept", "search")
     assert ledger.price("id-search") == 20_000
 
 
@@ -292,13 +292,13 @@ def test_accept_takes_all_actions_that_wait(ledger):
     for action in ("deep", "quick", "slow"):
         asked(ledger, "search", 10_000, *([20_000] if action != "slow" else []), variant=action)
     done = catalog("accept", "search", "--action", "quick")
-    assert done == "search (quick) may cost $0.0200 a call now; it was $0.0100.\n"
+    assert done == "search (quick) may now cost $0.0200 per call; before: $0.0100.\n"
     asked(ledger, "search", 30_000, variant="quick")
     assert catalog("accept", "search") == (
-        "search (deep) may cost $0.0200 a call now; it was $0.0100.\n"
-        "search (quick) may cost $0.0300 a call now; it was $0.0200.\n"
+        "search (deep) may now cost $0.0200 per call; before: $0.0100.\n"
+        "search (quick) may now cost $0.0300 per call; before: $0.0200.\n"
     )
-    assert "has 3 prices, say which with --action: deep, quick, slow" in catalog(
+    assert "has 3 prices, choose one with --action: deep, quick, slow" in catalog(
         "accept", "search", "--price", "1", code=2
     )
     catalog("accept", "search", "--price", "1", "--action", "slow")
@@ -312,14 +312,14 @@ def test_accept_takes_all_actions_that_wait(ledger):
 def test_accept_gives_a_price_to_what_has_none(ledger):
     """Known by a call alone; what has no known price needs one."""
     sent(ledger, "draw", None)
-    assert "draw may cost $0.0200 a call now; it was not known." in catalog(
+    assert "draw may now cost $0.0200 per call; before: unknown." in catalog(
         "accept", "draw", "--price", "0.02"
     )
     paid(ledger, amount=None)
     assert "search has no known price: set one with --price 0.01" in catalog("accept", "search", code=2)
     assert "search has no known price (toolwire catalog accept id-search --price 0.01)" in catalog("spend")
     assert [each["tool"] for each in json.loads(catalog("spend", "--json"))["unpriced"]] == ["search"]
-    assert "may cost $0.0100 a call now; it was not known" in catalog("accept", "search", "--price", "0.01")
+    assert "may now cost $0.0100 per call; before: unknown" in catalog("accept", "search", "--price", "0.01")
 
 
 def test_a_cost_that_cannot_be_read_is_shown(ledger):
@@ -334,7 +334,7 @@ def test_a_name_of_two_entries_is_not_guessed_at(ledger):
     """Both are listed, and either can be named."""
     for api in ("one", "two"):
         ledger.stop(f"{api}:1", "search", "by hand")
-    assert "search stands for 2 entries, say which: one:1, two:1" in catalog("accept", "search", code=2)
+    assert "search matches 2 entries, name one of them: one:1, two:1" in catalog("accept", "search", code=2)
     assert "may be called again" in catalog("accept", "two:1")
     assert [each.entry_id for each in ledger.stops()] == ["one:1"]
 
@@ -358,10 +358,10 @@ def test_accept_lifts_a_stop_without_a_price(ledger):
         (["reconcile", "abc", "--not-charged", "--amount", "1"], "--amount only applies with --charged"),
         (["reconcile", "abc", "--charged", "--amount", "x"], "--amount: an amount must be"),
         (["reconcile", "abc", "--charged"], "there is no call abc"),
-        (["reconcile", "--all-not-charged", "--not-charged"], "says it all"),
+        (["reconcile", "--all-not-charged", "--not-charged"], "--all-not-charged applies to all calls"),
         (
             ["accept", "nope"],
-            "nope is not stopped, and no price of it was seen; waiting to be accepted: draw",
+            "the ledger has no stopped tool and no price called nope; waiting to be accepted: draw",
         ),
     ],
 )

@@ -156,7 +156,7 @@ def test_another_server_of_that_name_is_refused_and_replaced_with_force(folder):
         ("[]", "holds a list, not an object"),
         ('{"mcpServers": []}', "has a list under 'mcpServers', not an object"),
         ('{"mcpServers": {}, "a": NaN}', "NaN is not JSON"),
-        ('{"mcpServers": {"a": {}, "a": {}}}', "'a' is twice"),
+        ('{"mcpServers": {"a": {}, "a": {}}}', "'a' occurs twice"),
         ('// mine\n{"mcpServers": {}}', "comments or trailing commas"),
         ('{"url": "http://x", /* mine */ "mcpServers": {},}', "comments or trailing commas"),
         (b"{\xff}", "not UTF-8"),
@@ -208,7 +208,7 @@ def test_a_write_that_fails_is_a_sentence_and_changes_nothing(folder):
     (folder / ".mcp.json").write_text("{}")
     (folder / ".mcp.json.bak").mkdir()
     done = config("shop_tools.py:server", "--for", "claude-code", "--install", code=1)
-    assert "cannot be written" in done.stderr
+    assert "cannot write" in done.stderr
     assert (folder / ".mcp.json").read_text() == "{}"
     assert sorted(path.name for path in folder.glob(".*")) == [".mcp.json", ".mcp.json.bak"]
 
@@ -404,13 +404,13 @@ def test_a_url_as_the_target_makes_toolwire_the_bridge():
     [
         (["nowhere.py:server", "--for", "cursor"], "nowhere.py"),
         (["shop_tools.py:gone", "--for", "cursor"], "gone"),
-        (["--for", "cursor"], "which server?"),
-        (["--for", "cursor", "--http", URL], "which server?"),
+        (["--for", "cursor"], "no target given"),
+        (["--for", "cursor", "--http", URL], "no target given"),
         (["shop_tools.py", "--for", "cursor", "--install", "--remove"], "exclude each other"),
         (["shop_tools.py", "--for", "cursor", "--token", "x"], "--http"),
         ([*REMOTE, "--for", "cursor", "--env", "A=b"], "--env"),
         (["shop_tools.py:server", "--for", "cursor", "--env", "A"], "NAME=value"),
-        (["--name", "x", "--http", "localhost:80", "--for", "cursor"], "whole URL"),
+        (["--name", "x", "--http", "localhost:80", "--for", "cursor"], "needs the URL of a running server"),
         (["shop_tools.py:server", "--for", "claude-desktop", "--scope", "project"], "leave --scope out"),
         (["--name", "x", "--remove", "--for", "cursor"], "nothing to remove"),
         (["shop_tools.py", "--for", "emacs"], "emacs"),

@@ -45,7 +45,7 @@ def test_a_cli_is_found_with_its_version(doctor):
     assert done.exit_code == 0
     assert said_of(done, "CLI")["said"].startswith("2.1.325, ")
     assert f"named by {VARIABLE}" in said_of(done, "CLI")["said"]
-    assert said_of(done, "CLI version")["said"] == "the one that toolwire was tried with"
+    assert said_of(done, "CLI version")["said"] == "the version that toolwire is tested with"
     assert said_of(done, "run")["level"] == "ok"
 
 
@@ -64,7 +64,7 @@ def test_the_cli_is_started_in_an_environment_of_its_own(doctor):
     done = doctor("--json", script='echo "v:$CLAUDE_CODE_OAUTH_TOKEN:$HOME"', CLAUDE_CODE_OAUTH_TOKEN=key)
     assert said_of(done, "CLI")["said"].startswith("v::/")
     assert key not in done.stdout
-    assert said_of(done, "key")["said"] == "CLAUDE_CODE_OAUTH_TOKEN set (the value was not looked at)"
+    assert said_of(done, "key")["said"] == "CLAUDE_CODE_OAUTH_TOKEN set (the value was not read)"
 
 
 @posix

@@ -158,7 +158,7 @@ def _show(profile: "Profile", checked: "Checked") -> None:
         parameters = describe_parameters(definition) if definition else []
         _line(f"  parameters: {', '.join(parameters) or 'none'}")
     if checked.call_request is not None:
-        _heading("a call of it would send")
+        _heading("a call of it would be")
         _show_request(checked.call_request)
     if checked.balance is not None:
         _heading("balance")
@@ -169,7 +169,7 @@ def _show(profile: "Profile", checked: "Checked") -> None:
     errors = sum(finding.level == "error" for finding in checked.findings)
     warnings = len(checked.findings) - errors
     verdict = (
-        "the profile fits the API"
+        "the profile fits"
         if not checked.findings
         else f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
     )

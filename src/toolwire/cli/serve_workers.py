@@ -1,4 +1,7 @@
-"""Several processes that serve one socket: started, started again when one dies, ended together."""
+"""Supervises the processes of `toolwire serve --workers`: they share a socket, and are replaced and stopped by us.
+
+Why this is not uvicorn's supervisor is in docs/decisions.md.
+"""
 
 import os
 import secrets
@@ -18,27 +21,27 @@ from typing import Final
 from toolwire._transport.lifeline import Lifeline
 from toolwire.cli.shared.exit_codes import FAILURE
 
-_YOUNG: Final = 5.0  # a process that dies sooner never really served
-_CHANCES: Final = 3  # young deaths in a row before it is given up
-_LOOK: Final = 0.2  # seconds between two looks at them
-_ENDING: Final = 8.0  # seconds that a process has to end after its drain
+_EARLY: Final = 5.0  # seconds: a worker that exits sooner has failed to start
+_EARLY_EXITS: Final = 3  # early exits in a row after which we give up
+_INTERVAL: Final = 0.2  # seconds between two checks
+_EXIT_TIMEOUT: Final = 8.0  # seconds for a worker to exit after its calls have finished
 _METRICS: Final = "toolwire-metrics-"
 
 
 def supervise(listening: socket.socket, count: int, drain: float, secret_variable: str) -> int:
-    """Run this very command `count` times on the socket until SIGINT or SIGTERM; the exit code."""
+    """Run this command in `count` processes on the socket until SIGINT or SIGTERM. Returns the exit code."""
     from toolwire.catalog.server import SESSION  # noqa: PLC0415 - heavy
     from toolwire.mcp.serve.host import new_secret  # noqa: PLC0415
     from toolwire.mcp.serve.metrics import FOLDER  # noqa: PLC0415
 
-    # What all of them must agree on: the seal of stateless calls, and whose budget it is.
+    # All workers share the key that seals stateless calls, and the session whose budget they spend.
     shared = {secret_variable: new_secret(), SESSION: secrets.token_hex(8)}
-    told, hurry = threading.Event(), threading.Event()
+    stopping, hurry = threading.Event(), threading.Event()
 
-    def tell(*_: object) -> None:
-        (hurry if told.is_set() else told).set()
+    def on_signal(*_: object) -> None:
+        (hurry if stopping.is_set() else stopping).set()
 
-    before = {each: signal.signal(each, tell) for each in (signal.SIGINT, signal.SIGTERM)}
+    before = {each: signal.signal(each, on_signal) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         with metrics_folder() as (folder, lock):
             given = {name: value for name, value in os.environ.items() if value or name not in shared}
@@ -54,41 +57,41 @@ def supervise(listening: socket.socket, count: int, drain: float, secret_variabl
                 )
 
             group = _Group(start, count, folder)
-            before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: group.pass_on(signal.SIGHUP))
+            before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: group.send_signal(signal.SIGHUP))
             try:
-                while not told.is_set() and not group.hopeless:
-                    group.tend()
-                    told.wait(_LOOK)
+                while not stopping.is_set() and not group.failed:
+                    group.replace_exited()
+                    stopping.wait(_INTERVAL)
             finally:
-                group.end(drain + _ENDING, hurry)
+                group.stop(drain + _EXIT_TIMEOUT, hurry)
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
-    return FAILURE if group.hopeless else 0
+    return FAILURE if group.failed else 0
 
 
 def worker_command(arguments: Sequence[str], fd: int) -> list[str]:
-    """The command line of a worker: ours, with the socket. Options go first: behind a `--` they would be none."""
+    """Return the command line of a worker: ours, with its own options first, since ours may end with `--`."""
     command, *rest = arguments
     return [sys.executable, "-m", "toolwire", command, "--fd", str(fd), "--stateless", *rest]
 
 
 @contextmanager
 def metrics_folder() -> Iterator[tuple[Path, int]]:
-    """A folder for the counts of all workers, and the descriptor whose holders keep it from being swept up.
+    """Create a folder for the metrics of all workers, and a descriptor that holds a lock on it.
 
-    Those of parents that were killed are removed here: nobody holds a lock on them any more.
+    Folders that killed parents left are removed: nobody holds their locks any more.
     """
     for left in Path(tempfile.gettempdir()).glob(f"{_METRICS}*"):
         with suppress(OSError):
-            if (found := _locked(left)) is not None:
+            if (found := _try_lock(left)) is not None:
                 shutil.rmtree(left, ignore_errors=True)
                 os.close(found)
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_METRICS))
         with suppress(FileNotFoundError):
-            lock = _locked(folder)
-            if lock is not None and folder.exists():  # else another was faster, and took it for a left one
+            lock = _try_lock(folder)
+            if lock is not None and folder.exists():  # else another process took it for a left one
                 break
     try:
         yield folder, lock
@@ -97,9 +100,9 @@ def metrics_folder() -> Iterator[tuple[Path, int]]:
         os.close(lock)
 
 
-def _locked(folder: Path) -> int | None:
-    """A descriptor that holds the lock on a folder; None if somebody else does."""
-    import fcntl  # noqa: PLC0415 - not on Windows, where there are no workers
+def _try_lock(folder: Path) -> int | None:
+    """Lock a folder and return the descriptor that holds the lock; None if another process holds it."""
+    import fcntl  # noqa: PLC0415 - not on Windows
 
     found = os.open(folder, os.O_RDONLY)
     try:
@@ -111,7 +114,7 @@ def _locked(folder: Path) -> int | None:
 
 
 class _Member:
-    """One process. It is told to end when we are gone, however that came."""
+    """A worker process. On Linux it gets SIGTERM when this process ends, even by SIGKILL."""
 
     def __init__(self, start: Callable[[Lifeline], subprocess.Popen[bytes]]) -> None:
         self._lifeline = Lifeline()
@@ -121,10 +124,10 @@ class _Member:
             self._lifeline.close()
             raise
         self._lifeline.hold(self.process.pid)
-        self.since = time.monotonic()
+        self.started = time.monotonic()
 
-    def ended(self) -> bool:
-        """Whether it has."""
+    def has_exited(self) -> bool:
+        """True if the process has exited; its lifeline is then closed."""
         if self.process.poll() is None:
             return False
         self._lifeline.close()
@@ -132,55 +135,57 @@ class _Member:
 
 
 class _Group:
+    """The workers of a server."""
+
     def __init__(
         self, start: Callable[[Lifeline], subprocess.Popen[bytes]], count: int, folder: Path
     ) -> None:
         self._start = start
         self._folder = folder
-        self._young_deaths = 0
+        self._early_exits = 0
         self._members = [_Member(start) for _ in range(count)]
 
     @property
-    def hopeless(self) -> bool:
-        """Whether they die as fast as they are started."""
-        return self._young_deaths >= _CHANCES
+    def failed(self) -> bool:
+        """True if workers exit as soon as they are started."""
+        return self._early_exits >= _EARLY_EXITS
 
-    def tend(self) -> None:
-        """Replace those that have died."""
+    def replace_exited(self) -> None:
+        """Start a new worker for each that has exited."""
         from prometheus_client.multiprocess import mark_process_dead  # noqa: PLC0415 - heavy
 
         for place, member in enumerate(self._members):
-            if not member.ended():
+            if not member.has_exited():
                 continue
-            young = time.monotonic() - member.since < _YOUNG
-            self._young_deaths = self._young_deaths + 1 if young else 0
+            early = time.monotonic() - member.started < _EARLY
+            self._early_exits = self._early_exits + 1 if early else 0
             process = member.process
             mark_process_dead(process.pid, str(self._folder))  # type: ignore[no-untyped-call]
-            if not self.hopeless:
-                sys.stderr.write(f"worker {process.pid} ended ({process.returncode}); another starts\n")
+            if not self.failed:
+                sys.stderr.write(f"worker {process.pid} exited ({process.returncode}); starting another\n")
                 self._members[place] = _Member(self._start)
 
-    def end(self, seconds: float, hurry: threading.Event) -> None:
-        """End them all: asked first, once more when there is a hurry, killed when they take longer than that."""
-        self.pass_on(signal.SIGTERM)
+    def stop(self, seconds: float, hurry: threading.Event) -> None:
+        """Stop all workers: by SIGTERM, by SIGINT too once `hurry` is set, and by SIGKILL after `seconds`."""
+        self.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + seconds
-        asked_again = False
-        while (left := self._alive()) and time.monotonic() < deadline:
-            if hurry.is_set() and not asked_again:
-                asked_again = True
+        hurried = False
+        while (left := self._running()) and time.monotonic() < deadline:
+            if hurry.is_set() and not hurried:
+                hurried = True
                 deadline = min(deadline, time.monotonic() + 3)
-                self.pass_on(signal.SIGINT)  # another one: two of a kind may come as one
+                self.send_signal(signal.SIGINT)  # a second SIGTERM could be merged with the first
             with suppress(subprocess.TimeoutExpired):
-                left[0].process.wait(_LOOK)
+                left[0].process.wait(_INTERVAL)
         for member in left:
             member.process.kill()
             member.process.wait()
-            member.ended()
+            member.has_exited()
 
-    def pass_on(self, number: int) -> None:
-        """Send a signal to all of them."""
-        for member in self._alive():
+    def send_signal(self, number: int) -> None:
+        """Send a signal to all workers."""
+        for member in self._running():
             member.process.send_signal(number)
 
-    def _alive(self) -> list[_Member]:
-        return [member for member in self._members if not member.ended()]
+    def _running(self) -> list[_Member]:
+        return [member for member in self._members if not member.has_exited()]
