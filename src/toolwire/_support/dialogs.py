@@ -11,6 +11,8 @@ from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
+from toolwire._support.schema_structure import resolve
+
 Role: TypeAlias = Literal["request", "detail", "url", "note", "error"]
 
 DECLINE: Final = "/decline"
@@ -177,8 +179,8 @@ def _resolve(schema: Any, whole: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = dict(schema) if isinstance(schema, Mapping) else {}
     for _ in range(_DEEPEST_REFERENCE):
         if isinstance(found.get("$ref"), str):
-            target = _look_up(found.pop("$ref"), whole)
-            found = {**target, **found}
+            target = resolve(found.pop("$ref"), whole)
+            found = {**(target if isinstance(target, Mapping) else {}), **found}
         elif len(kinds := _without_null(found.get("anyOf"))) == 1:
             found.pop("anyOf")
             found = {**kinds[0], **found}
@@ -195,14 +197,6 @@ def _resolve(schema: Any, whole: Mapping[str, Any]) -> dict[str, Any]:
 def _without_null(schemas: Any) -> list[dict[str, Any]]:
     listed = schemas if isinstance(schemas, list) else []
     return [each for each in listed if isinstance(each, dict) and each.get("type") != "null"]
-
-
-def _look_up(reference: str, whole: Mapping[str, Any]) -> dict[str, Any]:
-    found: Any = whole
-    for step in reference.removeprefix("#").strip("/").split("/"):
-        key = step.replace("~1", "/").replace("~0", "~")
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return dict(found) if isinstance(found, Mapping) else {}
 
 
 def _convert(text: str, schema: Mapping[str, Any]) -> Any:

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
 
+from toolwire._support.schema_structure import resolve
 from toolwire.errors import CLINotFoundError, UsageError
 from toolwire.testing.request import Request
 from toolwire.testing.script import Answer, Block, call, say, turn
@@ -169,7 +170,8 @@ def write_example(name: str, schema: Mapping[str, Any]) -> str:
 def _sample(schema: Mapping[str, Any], whole: Mapping[str, Any], place: int) -> Any:
     reference = str(schema.get("$ref", ""))
     if reference:
-        schema = (whole.get("$defs") or {}).get(reference.rsplit("/", 1)[-1]) or {}
+        target = resolve(reference, whole)
+        schema = target if isinstance(target, Mapping) else {}
     for key in ("default", "const"):
         if schema.get(key) is not None:
             return schema[key]

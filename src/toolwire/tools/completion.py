@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, Final
 
 from toolwire._protocol.json_codec import dumps
+from toolwire._support.schema_structure import resolve
 from toolwire.errors import ToolDefinitionError
 from toolwire.tools.results.to_json import BadResult, clean
 
@@ -40,7 +41,7 @@ class Completer:
         for name, shown in properties.items():
             if name in given:
                 self._sources[name] = _read(name, given[name])
-            elif choices := list(dict.fromkeys(_choices(shown, schema.get("$defs", {})))):
+            elif choices := list(dict.fromkeys(_choices(shown, schema))):
                 self._sources[name] = choices
 
     def __bool__(self) -> bool:
@@ -85,15 +86,15 @@ def _read(name: str, given: Any) -> list[str] | Callable[..., Any]:
     return values
 
 
-def _choices(schema: dict[str, Any], definitions: dict[str, Any]) -> Iterator[str]:
-    """What a type allows, where that is a list: its JSON schema tells."""
+def _choices(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[str]:
+    """Yield the values that a type allows, as far as its JSON schema lists them."""
     if "$ref" in schema:
-        name = schema["$ref"].removeprefix("#/$defs/")
+        target = resolve(schema["$ref"], root)
         # Only scalars have choices, and no scalar refers to itself: classes with fields are not entered.
-        if "properties" not in definitions.get(name, {"properties": ()}):
-            yield from _choices(definitions[name], definitions)
+        if isinstance(target, dict) and "properties" not in target:
+            yield from _choices(target, root)
     for branch in (*schema.get("anyOf", ()), *schema.get("allOf", ()), *schema.get("oneOf", ())):
-        yield from _choices(branch, definitions)
+        yield from _choices(branch, root)
     values = schema.get("enum") or ([schema["const"]] if "const" in schema else [])
     if schema.get("type") == "boolean" and not values:
         values = [True, False]

@@ -7,17 +7,15 @@ each other twice per level double with each level, though the document is small.
 import math
 from collections.abc import Iterator
 from typing import Any, Final
-from urllib.parse import unquote
 
 from toolwire._protocol.json_codec import dumps
+from toolwire._support.schema_structure import IN_PLACE, REFERENCES, iter_subschemas, resolve
 
 MOST_BYTES: Final = 256 * 1024
 MOST_DEPTH: Final = 64
 MOST_NODES: Final = 20_000
 MOST_WORK: Final = 10_000
 _LONGEST_CHAIN: Final = 100
-_IN_PLACE: Final = ("allOf", "anyOf", "oneOf")
-_IN_PLACE_ONE: Final = ("not", "if", "then", "else")
 
 
 class Unrepairable(Exception):  # noqa: N818 - it names the schema, and never leaves this package
@@ -101,46 +99,8 @@ def check_work(schema: dict[str, Any]) -> None:
 
 
 def _in_place(node: dict[str, Any], root: dict[str, Any]) -> Iterator[Any]:
-    """The schemas that look at the same value as this one."""
-    for keyword in _IN_PLACE:
-        if isinstance(several := node.get(keyword), list):
-            yield from several
-    for keyword in _IN_PLACE_ONE:
-        if keyword in node:
-            yield node[keyword]
-    if isinstance(dependent := node.get("dependentSchemas"), dict):
-        yield from dependent.values()
-    for keyword in ("$ref", "$dynamicRef"):
+    """Yield the schemas that are applied to the same value as this one."""
+    yield from (each for keyword, each in iter_subschemas(node) if keyword in IN_PLACE)
+    for keyword in REFERENCES:
         if isinstance(target := node.get(keyword), str):
             yield resolve(target, root)
-
-
-def resolve(reference: str, root: dict[str, Any]) -> Any:
-    """What a reference inside the document leads to; None when it leads nowhere, or goes by an anchor."""
-    node: Any = root
-    if reference == "#":
-        return node
-    if not reference.startswith("#/"):
-        return _anchored(reference[1:], root)
-    for raw in unquote(reference[2:]).split("/"):
-        step = raw.replace("~1", "/").replace("~0", "~")
-        if isinstance(node, dict):
-            node = node.get(step)
-        elif isinstance(node, list) and step.isdecimal() and len(step) < 7 and int(step) < len(node):  # noqa: PLR2004
-            node = node[int(step)]
-        else:
-            return None
-    return node
-
-
-def _anchored(anchor: str, root: dict[str, Any]) -> Any:
-    stack: list[Any] = [root]
-    while stack:
-        each = stack.pop()
-        if isinstance(each, dict):
-            if anchor in (each.get("$anchor"), each.get("$dynamicAnchor")):
-                return each
-            stack.extend(each.values())
-        elif isinstance(each, list):
-            stack.extend(each)
-    return None

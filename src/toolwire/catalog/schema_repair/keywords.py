@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from toolwire._protocol.json_codec import dumps
+from toolwire._support.schema_structure import IN_PLACE, LISTS, ONE, REFERENCES, TABLES
 from toolwire.catalog.hidden_text import has_hidden
-from toolwire.catalog.schema_repair.structure import LISTS, ONE, REFERENCES, TABLES
 from toolwire.catalog.values import TYPES, convert, tidy
 from toolwire.tools.schema.arguments import clipped
 
@@ -30,8 +30,9 @@ _WHOLE: Final = ("minLength", "maxLength", "minItems", "maxItems", "minPropertie
 _NUMBERS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 # Where a name may be defined although `properties` does not have it.
 _ELSEWHERE: Final = {
-    *("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"),
-    *("$ref", "$dynamicRef", "$recursiveRef", "patternProperties", "unevaluatedProperties"),
+    *IN_PLACE,
+    *REFERENCES,
+    *("patternProperties", "unevaluatedProperties"),
 }
 
 

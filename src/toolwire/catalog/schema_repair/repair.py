@@ -7,10 +7,10 @@ and refers to nothing outside itself, or says why there is none. It never change
 from typing import Any, Final
 
 from toolwire._protocol.json_codec import loads
+from toolwire._support.schema_structure import LISTS, ONE, REFERENCES, TABLES
 from toolwire.catalog.hidden_text import find_hidden
 from toolwire.catalog.schema_repair.bare_properties import wrap_bare_properties
 from toolwire.catalog.schema_repair.bounds import Unrepairable, check_work, measure
-from toolwire.catalog.schema_repair.structure import LISTS, ONE, REFERENCES, TABLES
 from toolwire.catalog.schema_repair.top_level import as_object
 from toolwire.catalog.schema_repair.walk import mended, under
 from toolwire.catalog.values import tidy

@@ -7,7 +7,8 @@ for an `anyOf`, `oneOf`, `allOf` or an oddly named property at the top. So what 
 import re
 from typing import Any, Final
 
-from toolwire.catalog.schema_repair.bounds import Unrepairable, resolve
+from toolwire._support.schema_structure import resolve
+from toolwire.catalog.schema_repair.bounds import Unrepairable
 from toolwire.catalog.schema_repair.keywords import Note, required_of_unknown
 from toolwire.tools.schema.arguments import clipped
 

@@ -6,26 +6,15 @@ keywords are mended in `keywords`. The depth is bounded before it starts.
 
 from typing import Any, Final
 
+from toolwire._support.schema_structure import IN_PLACE, LISTS, ONE, REFERENCES, TABLES
 from toolwire.catalog.schema_repair import keywords as _keywords
 from toolwire.catalog.schema_repair.bounds import Unrepairable
 from toolwire.catalog.schema_repair.keywords import Note, flag, kind_of, listed_names
-from toolwire.catalog.schema_repair.structure import LISTS, ONE, REFERENCES, TABLES
 from toolwire.tools.schema.arguments import clipped
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 # Schemas that look at a value beside another one: what they leave out, that one may say.
-_BESIDE: Final = {
-    "not",
-    "if",
-    "then",
-    "else",
-    "allOf",
-    "anyOf",
-    "oneOf",
-    "dependentSchemas",
-    "$defs",
-    "definitions",
-}
+_BESIDE: Final = {*IN_PLACE, "$defs", "definitions"}
 _WORDS: Final[dict[str, Any]] = {"true": True, "false": False}
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from toolwire._support.schema_structure import resolve
 from toolwire.errors import UsageError
 
 Schema = dict[str, Any]
@@ -152,11 +153,7 @@ def _resolve(schema: Any, root: Schema) -> Schema:
         reference = schema.get("$ref") if isinstance(schema, dict) else None
         if not isinstance(reference, str) or not reference.startswith("#/"):
             break
-        target: Any = root
-        for step in reference[2:].split("/"):
-            key = step.replace("~1", "/").replace("~0", "~")
-            target = target.get(key) if isinstance(target, dict) else None
-        schema = target
+        schema = resolve(reference, root)
     return schema if isinstance(schema, dict) else {}
 
 

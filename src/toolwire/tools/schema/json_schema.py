@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from urllib.parse import urldefrag, urljoin
 
 from toolwire._protocol.json_codec import SHAPES, dumps, loads
+from toolwire._support.schema_structure import REFERENCES, iter_subschemas
 from toolwire.tools.schema.arguments import (
     REQUIRED,
     TOO_LARGE_TO_SAY,
@@ -30,28 +31,6 @@ from toolwire.tools.schema.arguments import (
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
 
-# Where a schema holds other schemas: one, a list of them, or a table of them.
-_ONE: Final = {
-    *(
-        "items",
-        "additionalItems",
-        "additionalProperties",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-        "contains",
-    ),
-    *("propertyNames", "not", "if", "then", "else", "contentSchema"),
-}
-_LISTS: Final = {"allOf", "anyOf", "oneOf", "prefixItems", "items"}
-_TABLES: Final = {
-    "properties",
-    "patternProperties",
-    "$defs",
-    "definitions",
-    "dependentSchemas",
-    "dependencies",
-}
-_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _BRANCHES: Final = 5
 _NAMED: Final = (
     300  # values in arguments whose mistakes are all named: each mistake takes up to half a millisecond
@@ -163,7 +142,7 @@ def _reference_away(schema: dict[str, Any]) -> str | None:
     found = list(_walk(schema, ""))
     inside = {urldefrag(base).url for base, _ in found} | {""}
     for base, each in found:
-        for keyword in _REFERENCES:
+        for keyword in REFERENCES:
             target = each.get(keyword)
             if isinstance(target, str) and urldefrag(urljoin(base, target)).url not in inside:
                 return target
@@ -177,15 +156,8 @@ def _walk(schema: Any, base: str) -> Iterator[tuple[str, dict[str, Any]]]:
     if isinstance(identity := schema.get("$id", schema.get("id")), str):
         base = urljoin(base, identity)
     yield base, schema
-    for keyword, value in schema.items():
-        if keyword in _TABLES and isinstance(value, dict):
-            inner = list(value.values())
-        elif keyword in _LISTS and isinstance(value, list):
-            inner = value
-        else:
-            inner = [value] if keyword in _ONE else []
-        for each in inner:
-            yield from _walk(each, base)
+    for _, inner in iter_subschemas(schema):
+        yield from _walk(inner, base)
 
 
 def _violations(error: "ValidationError", known: list[str]) -> Iterator[Violation]:

@@ -22,6 +22,7 @@ from pydantic_core import SchemaError, core_schema
 from typing_extensions import TypedDict
 
 from toolwire._protocol.json_codec import dumps, loads
+from toolwire._support.schema_structure import resolve
 from toolwire.tools.schema.arguments import (
     REQUIRED,
     TOO_LARGE_TO_SAY,
@@ -388,7 +389,7 @@ class Generator(GenerateJsonSchema):
             if "properties" not in definition and definition.get("title") in self._enums:
                 del definition["title"]
         while (reference := result.pop("$ref", None)) is not None:
-            result = {**result["$defs"][reference.removeprefix("#/$defs/")], **result}
+            result = {**resolve(reference, result), **result}
         return _ordered(result)
 
     def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
