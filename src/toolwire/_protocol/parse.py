@@ -73,11 +73,11 @@ def _parse_server_tool_use(block: Frame) -> b.ServerToolUseBlock:
 
 def _fill(cls: Any) -> Callable[[Frame], Any]:
     """Return a builder that fills a record by its fields."""
-    keys = _keys(cls, "raw")
-    return lambda frame: cls(raw=frame, **_present(keys, frame))
+    keys = _list_keys(cls, "raw")
+    return lambda frame: cls(raw=frame, **_pick_present(keys, frame))
 
 
-def _keys(cls: type[Record], *left_out: str) -> tuple[tuple[str, str], ...]:
+def _list_keys(cls: type[Record], *left_out: str) -> tuple[tuple[str, str], ...]:
     """Pairs of field and key, for all fields of a record that are read out of a frame."""
     return tuple(
         (name, field.metadata.get("key", name))
@@ -86,7 +86,7 @@ def _keys(cls: type[Record], *left_out: str) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _present(keys: tuple[tuple[str, str], ...], frame: Frame) -> Frame:
+def _pick_present(keys: tuple[tuple[str, str], ...], frame: Frame) -> Frame:
     """The fields whose key is there and not null."""
     return {name: value for name, key in keys if (value := frame.get(key)) is not None}
 
@@ -104,12 +104,12 @@ _BLOCKS: dict[str, Callable[[Frame], b.ContentBlock]] = {
 # Messages.
 
 
-def _dict(value: Any) -> Frame:
+def _as_dict(value: Any) -> Frame:
     return value if isinstance(value, dict) else {}
 
 
 def _parse_assistant(frame: Frame) -> c.AssistantMessage:
-    message = _dict(frame.get("message"))
+    message = _as_dict(frame.get("message"))
     content = message.get("content")
     if isinstance(content, list):
         content = [_parse_block(block) for block in content]
@@ -133,7 +133,7 @@ def _parse_assistant(frame: Frame) -> c.AssistantMessage:
 
 
 def _parse_user(frame: Frame) -> c.UserMessage:
-    content = _dict(frame.get("message")).get("content")
+    content = _as_dict(frame.get("message")).get("content")
     if isinstance(content, list):
         content = [_parse_block(block) for block in content]
     elif not isinstance(content, str):
@@ -199,7 +199,7 @@ def _parse_stream_event(frame: Frame) -> c.StreamEvent:
 
 
 def _parse_rate_limit_event(frame: Frame) -> c.RateLimitEvent:
-    info = _dict(frame.get("rate_limit_info"))
+    info = _as_dict(frame.get("rate_limit_info"))
     return c.RateLimitEvent(
         c.RateLimitInfo(
             status=info.get("status", ""),
@@ -252,7 +252,7 @@ def _fill_official(cls: Any, **empty: Callable[[], Any]) -> Callable[[Frame], An
 
 
 def _parse_task_updated(frame: Frame) -> s.TaskUpdatedMessage:
-    patch = _dict(frame.get("patch"))
+    patch = _as_dict(frame.get("patch"))
     return s.TaskUpdatedMessage(
         frame["subtype"],
         frame,
@@ -278,11 +278,13 @@ def _parse_hook_event(frame: Frame) -> s.HookEventMessage:
 
 def _fill_system(cls: type[s.TypedSystemMessage]) -> Callable[[Frame], s.TypedSystemMessage]:
     """Return a builder that fills a system message by its fields."""
-    keys = _keys(cls, "subtype", "data")
+    keys = _list_keys(cls, "subtype", "data")
     nested = cls.parsed_nested
     if nested is None:
-        return lambda frame: cls(frame["subtype"], frame, **_present(keys, frame))
-    return lambda frame: cls(frame["subtype"], frame, **_present(keys, {**_dict(frame.get(nested)), **frame}))
+        return lambda frame: cls(frame["subtype"], frame, **_pick_present(keys, frame))
+    return lambda frame: cls(
+        frame["subtype"], frame, **_pick_present(keys, {**_as_dict(frame.get(nested)), **frame})
+    )
 
 
 _SYSTEM: dict[str, Callable[[Frame], s.SystemMessage]] = {

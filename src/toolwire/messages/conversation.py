@@ -85,7 +85,7 @@ class ModelUsage(TypedDict):
     provider: NotRequired[str]
 
 
-def _joined(content: list[ContentBlock]) -> str:
+def _join_text(content: list[ContentBlock]) -> str:
     return "".join([block.text for block in content if isinstance(block, TextBlock)])
 
 
@@ -111,7 +111,7 @@ class UserMessage(Record):
     @property
     def text(self) -> str:
         """The text of all its text blocks, joined."""
-        return self.content if isinstance(self.content, str) else _joined(self.content)
+        return self.content if isinstance(self.content, str) else _join_text(self.content)
 
 
 @dataclass(repr=False, eq=False)
@@ -136,7 +136,7 @@ class AssistantMessage(Record):
     @property
     def text(self) -> str:
         """The text of all its text blocks, joined."""
-        return _joined(self.content)
+        return _join_text(self.content)
 
 
 @dataclass(repr=False, eq=False)

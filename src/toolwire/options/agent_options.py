@@ -149,14 +149,14 @@ class ClaudeAgentOptions(RecordWithSecrets):
     )
     """Stop when so many dollars are spent; the result then is `error_max_budget_usd`."""
     disallowed_tools: list[str] = option(
-        factory=list, kind=TEXTS | NOTHING, flag=line.joined("--disallowedTools")
+        factory=list, kind=TEXTS | NOTHING, flag=line.comma_list("--disallowedTools")
     )
     """Tools that are taken away, whatever else allows them."""
     model: str | None = option(flag=line.pair("--model"))
     """Alias (`sonnet`) or full name. None: the CLI's default."""
     fallback_model: str | None = option(flag=line.pair("--fallback-model"))
     """Model, or several with commas, to use when the first is overloaded."""
-    betas: list[SdkBeta] = option(factory=list, kind=TEXTS | NOTHING, flag=line.joined("--betas"))
+    betas: list[SdkBeta] = option(factory=list, kind=TEXTS | NOTHING, flag=line.comma_list("--betas"))
     """API beta headers. Any string is passed on."""
     permission_prompt_tool_name: str | None = option(
         flag=Flag("--permission-prompt-tool", line.build_permission_prompt_tool)
@@ -203,7 +203,7 @@ class ClaudeAgentOptions(RecordWithSecrets):
     """Also yield each piece of a message as it streams in."""
     include_hook_events: bool = option(False, flag=line.switch("--include-hook-events"))
     """Also yield a message when a hook starts and ends."""
-    forward_subagent_text: bool = option(False, initialize=line.sent("forwardSubagentText"))
+    forward_subagent_text: bool = option(False, initialize=line.plain_field("forwardSubagentText"))
     """Also yield the text and thinking of subagents, not only their tool use."""
     verbatim_prompts: bool = False
     """Prompts reach the model as written: no `@file` expansion, no slash commands."""
@@ -283,9 +283,9 @@ class ClaudeAgentOptions(RecordWithSecrets):
     """Seconds to wait for the response to any other control request."""
     close_timeout: float = option(5.0, check=checks.at_least(0))
     """Seconds that the CLI gets to end by itself once its input has ended. Then SIGTERM, after 2 more SIGKILL."""
-    agent: str | None = option(flag=line.equals("--agent"))
+    agent: str | None = option(flag=line.single_argument("--agent"))
     """Agent that leads the session: its prompt, tools and model. One of `agents` or of the settings."""
-    tool_aliases: dict[str, str] | None = option(initialize=line.sent("toolAliases", dict))
+    tool_aliases: dict[str, str] | None = option(initialize=line.plain_field("toolAliases", dict))
     """Name that the model calls -> tool that runs instead: `{"Bash": "mcp__workspace__bash"}`."""
     tool_config: ToolConfig | None = option(
         kind=JSON_DICT | NOTHING,
@@ -302,28 +302,30 @@ class ClaudeAgentOptions(RecordWithSecrets):
     """Places that in-process servers may ask for: paths, URIs, or `{"uri": ..., "name": ...}`."""
     on_user_dialog: OnUserDialog | None = None
     """Called to show the dialogs named in `supported_dialog_kinds`."""
-    supported_dialog_kinds: list[str] | None = option(initialize=line.sent("supportedDialogKinds", list))
+    supported_dialog_kinds: list[str] | None = option(
+        initialize=line.plain_field("supportedDialogKinds", list)
+    )
     """Dialogs that `on_user_dialog` can show. The CLI sends no others."""
-    per_task_stop_affordance: bool = option(False, initialize=line.sent("perTaskStopAffordance"))
+    per_task_stop_affordance: bool = option(False, initialize=line.plain_field("perTaskStopAffordance"))
     """You can stop single tasks, so an interrupt spares those in the background."""
     persist_session: bool = option(
         True,
         flag=Flag("--no-session-persistence", lambda value, _: [] if value else ["--no-session-persistence"]),
     )
     """False: the session is not saved and cannot be resumed."""
-    plan_mode_instructions: str | None = option(initialize=line.sent("planModeInstructions"))
+    plan_mode_instructions: str | None = option(initialize=line.plain_field("planModeInstructions"))
     """Instructions for plan mode, in place of the CLI's own."""
     allow_dangerously_skip_permissions: bool = option(
         False, flag=line.switch("--allow-dangerously-skip-permissions")
     )
     """Let the session switch to `bypassPermissions` later on."""
-    permission_prompts: PermissionPrompts | None = option(flag=line.equals("--permission-prompts"))
+    permission_prompts: PermissionPrompts | None = option(flag=line.single_argument("--permission-prompts"))
     """`"none"`: nobody is asked, and what would need permission is denied. None or `"host"`: you are asked."""
     plugin_delivery: PluginDelivery = "argv"
     """`"initialize"`: send the plugin list on stdin, for lists too long for a command line."""
-    prompt_suggestions: bool = option(False, initialize=line.sent("promptSuggestions"))
+    prompt_suggestions: bool = option(False, initialize=line.plain_field("promptSuggestions"))
     """After each turn, the CLI guesses the user's next prompt (`include_all_messages` shows it)."""
-    agent_progress_summaries: bool = option(False, initialize=line.sent("agentProgressSummaries"))
+    agent_progress_summaries: bool = option(False, initialize=line.plain_field("agentProgressSummaries"))
     """Running subagents report what they are doing, about every 30 seconds."""
     managed_settings: dict[str, Any] | None = option(
         flag=Flag("--managed-settings", line.build_managed_settings),
@@ -334,9 +336,9 @@ class ClaudeAgentOptions(RecordWithSecrets):
     """Settings with the rank of an administrator's; only restrictions count."""
     debug: bool | str = option(False, flag=Flag("--debug", line.build_debug))
     """Let the CLI write its debug log; a string says of what, as in `"mcp,hooks"`."""
-    debug_file: str | Path | None = option(flag=line.equals("--debug-file"))
+    debug_file: str | Path | None = option(flag=line.single_argument("--debug-file"))
     """Let the CLI write its debug log into this file."""
-    title: str | None = option(initialize=line.sent("title"))
+    title: str | None = option(initialize=line.plain_field("title"))
     """Title of a new session."""
     spawn_claude_code_process: SpawnProcess | None = None
     """Called with the command (`argv`, `env`, `cwd`, `user`) in place of starting it; returns a `Transport`.
@@ -345,7 +347,7 @@ class ClaudeAgentOptions(RecordWithSecrets):
     `starts_here = True` on the callable, and secrets come in private files.
     """
     project_config_root: str | Path | None = option(
-        flag=line.equals("--project-config-root"), check=checks.check_absolute
+        flag=line.single_argument("--project-config-root"), check=checks.check_absolute
     )
     """Trusted checkout (absolute) whose project settings count instead of those in `cwd`."""
     on_frame: OnFrame | None = None

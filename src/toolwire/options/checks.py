@@ -33,7 +33,7 @@ def check(options: Any) -> None:
         if value is not default:  # a default is never wrong
             check_kind(option, value, kind)
     for option in rows.raw_texts:
-        if any("\0" in text for text in _texts(getattr(options, option))):
+        if any("\0" in text for text in _iterate_texts(getattr(options, option))):
             refuse(option, "contains a NUL character, which no command line can carry; remove it")
     for option, check_value in rows.checks:
         if (value := getattr(options, option)) is not None:
@@ -278,7 +278,7 @@ def kinds_of(record: Any, *, ordered: bool = False) -> dict[str, Kind]:
     return kinds
 
 
-def _texts(value: object) -> Iterator[str]:
+def _iterate_texts(value: object) -> Iterator[str]:
     """All strings in a value."""
     if isinstance(value, str):
         yield value
@@ -286,11 +286,11 @@ def _texts(value: object) -> Iterator[str]:
         yield os.fspath(value)
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _texts(key)
-            yield from _texts(item)
+            yield from _iterate_texts(key)
+            yield from _iterate_texts(item)
     elif isinstance(value, list | tuple | set | frozenset):
         for item in value:
-            yield from _texts(item)
+            yield from _iterate_texts(item)
 
 
 # --- the inside of single values --------------------------------------------------------------------------

@@ -202,18 +202,18 @@ def number(name: str) -> Flag:
     return Flag(name, lambda value, _: [] if value is None else [name, str(value)])
 
 
-def joined(name: str) -> Flag:
+def comma_list(name: str) -> Flag:
     """A flag and several values with commas between."""
     return Flag(name, lambda value, _: [name, ",".join(value)] if value else [])
 
 
-def equals(name: str) -> Flag:
+def single_argument(name: str) -> Flag:
     """One argument, so that a value that starts with a dash cannot be taken for a flag."""
     return Flag(name, lambda value, _: [f"{name}=" + os.fspath(value)] if value else [])
 
 
 def identifier(name: str) -> Flag:
-    """As `equals`; these often come from outside, so they must not mean anything to a Windows shell."""
+    """As `single_argument`; these often come from outside, so they must not mean anything to a Windows shell."""
 
     def build_argument(value: str | None, build: Build) -> list[str]:
         if not value:
@@ -252,7 +252,7 @@ def _is_long(text: str, limits: Limits) -> bool:
     return len(text) > limits.inline // 4 and len(text.encode("utf-8", "surrogatepass")) > limits.inline
 
 
-def _to_file(option: str, name: str, text: str, build: Build) -> str:
+def _write_to_file(option: str, name: str, text: str, build: Build) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -263,10 +263,10 @@ def _to_file(option: str, name: str, text: str, build: Build) -> str:
     return build.to_file(name, text)
 
 
-def _json_or_path(option: str, flag: str, text: str, build: Build, *, secret: bool) -> list[str]:
+def _build_json_or_path(option: str, flag: str, text: str, build: Build, *, secret: bool) -> list[str]:
     """The CLI takes either here; only JSON can be too long or secret."""
     if _is_long(text, build.limits) or (secret and _starts_here(build.options)):
-        return [flag, _to_file(option, flag.strip("-") + ".json", text, build)]
+        return [flag, _write_to_file(option, flag.strip("-") + ".json", text, build)]
     return [flag, text]
 
 
@@ -281,7 +281,7 @@ def build_system_prompt(value: Any, build: Build) -> list[str]:
     if value is None:
         return ["--system-prompt", ""]
     if isinstance(value, str):
-        return _prompt_text("--system-prompt", value, build)
+        return _build_prompt("--system-prompt", value, build)
     if not isinstance(value, Mapping):
         return []
     match value["type"]:
@@ -290,12 +290,14 @@ def build_system_prompt(value: Any, build: Build) -> list[str]:
         case "custom":
             return build_system_prompt(value["prompt"], build)
         case _:
-            return _prompt_text("--append-system-prompt", value["append"], build) if "append" in value else []
+            return (
+                _build_prompt("--append-system-prompt", value["append"], build) if "append" in value else []
+            )
 
 
-def _prompt_text(flag: str, text: str, build: Build) -> list[str]:
+def _build_prompt(flag: str, text: str, build: Build) -> list[str]:
     if _is_long(text, build.limits):
-        return [f"{flag}-file", _to_file("system_prompt", flag.strip("-") + ".md", text, build)]
+        return [f"{flag}-file", _write_to_file("system_prompt", flag.strip("-") + ".md", text, build)]
     return [flag, text]
 
 
@@ -328,12 +330,12 @@ def build_permission_prompt_tool(value: str | None, build: Build) -> list[str]:
 
 def build_settings(value: Any, build: Build) -> list[str]:
     """The flag of `settings` and `sandbox`."""
-    text = _settings_text(value, build.options)
+    text = _build_settings_text(value, build.options)
     secret = text.lstrip().startswith("{") and holds_secrets(text)
-    return _json_or_path("settings", "--settings", text, build, secret=secret) if text else []
+    return _build_json_or_path("settings", "--settings", text, build, secret=secret) if text else []
 
 
-def _settings_text(settings: Any, options: "ClaudeAgentOptions") -> str:
+def _build_settings_text(settings: Any, options: "ClaudeAgentOptions") -> str:
     """Settings as the flag takes them; the sandbox is a part of them, so then a file has to be read."""
     if options.sandbox is None:
         if isinstance(settings, Mapping):
@@ -368,7 +370,7 @@ def build_mcp_config(value: Any, build: Build) -> list[str]:
         text = json.dumps({"mcpServers": configs})
     else:
         text = os.fspath(value)
-    return _json_or_path("mcp_servers", "--mcp-config", text, build, secret=_names_other_servers(text))
+    return _build_json_or_path("mcp_servers", "--mcp-config", text, build, secret=_names_other_servers(text))
 
 
 def _names_other_servers(text: str) -> bool:
@@ -466,7 +468,7 @@ def get_preview_format(value: Any) -> str | None:
 # --- the initialize request ---------------------------------------------------------------------------------
 
 
-def sent(name: str, convert: Callable[[Any], Any] | None = None) -> Field:
+def plain_field(name: str, convert: Callable[[Any], Any] | None = None) -> Field:
     """One field of the `initialize` request, if the option is set."""
     return Field(name, lambda value, *_: {name: convert(value) if convert else value} if value else {})
 

@@ -39,7 +39,7 @@ def is_server(value: object) -> bool:
     return not plain and any(sign(value) for sign in _SERVER_SIGNS)
 
 
-def tool_prefix(name: str) -> str:
+def build_tool_prefix(name: str) -> str:
     """The prefix that the CLI gives to the names of this server's tools."""
     return f"mcp__{wire_name(name)}__"
 
@@ -54,18 +54,18 @@ def split_servers(mcp_servers: object) -> tuple[dict[str, Any], dict[str, dict[s
     for key, entry in mcp_servers.items() if isinstance(mcp_servers, Mapping) else ():
         if not isinstance(entry, Mapping):
             instances[key] = entry
-            configs[key] = {"type": "sdk", "name": key, **_own_config(entry)}
+            configs[key] = {"type": "sdk", "name": key, **_get_own_config(entry)}
         elif entry.get("type") == "sdk":
             instances[key] = entry["instance"]
-            told = {name: value for name, value in entry.items() if name != "instance"}
-            told = {**_own_config(entry["instance"]), **told}
-            configs[key] = told if told.get("name") else {**told, "name": key}
+            config = {name: value for name, value in entry.items() if name != "instance"}
+            config = {**_get_own_config(entry["instance"]), **config}
+            configs[key] = config if config.get("name") else {**config, "name": key}
         else:
             configs[key] = dict(entry)
     return instances, configs
 
 
-def _own_config(server: Any) -> dict[str, Any]:
+def _get_own_config(server: Any) -> dict[str, Any]:
     """The configuration that a server of ours wants the CLI to have."""
     config: dict[str, Any] = server.cli_config() if hasattr(server, "cli_config") else {}
     return config
@@ -84,11 +84,11 @@ def check_servers(mcp_servers: object) -> None:
     prefixes: dict[str, str] = {}
     for name, entry in mcp_servers.items():
         _check_name(name)
-        other = prefixes.setdefault(tool_prefix(name), name)
+        other = prefixes.setdefault(build_tool_prefix(name), name)
         if other != name:
             _refuse(
                 f"has two servers, {other!r} and {name!r}, whose tools would both be called "
-                f"{tool_prefix(name)}...; rename one"
+                f"{build_tool_prefix(name)}...; rename one"
             )
         if isinstance(entry, Mapping):
             _check_config(f"mcp_servers[{name!r}]", entry)
@@ -117,7 +117,7 @@ def _check_object(where: str, entry: object) -> None:
     if not is_server(entry):
         refuse(
             where,
-            f"is {_kind_name(entry)}, which is neither a config dict nor an MCP server object; "
+            f"is {_describe_type(entry)}, which is neither a config dict nor an MCP server object; "
             'give {"command": ...}, {"type": "http", "url": ...} or a ToolServer',
         )
 
@@ -133,14 +133,14 @@ def _check_config(where: str, config: Mapping[str, Any]) -> None:
         if field in config:
             if not wanted.fits(config[field]):
                 # The value itself is not shown: headers and environments hold secrets.
-                refuse(f"{where}[{field!r}]", f"must be {wanted.wanted}, is {_kind_name(config[field])}")
+                refuse(f"{where}[{field!r}]", f"must be {wanted.wanted}, is {_describe_type(config[field])}")
         elif needed:
             refuse(where, f"is of type {kind!r} and needs {field!r}, {wanted.wanted}")
     if not is_json({key: value for key, value in config.items() if key != "instance"}):
-        refuse(where, "holds a value that cannot be written as JSON, so the CLI cannot be told about it")
+        refuse(where, "holds a value that cannot be written as JSON, so the CLI cannot be config about it")
 
 
-def _kind_name(value: object) -> str:
+def _describe_type(value: object) -> str:
     return f"the class {value.__name__}" if isinstance(value, type) else f"of type {type(value).__name__}"
 
 
