@@ -85,7 +85,7 @@ def check_output(event: str, output: dict[str, Any]) -> tuple[dict[str, Any], li
     """
     if event not in _EVENTS:
         return output, []
-    part = _check_dict(output, _TOP, elsewhere=_specific_fields(event))
+    part = _check_dict(output, _TOP, elsewhere=_get_specific_fields(event))
     if "hookSpecificOutput" in part.kept:
         _check_specific(event, part)
     refused = [problem for problem in part.problems if problem.severity in ("wrong", "malformed")]
@@ -110,7 +110,7 @@ def _denies(output: Mapping[str, Any]) -> bool:
 
 def _check_specific(event: str, top: _Part) -> None:
     key = "hookSpecificOutput"
-    given, fields = top.kept[key], _specific_fields(event)
+    given, fields = top.kept[key], _get_specific_fields(event)
     if not isinstance(given, Mapping):
         top.refuse(key, Problem("wrong", f"{key!r} is a {type(given).__name__}, not a dict"))
     elif not fields:
@@ -121,11 +121,13 @@ def _check_specific(event: str, top: _Part) -> None:
     else:
         if _EVENT_NAME not in given:
             top.problems.append(Problem("unknown", f"{key!r} has no {_EVENT_NAME!r}; {event!r} is assumed"))
-        required = _required_keys(SPECIFIC_OUTPUTS[event])
+        required = _list_required_keys(SPECIFIC_OUTPUTS[event])
         part = _check_dict({_EVENT_NAME: event, **given}, fields, f" in {key!r}", required, elsewhere=_TOP)
         if event == "PermissionRequest" and isinstance(decision := part.sound.get("decision"), Mapping):
             known = get_type_hints(_Decision)
-            part.put("decision", _check_dict(decision, known, " in 'decision'", _required_keys(_Decision)))
+            part.put(
+                "decision", _check_dict(decision, known, " in 'decision'", _list_required_keys(_Decision))
+            )
         top.put(key, part)
 
 
@@ -201,12 +203,12 @@ def _describe_unknown(
     return Problem("unknown", f"unknown key {key!r}{where}")
 
 
-def _required_keys(kind: Any) -> list[str]:
+def _list_required_keys(kind: Any) -> list[str]:
     """Return the required keys of a TypedDict, in order."""
     return [key for key in get_type_hints(kind) if key in kind.__required_keys__]
 
 
 @cache
-def _specific_fields(event: str) -> dict[str, Any]:
+def _get_specific_fields(event: str) -> dict[str, Any]:
     """Return the keys of the event's `hookSpecificOutput` with their types; empty if the CLI reads none."""
     return get_type_hints(SPECIFIC_OUTPUTS[event]) if event in SPECIFIC_OUTPUTS else {}

@@ -218,7 +218,7 @@ class AdaptedHook:
 def _count_arguments(function: Callable[..., Any]) -> int:
     """Return how many of the three arguments to pass: those that the function requires, and at least one."""
     try:
-        parameters = _parameters(function)
+        parameters = _list_parameters(function)
     except ValueError:  # some functions written in C have no signature
         return _ARGUMENTS
     if _is_unbound(function, parameters):
@@ -241,7 +241,7 @@ def _count_arguments(function: Callable[..., Any]) -> int:
     return max(1, needed)
 
 
-def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+def _list_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     """Return a function's own parameters, or those of the function it wraps if it passes on any arguments."""
     inner = _unwrap(function)
     try:
@@ -249,9 +249,9 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     except ValueError:
         if inner is None:
             raise
-        return _parameters(inner)
+        return _list_parameters(inner)
     passes_on = any(each.kind is each.VAR_POSITIONAL for each in parameters)
-    return parameters if inner is None or not passes_on else _parameters(inner)
+    return parameters if inner is None or not passes_on else _list_parameters(inner)
 
 
 def _unwrap(function: Callable[..., Any]) -> Callable[..., Any] | None:

@@ -86,16 +86,16 @@ class AllowPattern:
             return False
         if command.piped and not self.takes_input:
             return False
-        behind = command.words[start:]
+        following = command.words[start:]
         if self.shape is not None:
-            return self._fits_shape(behind)
-        return self.rest is None or _fits_rest(self.rest, behind)
+            return self._fits_shape(following)
+        return self.rest is None or _fits_rest(self.rest, following)
 
-    def _fits_shape(self, behind: list[LiteralWord]) -> bool:
+    def _fits_shape(self, following: list[LiteralWord]) -> bool:
         groups: list[_Options] = []
         items = list(reversed(self.shape or ()))
         first = True
-        for word in behind:
+        for word in following:
             while items and isinstance(group := items[-1], _Options):
                 groups.append(group)
                 items.pop()
@@ -149,8 +149,8 @@ def _build_listed(names: set[str], words: tuple[str, ...], shape: _Shape, text: 
     if "xargs" in names:
         return _build_xargs(words, shape, text)
     if shape is not None:
-        _check_holes(words, shape, rest, text)
-    if shape is None and (rest is None or not rest.implied or _unknown_option(words, rest)):
+        _check_wildcards(words, shape, rest, text)
+    if shape is None and (rest is None or not rest.implied or _find_unknown_option(words, rest)):
         shape, rest = (), None
     if rest is ANYTHING:
         return AllowPattern(words, shape, None, takes_input=True, text=text)
@@ -218,11 +218,11 @@ def _is_symbol(token: str) -> bool:
     return token in (ONE, MANY) or token.startswith("[")
 
 
-def _check_holes(
+def _check_wildcards(
     words: tuple[str, ...], shape: tuple[str | _Options, ...], rest: Rest | None, text: str
 ) -> None:
     """Raise ValueError for wildcards after words that are not known to be harmless."""
-    if not _has_holes(shape):
+    if not _has_wildcards(shape):
         return
     if rest is None:
         raise ValueError(
@@ -230,21 +230,21 @@ def _check_holes(
             "another program. Write out all the words, or allow a script of your own that does the rest"
         )
     options = [word for item in shape for word in (item.words if isinstance(item, _Options) else (item,))]
-    if unknown := _unknown_option((*words, *options), rest):
+    if unknown := _find_unknown_option((*words, *options), rest):
         raise ValueError(
             f"commands: allow={text!r}: {unknown!r} is not known to be harmless together with wildcards. "
             "Leave it out, or write out all the words"
         )
 
 
-def _unknown_option(words: tuple[str, ...], rest: Rest) -> str | None:
+def _find_unknown_option(words: tuple[str, ...], rest: Rest) -> str | None:
     """Return the first option that may give another meaning to the words after it."""
     if rest.any_option:
         return None
     return next((each for each in words if each.startswith("-") and not rest.options.fullmatch(each)), None)
 
 
-def _has_holes(shape: _Shape) -> bool:
+def _has_wildcards(shape: _Shape) -> bool:
     return any(
         any(word.endswith("=*") for word in item.words) if isinstance(item, _Options) else item in (ONE, MANY)
         for item in shape or ()
@@ -252,7 +252,7 @@ def _has_holes(shape: _Shape) -> bool:
 
 
 def _build_builtin(words: tuple[str, ...], shape: _Shape, text: str) -> AllowPattern:
-    if _has_holes(shape) or (shape is None and len(words) == 1):
+    if _has_wildcards(shape) or (shape is None and len(words) == 1):
         raise ValueError(
             f"commands: allow={text!r}: {words[0]!r} is a builtin of the shell that may run what its arguments "
             f"say, so all of them must be written out ('{words[0]} []' for none)"
@@ -304,9 +304,9 @@ def _make_example(program: str, names: set[str]) -> str:
     return shlex.join((program, *rows[0][1:])) + (" * target" if names & WRITERS else " ...")
 
 
-def _fits_rest(rest: Rest, behind: list[LiteralWord]) -> bool:
+def _fits_rest(rest: Rest, following: list[LiteralWord]) -> bool:
     first = True
-    for word in behind:
+    for word in following:
         if _is_operand(word, rest, first=first):
             first = False
         elif not _is_option(word, rest):

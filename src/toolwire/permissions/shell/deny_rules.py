@@ -41,7 +41,7 @@ class DenyRules:
         if not self.rules:
             return None
         search = _Search({base_name(rule[0]) for rule in self.rules})
-        started = list(search.commands_in(line, 0))
+        started = list(search.find_commands(line, 0))
         for rule in self.rules:
             for words in started:
                 if base_name(words[0].text) == base_name(rule[0]):
@@ -63,7 +63,7 @@ class _Search:
         if self._left < 0:
             raise UnclearError("it takes too long to check")
 
-    def commands_in(self, text: str, depth: int) -> Iterator[list[Word]]:
+    def find_commands(self, text: str, depth: int) -> Iterator[list[Word]]:
         """Yield the words of each command in a text that may be a denied one, and of those that it would start."""
         self.step(len(text))
         for command in read(text, depth):
@@ -117,7 +117,7 @@ class _Search:
             if whole:
                 for text in attached if option else (word.text,):
                     if any(char in text for char in " \t\n;|&$`\\"):
-                        yield from self.commands_in(text, depth + 1)
+                        yield from self.find_commands(text, depth + 1)
             whole = whole or bases[at] in WRAPPERS
 
     def _find_inner(self, words: list[Word], depth: int) -> Iterator[list[Word]]:
@@ -126,11 +126,11 @@ class _Search:
         if name in FOREIGN_SHELLS or _hides_commands(name, words):
             raise UnclearError(f"{name!r} runs commands that are not in the line")
         if name in POSIX_SHELLS:
-            yield from self.commands_in(_extract_script(words), depth + 1)
+            yield from self.find_commands(_extract_script(words), depth + 1)
         elif name == "eval":
             if not all(word.fixed for word in words):
                 raise UnclearError("eval runs words that are not literal")
-            yield from self.commands_in(" ".join(word.text for word in words[1:]), depth + 1)
+            yield from self.find_commands(" ".join(word.text for word in words[1:]), depth + 1)
 
 
 def _hides_commands(name: str, words: list[Word]) -> bool:
@@ -145,8 +145,8 @@ def _hides_commands(name: str, words: list[Word]) -> bool:
         return any(re.match(r"-[^-]*[si]|--sh|--log", text) for text in options)
     if name in ("unshare", "nsenter"):
         return not operands
-    behind = _split_options(operands, OPTIONS_WITH_VALUE[name])[1] if operands else []
-    return bool(operands) and not behind  # a host or a folder and no command: a shell
+    following = _split_options(operands, OPTIONS_WITH_VALUE[name])[1] if operands else []
+    return bool(operands) and not following  # a host or a folder and no command: a shell
 
 
 def _split_options(words: list[Word], taking: str) -> tuple[list[str], list[Word]]:

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from typing import Final
 
 
-def _ordered(text: str) -> tuple[str, ...]:
+def _split(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-def _words(text: str) -> frozenset[str]:
+def _word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
 SAFE_BUILTINS: Final = frozenset((":", "true", "false", "echo", "pwd", "cd", "type", "which", "kill"))
 """Builtins that evaluate none of their arguments, in bash, dash and zsh."""
 
-BUILTINS: Final = _words(
+BUILTINS: Final = _word_set(
     ". [ alias autoload bg bind break builtin bye caller chdir command compadd compctl compdef compgen complete"
     " compopt continue declare dirs disable disown echotc echoti emulate enable eval exec exit export fc fg"
     " float functions getln getopts hash help history integer jobs let limit local log logout mapfile"
@@ -33,24 +33,24 @@ BUILTINS: Final = _words(
 )
 """Builtins that evaluate arguments, or change what later words mean, in one shell or another."""
 
-KEYWORDS: Final = _words(
+KEYWORDS: Final = _word_set(
     "! { } [[ ]] (( case coproc do done elif else end esac fi for foreach function if in nocorrect repeat"
     " select then until while"
 )
 
-POSIX_SHELLS: Final = _words("sh bash zsh dash ksh")
-SHELLS: Final = POSIX_SHELLS | _words(
+POSIX_SHELLS: Final = _word_set("sh bash zsh dash ksh")
+SHELLS: Final = POSIX_SHELLS | _word_set(
     "ash mksh lksh oksh pdksh ksh93 rksh rbash rzsh yash fish csh tcsh nu nushell xonsh"
     " elvish ion osh ysh rc es pwsh powershell cmd busybox toybox"
 )
-INTERPRETERS: Final = _words(
+INTERPRETERS: Final = _word_set(
     "python pypy ipython jython micropython node nodejs deno bun ruby jruby irb perl php lua luajit tclsh wish"
     " expect r rscript julia octave matlab ghci runghc runhaskell scala groovy clojure clj kotlin kotlinc"
     " babel-node vite-node jiti zx bb erb pry php-cgi phpdbg pythonw graalpy mono wasmtime bpython ptpython"
     " pudb jupyter papermill pydoc msfconsole duckdb"
     " jshell swift racket guile scheme sbcl clisp erl elixir iex ocaml osascript tsx ts-node gjs qjs d8"
 )
-_STARTING_WRAPPERS: Final = _words(
+_STARTING_WRAPPERS: Final = _word_set(
     "- env sudo doas su runuser gosu pkexec sg newgrp nohup time timeout nice ionice chrt taskset numactl"
     " stdbuf unbuffer setsid setpriv setarch linux32 linux64 capsh runcon prlimit choom chroot unshare nsenter"
     " bwrap firejail proot fakeroot eatmydata flock watch entr parallel xargs strace ltrace perf valgrind gdb"
@@ -70,14 +70,14 @@ _STARTING_WRAPPERS: Final = _words(
     " xcrun"
     " bear scan-build wine qemu-x86_64"
 )
-_REMOTE: Final = _words(
+_REMOTE: Final = _word_set(
     "ssh sshpass mosh rsh rlogin telnet ftp sftp scp rsync nc ncat netcat socat docker podman nerdctl buildah"
     " docker-compose kubectl helm oc lxc vagrant virsh ansible ansible-playbook salt fab"
     " slogin pssh parallel-ssh ansible-console ansible-pull salt-call puppet chef lftp tftp rexec dsh pdsh"
     " clush cssh mussh minikube multipass limactl colima tcpserver"
     " xinetd openvpn stunnel"
 )
-_BUILDERS: Final = _words(
+_BUILDERS: Final = _word_set(
     "make nmake ninja cmake ctest meson scons bazel bazelisk buck ant mvn gradle gradlew sbt rake bundle gem"
     " tox nox invoke just task npm pnpm yarn corepack lerna nx turbo jest vitest mocha webpack vite pip pip3"
     " uv easy_install cargo rustup rustc go dotnet msbuild composer cpan cabal stack mix rebar3 apt apt-get"
@@ -93,7 +93,7 @@ _BUILDERS: Final = _words(
     " husky act earthly mage mvnw rails airflow dvc mlflow streamlit rollup parcel nvm original-awk"
     " ccache distcc coverage sphinx-build gunicorn uvicorn flask celery rspec rubocop phpunit flake8"
 )
-_TOOLS: Final = _words(
+_TOOLS: Final = _word_set(
     "find fd fdfind bfs patch git gh glab hub hg svn cvs bzr jj tig awk nawk mawk sed tar bsdtar star zip"
     " cpio pax"
     " split csplit install diff3 sdiff vi vim view vimdiff nvim ex rvim rview ed red emacs emacsclient nano"
@@ -109,20 +109,20 @@ _TOOLS: Final = _words(
 STARTERS: Final = SHELLS | INTERPRETERS | _STARTING_WRAPPERS | _REMOTE | _BUILDERS | _TOOLS
 """Programs that some argument makes start another program, or run code."""
 
-GNU: Final = _words(
+GNU: Final = _word_set(
     "awk cp csplit dd ed env find install ln m4 make mv nice nohup patch sed shred shuf sort split stdbuf tar"
     " tee"
     " time timeout truncate uniq xargs"
 )
 """Programs that some systems have with a `g` in front of the name."""
 
-WRITERS: Final = _words(
+WRITERS: Final = _word_set(
     "cp mv ln tee dd truncate sponge curl shred unzip 7z unrar iconv xmllint xsltproc objcopy strip ar"
     " zstd brotli lz4"
 )
 """Programs that write where an argument says, whatever they are given to write."""
 
-READ_DATA: Final = _words("awk nawk mawk sed git xargs tar bsdtar less more split csplit openssl gpg")
+READ_DATA: Final = _word_set("awk nawk mawk sed git xargs tar bsdtar less more split csplit openssl gpg")
 """Of `STARTERS`, those whose input is never code. The others are not allowed after a pipe."""
 
 
@@ -145,15 +145,15 @@ class Rest:
     """The options are part of `...`, and of a rule that is only the first words, as if `...` followed."""
 
 
-def _options(*patterns: str) -> re.Pattern[str]:
+def _compile_options(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns))
 
 
-_NONE: Final = _options(r"(?!)")
-ANYTHING: Final = Rest(_options(r"(?s:.*)"), any_option=True)
+_NONE: Final = _compile_options(r"(?!)")
+ANYTHING: Final = Rest(_compile_options(r"(?s:.*)"), any_option=True)
 """Arguments of a script that the rule names."""
 _NUMBER: Final = r"-\d+"
-_GIT: Final = _options(
+_GIT: Final = _compile_options(
     _NUMBER,
     r"-[abipqrsvwz]+|--|-[nSGLU]|-n\d+|-U\d+|-[SGL][^-].*|-u(no|normal|all)?|-[MC]\d*%?",
     r"--(oneline|stat|shortstat|numstat|summary|graph|all|patch|no-patch|name-only|name-status|decorate|reverse)",
@@ -165,12 +165,12 @@ _GIT: Final = _options(
     r"--(since|until|after|before|author|committer|grep|date|diff-filter|untracked-files|sort|points-at)=.*",
     r"--(pretty|format)(=(?!.*%[-+ ]?G).*)?",
 )
-_GIT_WRITE: Final = _options(
+_GIT_WRITE: Final = _compile_options(
     r"-[ambBcqufA]|-am|-rf?|--|--(message|all|amend|no-edit|staged|worktree|cached|create|hard|soft|mixed|abort)",
     r"--(continue|skip|no-ff|ff-only|squash|delete|include-untracked|quiet|force|update|dry-run|source)",
     r"--message=.*",
 )
-_PYTEST: Final = _options(
+_PYTEST: Final = _compile_options(
     _NUMBER,
     r"-[qvxslk]+|-m|-n|-r[A-Za-z]+|--",
     r"--(lf|last-failed|ff|failed-first|nf|sw|stepwise|co|collect-only|exitfirst|quiet|verbose|no-header)",
@@ -179,24 +179,24 @@ _PYTEST: Final = _options(
     r"--cov-report=term(-missing)?|--deselect=.*|--ignore=.*",
 )
 _SORT_FLAGS: Final = "[bdfghiMnRrVcCmsuz]*"
-_FIND: Final = _options(
+_FIND: Final = _compile_options(
     r"-\d+[A-Za-z]?",
     r"-i?(name|path|wholename|regex)|-type|-maxdepth|-mindepth|-depth|-size|-[amc]time|-[amc]min|-newer|-perm",
     r"-user|-group|-empty|-print0?|-prune|-not|-o|-a|-or|-and|-readable|-writable|-executable|-regextype|-links",
     r"-true|-false|-mount|-xdev|-L|-P|-H|-quit|-samefile",
 )
-_CARGO: Final = _options(
+_CARGO: Final = _compile_options(
     r"-[qvr]+|-p|-j|-j\d+|--",
     r"--(release|workspace|all|lib|bins|bin|tests|test|examples|example|benches|doc|all-targets|all-features)",
     r"--(no-default-features|features|package|exclude|no-run|no-fail-fast|quiet|verbose|locked|offline|frozen)",
     r"--(features|package|exclude|message-format|jobs|test|test-threads)=[\w,-]+",
     r"--(nocapture|ignored|include-ignored|exact|check|list)",
 )
-_GO: Final = _options(
+_GO: Final = _compile_options(
     r"--?(v|race|short|cover|json|failfast|x|n|a|benchmem)",
     r"--?(run|bench|count|timeout|parallel|skip|tags|list|cpu)(=.*)?",
 )
-_RG: Final = _options(
+_RG: Final = _compile_options(
     r"-[aiIlLncovwxsSFPNHhUu.]+|--",
     r"-[gtTABCmedMj]|-[ABCmdMj]\d+|-[gtT][^-].*|-e.*",
     r"--(files|files-with-matches|files-without-match|hidden|no-ignore|no-heading|heading|count|json|stats|trim)",
@@ -206,16 +206,16 @@ _RG: Final = _options(
     r"--(color|colors|replace|regexp|max-filesize|max-columns|threads)(=.*)?",
 )
 
-_GIT_READERS: Final = _ordered(
+_GIT_READERS: Final = _split(
     "status log diff show blame describe ls-files ls-tree cat-file rev-parse rev-list shortlog merge-base"
 )
-_GIT_WRITERS: Final = _ordered(
+_GIT_WRITERS: Final = _split(
     "add commit mv rm restore switch checkout stash tag merge reset cherry-pick revert"
 )
-_SCRIPTED: Final = _ordered(
+_SCRIPTED: Final = _split(
     "python pypy node nodejs ruby perl php lua luajit julia rscript tclsh sh bash zsh dash ksh"
 )
-_CODE_MODULES: Final = _ordered(
+_CODE_MODULES: Final = _split(
     "pdb timeit profile cProfile trace runpy code codeop asyncio pip ensurepip IPython ipython idlelib bdb"
     " doctest"
     " zipapp pydoc antigravity pickle inspect py torch accelerate deepspeed ipykernel jupyter coverage debugpy"
@@ -223,9 +223,10 @@ _CODE_MODULES: Final = _ordered(
 
 _NO_FILE_OF_OPTIONS: Final = re.compile(r"(?s:[^-@].*)?")
 _MYPY: Final = Rest(
-    _options(r"--strict|--pretty|--no-error-summary|--ignore-missing-imports|-[pmv]"), _NO_FILE_OF_OPTIONS
+    _compile_options(r"--strict|--pretty|--no-error-summary|--ignore-missing-imports|-[pmv]"),
+    _NO_FILE_OF_OPTIONS,
 )
-_PYLINT: Final = Rest(_options(r"--(disable|enable)=[\w,-]+|-E|--errors-only"), _NO_FILE_OF_OPTIONS)
+_PYLINT: Final = Rest(_compile_options(r"--(disable|enable)=[\w,-]+|-E|--errors-only"), _NO_FILE_OF_OPTIONS)
 _PYTESTS: Final = (
     ("pytest",),
     ("py.test",),
@@ -237,11 +238,11 @@ KNOWN: Final[dict[tuple[str, ...], Rest | None]] = {
     **{("git", each): Rest(_GIT) for each in _GIT_READERS},
     **{("git", each): Rest(_GIT_WRITE, implied=False) for each in _GIT_WRITERS},
     ("git", "branch"): Rest(
-        _options(r"-[arv]|-vv|--(all|remotes|verbose|list|show-current|merged|no-merged|contains)")
+        _compile_options(r"-[arv]|-vv|--(all|remotes|verbose|list|show-current|merged|no-merged|contains)")
     ),
     ("find",): Rest(_FIND),
     ("sort",): Rest(
-        _options(
+        _compile_options(
             rf"-{_SORT_FLAGS}(k[\d.,{_SORT_FLAGS[1:-2]}]*|t[^-]?)?",
             r"--(reverse|unique|numeric-sort|human-numeric-sort|version-sort|ignore-case|stable)",
         )
@@ -249,16 +250,18 @@ KNOWN: Final[dict[tuple[str, ...], Rest | None]] = {
     ("rg",): Rest(_RG),
     **{each: Rest(_PYTEST, _NO_FILE_OF_OPTIONS) for each in _PYTESTS},
     ("uniq",): Rest(
-        _options(r"-[cdDiuz]+|-[fsw]\d*"), operands=_NONE, first=_OPERAND
+        _compile_options(r"-[cdDiuz]+|-[fsw]\d*"), operands=_NONE, first=_OPERAND
     ),  # it writes to a second operand
-    ("xxd",): Rest(_options(r"-[pbuiE]+|-[slcg]\d*"), operands=_NONE, first=_OPERAND),
-    ("shuf",): Rest(_options(r"-[enrz]+|-i|-n\d+")),
-    ("tree",): Rest(_options(r"-[adfiIlLPhpsugDFCnrtUvxQ]+|--(dirsfirst|noreport|gitignore)")),
-    ("file",): Rest(_options(r"-[bikLhNnprsv0]+|--mime(-type|-encoding)?|--brief")),
+    ("xxd",): Rest(_compile_options(r"-[pbuiE]+|-[slcg]\d*"), operands=_NONE, first=_OPERAND),
+    ("shuf",): Rest(_compile_options(r"-[enrz]+|-i|-n\d+")),
+    ("tree",): Rest(_compile_options(r"-[adfiIlLPhpsugDFCnrtUvxQ]+|--(dirsfirst|noreport|gitignore)")),
+    ("file",): Rest(_compile_options(r"-[bikLhNnprsv0]+|--mime(-type|-encoding)?|--brief")),
     ("mypy",): _MYPY,
     ("python", "-m", "mypy"): _MYPY,
-    ("eslint",): Rest(_options(r"--(fix|quiet|ext|cache)|--max-warnings=\d+|--format=(stylish|json|unix)")),
-    ("prettier",): Rest(_options(r"--(check|write|list-different)|-[cwl]")),
+    ("eslint",): Rest(
+        _compile_options(r"--(fix|quiet|ext|cache)|--max-warnings=\d+|--format=(stylish|json|unix)")
+    ),
+    ("prettier",): Rest(_compile_options(r"--(check|write|list-different)|-[cwl]")),
     ("pylint",): _PYLINT,
     ("python", "-m", "pylint"): _PYLINT,
     **{("python", "-m", each): None for each in _CODE_MODULES},
@@ -267,7 +270,7 @@ KNOWN: Final[dict[tuple[str, ...], Rest | None]] = {
     **{(each, "*"): ANYTHING for each in _SCRIPTED},
     **{("cargo", each): Rest(_CARGO) for each in ("build", "test", "check", "clippy", "fmt", "doc")},
     **{("go", each): Rest(_GO) for each in ("build", "test", "vet", "fmt", "list")},
-    ("sed", "-n"): Rest(_options("-n"), first=re.compile(r"(\d+|\$)(,(\d+|\$))?p")),
+    ("sed", "-n"): Rest(_compile_options("-n"), first=re.compile(r"(\d+|\$)(,(\d+|\$))?p")),
     **{(each,): Rest(_NONE, any_option=True, implied=False) for each in WRITERS},
 }
 """First words -> the harmless words after them, or None if any word may start a program. The first matching row
@@ -281,29 +284,31 @@ LISTED: Final = STARTERS | WRITERS | CHECKED
 
 # For `deny_rules`.
 
-FOREIGN_SHELLS: Final = SHELLS - POSIX_SHELLS - {"busybox", "toybox"} | _words(
+FOREIGN_SHELLS: Final = SHELLS - POSIX_SHELLS - {"busybox", "toybox"} | _word_set(
     "pwsh.exe powershell.exe cmd.exe"
 )
 """Shells with a syntax of their own."""
 
-HIDING_BUILTINS: Final = _words(". source trap alias enable bind fc hash complete compgen mapfile readarray")
+HIDING_BUILTINS: Final = _word_set(
+    ". source trap alias enable bind fc hash complete compgen mapfile readarray"
+)
 """Builtins that run commands which are not in the line, now or later."""
 
-EVALUATING_BUILTINS: Final = _words(
+EVALUATING_BUILTINS: Final = _word_set(
     "let declare typeset local export readonly integer test [ printf unset read"
 )
 """Builtins that may run a substitution in a quoted subscript."""
 
-INPUT_WRAPPERS: Final = _words("xargs parallel")
+INPUT_WRAPPERS: Final = _word_set("xargs parallel")
 """Wrappers that add words from their input."""
 
-WORD_WRAPPERS: Final = _words("find fd")
+WORD_WRAPPERS: Final = _word_set("find fd")
 """Wrappers that never run one word as a whole command, unless it belongs to a wrapper that they start."""
 
 WRAPPERS: Final = (
     INPUT_WRAPPERS
     | WORD_WRAPPERS
-    | _words(
+    | _word_set(
         "- sudo doas su runuser gosu env nohup time command exec builtin noglob nocorrect nice ionice chrt taskset"
         " timeout stdbuf setsid chroot busybox toybox watch strace ltrace unshare nsenter flock script ssh"
         " systemd-run caffeinate entr docker podman kubectl unbuffer proxychains"

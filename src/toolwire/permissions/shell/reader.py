@@ -64,7 +64,7 @@ def read(text: str, depth: int = 0) -> list[SimpleCommand]:
     if _CONTROL.search(text):
         raise UnclearError("it has control characters")
     reader = _Reader(text, depth)
-    reader.commands(None)
+    reader.read_commands(None)
     return reader.found
 
 
@@ -79,7 +79,7 @@ class _Reader:
         at = self.at + ahead
         return self.text[at] if at < len(self.text) else ""
 
-    def commands(self, end: str | None) -> None:  # noqa: C901, PLR0912 - one branch for each character that counts
+    def read_commands(self, end: str | None) -> None:  # noqa: C901, PLR0912 - one branch for each character that counts
         """Read up to the end, or to the closing bracket."""
         if end is not None:
             self.depth += 1
@@ -90,47 +90,47 @@ class _Reader:
             if char in " \t":
                 self.at += 1
             elif char == "\\" and self.peek(1) == "\n":
-                self.continuation()
+                self.skip_continuation()
             elif char == "#":
                 newline = self.text.find("\n", self.at)
                 self.at = newline if newline >= 0 else len(self.text)
             elif char == ")" and end is not None:
                 break
             elif char in "<>" or (char == "&" and self.peek(1) == ">"):
-                self.redirection(now)
+                self.read_redirection(now)
             elif char in "\n;&|":
                 if self.text.startswith(";;", self.at):
                     raise UnclearError("it has a case")
                 self.at += 1
-                now, closed = self.finish(now), False
+                now, closed = self.add_command(now), False
             elif closed and not _NUMBERED.match(self.text, self.at):
                 raise UnclearError("a bracket is followed by more words")
             elif char == "(":
                 if now.started or self.peek(1) == "(":
                     raise UnclearError("it has brackets that are not a plain subshell")
                 self.at += 1
-                self.commands(")")
+                self.read_commands(")")
                 closed = True
             elif char == ")":
                 raise UnclearError("a closing bracket has no opening one")
             else:
-                self.next_word(now)
+                self.read_next_word(now)
         if end is not None:
             if not self.peek():
                 raise UnclearError("a bracket is not closed")
             self.at += 1
             self.depth -= 1
-        self.finish(now)
+        self.add_command(now)
 
-    def finish(self, command: SimpleCommand) -> SimpleCommand:
+    def add_command(self, command: SimpleCommand) -> SimpleCommand:
         if command.started:
             self.found.append(command)
             if len(self.found) > _MAX_COMMANDS:
                 raise UnclearError("it has too many commands")
         return SimpleCommand()
 
-    def next_word(self, command: SimpleCommand) -> None:
-        word = self.word()
+    def read_next_word(self, command: SimpleCommand) -> None:
+        word = self.read_word()
         if (
             word.text.isdecimal()
             and word.text.isascii()
@@ -151,7 +151,7 @@ class _Reader:
                 return
         command.words.append(word)
 
-    def word(self) -> Word:  # noqa: C901, PLR0912 - as above
+    def read_word(self) -> Word:  # noqa: C901, PLR0912 - as above
         word = Word()
         while (char := self.peek()) and char not in _META:
             if run := _PLAIN.match(self.text, self.at):
@@ -161,7 +161,7 @@ class _Reader:
                 if not self.peek(1):
                     raise UnclearError("it ends in a backslash")
                 if self.peek(1) == "\n":
-                    self.continuation()
+                    self.skip_continuation()
                 else:
                     word.text += self.peek(1)
                     word.quoted = True
@@ -175,9 +175,9 @@ class _Reader:
                 self.at = end + 1
             elif char == '"':
                 self.at += 1
-                self.double_quoted(word)
+                self.read_double_quoted(word)
             elif char in "$`":
-                self.expansion(word, quoted=False)
+                self.read_expansion(word, quoted=False)
             else:
                 if char.isspace():
                     raise UnclearError("it has an unusual whitespace character")
@@ -193,18 +193,18 @@ class _Reader:
             raise UnclearError("it has brackets inside a word")
         return word
 
-    def double_quoted(self, word: Word) -> None:
+    def read_double_quoted(self, word: Word) -> None:
         word.quoted = True
         while (char := self.peek()) != '"':
             if not char:
                 raise UnclearError("a quote is not closed")
             if char == "\\" and self.peek(1) == "\n":
-                self.continuation()
+                self.skip_continuation()
             elif char == "\\" and self.peek(1) in ("$", "`", '"', "\\"):
                 word.text += self.peek(1)
                 self.at += 2
             elif char in "$`":
-                self.expansion(word, quoted=True)
+                self.read_expansion(word, quoted=True)
             elif run := _PLAIN_QUOTED.match(self.text, self.at):
                 word.text += run[0]
                 self.at = run.end()
@@ -213,15 +213,15 @@ class _Reader:
                 self.at += 1
         self.at += 1
 
-    def expansion(self, word: Word, *, quoted: bool) -> None:
+    def read_expansion(self, word: Word, *, quoted: bool) -> None:
         """Read a `$` or a backtick."""
         if self.peek() == "`":
-            self.backticks()
+            self.read_backticks()
         elif self.peek(1) == "(":
             if self.peek(2) == "(":
                 raise UnclearError("it has arithmetic")
             self.at += 2
-            self.commands(")")
+            self.read_commands(")")
         elif match := _BRACED.match(self.text, self.at + 1) or _NAME.match(self.text, self.at + 1):
             self.at = match.end()
         elif self.peek(1) in ("{", "[") or (self.peek(1) in ("'", '"') and not quoted):
@@ -236,7 +236,7 @@ class _Reader:
             # A literal character to most shells; zsh has `$=x`, `$~x`, `$^x`, `$+x`.
         word.fixed = False
 
-    def continuation(self) -> None:
+    def skip_continuation(self) -> None:
         """Skip a backslash at the end of a line. The shell joins the lines before it looks for expansions."""
         before, after = self.text[self.at - 1 : self.at], self.peek(2)
         if (before and before in _JOINING) or (
@@ -245,7 +245,7 @@ class _Reader:
             raise UnclearError("a line is continued inside an expansion")
         self.at += 2
 
-    def backticks(self) -> None:
+    def read_backticks(self) -> None:
         inner, at = "", self.at + 1
         while at < len(self.text) and self.text[at] != "`":
             if self.text.startswith('\\"', at):
@@ -259,7 +259,7 @@ class _Reader:
         self.at = at + 1
         self.found += read(inner, self.depth + 1)
 
-    def redirection(self, command: SimpleCommand) -> None:
+    def read_redirection(self, command: SimpleCommand) -> None:
         if self.text.startswith(("<<", "<(", ">("), self.at):
             raise UnclearError("it has a here-document or a process substitution")
         operator = ""
@@ -270,7 +270,7 @@ class _Reader:
             raise UnclearError("it has an unknown redirection")
         while self.peek() in (" ", "\t"):
             self.at += 1
-        target = self.word()
+        target = self.read_word()
         if not target.text and target.fixed:
             raise UnclearError("a redirection has no target")
         copied = operator in (">&", "<&") and re.fullmatch(r"\d+|-", target.text)
