@@ -214,7 +214,7 @@ time.sleep(600)
 CLOSING = """
 import os, subprocess, sys, threading
 from toolwire._transport.private_files import PrivateFiles
-from toolwire._transport.process import Command, _ProcessPipe
+from toolwire._transport.process import Command, ProcessPipe
 
 at_fork, forked, seen = threading.Event(), threading.Event(), []
 os.register_at_fork(before=at_fork.set)  # before ours, which takes the lock: the last one registered is first
@@ -251,7 +251,7 @@ class Slow:
         self.thread = reused(self.number)
 
 
-class Pipe(_ProcessPipe):
+class Pipe(ProcessPipe):
     def _close_input(self): ...
     def _input_descriptor(self): ...
 

@@ -79,14 +79,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "leaked-process",
-        "_ProcessPipe.stop",
+        "ProcessPipe.stop",
         "self.kill()",
         "pass",
         ("test_a_cancelled_stop_kills_at_once",),
     ),
     Mutant(
         "stderr-not-drained",
-        "_TrioPipe._read_until_exit",
+        "TrioPipe._read_until_exit",
         "readers.start_soon(self._read, self._process.stderr, self._listener.stderr_received)",
         "pass",
         ("test_much_on_stderr_does_not_hold_up_stdout",),

@@ -71,7 +71,7 @@ class Conversation:
 
     @property
     def session(self) -> Session:
-        """The live session."""
+        """The session; `CLIConnectionError` before `open()`."""
         if self._session is None:
             raise CLIConnectionError("Not connected. Call connect() first.")
         return self._session

@@ -48,7 +48,7 @@ _HARMLESS_HEADERS: Final = _set_of("""
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a variable, header, field or query parameter of this name holds a secret."""
+    """Return True if a variable, header, field or query parameter of this name holds a secret."""
     words = [word.lower() for word in _WORDS.findall(name)]
     if words == ["pwd"] or words[-1:] == ["sock"]:  # these name places
         return False
@@ -104,7 +104,7 @@ def _hide_by_looks(text: str) -> str:
 
 
 def _looks_random(text: str) -> bool:
-    """Whether it is no name that somebody made up: a UUID, or letters and digits without a break."""
+    """Return True for text that nobody chose as a name: a UUID, or a long run of letters and digits."""
     chunks = _CHUNKS.findall(text)
     return _UUID.search(text) is not None or any(
         not (chunk.isalpha() or chunk.isdecimal()) for chunk in chunks
@@ -170,7 +170,7 @@ def _is_filled(value: Any) -> bool:
 
 
 def _without_arguments(values: Iterable[Any]) -> Iterator[Any]:
-    """A command line whose flags named like a secret have lost their values."""
+    """Yield a command line without the values of flags that are named like a secret."""
     after = False
     for value in values:
         flag = _FLAG.fullmatch(value) if isinstance(value, str) else None
@@ -184,7 +184,7 @@ def _without_arguments(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def holds_secrets(value: Any) -> bool:
-    """Whether anything in a configuration would be hidden. JSON that cannot be read counts as a secret."""
+    """Return True if anything in a configuration would be hidden. JSON that cannot be read counts as a secret."""
     if isinstance(value, str) and value.lstrip().startswith("{"):
         value = _parsed(value)
         if value is None:
@@ -225,7 +225,7 @@ def _secrets_in_field(name: str, value: str, *, in_headers: bool) -> Iterator[st
 
 
 def _is_no_word(value: str) -> bool:
-    """Whether a value that nothing names a secret is long or odd enough to be searched for in texts."""
+    """Return True if a header's value is long or unusual enough to be searched for in texts."""
     return len(value) >= _LONG or not value.isalpha()
 
 
@@ -283,7 +283,7 @@ def _forms(value: str) -> Iterator[str]:
 
 
 def redact(text: str) -> str:
-    """The text without secrets: known values, and what looks like one."""
+    """Return the text without secrets: known values, and everything that looks like one."""
     for secret in _longest_first:
         if secret in text:
             text = text.replace(secret, REDACTED)

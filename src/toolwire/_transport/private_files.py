@@ -1,9 +1,9 @@
-"""Files that only this user can read, for what must not stand on a command line: too long, or secret.
+"""Files that only this user can read, for values that are too long or too secret for a command line.
 
-Owns a folder for each session, and the sweeping of folders whose program was killed. A folder belongs to the
-process that holds the lock on it; the kernel frees the lock when that process is gone, however it went. Must not
-know what the files hold. Windows has no such modes and locks: there the folder is in the user's own temporary
-directory, and nothing is swept.
+Owns a folder for each session, and removes those of programs that were killed. A folder belongs to the process
+that holds the lock on it; the kernel frees the lock when that process ends, for whatever reason. Must not know what
+the files hold. Windows has no such modes and locks: there the folder is in the user's own temporary directory, and
+folders of killed programs stay.
 """
 
 import os
@@ -54,13 +54,13 @@ class PrivateFiles:
         except OSError as error:
             self.remove()
             raise CLIConnectionError(
-                f"A private file for the CLI could not be written: {error}. Make room there, or set TMPDIR to a "
-                "directory that can be written to."
+                f"A private file for the CLI could not be written: {error}. Free some space there, or set TMPDIR "
+                "to a directory that can be written to."
             ) from error
         return path
 
     def remove(self, name: str | None = None) -> None:
-        """Remove one file, or all of them; the last one takes the folder along. Never raises."""
+        """Remove one file, or all of them, and the folder when it is empty. Never raises."""
         if self._folder is None or self._remove is None:
             return
         if name is not None:
@@ -73,7 +73,7 @@ class PrivateFiles:
                 self._folder = self._lock = self._remove = None
 
     def forked(self) -> None:
-        """Leave the files to the parent."""
+        """Leave the files to the parent, in a forked child."""
         if self._remove is not None:
             self._remove.detach()
         if self._lock is not None:
@@ -87,9 +87,9 @@ class PrivateFiles:
                 try:
                     lock = _lock(folder)
                 except (BlockingIOError, FileNotFoundError):
-                    continue  # another process sweeps just now, and took it for one that was left behind
+                    continue  # another process is sweeping, and has taken it for an abandoned one
                 except OSError:
-                    lock = None  # folders cannot be locked here, so nobody sweeps either
+                    lock = None  # folders cannot be locked here, so none are swept either
                 self._folder, self._lock = folder, lock
                 self._remove = weakref.finalize(self, _remove, folder, lock)
                 give_up_in_children(self)
@@ -102,12 +102,12 @@ def _give_to(user: str | int, descriptor: int) -> None:
         return
     import pwd  # noqa: PLC0415 - not on Windows
 
-    with suppress(KeyError):  # no such user: the start fails, and says so
+    with suppress(KeyError):  # no such user: starting the process will report it
         os.fchown(descriptor, user if isinstance(user, int) else pwd.getpwnam(user).pw_uid, -1)
 
 
 def _remove(folder: str, lock: int | None) -> None:
-    """Remove a folder of ours and let go of its lock. Also called when nobody has closed a session."""
+    """Remove a folder and release its lock. Also called for a session that was never closed."""
     with FORKING:
         with suppress(OSError):
             for name in os.listdir(folder):  # noqa: PTH208
@@ -138,7 +138,7 @@ def _lock(folder: str) -> int | None:
 
 
 def _sweep_once(place: str) -> None:
-    """Remove what killed programs have left, once for each temporary directory that this process uses."""
+    """Remove the folders of killed programs, once for each temporary directory that this process uses."""
     with _sweeping:
         if sys.platform != "win32" and place not in _swept:
             _swept.add(place)
@@ -146,7 +146,7 @@ def _sweep_once(place: str) -> None:
 
 
 def sweep(place: str) -> None:
-    """Remove the folders in `place` that are ours and that no process holds. Links are never followed."""
+    """Remove our folders in `place` that no process holds. Links are never followed."""
     if sys.platform == "win32":
         return
     with suppress(OSError), os.scandir(place) as entries:

@@ -1,7 +1,8 @@
 """Starts, reads, writes and stops the CLI process.
 
-Two implementations of `base.Pipe`: callbacks on asyncio, system tasks on trio. Both pass one contract suite. This
-module knows signals and file descriptors; it must not know what the bytes mean.
+Holds the part that asyncio and trio share, and the implementation on asyncio, which is driven by callbacks; the one
+on trio is `process_trio`. Both pass one contract suite. Knows signals and file descriptors; must not know what the
+bytes mean.
 
 A process that is stopped is gone, on every system. One whose parent dies without stopping it is ended by the kernel
 on Linux (`lifeline`); elsewhere it sees the end of its input, and SIGTERM if Python exits normally.
@@ -12,7 +13,6 @@ import atexit
 import errno
 import os
 import signal
-import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
@@ -27,7 +27,6 @@ from toolwire._support.forks import FORKING, give_up_in_children
 from toolwire._support.log import logger_for
 from toolwire._support.secrets import hide
 from toolwire._support.tasks import on_trio, spawn
-from toolwire._support.waiting import Mailbox, Signal
 from toolwire._transport.base import CLOSE_TIMEOUT, Listener, Pipe
 from toolwire._transport.lifeline import Lifeline
 from toolwire.errors import CLIConnectionError, CLINotFoundError
@@ -37,7 +36,7 @@ logger = logger_for("session")
 TERMINATE_TIMEOUT: Final = 2.0
 """Seconds from SIGTERM to SIGKILL."""
 LINGER: Final = 1.0  # a grandchild may hold stdout open after the CLI is gone
-_READ: Final = 64 * 1024
+READ_SIZE: Final = 64 * 1024
 """Bytes that are read at once: what a pipe holds. Memory for more comes from the kernel each time, at 10 µs."""
 
 
@@ -68,10 +67,14 @@ class Command:
 
 def process_pipe(command: Command) -> Pipe:
     """Make the pipe for the event loop that runs now."""
-    return _TrioPipe(command) if on_trio() else _AsyncioPipe(command)
+    if not on_trio():
+        return _AsyncioPipe(command)
+    from toolwire._transport.process_trio import TrioPipe  # noqa: PLC0415 - trio is optional, and runs already
+
+    return TrioPipe(command)
 
 
-_alive: set["_ProcessPipe"] = set()
+_alive: set["ProcessPipe"] = set()
 
 
 @atexit.register
@@ -82,7 +85,7 @@ def _terminate_all() -> None:
             pipe.terminate()
 
 
-class _ProcessPipe(ABC):
+class ProcessPipe(ABC):
     """The common part of both implementations: the way a process is stopped."""
 
     def __init__(self, command: Command) -> None:
@@ -191,7 +194,7 @@ class _ProcessPipe(ABC):
         self._gone.set()
 
 
-class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
+class _AsyncioPipe(ProcessPipe, asyncio.SubprocessProtocol):
     """A process on asyncio: bytes come in by callback and go out by a plain write, without a stream or a task.
 
     The first line in a turn of the event loop is written at once, those that follow in that turn together: many
@@ -219,7 +222,7 @@ class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
                 await self._loop.subprocess_exec(lambda: self, *self._command.argv, **arguments)
         except Exception as error:
             self._over()
-            raise _start_error(self._command, error) from error
+            raise start_error(self._command, error) from error
         except BaseException:
             self._listener = None
             self._over()
@@ -270,7 +273,7 @@ class _AsyncioPipe(_ProcessPipe, asyncio.SubprocessProtocol):
         output = None if self._transport is None else self._transport.get_pipe_transport(1)
         if output is not None and not output.is_closing():
             if hasattr(output, "max_size"):  # asyncio's own pipes read four times as much
-                output.max_size = _READ
+                output.max_size = READ_SIZE
             output.set_protocol(_Output(self.data_received, cast("asyncio.Protocol", output.get_protocol())))
 
     def data_received(self, data: bytes) -> None:
@@ -337,97 +340,7 @@ class _Output(asyncio.Protocol):
         self._process.connection_lost(exc)
 
 
-class _TrioPipe(_ProcessPipe):
-    """A process on trio: one system task reads, writes and waits."""
-
-    def __init__(self, command: Command) -> None:
-        super().__init__(command)
-        self._outgoing: Mailbox[bytes] = Mailbox()
-        self._sent = Signal()
-
-    async def open(self, listener: Listener) -> None:
-        import trio  # noqa: PLC0415 - only where it already runs
-
-        self._listener = listener
-        pipe = subprocess.PIPE
-        try:
-            arguments = self._arguments()
-            with trio.CancelScope(shield=True):  # a started process must have an owner
-                self._process = await trio.lowlevel.open_process(
-                    list(self._command.argv), stdin=pipe, stdout=pipe, stderr=pipe, **arguments
-                )
-        except Exception as error:
-            self._over()
-            raise _start_error(self._command, error) from error
-        self._started(self._process.pid)
-        spawn(self._carry)
-
-    def write(self, line: bytes) -> None:
-        self._outgoing.put(line)
-
-    async def drain(self) -> None:
-        await self._sent.wait_until(lambda: not self._outgoing or self._gone.is_set())
-
-    def _close_input(self) -> None:
-        self._outgoing.close()
-
-    def _input_descriptor(self) -> int | None:
-        return None if self._process.stdin is None else cast("int", self._process.stdin.fileno())  # type: ignore[attr-defined]
-
-    async def _carry(self) -> None:
-        import trio  # noqa: PLC0415
-
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._write_all)
-                nursery.start_soon(self._read_until_exit, nursery.cancel_scope)
-        finally:
-            if self._process.returncode is None:  # cancelled: the event loop is shutting down
-                self.kill()
-                with trio.move_on_after(TERMINATE_TIMEOUT, shield=True):
-                    await self._process.wait()
-            self._over()
-            self._sent.notify()
-            self._listener.ended(None if self._mute else self._process.returncode)
-
-    async def _read_until_exit(self, everything: Any) -> None:
-        import trio  # noqa: PLC0415
-
-        async with trio.open_nursery() as readers:
-            readers.start_soon(self._read_output)
-            readers.start_soon(self._read, self._process.stderr, self._listener.stderr_received)
-            await self._process.wait()
-            readers.cancel_scope.deadline = trio.current_time() + LINGER
-        everything.cancel()
-
-    async def _read_output(self) -> None:
-        import trio  # noqa: PLC0415
-
-        await self._read(self._process.stdout, self._listener.data_received)
-        with trio.move_on_after(LINGER):
-            await self._process.wait()
-            return
-        self._stop_mute()
-
-    async def _read(self, stream: Any, take: Any) -> None:
-        async with stream:
-            while data := await stream.receive_some(_READ):
-                take(data)
-
-    async def _write_all(self) -> None:
-        import trio  # noqa: PLC0415
-
-        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            async with cast("trio.abc.SendStream", self._process.stdin) as stdin:
-                async for line in self._outgoing:
-                    await stdin.send_all(line)
-                    self._sent.notify()
-        self._outgoing.close()
-        self._outgoing.clear()
-        self._sent.notify()
-
-
-def _start_error(command: Command, error: Exception) -> CLIConnectionError:
+def start_error(command: Command, error: Exception) -> CLIConnectionError:
     """Return the error for a process that did not start: the reason, and what to do."""
     cli, cwd = command.argv[0], command.cwd
     text = f"Failed to start Claude Code at {cli}: {error} ({sys.platform})"
