@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from served import Http
 
-from toolwire.cli.serve_workers import _Member, metrics_folder, worker_command
+from toolwire.cli.serve_workers import _Worker, metrics_folder, worker_command
 
 ENDING = {
     "code": -32000,
@@ -77,7 +77,7 @@ def test_a_worker_that_cannot_be_started_leaves_no_descriptor():
         raise BlockingIOError(11, "no more processes")
 
     with pytest.raises(BlockingIOError):
-        _Member(fail)
+        _Worker(fail)
     assert len(given) == 2
     for descriptor in given:
         with pytest.raises(OSError, match="Bad file descriptor"):

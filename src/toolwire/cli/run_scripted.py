@@ -278,7 +278,7 @@ def _start_command(record: Path | None) -> Callable[[Any], Any]:
 
 async def _list_schemas(servers: Mapping[str, Any], stack: AsyncExitStack) -> Schemas:
     """List the tools of the servers. The connections stay open, so that a lifespan runs only once."""
-    from toolwire.testing import connect  # noqa: PLC0415
+    from toolwire.mcp.direct_client import connect  # noqa: PLC0415 - heavy
 
     schemas: Schemas = {}
     for name, server in servers.items():
@@ -290,8 +290,8 @@ async def _list_schemas(servers: Mapping[str, Any], stack: AsyncExitStack) -> Sc
 
 async def list_tools(servers: Mapping[str, Any]) -> list[str]:
     """Describe each tool in a line."""
-    from toolwire.cli.run_screen import one_line  # noqa: PLC0415 - heavy
-    from toolwire.testing import connect  # noqa: PLC0415
+    from toolwire.cli.run_screen import one_line  # noqa: PLC0415
+    from toolwire.mcp.direct_client import connect  # noqa: PLC0415 - heavy
 
     lines = []
     for name, server in servers.items():

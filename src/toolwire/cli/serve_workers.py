@@ -113,7 +113,7 @@ def _try_lock(folder: Path) -> int | None:
     return found
 
 
-class _Member:
+class _Worker:
     """A worker process. On Linux it gets SIGTERM when this process ends, even by SIGKILL."""
 
     def __init__(self, start: Callable[[Lifeline], subprocess.Popen[bytes]]) -> None:
@@ -143,7 +143,7 @@ class _Group:
         self._start = start
         self._folder = folder
         self._early_exits = 0
-        self._members = [_Member(start) for _ in range(count)]
+        self._workers = [_Worker(start) for _ in range(count)]
 
     @property
     def failed(self) -> bool:
@@ -154,16 +154,16 @@ class _Group:
         """Start a new worker for each that has exited."""
         from prometheus_client.multiprocess import mark_process_dead  # noqa: PLC0415 - heavy
 
-        for place, member in enumerate(self._members):
-            if not member.has_exited():
+        for place, worker in enumerate(self._workers):
+            if not worker.has_exited():
                 continue
-            early = time.monotonic() - member.started < _EARLY
+            early = time.monotonic() - worker.started < _EARLY
             self._early_exits = self._early_exits + 1 if early else 0
-            process = member.process
+            process = worker.process
             mark_process_dead(process.pid, str(self._folder))  # type: ignore[no-untyped-call]
             if not self.failed:
                 sys.stderr.write(f"worker {process.pid} exited ({process.returncode}); starting another\n")
-                self._members[place] = _Member(self._start)
+                self._workers[place] = _Worker(self._start)
 
     def stop(self, seconds: float, hurry: threading.Event) -> None:
         """Stop all workers: by SIGTERM, by SIGINT too once `hurry` is set, and by SIGKILL after `seconds`."""
@@ -177,15 +177,15 @@ class _Group:
                 self.send_signal(signal.SIGINT)  # a second SIGTERM could be merged with the first
             with suppress(subprocess.TimeoutExpired):
                 left[0].process.wait(_INTERVAL)
-        for member in left:
-            member.process.kill()
-            member.process.wait()
-            member.has_exited()
+        for worker in left:
+            worker.process.kill()
+            worker.process.wait()
+            worker.has_exited()
 
     def send_signal(self, number: int) -> None:
         """Send a signal to all workers."""
-        for member in self._running():
-            member.process.send_signal(number)
+        for worker in self._running():
+            worker.process.send_signal(number)
 
-    def _running(self) -> list[_Member]:
-        return [member for member in self._members if not member.has_exited()]
+    def _running(self) -> list[_Worker]:
+        return [worker for worker in self._workers if not worker.has_exited()]

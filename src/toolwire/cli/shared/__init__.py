@@ -1,1 +1,1 @@
-"""What the commands share: targets, terminals, output, and the longer parts of single commands."""
+"""Parts that several commands share: targets, arguments, prompts for the user, output and exit codes."""

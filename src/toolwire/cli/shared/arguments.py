@@ -151,7 +151,7 @@ def _resolve(schema: Any, root: Schema) -> Schema:
     """Follow references inside the document."""
     for _ in range(_DEEPEST):
         reference = schema.get("$ref") if isinstance(schema, dict) else None
-        if not isinstance(reference, str) or not reference.startswith("#/"):
+        if not isinstance(reference, str):
             break
         schema = resolve(reference, root)
     return schema if isinstance(schema, dict) else {}

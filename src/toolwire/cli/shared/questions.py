@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from toolwire._support.dialogs import Permission, Prompt, Role, ask_permission, elicit
+from toolwire._support.terminal import plain_line
 from toolwire.cli.run_screen import format_arguments, one_line, plain, tool_name
 from toolwire.errors import UsageError
 from toolwire.permissions import (
@@ -91,7 +92,7 @@ class Asker:
         prompt = next(dialog)
         while True:
             for text, role in prompt.lines:
-                self._console.print(Text(plain(text), style=_STYLES[role]), soft_wrap=True)
+                self._console.print(Text(plain_line(text), style=_STYLES[role]), soft_wrap=True)
             line: str | None = None
             with suppress(EOFError):
                 line = read_line(f"{one_line(prompt.text)} ")
