@@ -8,9 +8,8 @@ import claude_agent_sdk.types
 import pytest
 
 from toolwire import hooks, messages, permissions
-from toolwire.messages import blocks
 
-PLACES = (blocks, messages, permissions, hooks)
+PLACES = (messages, permissions, hooks)
 OURS = {name: getattr(place, name) for place in PLACES for name in place.__all__}
 OFFICIAL = {name: value for name, value in vars(claude_agent_sdk.types).items() if not name.startswith("_")}
 SHARED = sorted(OURS.keys() & OFFICIAL.keys())
