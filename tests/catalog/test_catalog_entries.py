@@ -266,7 +266,7 @@ def test_an_interval_that_is_none_is_refused(anyio_backend, tmp_path, refresh):
 
 def test_a_default_price_that_is_none_is_refused(anyio_backend, tmp_path):
     """It is told when the catalogue is made."""
-    with pytest.raises(UsageError, match="the default price is no amount of dollars"):
+    with pytest.raises(UsageError, match="the default price is not an amount of dollars"):
         catalog_for(SimpleNamespace(url="http://127.0.0.1:9"), tmp_path, default_price="much")
 
 

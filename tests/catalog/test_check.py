@@ -218,7 +218,7 @@ DEAR = [{**ITEM, "id": str(n), "price": price} for n, price in enumerate((5, 120
         (
             page_of({**ITEM, "price": None}),
             {},
-            "warning: 1 of 1 entries have no price: nobody knows what a call of them costs",
+            "warning: 1 of 1 entries have no price: the cost of calling them is not known",
         ),
         (
             page_of({**ITEM, "currency": "credits"}),
@@ -260,7 +260,7 @@ DEAR = [{**ITEM, "id": str(n), "price": price} for n, price in enumerate((5, 120
         (
             page_of({**ITEM, "by": {"a": 1}}),
             {"entry": {"price": {"argument": "action", "by_value": "by"}}},
-            "warning: entry.price.argument = 'action' is no parameter of Weather",
+            "warning: entry.price.argument = 'action' is not a parameter of Weather",
         ),
     ],
 )

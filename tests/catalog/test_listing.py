@@ -79,7 +79,7 @@ def test_a_cursor_of_zero_is_a_cursor():
 @pytest.mark.parametrize("cursor", [True, {"a": 1}, ["x"], 1.5, "x" * 10_000])
 def test_what_is_no_cursor_is_told(cursor):
     """The path leads to something else."""
-    with pytest.raises(CatalogError, match="which is no cursor: check list.paging.cursor"):
+    with pytest.raises(CatalogError, match="which is not a cursor: check list.paging.cursor"):
         read(reading_with(kind="cursor", cursor="next"), page_of("a", next=cursor))
 
 

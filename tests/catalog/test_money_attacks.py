@@ -405,7 +405,7 @@ async def test_too_many_requests_cost_nothing_and_are_not_repeated(tmp_path):
 
 async def test_an_empty_budget_in_the_environment_is_an_error(tmp_path):
     """Who sets it to nothing does not mean "no limit"."""
-    with Shark() as api, pytest.raises(UsageError, match="AGENT_PAYMENT_BUDGET is no amount of dollars"):
+    with Shark() as api, pytest.raises(UsageError, match="AGENT_PAYMENT_BUDGET is not an amount of dollars"):
         async with opened(api, tmp_path, variables={"AGENT_PAYMENT_BUDGET": ""}):
             pass
 

@@ -1,4 +1,4 @@
-"""Remote catalogues as tools: what a REST API sells becomes tools that are checked, budgeted and accounted for.
+"""Remote catalogues: the entries of a REST API become tools whose calls are checked, budgeted and booked.
 
 Each name is loaded when it is first used; `make generate` writes the stub for type checkers.
 """

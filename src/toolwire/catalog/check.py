@@ -1,4 +1,4 @@
-"""Checking a profile against its API without buying anything: one page is read, and the rest is said in words.
+"""Checks a profile against its API without buying anything: reads one page and describes what would be sent.
 
 A second page is asked for only to see that it is another one.
 
@@ -68,14 +68,14 @@ class Finding:
 
 @dataclass
 class Checked:
-    """What a check saw. `None` for what it could not get to."""
+    """The result of a check. Fields are None where the check did not get that far."""
 
     profile: str
     list_request: OutgoingRequest
     """With secrets masked, as `call_request`. The target is a whole URL."""
     reading: Reading | None = None
     next_page: str = ""
-    """How the next page would be asked for; empty at the end of the list."""
+    """The request for the next page; empty at the end of the list."""
     entry: Entry | None = None
     """The first one, as read."""
     definition: Definition | None = None
@@ -88,15 +88,15 @@ class Checked:
 
     @property
     def ok(self) -> bool:
-        """Whether there is no error."""
+        """True if there is no error."""
         return not any(each.level == "error" for each in self.findings)
 
     def error(self, text: str) -> None:
-        """Note what must be put right."""
+        """Add a finding that must be fixed."""
         self.findings.append(Finding("error", text))
 
     def warn(self, text: str) -> None:
-        """Note what looks wrong."""
+        """Add a finding that looks wrong."""
         self.findings.append(Finding("warning", text))
 
 
@@ -171,7 +171,7 @@ def _look_at(profile: Profile, reading: Reading, checked: Checked) -> None:
 
 
 def _make_tools(profile: Profile, entries: list[Entry], checked: Checked) -> None:
-    """The entries of the page as tools, and the request that would buy the first."""
+    """Make tools of the entries on the page, and the request that would buy the first."""
     definitions, skipped = define(entries, separator=profile.entry.name_separator)
     if skipped:
         shown = "; ".join(f"{each.name or each.id}: {each.reason}" for each in skipped[:_EXAMPLES])
@@ -217,11 +217,11 @@ def _price_warnings(profile: Profile, reading: Reading, prices: tuple[int, ...])
     if not price.path and not price.by_value:
         found = [each for each in outline(reading.first_item, 100).split(", ") if _PRICE_WORDS.search(each)]
         hint = f" (is it {found[0]}?)" if found else ""
-        yield f"entry.price is not set{hint}: nobody knows what a call costs before it is bought"
+        yield f"entry.price is not set{hint}: the cost of a call is not known before it is bought"
         return
     unpriced = sum(each.price is None and not each.prices for each in reading.entries)
     if unpriced and not reading.unreadable_prices and {"price", "price.by_value"} & reading.found.keys():
-        yield f"{unpriced} of {len(reading.entries)} entries have no price: nobody knows what a call of them costs"
+        yield f"{unpriced} of {len(reading.entries)} entries have no price: the cost of calling them is not known"
     if prices and (doubt := _unit_doubt(price, reading.first_item, prices)):
         yield f"prices {_span(prices)}{doubt}"
     if price.argument:
@@ -229,7 +229,7 @@ def _price_warnings(profile: Profile, reading: Reading, prices: tuple[int, ...])
 
 
 def _unit_doubt(price: Price, item: Any, prices: tuple[int, ...]) -> str:
-    """Why the unit of the prices may be another, in words; "" if nothing speaks for it."""
+    """Say why the prices may be in another unit; "" if nothing suggests it."""
     highest = prices[-1]
     if price.unit == "dollars" and not price.units:
         word = next((word for word in ("cents", "credits", "micros") if word[:-1] in price.path.lower()), "")
@@ -259,7 +259,7 @@ def _argument_warnings(argument: str, entries: list[Entry]) -> Iterator[str]:
         parameters = _parameters(entry.schema)
         if argument not in parameters:
             yield (
-                f"entry.price.argument = {argument!r} is no parameter of {entry.name}: it will always cost the "
+                f"entry.price.argument = {argument!r} is not a parameter of {entry.name}: it will always cost the "
                 "highest price"
             )
             return
@@ -275,7 +275,7 @@ def _argument_warnings(argument: str, entries: list[Entry]) -> Iterator[str]:
 
 
 def _setting_warnings(profile: Profile) -> Iterator[str]:
-    """What looks wrong in the profile alone."""
+    """Yield warnings about the profile alone."""
     price, reply = profile.entry.price, profile.reply
     tables = (profile.request, profile.call)
     if not profile.secrets and not any(table.headers or table.query for table in tables):
@@ -288,7 +288,7 @@ def _setting_warnings(profile: Profile) -> Iterator[str]:
 
 
 def _secret_words(profile: Profile) -> str:
-    """Where the secrets go, for somebody whose request was not authorized."""
+    """Describe where the secrets are sent, for a request that was not authorized."""
     places = [
         f"the query parameter {each.key}"
         if each.place == "query"
@@ -297,11 +297,11 @@ def _secret_words(profile: Profile) -> str:
         else f"the header {each.key}: {each.template.replace('{value}', _MASK)}"
         for each in profile.secrets.values()
     ]
-    return f"{' and '.join(places)} (check [secrets])" if places else "no secret, for there is no [secrets]"
+    return f"{' and '.join(places)} (check [secrets])" if places else "no secret, since there is no [secrets]"
 
 
 def _unit_beside(path: str, item: Any) -> str:
-    """What stands beside the price and names another unit than dollars, in words."""
+    """Describe a field beside the price that names another unit than dollars."""
     first = next((each for each in path.split("|") if get_path(item, each) is not None), "")
     table = first.rpartition(".")[0]
     for name in _UNIT_NAMES:
@@ -313,7 +313,7 @@ def _unit_beside(path: str, item: Any) -> str:
 
 
 def _reply_warnings(profile: Profile, reading: Reading) -> Iterator[str]:
-    """Replies cannot be seen without buying; a page of the list often has the same envelope."""
+    """Yield warnings about replies, judged by a page of the list, which often has the same envelope."""
     page, reply = reading.first_page, profile.reply
     if not isinstance(page, Mapping) or reply.failure:
         return
@@ -334,7 +334,7 @@ def _reply_warnings(profile: Profile, reading: Reading) -> Iterator[str]:
 
 
 def _placeholders(definition: Definition) -> dict[str, Any]:
-    """Arguments that show what a call would be."""
+    """Make placeholder arguments, to show what a call would look like."""
     properties = definition.schema.get("properties", {})
     return {name: _placeholder(name, schema) for name, schema in properties.items()}
 
@@ -359,7 +359,7 @@ def _parameters(schema: Any) -> Mapping[str, Any]:
 
 
 def _mask_request(profile: Profile, request: OutgoingRequest) -> OutgoingRequest:
-    """A request as it would go out, with marks in the place of secrets and a whole URL."""
+    """Return the request as it would be sent, with masks in place of secrets and a whole URL."""
     masked = Credentials(
         headers={
             ("Authorization" if each.place == "basic" else each.key): (
@@ -390,7 +390,7 @@ def _page_words(reading: Reading) -> str:
 
 
 def price_words(entry: Entry) -> str:
-    """What an entry costs, for people."""
+    """Format the price of an entry."""
     if entry.prices:
         each = ", ".join(
             f"{value} {'unreadable' if price is None else dollars(price)}"
@@ -401,7 +401,7 @@ def price_words(entry: Entry) -> str:
 
 
 def describe_parameters(definition: Definition) -> list[str]:
-    """The parameters of a tool, one line each: `city (string, required)`."""
+    """Format the parameters of a tool, one line each: `city (string, required)`."""
     required = definition.schema.get("required", [])
     lines = []
     for name, schema in definition.schema.get("properties", {}).items():
@@ -413,7 +413,7 @@ def describe_parameters(definition: Definition) -> list[str]:
 
 
 def found_counts(checked: Checked) -> dict[str, int]:
-    """How many items of the page have what."""
+    """Count how many items of the page have each field."""
     reading = checked.reading
     if reading is None:
         return {}

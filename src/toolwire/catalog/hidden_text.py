@@ -1,4 +1,4 @@
-"""Characters that a model reads and a person cannot see, in text that an API wrote.
+"""Finds and removes characters that a model reads and a person cannot see, in text that an API wrote.
 
 Owns which of them belong where they stand (inside an emoji, between letters of scripts that need them) and which
 could carry a hidden instruction. Knows nothing of schemas.
@@ -67,7 +67,7 @@ _LEGITIMATE: Final = re.compile(
 
 
 def remove_hidden(text: str) -> str:
-    """The text without characters that nobody can see: zero-width, bidi, control, tag and filler characters.
+    """Remove invisible characters: zero-width, bidi, control, tag and filler characters.
 
     They stay where they belong: in emoji, beside letters of scripts that need them, soft hyphens in words. Whatever
     breaks a line becomes a line break.
@@ -82,12 +82,12 @@ def remove_hidden(text: str) -> str:
 
 
 def has_hidden(value: Any) -> bool:
-    """Whether a JSON value holds characters that nobody can see, in a text or a name at any depth."""
+    """True if a JSON value holds invisible characters, in a text or a name at any depth."""
     return find_hidden(value) is not None
 
 
 def find_hidden(value: Any) -> str | None:
-    """Return a text or name in a JSON value, at any depth, that holds characters that nobody can see."""
+    """Return a text or name in a JSON value, at any depth, that holds invisible characters."""
     stack = [value]
     while stack:
         each = stack.pop()
@@ -103,7 +103,7 @@ def find_hidden(value: Any) -> str | None:
 
 
 def _without_stray(text: str) -> str:
-    """The text without unseen characters that are not where they belong."""
+    """Remove invisible characters, except joiners and the like where they belong."""
     pieces, done = [], 0
     for found in _LEGITIMATE.finditer(text):
         pieces += [_without_unseen(text[done : found.start()]), found.group()]

@@ -13,7 +13,7 @@ DOLLARS: Final = Decimal(1)
 RATES: Final = {"dollars": DOLLARS, "cents": Decimal("0.01"), "micros": Decimal("0.000001")}
 """Unit -> the dollars that one of it is worth."""
 _DIGITS: Final = 6  # of a dollar's fraction
-_MARK: Final = r"(?:US\$|USD|\$)?"  # any other currency is no amount of dollars
+_MARK: Final = r"(?:US\$|USD|\$)?"  # any other currency is not an amount of dollars
 _NUMBER: Final = re.compile(
     rf"{_MARK}\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d{{1,4}})?)\s*{_MARK}", re.ASCII | re.IGNORECASE
 )
@@ -25,7 +25,7 @@ _MICRO: Final = Decimal("0.000001")
 
 
 def micros(value: object, rate: Decimal = DOLLARS) -> int:
-    """Micro-dollars of an amount: a number or its text, `"$0.01"` or `"0.01 USD"`. Rounds up.
+    """Convert an amount to micro-dollars: a number or its text, `"$0.01"` or `"0.01 USD"`. Rounds up.
 
     `rate` is what one unit of the amount is worth in dollars: 0.01 for cents. ValueError for what is no amount:
     negative, NaN, infinite, a bool, other text, text that says dollars where the unit is another, ten billion
@@ -47,7 +47,7 @@ def micros(value: object, rate: Decimal = DOLLARS) -> int:
 
 
 def dollars(micros: int, places: int = 4) -> str:
-    """An amount for people: `$0.0100`, or `$9.99` with 2 places. Rounded half up.
+    """Format micro-dollars: `$0.0100`, or `$9.99` with 2 places. Rounds half up.
 
     An amount that would look like nothing is shown with as many of its six places as it takes.
     """
@@ -62,7 +62,7 @@ def dollars(micros: int, places: int = 4) -> str:
 
 
 def _decimal(value: object, *, marked: bool) -> Decimal:
-    """The number. Only with `marked` may its text say that it counts dollars."""
+    """Parse the number. Only with `marked` may its text name dollars."""
     if isinstance(value, bool):
         raise ValueError(f"an amount must be a number, got {value!r}")  # noqa: TRY004 - one error for every misfit
     if isinstance(value, Decimal):

@@ -30,7 +30,7 @@ _DOLLAR: Final = 1_000_000
 
 @dataclass
 class CallRecord:
-    """What is known of a call when it is over. `outcome`: bought, failed, released, unknown, refused or cached."""
+    """A call for the log and the metrics. `outcome`: bought, failed, released, unknown, refused or cached."""
 
     tool: str
     outcome: str = ""
@@ -44,11 +44,11 @@ class CallRecord:
     api_seconds: float = 0.0
     """The part of it that the API took, from when the order went out, repeats included."""
     note: str = ""
-    """What is odd about it."""
+    """A remark on it, such as a balance that does not fit."""
 
 
 class Observer:
-    """Sees the calls of one catalogue. `registry` holds the Prometheus metrics."""
+    """Records the calls of one catalogue. `registry` holds the Prometheus metrics."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Observer:
 
     @contextmanager
     def call(self, tool: str) -> Iterator[CallRecord]:
-        """Hold it around a call, and fill in what comes out."""
+        """Record a call: yields the record to fill in, and counts, logs and traces it at the end."""
         record = CallRecord(tool)
         since = time.perf_counter()
         # What an exception says may hold arguments or worse, so it is no part of the span.

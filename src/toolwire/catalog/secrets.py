@@ -37,7 +37,7 @@ class Credentials:
 
     @property
     def digest(self) -> str:
-        """Stands for who pays, and tells nothing of the secrets: for names of files and keys of caches."""
+        """A hash that stands for the payer, for names of files and keys of caches. Does not reveal the secrets."""
         return hashlib.sha256("\0".join(sorted(self.values)).encode()).hexdigest()
 
 
@@ -96,14 +96,14 @@ def _check_lengths(values: Iterable[str]) -> None:
 
 
 class _Sources:
-    """Where secrets are looked for."""
+    """Looks up secrets: in the environment, then in a credentials file."""
 
     def __init__(self, environ: Mapping[str, str], stored: Mapping[str, Any]) -> None:
         self._environ = environ
         self._stored = stored
 
     def value_of(self, secret: Secret, values: list[str]) -> str:
-        """The bare secret, or "". The parts that it was made of are added to `values`."""
+        """Return the bare secret, or "". The parts that it was made of are added to `values`."""
         own = SecretPart(variable=secret.variable, name=secret.name) if secret.variable else None
         if own and (value := self.find(own, stored=False)):
             return value
@@ -120,7 +120,7 @@ class _Sources:
         return _base64(joined) if secret.encoding == "base64" else joined
 
     def find(self, part: SecretPart, *, stored: bool = True) -> str:
-        """One value, or ""."""
+        """Return one value, or ""."""
         value = self._environ.get(part.variable, "").strip()
         if not value and stored:
             value = str(self._stored.get(part.file_name, "")).strip()
@@ -132,7 +132,7 @@ class _Sources:
 
 
 def _describe_missing(missing: list[Secret], sources: _Sources, file: str | Path | None) -> str:
-    """Which variables to set, or what to put into a file."""
+    """Say which variables to set, or what to put into a file."""
     wanted: list[SecretPart] = []
     otherwise = ""
     for secret in missing:
@@ -156,7 +156,7 @@ def _base64(text: str) -> str:
 
 
 def _read_file(path: Path) -> dict[str, Any]:
-    """What a credentials file holds. It is looked at once it is open, so that nobody can change it in between."""
+    """Read a credentials file. It is checked after it was opened, so that it cannot be swapped in between."""
     try:
         with path.open("rb") as opened:
             status = os.fstat(opened.fileno())

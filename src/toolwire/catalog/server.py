@@ -1,4 +1,4 @@
-"""`Catalog`: a server whose tools are what a REST catalogue has on offer.
+"""`Catalog`: a server whose tools are the entries of a REST catalogue.
 
 Owns which tools there are and when that changes: definitions kept from last time are there at once, the list is
 fetched behind the handshake and again every so often, and clients hear of what came and went. What a call does is
@@ -167,7 +167,7 @@ class Catalog(ToolServer[None]):
 
     @property
     def definitions(self) -> Mapping[str, Definition]:
-        """What is on offer, by tool name."""
+        """The definitions of the tools, by tool name."""
         return self._definitions
 
     @property
@@ -176,7 +176,7 @@ class Catalog(ToolServer[None]):
         return self._limits
 
     def entry_id(self, id: str) -> str:
-        """What an entry of this API is called in the ledger, where the ids of two APIs may be the same."""
+        """Return the id of an entry in the ledger, which is unique across APIs."""
         return f"{self._scope}:{id}"
 
     @property
@@ -194,14 +194,14 @@ class Catalog(ToolServer[None]):
         return self.status
 
     def unknown(self, name: str) -> str:
-        """What to say of a tool that is not there."""
+        """Return the error text for a tool that is not there."""
         said = super().unknown(name)
         if self.status.state == "loading":
             return f"{said} The catalogue is still being loaded."
         return f"{said} The catalogue is down: {self.status.error}" if self.status.state == "down" else said
 
     def connect(self, channel: ClientChannel, **settings: Any) -> DirectConnection:
-        """A connection for one client. The first begins to fetch the list."""
+        """Open a connection for one client. The first one starts fetching the list."""
         if self.lifespan is None:
             self._schedule.begin()
             self._listable = anyio.Event()
@@ -275,7 +275,7 @@ class Catalog(ToolServer[None]):
                 self._ledger = None
 
     def _closes(self, ledger: Ledger) -> TypeGuard[SqliteLedger]:
-        """Whether a ledger is closed with its lifespan: what the caller opened, or is in memory, outlives it."""
+        """True if a ledger is closed with its lifespan. One that the caller opened, or in memory, is not."""
         return isinstance(ledger, SqliteLedger) and ledger is not self._ledger_at and ledger.path != MEMORY
 
     def _observe(self) -> Observer:
@@ -286,7 +286,7 @@ class Catalog(ToolServer[None]):
     # The list.
 
     async def _load(self, api: Api) -> None:
-        """Offer what was kept from last time, then fetch the list, now and whenever it is time."""
+        """Offer the cached entries, then fetch the list, now and whenever it is due."""
         if self._cache_file is not None and not self._definitions:
             await self._io.run(self._offer_kept)
             if self._definitions:
@@ -322,7 +322,7 @@ class Catalog(ToolServer[None]):
         return True
 
     async def _take_list(self, entries: Sequence[Entry]) -> None:
-        """Offer what the list has now. In a thread: it takes seconds for thousands of entries."""
+        """Offer the entries of the list. In a thread: it takes seconds for thousands of entries."""
         if not entries and self._definitions and not self._was_empty:
             self._was_empty = True
             raise CatalogError("the list is empty; the tools stay until it is empty once more")
@@ -345,7 +345,7 @@ class Catalog(ToolServer[None]):
             save_entries(self._cache_file, whole, self.profile.base_url, self._names)
 
     def _report_failure(self, error: str) -> None:
-        """The list could not be had: say so once, and keep what there is."""
+        """Report once that the list could not be fetched; the present tools stay."""
         reason = self._scrubber.text(error)
         if self.status.error is None:
             more = "; the tools of last time stay" if self._definitions else ""
@@ -358,7 +358,7 @@ class Catalog(ToolServer[None]):
         return None if self._pins_file is None else Pins.load(self._pins_file)
 
     def _pins_state(self) -> tuple[int, int] | None:
-        """Stands for the contents of the file of pins; None if there is none."""
+        """Return a fingerprint of the pins file; None if there is none."""
         try:
             found = self._pins_file.stat() if self._pins_file is not None else None
         except OSError:
@@ -395,7 +395,7 @@ class Catalog(ToolServer[None]):
         } | now
 
     def _register(self, definitions: Sequence[Definition]) -> list[Skipped]:
-        """Swap the tools for those of these definitions. Returns what cannot be a tool."""
+        """Replace the tools by those of these definitions. Returns the entries that cannot be a tool."""
         wanted = {definition.name: definition for definition in definitions}
         refused, changed = [], []
         for name, definition in list(wanted.items()):

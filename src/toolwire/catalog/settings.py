@@ -1,4 +1,4 @@
-"""What a `Catalog` is given, made into what it uses: the budget, the files, what must never be seen. Pure."""
+"""Turns the arguments of a `Catalog` into limits, prices, filters and paths. Pure."""
 
 import hashlib
 import os
@@ -27,7 +27,7 @@ def combine_limits(
     profile: Profile,
     environ: Mapping[str, str],
 ) -> Limits:
-    """Put together the budgets of the caller and that of the environment: the smaller counts."""
+    """Combine the budgets of the caller and of the environment: the smaller one counts."""
     limits = budget if isinstance(budget, Limits) else Limits()
     variable = profile.environment.budget
     given = {
@@ -47,57 +47,57 @@ def combine_limits(
 
 
 def _amount(source: str, value: float | str) -> int:
-    """Read a budget. An empty one is refused: who sets a variable to nothing does not mean "no limit"."""
+    """Read a budget. An empty one is rejected: a variable that is set to nothing does not mean "no limit"."""
     try:
         return micros(value)
     except ValueError as error:
         hint = " (unset the variable for no limit)" if value == "" else ""
-        raise UsageError(f"{source} is no amount of dollars: {error}{hint}") from None
+        raise UsageError(f"{source} is not an amount of dollars: {error}{hint}") from None
 
 
 def check_positive(name: str, value: float) -> Any:
-    """Refuse a number that is not over 0."""
+    """Reject a number that is not over 0."""
     if isinstance(value, (bool, str)) or not 0 < value < inf:
         raise UsageError(f"{name} must be a number over 0, got {value!r}")
     return value
 
 
 def check_count(name: str, value: int) -> int:
-    """Refuse what is no whole number of 1 or more."""
+    """Reject a value that is not a whole number of 1 or more."""
     if type(value) is not int or value < 1:
         raise UsageError(f"{name} must be a whole number, 1 or more, got {value!r}")
     return value
 
 
 def resolve_default_price(given: float | str | None, environ: Mapping[str, str]) -> int | None:
-    """What a call counts as if nobody tells its price: the caller's word, or that of the environment."""
+    """Return the price that a call without a known price counts as, from the caller or the environment."""
     said = environ.get(DEFAULT_PRICE, "").strip() or None if given is None else given
     try:
         return None if said is None else micros(said)
     except ValueError as error:
-        raise UsageError(f"the default price is no amount of dollars: {error}") from None
+        raise UsageError(f"the default price is not an amount of dollars: {error}") from None
 
 
 def parse_filter(profile: Profile, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The filter that the environment has: words with commas between them."""
+    """Parse the filter in the environment: words with commas between them."""
     words = environ.get(profile.environment.filter, "") if profile.environment.filter else ""
     return tuple(each.strip() for each in words.split(",") if each.strip())
 
 
 def choose_file(given: File, otherwise: Path | None) -> Path | None:
-    """The file that was named, or the usual one."""
+    """Return the file that was named, or the usual one; None for False."""
     if given is False:
         return None
     return otherwise if given is None else Path(given)
 
 
 def default_audit_path(ledger: Ledger | str | os.PathLike[str]) -> Path | None:
-    """Where the audit file is unless somebody says: beside the ledger's file, if it has one."""
+    """Return the usual path of the audit file: beside the ledger's file, if it has one."""
     if not isinstance(ledger, str | os.PathLike) or os.fspath(ledger) == MEMORY:
         return None
     return Path(ledger).parent / "audit.jsonl"
 
 
 def short_digest(*texts: str) -> str:
-    """A few digits that stand for these texts."""
+    """Return a short hash of these texts."""
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""Text and values that an API wrote: cleaned, and brought to the type that they were meant to have.
+"""Cleans text and values that an API wrote, and converts them to the type that was meant.
 
 Owns the length of a text that a model reads, and the conversion of a value to a JSON type. Knows nothing of
 schemas.
@@ -17,11 +17,11 @@ _FALSE: Final = {"false", "no", "0", "off"}
 _MOST_DIGITS: Final = 7
 
 NOWHERE: Final = object()
-"""What a path leads to that leads nowhere."""
+"""The result for a path that does not exist."""
 
 
 def tidy(text: Any, longest: int = LONGEST_TEXT) -> str:
-    """A description as a model may read it: visible, stripped, cut with an ellipsis. Empty for what is no text."""
+    """Clean a description for a model: visible, stripped, cut with an ellipsis. Empty if it is not text."""
     if not isinstance(text, str):
         return ""
     cleaned = remove_hidden(text[: 8 * longest]).strip()
@@ -29,7 +29,7 @@ def tidy(text: Any, longest: int = LONGEST_TEXT) -> str:
 
 
 def fits(value: Any, kind: str) -> bool:
-    """Whether a JSON value is of a JSON type."""
+    """True if a JSON value is of a JSON type."""
     if kind == "null":
         return value is None
     if kind == "boolean":
@@ -44,7 +44,7 @@ def fits(value: Any, kind: str) -> bool:
 
 
 def convert(value: Any, kinds: Iterable[str]) -> tuple[bool, Any]:
-    """Whether a value can be one of the types, and then as that: `"5"` as an integer is 5."""
+    """Convert a value to one of the types: `"5"` as an integer is 5. Returns (False, None) if it cannot be."""
     kinds = tuple(kinds)
     if any(fits(value, kind) for kind in kinds):
         return True, int(value) if isinstance(value, float) and kinds == ("integer",) else value
@@ -56,7 +56,7 @@ def convert(value: Any, kinds: Iterable[str]) -> tuple[bool, Any]:
 
 
 def get_path(data: Any, path: str) -> Any:
-    """What a dotted path leads to in JSON data (`details.tools.0`); None when it leads nowhere or is empty.
+    """Return the value at a dotted path in JSON data (`details.tools.0`); None if there is none.
 
     A step `-1` is the last element of a list. Of several paths (`price|function.price`) it is the first that leads
     anywhere.
@@ -68,19 +68,19 @@ def get_path(data: Any, path: str) -> Any:
 
 
 def has_path(data: Any, path: str) -> bool:
-    """Whether a path, or one of several, leads to anything: to null, too."""
+    """True if a path, or one of several, exists: null counts too."""
     return any(_follow(data, each) is not NOWHERE for each in path.split("|"))
 
 
 def is_true(value: Any) -> bool:
-    """A flag, which may be in words: `"false"`, `"no"`, `"null"` and nothing are false."""
+    """True for a flag that is set, which may be a word: `"false"`, `"no"`, `"null"` and nothing are false."""
     if isinstance(value, str):
         return value.strip().lower() not in {"", "none", "null", *_FALSE}
     return bool(value)
 
 
 def is_denied(value: Any) -> bool:
-    """Whether a flag says no, in whatever form; one that is not there says nothing."""
+    """True if a flag says no, as a boolean, number or word; False if it is missing."""
     return isinstance(value, (str, bool, int, float)) and str(value).strip().lower() in _FALSE
 
 
@@ -106,7 +106,7 @@ def get_element(data: Any, step: str) -> Any:
 
 
 def _convert_to(value: Any, kind: str) -> Any:
-    """A value as another type; None when it cannot be."""
+    """Convert a value to another type; None if it cannot be."""
     if kind == "string" and isinstance(value, (bool, int, float)):
         return json_text(value)
     if kind == "boolean":
@@ -121,7 +121,7 @@ def _convert_to(value: Any, kind: str) -> Any:
 
 
 def json_text(value: Any) -> str | None:
-    """A value as compact JSON; None for what JSON has no words for."""
+    """Encode a value as compact JSON; None if it is not JSON."""
     try:
         return dumps(value).decode()
     except (TypeError, ValueError):

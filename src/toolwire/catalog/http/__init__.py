@@ -1,1 +1,1 @@
-"""Talking to a catalogue's API: the list, the orders, and what is known of an order afterwards."""
+"""Talks to the API of a catalogue: reads the list, sends orders, and says what is known of an order afterwards."""

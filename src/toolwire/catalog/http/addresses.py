@@ -1,4 +1,4 @@
-"""Where requests may go: a name is resolved for each connection, checked, and the address checked is the one used.
+"""Decides where requests may go: each connection resolves the name, checks the address, and uses that very address.
 
 Owns the rule and the lookup. If the name were looked up again after the check, an attacker's DNS server could
 answer differently the second time (rebinding); so the URL that is asked has the address in it, while the `Host`
@@ -30,14 +30,14 @@ _DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
-    """The addresses of a name, in the order in which the system would try them."""
+    """Resolve a name to its addresses, in the order in which the system would try them."""
     found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(place[0]) for *_, place in found]
 
 
 @dataclass(frozen=True)
 class Network:
-    """How and where connections may be made, as the profile has it."""
+    """The network settings of a profile: how and where connections may be made."""
 
     allow: tuple[IPNetwork, ...] = ()
     """Internal addresses that the API may have."""
@@ -45,7 +45,7 @@ class Network:
     ca_file: str = ""
 
     def ssl_context(self) -> ssl.SSLContext:
-        """The certificates to trust. CatalogError for a file that cannot be read."""
+        """Make the TLS context. CatalogError if the certificates cannot be read."""
         if not self.ca_file:
             return httpx2.create_ssl_context(trust_env=False)
         try:
@@ -67,7 +67,7 @@ class Base:
 
     @classmethod
     def of(cls, url: str) -> "Base":
-        """The parts of an address that the profile has checked already."""
+        """Parse a URL that the profile has checked already."""
         parts = urlsplit(url)
         port = parts.port or _DEFAULT_PORTS[parts.scheme]
         return cls(parts.scheme, parts.hostname or "", port, parts.path.rstrip("/"))
@@ -84,12 +84,12 @@ class Base:
         return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
     def url(self, address: str, path: str) -> str:
-        """The URL of a path below the base, with a checked address in the place of the name."""
+        """Return the URL of a path below the base, with a checked address in place of the name."""
         host = f"[{address}]" if ":" in address else address
         return f"{self.scheme}://{host}:{self.port}{self.path}{path}"
 
     async def addresses(self, resolver: Resolver = resolve, allow: Sequence[IPNetwork] = ()) -> list[str]:
-        """Where to connect. CatalogError when the name leads where it must not, ConnectionError when nowhere."""
+        """Resolve the host. CatalogError for an address that is not allowed, ConnectionError if there is none."""
         literal = _parsed(self.host)
         try:
             found = [self.host] if literal is not None else await resolver(self.host, self.port)
@@ -125,7 +125,7 @@ def _allowed(text: str, local: bool, allow: Sequence[IPNetwork]) -> bool:
 
 
 def _inner(address: IPAddress) -> IPAddress:
-    """The IPv4 address that an IPv6 one stands for, if it stands for one."""
+    """Return the IPv4 address that an IPv6 one stands for, if it stands for one."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address in _NAT64:

@@ -1,4 +1,4 @@
-"""What became of a purchase, and what an HTTP reply says about it. Pure: bytes and headers in, an `Answer` out.
+"""Says what an HTTP reply means for a purchase. Pure: bytes and headers in, an `Answer` out.
 
 The rule: a reply that does not clearly say "bought" or "not bought" leaves the matter unknown.
 """
@@ -25,7 +25,7 @@ _CHARSET: Final = re.compile(r';\s*charset="?([\w.:-]{1,40})"?', re.IGNORECASE |
 
 @dataclass(frozen=True)
 class Answer:
-    """What is known of a purchase after it was tried.
+    """The outcome of a purchase, as far as the API's reply shows it.
 
     - `answered`: a success (2xx) with a readable body, or a refusal with a status on which the API does not charge
     - `not_sent`: nothing of the order went out, so nothing was bought
@@ -43,17 +43,17 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Of the reply, without our secrets; names in small letters."""
     size: int = 0
-    """How many bytes the body had."""
+    """The length of the body in bytes."""
 
     @property
     def ok(self) -> bool:
-        """Whether the API accepted the order; what its body says is another matter."""
+        """True if the API accepted the order, whatever its body says."""
         return self.state == "answered" and self.error is None
 
 
 @dataclass
 class Attempt:
-    """The state of a purchase under way: to be read at any time, above all after it was cancelled."""
+    """The state of a purchase that is being made. May be read at any time, also after a cancellation."""
 
     sent: bool = False
     """True from just before the first byte goes out, until an answer proves that nothing was bought."""
@@ -65,13 +65,13 @@ class Attempt:
 def judge(
     status: int, headers: Mapping[str, str], content: bytes, body: Any, uncharged: Collection[int]
 ) -> Answer:
-    """What a complete HTTP reply to an order means. `body` is what `decode_reply` makes of the content."""
+    """Decide what a complete HTTP reply to an order means. `body` comes from `decode_reply`."""
     if is_success(status):
         if body is None:
             return Answer(
                 "unknown",
                 status,
-                error=f"the API answered with {describe_body(headers, content)}, which is no JSON",
+                error=f"the API answered with {describe_body(headers, content)}, which is not JSON",
             )
         return Answer("answered", status, body, headers=headers)
     retry_after = parse_retry_after(headers.get("retry-after"))
@@ -80,13 +80,13 @@ def judge(
 
 
 def is_json(headers: Mapping[str, str]) -> bool:
-    """Whether a body says that it is JSON."""
+    """True if the content type says JSON."""
     kind = media_type(headers)
     return kind in _JSON or kind.endswith("+json")
 
 
 def decode_json(headers: Mapping[str, str], content: bytes) -> Any:
-    """The JSON in a body that says it is JSON, or None."""
+    """Decode a body whose content type says JSON; None if it is not JSON."""
     if not is_json(headers):
         return None
     content = content.removeprefix(b"\xef\xbb\xbf")
@@ -98,7 +98,7 @@ def decode_json(headers: Mapping[str, str], content: bytes) -> Any:
 
 @dataclass(frozen=True)
 class RawBody:
-    """The body of a reply that is no JSON, in a profile that says so."""
+    """The body of a reply that is not JSON, where the profile allows that."""
 
     media_type: str
     content: str | bytes = field(repr=False)
@@ -106,7 +106,7 @@ class RawBody:
 
 
 def decode_reply(kind: Literal["json", "text", "binary"], headers: Mapping[str, str], content: bytes) -> Any:
-    """The body of a reply: the JSON in it, or with another `kind` text or bytes; None for what is no such thing."""
+    """Decode a reply: JSON, or text or bytes if `kind` says so. None if it is not of that kind."""
     body = decode_json(headers, content)
     if body is not None or kind == "json":
         return body
@@ -126,7 +126,7 @@ def _as_text(headers: Mapping[str, str], content: bytes) -> str:
 
 
 def _decode_leniently(content: bytes) -> Any:
-    """JSON with what is legal there and cannot be held: one such value must not cost a reply that was paid for.
+    """Decode JSON with values that Python cannot hold: they must not lose a reply that was paid for.
 
     Halves of surrogate pairs become a mark, numbers that are too large stay as their text.
     """
@@ -149,17 +149,17 @@ def _int_or_text(text: str) -> int | str:
 
 
 def media_type(headers: Mapping[str, str]) -> str:
-    """The content type without its parameters."""
+    """Return the content type without its parameters."""
     return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def is_success(status: int) -> bool:
-    """2xx."""
+    """True for a 2xx status."""
     return HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES
 
 
 def describe_status(status: int, headers: Mapping[str, str], body: Any) -> str:
-    """A status other than 2xx, in words."""
+    """Describe a status other than 2xx for an error message."""
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
         to = _host_in(headers.get("location", ""))
         return (
@@ -171,7 +171,7 @@ def describe_status(status: int, headers: Mapping[str, str], body: Any) -> str:
 
 
 def parse_retry_after(retry_after: str | None) -> float | None:
-    """The `Retry-After` header, in seconds from now; a date in the past is 0."""
+    """Parse the `Retry-After` header into seconds from now; a date in the past is 0."""
     if not retry_after:
         return None
     try:
@@ -186,7 +186,7 @@ def parse_retry_after(retry_after: str | None) -> float | None:
 
 
 def describe_error(error: Exception, clean: Callable[[str], str] = str) -> str:
-    """An exception in words: its own, or where it has none, those of the system's error that it came from."""
+    """Describe an exception by its text, or if it has none, by the system error that caused it."""
     told: BaseException | None = error
     while told is not None and not (str(told) and (told is error or isinstance(told, OSError))):
         told = told.__cause__ or told.__context__
@@ -198,7 +198,7 @@ def describe_error(error: Exception, clean: Callable[[str], str] = str) -> str:
 
 
 def _reason(body: Any) -> str:
-    """The sentence with which an API explains a refusal, wherever it puts it."""
+    """Find the sentence with which an API explains a refusal."""
     found = body
     for name in ("error", "message", "detail"):
         if isinstance(found, dict) and found.get(name):
@@ -214,11 +214,11 @@ def _host_in(location: str) -> str:
     try:
         return (urlsplit(location).hostname or "another path")[:_LONGEST_REASON]
     except ValueError:
-        return "an address that is none"
+        return "an invalid address"
 
 
 def describe_body(headers: Mapping[str, str], content: bytes) -> str:
-    """How long a body is and what it says it is, in words."""
+    """Describe a body by its length and content type."""
     kind = media_type(headers)
     named = kind if kind and kind.isprintable() else "something"
     return f"{len(content):,} bytes of {named[:80]}" if content else "an empty body"

@@ -70,7 +70,7 @@ class Api:
         await self._connections.transport.__aexit__(kind, error, trace)
 
     async def entries(self) -> Sequence[Entry]:
-        """Everything on offer, from all pages; the same object if nothing has changed.
+        """Return all entries, from all pages; the same object if nothing has changed.
 
         CatalogError if it cannot be had.
         """
@@ -81,7 +81,7 @@ class Api:
         return await self._reader.read(most_pages)
 
     async def balance(self) -> int:
-        """The micro-dollars that are left. CatalogError if the profile has no such request, or it fails."""
+        """Return the balance in micro-dollars. CatalogError if the profile has no such request, or it fails."""
         return await self._reader.balance()
 
     async def buy(self, entry_id: str, arguments: Mapping[str, Any], **settings: Any) -> Answer:

@@ -1,4 +1,4 @@
-"""One request to the API: to a checked address, with the headers that we mean, on a connection of its own.
+"""Sends one request to the API: to a checked address, with exactly our headers, on a connection of its own.
 
 Whether anything of an order went out is not guessed from the kind of exception: an `Order` is told when it is about
 to be sent, after the connection was made and before its first byte.
@@ -93,7 +93,7 @@ class _Body(httpx2.AsyncByteStream):
 
 
 class Connections:
-    """What all requests to one API have in common."""
+    """Opens connections for the requests to one API."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Connections:
         self._connect_timeout = connect_timeout
         self._network = network
         self.closed = False
-        """Whether nothing may be sent any more."""
+        """True if nothing may be sent any more."""
         # No client of the HTTP library around it: that is for redirects, cookies and the environment, none of which
         # we want, and costs a tenth of a call.
         self.transport = transport or OneRequestTransport(
@@ -188,7 +188,7 @@ class Connections:
 
 
 def check_value(name: str, value: str) -> None:
-    """Refuse what would break out of a header. The value is not shown: it may be a secret."""
+    """Reject a header value that could inject other headers. The value is not shown: it may be a secret."""
     if not value or not value.isascii() or not value.isprintable() or value != value.strip():
         raise UsageError(
             f"the value of {name} cannot be sent in a header: it must be printable ASCII, no space at the ends. "

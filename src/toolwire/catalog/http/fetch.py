@@ -1,4 +1,4 @@
-"""Fetching what is free: the list, page after page until its end, and the balance. What may pass is tried again."""
+"""Fetches the list, page after page, and the balance. Both are free, so temporary failures are retried."""
 
 import hashlib
 import logging
@@ -102,7 +102,7 @@ class ListReader:
         self._entries: Sequence[Entry] = ()
 
     async def entries(self) -> Sequence[Entry]:
-        """Everything on offer, from all pages: the same object as the last time if nothing has changed."""
+        """Return all entries, from all pages: the same object as the last time if nothing has changed."""
         before = self._last
         reading = await self.read()
         if before is not None and reading is before.reading:
@@ -176,7 +176,7 @@ class ListReader:
         pages.clear()
 
     async def balance(self) -> int:
-        """The micro-dollars that are left, by the profile's `[balance]`. CatalogError if that cannot be told."""
+        """Fetch the balance in micro-dollars, by the profile's `[balance]`. CatalogError if it cannot be read."""
         request, table = balance_request(self._profile), self._profile.balance
         if table is None:
             raise AssertionError("there is no request without the table")
@@ -228,5 +228,5 @@ class ListReader:
         raise _Refused(told, status)
 
     def _clean(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """Headers without secrets, their names in small letters: an API may echo ours in any of them."""
+        """Scrub response headers and lower-case their names: an API may echo our secrets in any of them."""
         return {name.lower(): self._scrubber.text(value) for name, value in headers.items()}

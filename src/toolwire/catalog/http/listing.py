@@ -1,4 +1,4 @@
-"""Reading the pages of a list: what is on them, and where the next one is.
+"""Reads the pages of a list: the entries on them, and where the next page is.
 
 Pure: it sees decoded pages, never the network. A page follows where the API says so. Where numbered pages do not
 say it, the next one is only guessed, and the list goes on until a page has nothing new: an API may give less than
@@ -61,17 +61,17 @@ _TOTALS: Final = ("total", "total_items", "total_count", "totalCount", "count", 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that the profile says of the list, and the list does not have."""
+    """A setting of the profile that does not match the list."""
 
     text: str
     essential: bool = False
-    """Whether entries are lost by it, or their prices."""
+    """True if entries or their prices are lost by it."""
     example: str = ""
-    """What was read, for whoever checks a profile. It may be anything, so it is not logged."""
+    """The value that was read, for the check of a profile. It may be anything, so it is not logged."""
 
 
 class Reading:
-    """What was read of a list so far, and where it goes on."""
+    """A list that is being read: the entries so far, and the position of the next page."""
 
     def __init__(self, profile: Profile) -> None:
         paging = profile.list.paging
@@ -79,12 +79,12 @@ class Reading:
         self.position: Position | None = Position(1, paging.start if numbered else None)
         """The page to ask for next; None at the end."""
         self.guessed = False
-        """Whether the API did not say that there is another page."""
+        """True if the API did not say that there is another page."""
         self.items = 0
-        """How many items the pages had."""
+        """The number of items on the pages."""
         self.without_id = 0
         self.unreadable_prices = 0
-        """How many entries have a price that is there and is no amount."""
+        """The number of entries with a price that is not an amount."""
         self.unreadable_price: Any = None
         """The first of these."""
         self.found: dict[str, int] = {}
@@ -105,11 +105,11 @@ class Reading:
 
     @property
     def entries(self) -> list[Entry]:
-        """All of them, in the order in which they came."""
+        """All entries so far, in the order in which they came."""
         return [entry for same in self._entries.values() for entry in same]
 
     def take(self, page: Any, headers: Mapping[str, str] | None = None, target: str = "") -> None:
-        """Add a page; `position` is where to go on. CatalogError for what is no page.
+        """Add a page and set `position` to the next one. CatalogError if it is not a page.
 
         `headers` are those of the reply, in small letters; `target` is what was asked for.
         """
@@ -141,7 +141,7 @@ class Reading:
             self.position = None
 
     def end(self) -> None:
-        """There is no such page: the list has ended."""
+        """End the list: the API says there is no such page."""
         self.position = None
 
     # Where the list goes on.
@@ -170,7 +170,7 @@ class Reading:
         return Position(number, position.value + step)
 
     def _says_more(self, page: Any, count: int, value: int) -> bool | None:
-        """Whether the API says that another page follows; None when it does not say."""
+        """True if the API says that another page follows; None if it does not say."""
         paging = self._profile.list.paging
         if (flag := self._flag(page)) is not None:
             return flag
@@ -184,7 +184,7 @@ class Reading:
         return bool((self.items if paging.kind == "page" else value + count) < total)
 
     def _flag(self, page: Any) -> bool | None:
-        """What the profile's flag says of another page; None if there is no such flag."""
+        """Read the profile's flag for another page; None if the page has no such flag."""
         path = self._profile.list.paging.more
         if not has_path(page, path):
             return None
@@ -203,7 +203,7 @@ class Reading:
         ):
             path = self._profile.list.paging.cursor
             raise CatalogError(
-                f"page {number - 1} of the list has {type(cursor).__name__} at {path!r}, which is no cursor: "
+                f"page {number - 1} of the list has {type(cursor).__name__} at {path!r}, which is not a cursor: "
                 "check list.paging.cursor in the profile"
             )
         return Position(number, cursor) if self._is_new(str(cursor), number) else None
@@ -244,14 +244,14 @@ class Reading:
         return items
 
     def _reason_of(self, page: Any) -> str:
-        """The words with which a page that has no list says why; "" if it has none."""
+        """Find the reason that a page without a list gives; "" if it gives none."""
         for path in (self._profile.reply.error, *_REASONS):
             if isinstance(words := get_path(page, path), str) and words:
                 return words
         return ""
 
     def _add(self, items: list[Any]) -> list[str]:
-        """The ids of the items that have one."""
+        """Add the items of a page, and return the ids of those that have one."""
         paths, ids = self._profile.entry, []
         for item in items:
             if self.items == 0:
@@ -281,7 +281,7 @@ class Reading:
     # What looks wrong.
 
     def problems(self) -> Iterator[Problem]:
-        """What looks wrong, one sentence each."""
+        """Yield what looks wrong, one sentence each."""
         profile = self._profile
         if self.without_id and self.without_id == self.items:
             has = outline(self.first_item)
@@ -308,7 +308,7 @@ class Reading:
             yield Problem(text)
 
     def paging_problems(self) -> Iterator[str]:
-        """What looks wrong in how the list goes on, one sentence each."""
+        """Yield what looks wrong in the paging, one sentence each."""
         paging = self._profile.list.paging
         if not self._pages:
             return
@@ -342,7 +342,7 @@ class Reading:
             )
 
     def _missing_settings(self) -> Iterator[str]:
-        """The paths of `[entry]` that lead nowhere in any item. Defaults are only guesses, but for the schema."""
+        """Yield the paths of `[entry]` that no item has. Defaults are only guesses, except for the schema."""
         paths = self._profile.entry
         if not self.items or self.without_id == self.items:
             return
@@ -370,7 +370,7 @@ class Reading:
 
 
 def find_next_link(headers: Mapping[str, str]) -> str | None:
-    """The link with `rel="next"` in a reply's `Link` header."""
+    """Find the link with `rel="next"` in a reply's `Link` header."""
     for link in _LINK.finditer(headers.get("link", "")[:_LONGEST_LINKS]):
         for name, value in _PARAMETERS.findall(link[2]):
             if name.lower() == "rel" and "next" in value.strip('"').lower().split():
@@ -379,7 +379,7 @@ def find_next_link(headers: Mapping[str, str]) -> str | None:
 
 
 def describe_signs_of_more(page: Any, count: int, headers: Mapping[str, str]) -> str:
-    """What on a page says that the list goes on after its `count` items, in words; "" if nothing does."""
+    """Describe what on a page says that the list continues after its `count` items; "" if nothing does."""
     if find_next_link(headers):
         return 'a Link header with rel="next"'
     if not isinstance(page, dict):

@@ -1,4 +1,4 @@
-"""Sending an order: once, unless it is certain that the first was not charged.
+"""Sends an order: once, unless it is certain that the first was not charged.
 
 Owns the rule of sending: **an order is sent twice only if it is certain that the first was not charged**, or if the
 API promises to charge once for the same key. It decides nothing about money: it says what is known, as an `Answer`.
@@ -116,7 +116,7 @@ class OrderSender:
             await anyio.sleep(pause)
 
     def _may_repeat(self, answer: Answer) -> bool:
-        """The rule. Not by `stamina`, whose global switches must not decide how often money is spent."""
+        """Decide if an order may be repeated. Not by `stamina`: its global switch must not decide about money."""
         call = self._profile.call
         if answer.state == "unknown":
             passing = _PASSING | call.retry_statuses
@@ -177,17 +177,17 @@ class _ApiTime:
         self._scope = scope
 
     def start(self) -> None:
-        """The order goes out now, for the first time or again."""
+        """Start the clock: the order is sent now, for the first time or again."""
         if self.ends == inf:
             self.ends = anyio.current_time() + self.limit
         self.resume()
 
     def resume(self) -> None:
-        """Whatever comes next has to be over in time."""
+        """Run the clock: what comes next has to end in time."""
         self._scope.deadline = self.ends
 
     def stop(self) -> None:
-        """The reply is there."""
+        """Stop the clock: the reply is complete."""
         self._scope.deadline = inf
 
 

@@ -1,4 +1,4 @@
-"""The requests that a profile describes: a page of the list, an order, the balance. Pure: nothing is sent here.
+"""Builds the requests that a profile describes: a page of the list, an order, the balance. Pure: sends nothing.
 
 A request has no secrets in it; `with_credentials` adds those just before it goes out.
 
@@ -36,10 +36,10 @@ class OutgoingRequest:
 
 @dataclass(frozen=True)
 class Position:
-    """Where in the list a page is."""
+    """The position of a page in the list."""
 
     number: int = 1
-    """Which page of this reading it is, from 1."""
+    """The number of the page in this reading, from 1."""
     value: int | str | None = None
     """The page, offset or cursor to ask for; None: nothing is sent."""
     target: str = ""
@@ -47,7 +47,7 @@ class Position:
 
 
 def page_request(profile: Profile, position: Position) -> OutgoingRequest:
-    """The request for a page of the list."""
+    """Build the request for a page of the list."""
     paging = profile.list.paging
     where: dict[str, Any] = {}
     if position.value is not None and paging.kind in ("page", "offset", "cursor"):
@@ -73,7 +73,7 @@ def page_request(profile: Profile, position: Position) -> OutgoingRequest:
 def order_request(
     profile: Profile, entry_id: str | int, arguments: Mapping[str, Any], key: str
 ) -> OutgoingRequest:
-    """The request that buys a call. CatalogError for arguments that cannot be written or clash with fixed ones."""
+    """Build the request that buys a call. CatalogError for arguments that are not JSON or clash with fixed ones."""
     call = profile.call
     path = call.path.replace("{id}", _encode_path_step(entry_id)) if "{id}" in call.path else call.path
     query: list[tuple[str, str]] = list(call.stream_query.items()) if call.streams else []
@@ -98,17 +98,15 @@ def order_request(
 
 
 def balance_request(profile: Profile) -> OutgoingRequest:
-    """The request that tells what is left. CatalogError for a profile that has none."""
+    """Build the request for the balance. CatalogError for a profile that has none."""
     balance = profile.balance
     if balance is None:
-        raise CatalogError(
-            f"profile {profile.name} has no [balance]: there is no request that tells what is left"
-        )
+        raise CatalogError(f"profile {profile.name} has no [balance]: so the balance cannot be fetched")
     return _request(profile, balance, balance.method, balance.path, fields=dict(balance.body))
 
 
 def add_credentials(request: OutgoingRequest, credentials: Credentials) -> OutgoingRequest:
-    """The request as it goes out. From here on it must not be shown."""
+    """Add the secrets to a request. From here on it must not be shown."""
     target = request.target
     if credentials.query:
         target += ("&" if "?" in target else "?") + urlencode(credentials.query)
@@ -116,7 +114,7 @@ def add_credentials(request: OutgoingRequest, credentials: Credentials) -> Outgo
 
 
 def next_link(profile: Profile, link: str, asked: str) -> str:
-    """Path below the base URL, and query, of a link to the next page. CatalogError if it leads elsewhere.
+    """Return path (below the base URL) and query of a link to the next page. CatalogError if it leads elsewhere.
 
     `asked` is the target of the page that has the link: a link may be relative to it.
     """
@@ -126,7 +124,9 @@ def next_link(profile: Profile, link: str, asked: str) -> str:
         found = urlsplit(link.strip())
         port = found.port
     except ValueError:
-        raise CatalogError("the link to the next page is no address: the list cannot be read on") from None
+        raise CatalogError(
+            "the link to the next page is not a valid address, so the list cannot be read any further"
+        ) from None
     here = (base.scheme, base.hostname, base.port or _port(base.scheme))
     there = (found.scheme or base.scheme, found.hostname or base.hostname, port)
     if not found.netloc and not found.scheme:
@@ -157,7 +157,7 @@ def next_link(profile: Profile, link: str, asked: str) -> str:
 
 
 def write_json(value: Any) -> bytes:
-    """Write a value as JSON, with integers of any size. CatalogError for what JSON cannot say."""
+    """Encode a value as JSON, with integers of any size. CatalogError if it is not JSON."""
     try:
         return dumps(value)
     except (TypeError, ValueError) as error:
@@ -186,7 +186,7 @@ def _request(
 
 
 def _merge_headers(*tables: Mapping[str, str]) -> dict[str, str]:
-    """Headers, a later one in the place of an earlier one, whatever their case."""
+    """Merge headers; a later one replaces an earlier one, whatever the case of their names."""
     made: dict[str, tuple[str, str]] = {}
     for table in tables:
         made.update({name.lower(): (name, value) for name, value in table.items()})
@@ -269,18 +269,18 @@ def _encode_query(pairs: Iterable[tuple[str, str]]) -> str:
     try:
         return urlencode(list(pairs))
     except UnicodeEncodeError:
-        raise CatalogError("the arguments have half of a surrogate pair, which is no text") from None
+        raise CatalogError("the arguments have half of a surrogate pair, which is not valid text") from None
 
 
 def _encode_path_step(entry_id: str | int) -> str:
-    """An id as one step of a path: it can neither climb nor end the path."""
+    """Encode an id as one step of a path, so that it can neither climb nor end the path."""
     text = str(entry_id)
     if not text or climbs(text):
         raise CatalogError(f"the id {text[:80]!r} cannot be a part of a path, so nothing was sent")
     try:
         return quote(text, safe="")
     except UnicodeEncodeError:
-        raise CatalogError("the id has half of a surrogate pair, which is no text") from None
+        raise CatalogError("the id has half of a surrogate pair, which is not valid text") from None
 
 
 def _secret_keys(profile: Profile) -> set[str]:
@@ -288,7 +288,7 @@ def _secret_keys(profile: Profile) -> set[str]:
 
 
 def _drop_secret_parameters(profile: Profile, target: str) -> str:
-    """A link without the query parameters that carry our secrets: an API repeats them, and they are added anew."""
+    """Drop query parameters that carry our secrets from a link: an API may repeat them, and they are added anew."""
     keys = _secret_keys(profile)
     path, mark, query = target.partition("?")
     if not mark or not keys:

@@ -1,4 +1,4 @@
-"""How often and how soon to try again what is safe to try again."""
+"""Retries: how often and how soon, for what is safe to retry."""
 
 import random
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Retry:
-    """How often and how soon to try again what is safe to try again. Seconds."""
+    """The number and times of retries, for what is safe to retry. In seconds."""
 
     attempts: int = 3
     wait: float = 0.2
@@ -14,10 +14,10 @@ class Retry:
     longest_wait: float = 5.0
     jitter: float = 0.2
     longest_retry_after: float = 30.0
-    """However long the API asks us to wait."""
+    """The longest wait that an API may ask for."""
 
     def pause(self, tries: int, retry_after: float | None) -> float:
-        """How long to wait after that many tries."""
+        """Return the seconds to wait after that many tries."""
         jitter = random.uniform(0, self.jitter)  # noqa: S311 - spreads callers, keeps no secret
         if retry_after is not None:
             return min(retry_after, self.longest_retry_after) + jitter

@@ -1,4 +1,4 @@
-"""Reading the body of a reply, never more of it than allowed: whole, or as server-sent events with progress."""
+"""Reads the body of a reply, never more than allowed: whole, or as server-sent events with progress."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -30,11 +30,11 @@ _REPLY: Final = {"output", "result", "data", "response", *_ABOUT}
 
 
 class Unreadable(CatalogError):  # noqa: N818 - what it is
-    """A body that is too long or packed: it would be no better if it were asked for again."""
+    """A body that is too long or compressed. A retry would not help."""
 
 
 async def collect(response: httpx2.Response, most: int, *, lenient: bool = False) -> bytes:
-    """The whole body. `lenient` takes what there is of it: an error's body is worth little."""
+    """Read the whole body. `lenient`: return what there is of it, for the body of an error."""
     parts: list[bytes] = []
 
     def take(part: bytes) -> bool:
@@ -56,13 +56,13 @@ async def read_body(
     workers: Workers,
     kind: Literal["json", "text", "binary"] = "json",
 ) -> Any:
-    """Read a body without our secrets; None if it is not of that kind. Long ones are read in a thread."""
+    """Read and decode a body, and scrub it; None if it is not of that kind. Long ones are read in a thread."""
     read = partial(_read_body, headers, content, scrubber, kind)
     return await run_off_loop(read, len(content), workers)
 
 
 async def run_off_loop(work: Callable[[], T], size: int, workers: Workers) -> T:
-    """Run what is done with so many bytes: here if they are few, else in a thread, so that other calls go on."""
+    """Run work on so many bytes: here if they are few, else in a thread, so that other calls continue."""
     return work() if size <= LARGE else await workers.run(work)
 
 
@@ -76,14 +76,14 @@ def _read_body(
 
 
 def is_stream(response: httpx2.Response) -> bool:
-    """Whether the body is a stream of events."""
+    """True if the body is a stream of server-sent events."""
     return media_type(response.headers) == "text/event-stream"
 
 
 async def read_events(
     response: httpx2.Response, most: int, on_progress: Progress | None, clean: Callable[[str], str] = str
 ) -> Any:
-    """What a stream of `data`, `error` and `done` events adds up to, as a reply's body.
+    """Read a stream of `data`, `error` and `done` events, and combine them into the body of a reply.
 
     `done` may carry the whole reply, or the last `data` may; otherwise the pieces of text make up the output, with
     what `done` says of the money.
@@ -115,7 +115,7 @@ async def read_events(
 
 
 class Events:
-    """Server-sent events out of bytes, in pieces of any size. The caller bounds how many bytes there are."""
+    """Parses server-sent events from bytes in pieces of any size. The caller limits the number of bytes."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -123,7 +123,7 @@ class Events:
         self._data: list[str] = []
 
     def feed(self, part: bytes) -> list[tuple[str, str]]:
-        """The events that are complete now: name (`message` if it has none) and data."""
+        """Return the events that are complete now: name (`message` if it has none) and data."""
         text = self._rest + part
         # A carriage return at the end may be half of a line's end.
         held = b"\r" if text.endswith(b"\r") else b""
@@ -145,7 +145,7 @@ class Events:
 
 
 async def _read_parts(response: httpx2.Response, most: int, take: Callable[[bytes], bool]) -> None:
-    """Give the body to `take`, part by part, until it has enough. Unreadable past `most` bytes.
+    """Pass the body to `take`, part by part, until it has enough. Raises Unreadable past `most` bytes.
 
     httpx2 reads through a chain of generators that do not close each other, and one that is left in the middle is
     a warning on trio. So none is left: hanging up makes the next read fail, and that ends the whole chain.
@@ -170,19 +170,19 @@ def _too_long(most: int) -> Unreadable:
 
 
 def _check_head(response: httpx2.Response, most: int) -> None:
-    """Refuse what need not be read: too long by its own account, or packed though we asked for plain."""
+    """Reject a body by its headers: too long, or compressed although we did not accept that."""
     if response.headers.get("content-encoding", "identity").strip().lower() not in (
         "",
         "identity",
     ):
-        raise Unreadable("the reply is packed (Content-Encoding), which was not asked for")
+        raise Unreadable("the reply is compressed (Content-Encoding), although that was not requested")
     length = response.headers.get("content-length", "")
     if length.isdecimal() and len(length) < 20 and int(length) > most:  # noqa: PLR2004 - digits of a 64 bit number
         raise Unreadable(f"the reply has {int(length):,} bytes, {most:,} are allowed (max_reply_bytes)")
 
 
 def _combine_events(pieces: list[str], last: str) -> dict[str, Any]:
-    """The reply that the pieces and the data of `done` make up."""
+    """Combine the pieces and the data of `done` into a reply."""
     end = _object(last)
     text = "".join(pieces)
     if end is None or not end.keys() & _REPLY:

@@ -1,4 +1,4 @@
-"""One connection for each request: made first, used once, closed.
+"""The HTTP transport: a connection for each request, opened first, used once, closed.
 
 Owns how a connection is made (directly, or through a proxy) and the moment between "connected" and the first byte
 of the request, at which `extensions["before_send"]` is awaited. It gets a function that tells whether the
@@ -114,7 +114,7 @@ async def connect(
 
 
 def _is_open(stream: httpcore2.AsyncNetworkStream) -> bool:
-    """Whether a request can be sent. A server that says something before it was asked is hanging up."""
+    """True if a request can be sent. A server that writes before it got a request is closing."""
     if not stream.get_extra_info("is_readable"):
         return True
     if not on_trio() or stream.get_extra_info("ssl_object") is None:
@@ -209,7 +209,7 @@ class _AsyncioStream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
     # What the HTTP library calls.
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109, ARG002 - the interface
-        """Return what has come, waiting for some of it; nothing at the end.
+        """Return the bytes that have arrived, waiting for some; nothing at the end.
 
         Of two reads in a row one lets others run: a server may send faster than its bytes are taken apart.
         """
@@ -227,13 +227,13 @@ class _AsyncioStream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109, ARG002
-        """Hand the bytes to the system; what it does not take at once is kept."""
+        """Write the bytes; those that the system does not take at once are buffered."""
         if self._ended and self._error is not None:
             raise httpcore2.WriteError(str(self._error)) from self._error
         self._transport.write(buffer)
 
     async def aclose(self) -> None:
-        """Close at once: the response was read, or nobody wants it."""
+        """Close at once: the response was read, or is not wanted."""
         self._transport.abort()
 
     async def start_tls(
@@ -242,7 +242,7 @@ class _AsyncioStream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109, ARG002
     ) -> httpcore2.AsyncNetworkStream:
-        """Speak TLS from now on."""
+        """Upgrade the connection to TLS."""
         loop = asyncio.get_running_loop()
         transport = await loop.start_tls(self._transport, self, ssl_context, server_hostname=server_hostname)
         if transport is None:
@@ -251,7 +251,7 @@ class _AsyncioStream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
         return self
 
     def get_extra_info(self, info: str) -> Any:
-        """`is_readable`: whether the server has said something, or has hung up."""
+        """`is_readable`: True if the server has written something, or has closed."""
         if info == "is_readable":
             return bool(self._received) or self._ended
         return self._transport.get_extra_info(info)
@@ -281,7 +281,7 @@ def _httpx_errors() -> Iterator[None]:
 
 @contextmanager
 def _timeout_as(error: Exception, seconds: float) -> Iterator[None]:
-    """Raise that error after so many seconds, and a `ConnectError` for a failure of the system."""
+    """Raise the given error after so many seconds, and a `ConnectError` for an error of the system."""
     try:
         with anyio.fail_after(seconds):
             yield

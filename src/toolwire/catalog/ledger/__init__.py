@@ -1,1 +1,1 @@
-"""Where money is booked: who may spend how much, and what became of every call."""
+"""The ledger: books who may spend how much, and the outcome of every call."""

@@ -1,4 +1,4 @@
-"""The ledger for coroutines: it waits for the disk, and perhaps for another process, in a thread of its own.
+"""The ledger for coroutines: waits for the disk, and for other processes, in a thread of its own.
 
 Owns one promise: what is committed happens, whatever becomes of the caller. A cancellation, even one of asyncio
 that knows no shield, loses neither a booking nor the end of a call. What waits at the same time is committed
@@ -31,7 +31,7 @@ _MOST_TRIES: Final = 20  # of something that was posted, each before the next ac
 
 
 class _Act:
-    """Something that the ledger does once. `undo` gets the result if nobody is left to take it."""
+    """A call of the ledger that is made once. `undo` gets the result if the caller is gone."""
 
     def __init__(self, act: Callable[[], Any], undo: Callable[[Any], object] | None, skippable: bool) -> None:
         self.result: Any = None
@@ -46,7 +46,7 @@ class _Act:
         self._skippable = skippable
 
     def perform(self) -> None:
-        """Do it, in the ledger's thread."""
+        """Make the call, in the ledger's thread."""
         if self.abandoned and self._skippable:
             return
         self.tries += 1
@@ -58,7 +58,7 @@ class _Act:
 
     @property
     def may_be_tried_again(self) -> bool:
-        """Whether it was posted, failed, and may do better the next time."""
+        """True if it was posted, failed, and may succeed when it is retried."""
         posted = self.done is None and not self._skippable and self._undo is None
         return posted and isinstance(self.error, CatalogError) and self.tries < _MOST_TRIES
 
@@ -73,7 +73,7 @@ class _Act:
             self.wind_up()
 
     def wind_up(self) -> None:
-        """Nobody takes the result: undo it, and log what went wrong."""
+        """Undo the result, since the caller is gone, and log what went wrong."""
         undo, self._undo = self._undo, None
         error = self.error
         if error is None and undo is not None:
@@ -86,7 +86,7 @@ class _Act:
 
 
 class AsyncLedger:
-    """A ledger for coroutines. Its acts happen one after the other, in the order in which they were given."""
+    """A ledger for coroutines. Its calls are made one after the other, in the order in which they were given."""
 
     def __init__(self, ledger: Ledger, patience: float = PATIENCE) -> None:
         self.ledger = ledger
@@ -96,27 +96,27 @@ class AsyncLedger:
         self._closed = False
 
     async def query(self, act: Callable[..., Any], *args: Any) -> Any:
-        """Return what the ledger answers. May be skipped if the caller is cancelled; `commit` is not."""
+        """Call the ledger and return its result. May be skipped if the caller is cancelled; `commit` is not."""
         return await self._wait_for(_Act(partial(act, *args), None, skippable=True))
 
     async def commit(
         self, act: Callable[..., Any], *args: Any, undo: Callable[[Any], object] | None = None
     ) -> Any:
-        """Do it, whatever becomes of the caller. If that is gone by then, `undo` gets the result, in the thread."""
+        """Call the ledger even if the caller is cancelled; then `undo` gets the result, in the thread."""
         given = _Act(partial(act, *args), undo, skippable=False)
         with anyio.move_on_after(self._patience, shield=True):
             return await self._wait_for(given)
         raise CatalogError(f"the ledger has not answered within {self._patience:g} s")
 
     def post(self, act: Callable[..., Any], *args: Any) -> None:
-        """Do it without being waited for; `aclose` waits for it. What fails is logged, and tried again for a while.
+        """Call the ledger without waiting; `aclose` waits for it. A failure is logged, and retried for a while.
 
         A call whose end is not booked would stand in the way of others.
         """
         self._give(_Act(partial(act, *args), None, skippable=False))
 
     async def aclose(self) -> None:
-        """Wait until everything was done that was given, `patience` seconds at most, and end the thread."""
+        """Wait until all queued calls are made, `patience` seconds at most, and end the thread."""
         if self._closed:
             return
         with anyio.CancelScope(shield=True):
@@ -140,7 +140,7 @@ class AsyncLedger:
         return act.result
 
     def _abandon(self, act: _Act) -> None:
-        """The caller is gone. Whoever comes second, this or the ledger's thread, winds the act up."""
+        """Give up waiting. This or the ledger's thread, whichever comes second, undoes the call."""
         act.abandoned = True
         if act.finished:  # it was done just now: its result is nobody's
             self._give(_Act(act.wind_up, None, skippable=False))
@@ -169,7 +169,7 @@ class AsyncLedger:
                 act.finish()
 
     def _waiting(self) -> Iterator[_Act]:
-        """What waits already, up to the end."""
+        """Yield the calls that are queued, up to the one that ends the thread."""
         for _ in range(_MOST_TOGETHER - 1):
             try:
                 act = self._acts.get_nowait()
@@ -182,7 +182,7 @@ class AsyncLedger:
 
 
 def _do_nothing() -> None:
-    """Come after everything that was given before."""
+    """Do nothing, after all that was queued before."""
 
 
 def open_ledger(ledger: Ledger | str | os.PathLike[str]) -> Ledger:

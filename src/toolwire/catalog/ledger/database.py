@@ -1,4 +1,4 @@
-"""The database file of a ledger: opened, checked, and every failure of it a clear `CatalogError`.
+"""Opens and checks the database file of a ledger, and turns its failures into a clear `CatalogError`.
 
 Owns the connection, the files on the disk, and transactions, alone or in groups. What is booked is not known here.
 
@@ -49,7 +49,7 @@ class _Group:
 
 
 class _Files:
-    """Which files a database has open, by device and inode; the first one is the database itself.
+    """The files that a database has open, by device and inode; the first one is the database itself.
 
     Connections of one process to the same file share the log's index inside SQLite, whatever is on the disk since.
     So they share what was found when the first one was opened, and one that comes later finds a change too.
@@ -178,11 +178,11 @@ class Database:
 
     @property
     def grouped(self) -> bool:
-        """Whether this thread is in `together`, so that nothing is certain before its end."""
+        """True if this thread is inside `together`, so that nothing is certain before its end."""
         return self._own_group() is not None
 
     def refuse(self, error: sqlite3.Error | OSError) -> NoReturn:
-        """Raise a failure of the file as ours."""
+        """Raise a `CatalogError` for a failure of the file."""
         # The low byte is the kind of failure. Errors of the module itself ("closed database") have no code.
         code = getattr(error, "sqlite_errorcode", None)
         reason = getattr(error, "strerror", None) or str(error)
@@ -202,7 +202,7 @@ class Database:
 
     @contextlib.contextmanager
     def _step(self, group: _Group, durable: bool) -> Iterator[sqlite3.Connection]:
-        """One transaction of a group."""
+        """Run one transaction of a group."""
         if group.error is not None:
             raise CatalogError(str(group.error)) from group.error
         connection = self._connection
@@ -258,7 +258,7 @@ class Database:
         except sqlite3.Error as error:
             self.refuse(error)
         except UnicodeEncodeError as error:  # half a surrogate pair, which JSON lets through
-            raise CatalogError(f"what shall be booked is no proper text: {error.object!r}") from error
+            raise CatalogError(f"a value to be booked is not valid text: {error.object!r}") from error
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
@@ -349,7 +349,7 @@ class Database:
                 time.sleep(_PAUSE)
 
     def _others_have_another_log(self) -> bool:
-        """Whether the log or its index was replaced, so that others may book where this process does not look."""
+        """True if the log or its index was replaced: other processes may then book in files that are not ours."""
         paths = self._files.opened
         return (
             self.path in paths

@@ -62,7 +62,7 @@ def _find_decided(db: Connection) -> set[Listed]:
 
 @dataclass(frozen=True)
 class _Legacy:
-    """What there is to inherit for a name. The last column of a stop is the entry that was stopped first."""
+    """The decisions that a new entry inherits by its name. A stop ends with the entry that was stopped first."""
 
     prices: list[tuple[str, str, int]]
     unpriced: list[tuple[str, str]]
@@ -102,5 +102,5 @@ def _inherit(db: Connection, entry_id: str, legacy: _Legacy, now: float) -> None
 
 
 def _scope(entry_id: str) -> str:
-    """The API of an entry."""
+    """Return the API part of an entry's id."""
     return entry_id.partition(":")[0]

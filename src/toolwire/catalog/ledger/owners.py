@@ -1,4 +1,4 @@
-"""Who owns a reservation: a process, named so that another one can tell later whether it is still there.
+"""Names the process that owns a reservation, so that another one can tell later if it is still running.
 
 4711:83120:1f6c9a52:4026531836      pid : start time : boot : pid namespace; empty where the system does not tell
 """
@@ -15,13 +15,13 @@ _ENDED: Final = ("Z", "X")
 
 
 def this_process() -> str:
-    """The name of this process."""
+    """Return the name of this process."""
     _, start = _stat(os.getpid())
     return f"{os.getpid()}:{start}:{_boot()}:{_namespace()}"
 
 
 def owner_alive(owner: str) -> bool:
-    """Whether the process of that name runs. True where nobody can tell: what it reserved is then left alone."""
+    """True if the process of that name runs, or if that cannot be told: its reservations are then left alone."""
     number, start, boot, namespace = (owner.split(":") + [""] * 3)[:4]
     if not number.isdecimal():  # a name that somebody chose
         return True
@@ -48,7 +48,7 @@ def _runs(pid: int) -> bool:
 
 
 def _stat(pid: int) -> tuple[str, str]:
-    """State and start time of a process; two empty texts where they are not told."""
+    """Return state and start time of a process; two empty texts where they are not known."""
     with suppress(OSError, IndexError):
         # The name is in parentheses and may have some itself, so what counts begins after the last one.
         fields = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""Prices: which one was agreed to for an order, and what replies say about it. Inside a transaction of the caller.
+"""Prices: which one was agreed to for an order, and how replies change that. Inside a caller's transaction.
 
 The first price that a list asks is agreed to; more needs a person. A price is confirmed once a reply was charged no
 more than that: until then nobody but the list vouches for it.
@@ -13,7 +13,7 @@ from toolwire.catalog.ledger.types import Order, PriceRaised, Row, format_dollar
 
 @dataclass(frozen=True)
 class Agreed:
-    """What an order is expected to cost, None if nobody knows, and the most that was agreed to.
+    """The price that an order is expected to cost, None if unknown, and the most that was agreed to.
 
     `guessed`: by the user's default price, which a cost in a reply replaces.
     """
@@ -113,7 +113,7 @@ def mark_unpriced(db: Connection, row: Row, now: float) -> None:
 
 
 def _first_price(db: Connection, order: Order) -> int | None:
-    """The price to agree to for what has none yet; None if nothing is known.
+    """Return the price to agree to for an entry that has none yet; None if nothing is known.
 
     A list that turns one price into one for each action, or back, gets no more by that than was agreed to.
     """

@@ -1,4 +1,4 @@
-"""Questions to the tables of a ledger, each inside a transaction of the caller. Changes nothing."""
+"""Queries of the tables of a ledger, each inside a transaction of the caller. Changes nothing."""
 
 import shlex
 from collections import Counter
@@ -30,7 +30,7 @@ _FLAGS: Final = [
     name in ("guessed", "exclusive", "over") for name in Row.__dataclass_fields__
 ]  # numbers in SQLite
 _TABLES: Final = ("spending", "unpriced", "stops", "prices")
-"""Where tools of entries have names; the last one has the newest."""
+"""The tables that name the tools of entries; the last one has the newest names."""
 
 
 _OPEN: Final = "state IN ('sent', 'unknown')"
@@ -83,18 +83,18 @@ def _price(entry_id: str, tool: str, price: int, offered: int, *rest: Any) -> Pr
 
 
 def unpriced(db: Connection) -> list[Unpriced]:
-    """Return what neither the list nor a reply told the price of."""
+    """Return the tools whose price neither the list nor a reply told."""
     found = db.execute("SELECT entry_id, tool, variant FROM unpriced ORDER BY tool, entry_id, variant")
     return [Unpriced(*each) for each in found]
 
 
 def is_unpriced(db: Connection, entry_id: str, variant: str) -> bool:
-    """Whether an earlier reply told no cost either."""
+    """True if an earlier reply told no cost either."""
     return one(db, "SELECT 1 FROM unpriced WHERE entry_id = ? AND variant = ?", entry_id, variant) is not None
 
 
 def stops(db: Connection, entry_id: str | None = None) -> list[Stop]:
-    """Return what is stopped: one entry, or all."""
+    """Return the stops: of one entry, or all."""
     query = (
         "SELECT entry_id, tool, why || CASE inherited_from WHEN '' THEN ''"
         " ELSE ' (inherited from ' || inherited_from || ', which had the same name)' END, at FROM stops"
@@ -119,7 +119,7 @@ def find(db: Connection, name: str, tables: Collection[str] = _TABLES) -> dict[s
 
 
 def reference(db: Connection, order: Order | Row) -> str:
-    """Return what a person can call an entry in a command: its tool's name if that stands for it alone."""
+    """Return the name for an entry in a command: its tool's name if no other entry has it, else its id."""
     by_name = find(db, order.tool, _TABLES[1:]).keys() == {order.entry_id}
     return shlex.quote(order.tool if by_name else order.entry_id)
 

@@ -157,7 +157,7 @@ DROP TABLE untold;
 
 
 def prepare(connection: Connection, path: str) -> None:
-    """Make the tables of a new file, bring those of an older version up to date, refuse what is no ledger."""
+    """Create the tables of a new file, migrate those of an older version, reject a file that is not a ledger."""
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     mark = connection.execute("PRAGMA application_id").fetchone()[0]
     if mark == _MARK and version == VERSION:

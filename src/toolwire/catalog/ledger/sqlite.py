@@ -1,4 +1,4 @@
-"""The ledger on this machine: one SQLite file that any number of threads and processes book in.
+"""The ledger in a SQLite file that any number of threads and processes of this machine book in.
 
 Owns what is booked and when it may be. Every change is one transaction that also holds the check, so a budget
 cannot be overrun by calls that race, and nothing is half booked when a process dies. Amounts are micros (see

@@ -1,4 +1,4 @@
-"""What a ledger of money is asked and what it answers: values, errors, and the interface itself.
+"""The interface of a ledger: its methods, values and errors.
 
 Money is whole micro-dollars ("micros"; 1,000,000 is one dollar), never a float. A paid call is booked just before
 its first byte goes out, in one step that checks everything, and then goes
@@ -81,20 +81,20 @@ class Order:
 
     session: str
     tool: str
-    """What the tool is called now, for people."""
+    """The present name of the tool, for people."""
     entry_id: str
     """API and id, with a ":" between them."""
     name: str
     """The entry's own name, without what was added to make it unique. A new id inherits by it; "" by none."""
     price: int | None
-    """What the list asks; None if it does not tell."""
+    """The price in the list; None if there is none."""
     key: str
     """The idempotency key. A session may use one once, unless that call was released; "" is not looked at."""
     digest: str
     variant: str = ""
     """The action, for an entry with a price for each. Prices are agreed to per entry and variant."""
     default_price: int | None = None
-    """What a call counts as, by the user's word, if neither the list nor an earlier reply told a price."""
+    """The user's price for a call if neither the list nor an earlier reply told one."""
 
     def __post_init__(self) -> None:
         for name in ("price", "default_price"):
@@ -138,14 +138,14 @@ class Limits:
             whole(f"per_tool[{tool!r}]", value)
 
     def any_for(self, entry_id: str) -> bool:
-        """Whether an entry is under any limit."""
+        """True if any limit applies to an entry."""
         general = (self.per_call, self.per_session, self.per_day, self.total)
         return any(each is not None for each in general) or entry_id in self.per_tool
 
 
 @dataclass(frozen=True)
 class Settled:
-    """How a call was booked. `over`: it cost more than was reserved.
+    """A call as it was booked. `over`: it cost more than was reserved.
 
     `unpriced`: neither a price nor a cost was known, so nothing is counted; under a limit it is not bought again.
     `stopped` says why the entry is stopped now because of this reply; "" if it is not.
@@ -188,7 +188,7 @@ class Row:
 
     @property
     def money(self) -> int:
-        """What counts against the limits."""
+        """The micro-dollars that count against the limits."""
         if self.state == "released":
             return 0
         return self.reserved if self.actual is None else self.actual
@@ -206,7 +206,7 @@ class Total:
 
     @property
     def money(self) -> int:
-        """What counts against the limits."""
+        """The micro-dollars that count against the limits."""
         return self.settled + self.reserved + self.unknown
 
 
@@ -245,7 +245,7 @@ class Stop:
 
 
 class Ledger(Protocol):
-    """Where money is booked. Every method may be called from any thread, and all or nothing of it happens.
+    """Books money. Every method may be called from any thread, and is done entirely or not at all.
 
     What cannot be booked raises `CatalogError` and changes nothing: then no request may go out.
     """
@@ -336,7 +336,7 @@ class Ledger(Protocol):
 
 
 def format_dollars(micros: int) -> str:
-    """Write an amount for people, with as many places as it needs."""
+    """Format an amount with as many places as it needs."""
     return dollars(micros, 4 if micros % 100 == 0 else 6)
 
 

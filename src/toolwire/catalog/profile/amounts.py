@@ -1,4 +1,4 @@
-"""Reading money that an API tells, in the unit that the profile names. Pure."""
+"""Reads amounts of money from an API, in the unit that the profile names. Pure."""
 
 import json
 from decimal import Decimal
@@ -14,7 +14,7 @@ _LONGEST_QUOTE: Final = 60
 
 
 def read_amount(value: Any, rate: Decimal) -> tuple[int | None, str | None]:
-    """Micro-dollars, or what is there instead, quoted. (None, None) if there is nothing."""
+    """Return micro-dollars, or the quoted value if it is not an amount. (None, None) if there is nothing."""
     if value is None or value == "":
         return None, None
     try:
@@ -24,18 +24,18 @@ def read_amount(value: Any, rate: Decimal) -> tuple[int | None, str | None]:
 
 
 def read_balance(body: Any, balance: Balance) -> int:
-    """The micro-dollars that are left, by the reply to a balance request. CatalogError if they are not there."""
+    """Read the balance in micro-dollars from a reply. CatalogError if it is not there."""
     told = get_path(body, balance.amount)
     if told is None:
         raise CatalogError(f"balance.amount = {balance.amount!r} is not in the reply")
     amount, unreadable = read_amount(told, rate_of(balance.unit))
     if amount is None:
-        raise CatalogError(f"balance.amount = {balance.amount!r} is {unreadable}, which is no amount")
+        raise CatalogError(f"balance.amount = {balance.amount!r} is {unreadable}, which is not an amount")
     return amount
 
 
 def quote_value(value: Any) -> str:
-    """A value of the API's as JSON in printable ASCII, cut."""
+    """Quote a value from the API as JSON in printable ASCII, cut."""
     try:
         return clipped(json.dumps(value), _LONGEST_QUOTE)
     except (TypeError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Reading one item of a list as an entry, by the paths of a profile. Pure, and raises nothing for any item."""
+"""Reads an item of a list as an entry, by the paths of a profile. Pure, and raises for no item."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -61,7 +61,7 @@ def read_item(paths: EntryPaths, item: Any) -> Item:
 
 
 def _read(item: Any, setting: str, path: str, found: list[str]) -> Any:
-    """What is at a path, None if nothing is. `found` gets the setting if the path leads anywhere, to null too."""
+    """Return the value at a path, or None. `found` gets the setting if the path exists, even with null."""
     there = False
     for steps in _steps(path):
         value = item
@@ -80,14 +80,14 @@ def _read(item: Any, setting: str, path: str, found: list[str]) -> Any:
 
 @lru_cache(256)
 def _steps(path: str) -> tuple[tuple[str, ...], ...]:
-    """The steps of each alternative of a path, split once for all items."""
+    """Split a path into the steps of each alternative, once for all items."""
     return tuple(tuple(each.split(".")) for each in path.split("|") if each)
 
 
 def _read_prices(
     price: Price, item: Any, flat: Any, by_value: Any, unreadable: list[Any]
 ) -> tuple[int | None, dict[str, int | None]]:
-    """The highest price of an item, and its prices by the argument's value. `unreadable` gets what is no amount."""
+    """Return the highest price and the prices by argument value. `unreadable` gets values that are no amount."""
     rate = _rate(price, item)
 
     def read(amount: Any) -> int | None:
@@ -111,7 +111,7 @@ def _read_prices(
 
 
 def _rate(price: Price, item: Any) -> Decimal | None:
-    """The dollars that one unit is worth; None for a unit that the profile does not know."""
+    """Return the dollars that one unit is worth; None for a unit that the profile does not know."""
     name = get_path(item, price.unit_path) if price.unit_path else None
     if name is None:
         return rate_of(price.unit)
@@ -121,7 +121,7 @@ def _rate(price: Price, item: Any) -> Decimal | None:
 
 
 def _pairs(price: Price, by_value: Any) -> Iterator[tuple[str, Any]]:
-    """Each value of the argument with its price, from an object or a list of objects."""
+    """Yield each value of the argument with its price, from an object or a list of objects."""
     if isinstance(by_value, Mapping):
         for value, amount in by_value.items():
             yield str(value), get_path(amount, price.price_path) if isinstance(amount, Mapping) else amount

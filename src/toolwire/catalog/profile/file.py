@@ -1,4 +1,4 @@
-"""The reading of a profile's file: TOML, and YAML where PyYAML is installed."""
+"""Reads the file of a profile: TOML, and YAML where PyYAML is installed."""
 
 import tomllib
 from importlib import import_module
@@ -11,7 +11,7 @@ _LARGEST: Final = 256 * 1024
 
 
 def read(path: Path) -> Any:
-    """What the file holds, whatever that is. ProfileError says which file, and what is wrong."""
+    """Read and parse a file. ProfileError says which file, and what is wrong."""
     kind = path.suffix.lower()
     if kind not in (".toml", ".yaml", ".yml"):
         raise ProfileError(f"{path}: a profile is a .toml, .yaml or .yml file")
@@ -31,7 +31,7 @@ def read(path: Path) -> Any:
 
 
 def parse(text: str, kind: str) -> Any:
-    """What a text holds that is TOML (`.toml`) or YAML."""
+    """Parse TOML (`.toml`) or YAML."""
     return tomllib.loads(text) if kind == ".toml" else _yaml(text)
 
 
@@ -44,7 +44,7 @@ def _yaml(text: str) -> Any:
         ) from error
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]  # it is imported when it is needed
-        """YAML without what is set twice: one of the two would be lost."""
+        """Rejects keys that are set twice: one of the two would be lost."""
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             seen: set[str] = set()

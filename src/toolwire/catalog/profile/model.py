@@ -67,7 +67,7 @@ class Profile(Settings):
     """
 
     def __init__(self, **settings: Any) -> None:
-        """A profile from its tables, as models or as plain data. ProfileError says what is wrong."""
+        """Make a profile from its tables, as models or as plain data. ProfileError says what is wrong."""
         try:
             super().__init__(**settings)
         except ValidationError as error:
@@ -103,16 +103,16 @@ class Profile(Settings):
             raise ProfileError(f"{where}: {error}") from None
 
     def as_dict(self) -> dict[str, Any]:
-        """What `from_dict` takes: the settings that were set, in plain JSON types."""
+        """Return the settings that were set, in plain JSON types, as `from_dict` takes them."""
         plain: dict[str, Any] = self.model_dump(mode="json", by_alias=True, exclude_unset=True)
         return plain
 
     def changed(self, **changes: Any) -> "Profile":
-        """A copy with other settings; tables are merged: `profile.changed(call={"timeout": 5})`."""
+        """Return a copy with other settings; tables are merged: `profile.changed(call={"timeout": 5})`."""
         return Profile.from_dict(_merge(self.as_dict(), changes), where=self.name)
 
     def resolved(self, environ: Mapping[str, str]) -> "Profile":
-        """The profile with the address that the environment gives, if it gives one."""
+        """Return the profile with the base URL from the environment, if it has one."""
         variable = self.environment.base_url
         if not variable or not (address := environ.get(variable, "").strip()):
             return self
@@ -122,12 +122,12 @@ class Profile(Settings):
             raise ProfileError(f"{variable}: {error}") from None
 
     def read_entry(self, item: Any) -> Entry | None:
-        """The entry that an item of the list describes; None for one without an id: it could not be bought."""
+        """Read an item of the list as an entry; None for one without an id, which could not be bought."""
         return read_item(self.entry, item).entry
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON schema of profiles, with which editors complete and check them."""
+    """Return the JSON schema of profiles, with which editors complete and check them."""
     schema = Profile.model_json_schema(by_alias=True)
     schema["title"] = "A toolwire profile"
     schema["properties"]["$schema"] = {"type": "string", "description": "Where this schema is, for editors."}
@@ -146,7 +146,7 @@ def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_shape(data: Any) -> None:
-    """Refuse keys that are no text, which no table can hold, and what is too much.
+    """Reject keys that are not text, and data that is too large or too deep.
 
     YAML has both: an alias costs nothing to write, and a few of them inside of each other are millions of values.
     """
@@ -197,7 +197,7 @@ _COMPARED: Final = {
 
 
 def _first_error(error: ValidationError) -> str:
-    """What is wrong with a profile, in our words: all that is missing in one table, or the first other mistake."""
+    """Describe what is wrong with a profile: all that is missing in one table, or the first other mistake."""
     errors = error.errors(include_url=False)
     unknown = next((each for each in errors if each["type"] == "extra_forbidden"), None)
     if unknown is not None:  # a misspelt name is also a missing one: the spelling helps more
@@ -240,7 +240,7 @@ def _unknown_setting(error: ErrorDetails) -> str:
 
 
 def _names_at(table: tuple[int | str, ...]) -> Iterator[str]:
-    """The settings that a table has."""
+    """Yield the settings that a table has."""
     model: Any = Profile
     for step in table:
         if isinstance(step, int) or model is None:

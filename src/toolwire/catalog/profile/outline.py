@@ -1,4 +1,4 @@
-"""The paths that JSON data has, for the words about one that it does not have. Pure."""
+"""Lists the paths in JSON data, for messages about a path that is not there. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -11,7 +11,7 @@ _LONGEST_NAME: Final = 40
 
 
 def outline(data: Any, most: int = _MOST) -> str:
-    """The dotted paths in an object, in one line: `id, pricing.cents, tags (list of 3)`."""
+    """List the dotted paths in an object, in one line: `id, pricing.cents, tags (list of 3)`."""
     if not isinstance(data, Mapping):
         return _kind(data)
     found: list[str] = []
@@ -33,7 +33,7 @@ def _paths(data: Mapping[Any, Any], depth: int) -> Iterator[str]:
 
 
 def _is_schema(value: Mapping[Any, Any]) -> bool:
-    """True for what is better shown as one thing."""
+    """True for what looks like a JSON schema: it is shown as one value."""
     return "properties" in value or "type" in value
 
 

@@ -1,4 +1,4 @@
-"""The settings of profiles as Markdown tables, made from the models: the reference of `docs/profiles.md`."""
+"""Writes the settings of profiles as Markdown tables, from the models: the reference in `docs/profiles.md`."""
 
 import json
 from collections.abc import Iterator
@@ -27,14 +27,14 @@ _TABLES: Final = (
 
 
 def reference() -> str:
-    """Every setting of a profile, a table for each table."""
+    """Return every setting of a profile as Markdown, a table for each table."""
     return "\n\n".join("\n".join(_lines(title, _model(where))) for title, where in _TABLES) + "\n"
 
 
 def _lines(title: str, model: type[Table]) -> Iterator[str]:
     yield f"### {f'`{title}`' if title else 'At the top'}"
     yield ""
-    yield f"{(model.__doc__ or '').partition(chr(10))[0]}" if title else "What every profile has."
+    yield f"{(model.__doc__ or '').partition(chr(10))[0]}" if title else "Settings that every profile has."
     yield ""
     yield "| setting | default | what it says |"
     yield "|---|---|---|"

@@ -1,4 +1,4 @@
-"""What a single setting of a profile may be: one check for each kind, with the words for what is wrong.
+"""Checks single settings of a profile, one function for each kind, with a message for what is wrong.
 
 A check returns the value, or raises a ValueError whose text continues the name of the setting: "must be ...".
 It knows neither the tables of a profile nor pydantic.
@@ -45,7 +45,7 @@ class ProfileError(UsageError):
 
 
 def check_address(address: str, *, allow_http: bool = False) -> str:
-    """A base URL to which secrets may be sent: https, or plain http to this machine (or where it is allowed)."""
+    """Check a base URL: https, or plain http to this machine (or where it is allowed)."""
     words = f"must be an https address such as https://api.example.com, got {address[:200]!r}"
     try:
         parts = urlsplit(address)
@@ -70,7 +70,7 @@ def check_address(address: str, *, allow_http: bool = False) -> str:
 
 
 def check_proxy(address: str) -> str:
-    """The URL of an HTTP proxy, without a user: that comes from a variable."""
+    """Check the URL of an HTTP proxy. It has no user: that comes from a variable."""
     if not address:
         return address
     try:
@@ -88,7 +88,7 @@ def check_proxy(address: str) -> str:
 
 
 def check_network(text: str) -> str:
-    """An IP address or a network of them."""
+    """Check an IP address or network."""
     try:
         ipaddress.ip_network(text, strict=False)
     except ValueError:
@@ -99,7 +99,7 @@ def check_network(text: str) -> str:
 
 
 def check_path(path: str) -> str:
-    """The path of a URL, which does not climb."""
+    """Check the path of a URL: it must not climb."""
     if "?" in path:
         raise ValueError(f"must be a path alone: what follows the ? goes into query, got {path[:200]!r}")
     if not _PATH.fullmatch(path) or path.startswith("//"):
@@ -110,13 +110,13 @@ def check_path(path: str) -> str:
 
 
 def check_call_path(path: str) -> str:
-    """A path in which `{id}` may stand for the entry's id."""
+    """Check a path in which `{id}` may stand for the entry's id."""
     check_path(path.replace("{id}", "id"))
     return path
 
 
 def check_header(name: str) -> str:
-    """The name of a header that is not the connection's own."""
+    """Check the name of a header: not one that belongs to the connection."""
     if not _HEADER.fullmatch(name):
         raise ValueError(f"must be the name of a header, and {name[:80]!r} is not the name of a header")
     if name.lower() in _CONNECTION_HEADERS:
@@ -125,7 +125,7 @@ def check_header(name: str) -> str:
 
 
 def check_header_value(value: str) -> str:
-    """What a header may say: printable ASCII without spaces around it."""
+    """Check the value of a header: printable ASCII without spaces around it."""
     if not value or not value.isascii() or not value.isprintable() or value != value.strip():
         raise ValueError(f"must be printable ASCII without spaces around it, got {value[:80]!r}")
     if len(value) > _MOST_VALUE:
@@ -134,28 +134,28 @@ def check_header_value(value: str) -> str:
 
 
 def check_key(name: str) -> str:
-    """The name of a query parameter, or a key of a body."""
+    """Check the name of a query parameter, or a key of a body."""
     if not name or not name.isprintable() or len(name) > _MOST_KEY:
         raise ValueError(f"must be a name, got {name[:80]!r}")
     return name
 
 
 def check_variable(name: str) -> str:
-    """The name of an environment variable."""
+    """Check the name of an environment variable."""
     if not _VARIABLE.fullmatch(name):
         raise ValueError(f"must be the name of an environment variable, got {name[:80]!r}")
     return name
 
 
 def check_template(template: str) -> str:
-    """Text with `{value}` once."""
+    """Check a template: text with `{value}` once."""
     if template.count("{value}") != 1 or not template.isprintable() or not template.isascii():
         raise ValueError("must have {value} once, such as 'Bearer {value}'")
     return template
 
 
 def check_seconds(value: Any) -> float:
-    """A time that something may take."""
+    """Check a number of seconds."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not 0 < value <= _MOST_TIMEOUT:
         raise ValueError(f"must be seconds, over 0 and at most a day, got {show_value(value)}")
@@ -163,14 +163,14 @@ def check_seconds(value: Any) -> float:
 
 
 def check_status(value: Any) -> int:
-    """An HTTP status."""
+    """Check an HTTP status."""
     if type(value) is not int or not 100 <= value <= 599:  # noqa: PLR2004 - as HTTP has them
         raise ValueError(f"must be an HTTP status such as 404, got {show_value(value)}")
     return value
 
 
 def check_rate(value: Any) -> float:
-    """What one unit of money is in dollars."""
+    """Check the dollars that one unit of money is worth."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not 0 < value <= 1_000_000:  # noqa: PLR2004
         raise ValueError(
@@ -181,7 +181,7 @@ def check_rate(value: Any) -> float:
 
 
 def show_value(value: Any) -> str:
-    """A value of a profile for a message, cut."""
+    """Format a value of a profile for a message, cut."""
     try:
         return repr(value)[:_MOST_SHOWN]
     except (ValueError, RecursionError):  # a number with too many digits, tables inside of tables without end

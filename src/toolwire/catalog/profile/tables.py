@@ -62,12 +62,12 @@ Unit = Annotated[
 
 
 def rate_of(unit: str | float) -> Decimal:
-    """The dollars that one unit is worth, exactly."""
+    """Return the dollars that one unit is worth, exactly."""
     return RATES[unit] if isinstance(unit, str) else Decimal(repr(unit))
 
 
 def _check_json(name: str, value: Any) -> None:
-    """Refuse what no JSON can say, such as a date: it could neither be sent nor equal what was received."""
+    """Reject a value that is not JSON, such as a date: it could neither be sent nor compared."""
     try:
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError) as error:
@@ -107,7 +107,7 @@ class Secret(Table):
         "and a password.",
     )
     encoding: Literal["plain", "base64"] = Field(
-        default="plain", description="How the joined parts are written: as they are, or in base64."
+        default="plain", description="The encoding of the joined parts: as they are, or in base64."
     )
     place: Literal["header", "query", "basic"] = Field(
         default="header",
@@ -118,8 +118,8 @@ class Secret(Table):
     )
     template: Annotated[StrictStr, AfterValidator(rules.check_template)] = Field(
         default="{value}",
-        description="What is sent, such as `Bearer {value}`. With `basic` it is `user:password`: `api:{value}` "
-        "for a fixed user, `{value}:` for a key in the place of the user.",
+        description="The text that is sent, such as `Bearer {value}`. With `basic` it is `user:password`: "
+        "`api:{value}` for a fixed user, `{value}:` for a key in the place of the user.",
     )
 
     @property
@@ -152,7 +152,7 @@ class Secret(Table):
 
 
 class Shared(Table):
-    """What every request to the API has in common."""
+    """Settings of every request to the API."""
 
     headers: Mapping[Header, HeaderValue] = Field(default={}, description="Fixed headers of every request.")
     query: Mapping[Key, Text] = Field(default={}, description="Fixed query parameters of every request.")
@@ -170,7 +170,7 @@ _PAGING_SETTINGS: Final[Mapping[str, set[str]]] = {
 
 
 class Paging(Table):
-    """How one page of the list leads to the next."""
+    """Paging: the way from one page of the list to the next."""
 
     kind: Literal["none", "page", "offset", "cursor", "link"] = Field(
         default="none",
@@ -183,14 +183,14 @@ class Paging(Table):
     size_parameter: Text = Field(
         default="", description="The parameter with the number of items a page. Empty: not sent."
     )
-    size: StrictInt = Field(default=100, ge=1, le=10_000, description="How many items a page to ask for.")
+    size: StrictInt = Field(default=100, ge=1, le=10_000, description="The number of items on a page.")
     first: StrictInt | None = Field(
         default=None,
         ge=0,
         description="The number of the first page (1 unless set), or the first offset (0).",
     )
     place: Literal["query", "body"] = Field(
-        default="query", description="Where the parameters go; `body` needs a POST list."
+        default="query", description="The place of the parameters; `body` needs a POST list."
     )
     more: PathInto = Field(
         default="",
@@ -236,7 +236,7 @@ class Paging(Table):
 
 
 class Request(Table):
-    """What one kind of request is."""
+    """Settings of one kind of request."""
 
     query: Mapping[Key, Text] = Field(default={}, description="Fixed query parameters.")
     headers: Mapping[Header, HeaderValue] = Field(default={}, description="Fixed headers.")
@@ -256,14 +256,14 @@ class Request(Table):
 
 
 class ListRequest(Request):
-    """How the list of what the API offers is asked for."""
+    """The request for the list of entries."""
 
     method: Literal["GET", "POST"] = Field(default="GET", description="`GET`, or `POST` with a JSON body.")
     path: UrlPath = Field(description="The path below `base_url`.")
     items: PathInto = Field(
         default="", description="Path in a page to the list of items. Empty: the page is the list."
     )
-    paging: Paging = Field(default=Paging(), description="How one page leads to the next.")
+    paging: Paging = Field(default=Paging(), description="The way from one page to the next.")
 
     @model_validator(mode="after")
     def _check_place(self) -> Self:
@@ -282,14 +282,14 @@ class ListRequest(Request):
 
 
 class Price(Table):
-    """Where an item has its price, and in what."""
+    """The place and unit of the price in an item."""
 
     path: PathInto = Field(
         default="", description="Path in an item to the price of one call. Empty: the list does not tell."
     )
     unit: Unit = Field(
         default="dollars",
-        description="What the price counts: `dollars`, `cents`, `micros` (millionths of a dollar), or the dollars "
+        description="The unit of the price: `dollars`, `cents`, `micros` (millionths of a dollar), or the dollars "
         "that one unit is worth, such as 0.01 for credits.",
     )
     unit_path: PathInto = Field(
@@ -323,7 +323,7 @@ class Price(Table):
 
 
 class EntryPaths(Table):
-    """Where an item of the list has what. Paths are dotted; `a|b.c` is the first that is there."""
+    """The paths to the fields of an item. Paths are dotted; `a|b.c` is the first that is there."""
 
     id: PathInto = Field(
         default="id", min_length=1, description="Path to the id by which the entry is bought."
@@ -340,11 +340,11 @@ class EntryPaths(Table):
         default="",
         description="Where the names are ids: the readable name is the text before this in the description.",
     )
-    price: Price = Field(default=Price(), description="Where the price is, and in what.")
+    price: Price = Field(default=Price(), description="The place and unit of the price.")
 
 
 class Call(Request):
-    """How an entry is called, which buys it."""
+    """The request that calls an entry, which buys it."""
 
     method: Literal["GET", "POST", "PUT", "PATCH"] = Field(
         default="POST", description="With `GET` the arguments go into the query."
@@ -424,7 +424,7 @@ class Call(Request):
 
 
 def _paths(body: Mapping[str, Any]) -> Iterator[str]:
-    """The dotted paths to the values in a body."""
+    """Yield the dotted paths to the values in a body."""
     for key, value in body.items():
         if isinstance(value, Mapping) and value:
             yield from (f"{key}.{inner}" for inner in _paths(value))
@@ -463,7 +463,7 @@ class Condition(Table):
 
 
 class Reply(Table):
-    """How the reply to a call is read. Without paths it is read as most APIs write it."""
+    """The reading of the reply to a call. Without paths it is read as most APIs write it."""
 
     kind: Literal["json", "text", "binary"] = Field(
         default="json",
@@ -473,14 +473,14 @@ class Reply(Table):
     result: PathInto = Field(default="", description="Path to the result. Empty: found by itself.")
     cost: PathInto = Field(default="", description="Path to what the call cost.")
     cost_header: Text = Field(default="", description="The header that tells what the call cost.")
-    cost_unit: Unit = Field(default="dollars", description="What the cost counts, as in `[entry.price]`.")
+    cost_unit: Unit = Field(default="dollars", description="The unit of the cost, as in `[entry.price]`.")
     balance: PathInto = Field(default="", description="Path to what is left.")
     balance_header: Text = Field(default="", description="The header that tells what is left.")
-    balance_unit: Unit = Field(default="dollars", description="What the balance counts.")
+    balance_unit: Unit = Field(default="dollars", description="The unit of the balance.")
     error: PathInto = Field(default="", description="Path to the words for a failure.")
     failure: tuple[Condition, ...] = Field(
         default=(),
-        description="What makes a reply a failure; one that holds is enough. Empty: found by itself.",
+        description="Conditions that make a reply a failure; one is enough. Empty: found by itself.",
     )
 
     @model_validator(mode="after")
@@ -501,11 +501,11 @@ class Balance(Request):
     method: Literal["GET", "POST"] = Field(default="GET", description="`GET`, or `POST` with a JSON body.")
     path: UrlPath = Field(description="The path below `base_url`.")
     amount: PathInto = Field(min_length=1, description="Path in the reply to the balance.")
-    unit: Unit = Field(default="dollars", description="What it counts, as in `[entry.price]`.")
+    unit: Unit = Field(default="dollars", description="The unit of the balance, as in `[entry.price]`.")
 
 
 class NetworkSettings(Table):
-    """Where connections may go. By default: public addresses, directly, with the usual certificates."""
+    """The addresses that connections may go to. By default: public ones, directly, with the usual certificates."""
 
     allow: tuple[Network, ...] = Field(
         default=(),
@@ -544,20 +544,22 @@ class Environment(Table):
 class Settings(Table):
     """All tables of a profile. `Profile` adds what is done with them."""
 
-    name: Text = Field(min_length=1, description="What the API is called; the server's name too.")
+    name: Text = Field(min_length=1, description="The name of the API, and of the server.")
     base_url: Text = Field(
         description="The address of the API, with the part of the path that all requests share."
     )
     secrets: Mapping[str, Secret] = Field(
         default={}, description="The secrets, each under a name of your choice."
     )
-    request: Shared = Field(default=Shared(), description="What all requests have in common.")
-    list: ListRequest = Field(description="How the list is asked for.")
-    entry: EntryPaths = Field(default=EntryPaths(), description="Where an item of the list has what.")
-    call: Call = Field(description="How an entry is called.")
-    reply: Reply = Field(default=Reply(), description="How the reply to a call is read.")
+    request: Shared = Field(default=Shared(), description="Settings of all requests.")
+    list: ListRequest = Field(description="The request for the list.")
+    entry: EntryPaths = Field(default=EntryPaths(), description="The paths to the fields of an item.")
+    call: Call = Field(description="The request that calls an entry.")
+    reply: Reply = Field(default=Reply(), description="The reading of the reply to a call.")
     balance: Balance | None = Field(default=None, description="A request that tells what is left.")
-    network: NetworkSettings = Field(default=NetworkSettings(), description="Where connections may go.")
+    network: NetworkSettings = Field(
+        default=NetworkSettings(), description="The addresses that connections may go to."
+    )
     environment: Environment = Field(
         default=Environment(), description="Variables that go before the profile."
     )

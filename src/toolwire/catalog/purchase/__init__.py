@@ -1,1 +1,1 @@
-"""One paid call: limits, the order, what the reply says, what the model is shown."""
+"""Makes paid calls: limits, the order, the reading of the reply, the result for the model."""

@@ -1,4 +1,4 @@
-"""Paid calls of one catalogue: how many at once, which may not run beside another, and what they have in common.
+"""Makes the paid calls of one catalogue: queue, rate, circuit breaker, cached results.
 
 Owns the wait in our own queue, which has a limit of its own and ends "not sent": nothing is reserved while a call
 waits, and the API's time begins when its order goes out. One call is in `purchase`.
@@ -61,7 +61,7 @@ class Buyer:
     breaker: Breaker
     workers: Workers
     default_price: int | None = None
-    """What a call counts as if nobody tells its price."""
+    """The price that a call without a known price counts as."""
     rate: RateLimit | None = None
     cache: ResultCache | None = None
     cached_for: Mapping[str, float] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Buyer:
                 return error_result(self.scrubber.text(FAILED + str(error)))
 
     async def _cached(self, purchase: Purchase) -> dict[str, Any]:
-        """Give a result again if that is allowed, else buy it."""
+        """Return a cached result if that is allowed, else buy it."""
         name = purchase.definition.name
         if self.cache is None or name not in self.cached_for:
             return await self._buy(purchase)
@@ -155,7 +155,7 @@ class Buyer:
             release()
 
     def _is_certain(self, purchase: Purchase) -> bool:
-        """Whether the ledger lets the call run beside others. It has the last word."""
+        """True if the call may run beside others, as far as is known here. The ledger has the last word."""
         unlimited = purchase.price is not None and not self.limits.any_for(purchase.entry)
         return unlimited or purchase.price_key in self._certain
 
@@ -192,7 +192,7 @@ class Buyer:
             )
 
     async def _admit(self, purchase: Purchase) -> dict[str, Any]:
-        """Pass the circuit breaker, and tell it whether the API is there."""
+        """Pass the circuit breaker, and report to it if the API answered."""
         ticket = self.breaker.admit()
         if ticket is None:
             raise CatalogError(
@@ -218,7 +218,7 @@ class Buyer:
             )
 
     def warn_unpriced(self, definition: Definition) -> None:
-        """Log once that nobody tells what a tool costs."""
+        """Log once that a tool has no known price."""
         if definition.id not in self._warned:
             self._warned.add(definition.id)
             limited = self.limits.any_for(self.entry_id(definition.id))
@@ -232,14 +232,14 @@ class Buyer:
 
 
 def _is_well(answer: Answer) -> bool:
-    """Whether the API answered for itself, with something that can be read."""
+    """True if the API itself answered, with something that can be read."""
     if answer.status is None or answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return False
     return not (answer.state == "unknown" and is_success(answer.status))
 
 
 class Balances:
-    """Compares what replies say is left with what they say they cost.
+    """Compares the balances in replies with the costs in them.
 
     Two balances can be compared if no other call of ours was out between them. Others may spend from the same
     account, so a contradiction is told, and stops nothing.
@@ -251,17 +251,17 @@ class Balances:
         self._last: tuple[int, int] | None = None  # the balance, and how many calls had started by then
 
     def start(self) -> int:
-        """A call goes out. Returns its number."""
+        """Count a call that is being sent. Returns its number."""
         self._out += 1
         self._started += 1
         return self._started
 
     def end(self) -> None:
-        """A call is over, whatever came of it."""
+        """Count a call that has ended."""
         self._out -= 1
 
     def compare(self, number: int, balance: int, cost: int) -> str | None:
-        """Return what is odd about the balance that the reply to a call tells, None if nothing is."""
+        """Describe a balance that fell by more than the call cost; None if it did not."""
         alone = self._out == 1 and self._started == number
         last, self._last = self._last, (balance, number) if alone else None
         if last is None or not alone or last[1] != number - 1:
@@ -273,7 +273,7 @@ class Balances:
 
 
 def _mark_as_kept(kept: dict[str, Any]) -> dict[str, Any]:
-    """Say of a result that it was paid for before."""
+    """Add to a result that it was paid for before."""
     again = {**kept, "content": [*kept["content"], {"type": "text", "text": _KEPT}]}
     if "cost" in (structured := kept.get("structuredContent") or {}):
         again["structuredContent"] = {**structured, "cost": 0.0}

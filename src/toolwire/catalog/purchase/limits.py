@@ -1,4 +1,4 @@
-"""How often, whether at all, and whether again: a rate limit, a circuit breaker and a cache of results.
+"""A rate limit, a circuit breaker and a cache of results.
 
 The decisions are plain functions of the time, which is passed in as a clock, so that no test has to wait. Only
 `RateLimit.wait` sleeps. This module knows nothing of HTTP, of tools or of money.
@@ -36,7 +36,7 @@ class RateLimit:
         self._next = -math.inf  # when the bucket would be empty: the place after all that were given out
 
     def delay(self) -> float:
-        """How many seconds a caller who asked now would have to wait."""
+        """Return the seconds that a caller would have to wait now."""
         return max(0.0, self._next - self._slack - self._clock())
 
     def take(self) -> float:
@@ -95,7 +95,7 @@ class Breaker:
         return 0.0 if self._until is None else max(0.0, self._until - self._clock())
 
     def admit(self) -> int | None:
-        """A ticket for a call, or None if it must not be made."""
+        """Return a ticket for a call, or None if it must not be made."""
         if self._until is None:
             return self._ticket
         if self.retry_in > 0:
@@ -107,7 +107,7 @@ class Breaker:
         return self._ticket
 
     def succeeded(self, ticket: int) -> None:
-        """The API answered: whatever it answered, it is there."""
+        """Report that the API answered, whatever the answer."""
         if ticket != self._ticket:
             return
         self._count = 0
@@ -116,7 +116,7 @@ class Breaker:
             self._ticket += 1
 
     def failed(self, ticket: int) -> None:
-        """The API did not answer, or could not."""
+        """Report that the API did not answer, or failed."""
         if ticket != self._ticket:
             return
         self._count += 1
@@ -125,7 +125,7 @@ class Breaker:
             self._ticket += 1
 
     def abandoned(self, ticket: int) -> None:
-        """The call was given up before anything could be learnt; if it was the probe, the next may go at once."""
+        """Report that the call was cancelled before an answer; after a probe the next may be made at once."""
         if ticket == self._ticket and self._probing:
             self._until, self._probing = self._clock(), False
             self._ticket += 1
@@ -163,12 +163,12 @@ class ResultCache:
 
     @staticmethod
     def key(identity: str, tool: str, arguments: Any) -> str:
-        """The same for the same arguments of the same tool, for the same payer, and for nobody else."""
+        """Return a key that is the same for the same payer, tool and arguments."""
         told = dumps([identity, tool, arguments], sort_keys=True)
         return hashlib.sha256(told).hexdigest()
 
     def get(self, key: str) -> Any:
-        """What is kept under that key and is still fresh, or None."""
+        """Return the value under a key if it is still fresh, else None."""
         kept = self._kept.get(key)
         if kept is None:
             return None
@@ -179,7 +179,7 @@ class ResultCache:
         return loads(encoded)
 
     def put(self, key: str, value: Any, ttl: float | None = None) -> None:
-        """Keep a JSON value, for `ttl` seconds or as long as usual. One that is too big is not kept."""
+        """Store a JSON value, for `ttl` seconds or as long as usual. One that is too big is not stored."""
         if key in self._kept:
             self._drop(key)
         encoded = dumps(value)

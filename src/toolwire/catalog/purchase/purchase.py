@@ -1,4 +1,4 @@
-"""One paid call, from the model's arguments to what the model is shown.
+"""Makes one paid call, from the model's arguments to the result for the model.
 
     connect -> book (price, limits, stops: one transaction) -> send once -> settle | release | unknown -> result
 
@@ -42,7 +42,7 @@ _UNPRICED: Final = "Cost: unknown, not counted"
 
 
 class Purchase:
-    """A call while it is made. `send`, then `close` with the answer."""
+    """A paid call that is being made: `send`, then `close` with the answer."""
 
     def __init__(
         self,
@@ -70,12 +70,12 @@ class Purchase:
 
     @property
     def price_key(self) -> tuple[str, str]:
-        """What its price is agreed on for."""
+        """The entry and variant that the price is agreed on for."""
         return self.entry, self._variant
 
     @property
     def tried(self) -> bool:
-        """Whether the API was asked at all, rather than that no request could be made of the arguments."""
+        """True if a request was sent, rather than that none could be made of the arguments."""
         return self._attempt.tries > 0
 
     # Before the answer.
@@ -131,7 +131,7 @@ class Purchase:
             self.on_certain()
 
     async def _give_up(self, attempt: Attempt, error: BaseException) -> None:
-        """The call was cancelled, or may not be sent again: book what is certain of it."""
+        """Book what is certain of a call that was cancelled, or may not be sent again."""
         if self._booking is None:
             return
         ledger = self._buyer.ledger.ledger
@@ -147,7 +147,7 @@ class Purchase:
     # After the answer.
 
     async def close(self, answer: Answer) -> dict[str, Any]:
-        """Book what the answer says, and return what the model is shown."""
+        """Book what the answer says, and return the MCP result."""
         booking, ledger = self._booking, self._buyer.ledger.ledger
         if booking is None:  # it never came so far
             self.record.outcome = "refused"
@@ -176,7 +176,7 @@ class Purchase:
             return result
         cost = outcome.cost
         if outcome.unreadable_cost is not None:
-            why = f"its reply says that it cost {outcome.unreadable_cost}, which is no amount"
+            why = f"its reply says that it cost {outcome.unreadable_cost}, which is not an amount"
             settle = partial(ledger.settle, booking.id, None, unreadable=outcome.unreadable_cost)
             await self._commit_stop(why, settle)
             text = f"{self.definition.name} is stopped until a person has looked at it: {why}."
@@ -207,7 +207,7 @@ class Purchase:
         return outcome, build_result(outcome, price)
 
     def _note_cost(self, booking: Booking, outcome: Outcome, result: dict[str, Any]) -> None:
-        """Put into the result and the log what is to be said of the cost."""
+        """Add notes on the cost to the result and the log."""
         cost = booking.price if outcome.cost is None else outcome.cost
         self.record.cost = cost or 0
         if outcome.balance is not None and self._number:
@@ -226,7 +226,7 @@ class Purchase:
             result["content"].append({"type": "text", "text": text})
 
     async def _commit_stop(self, why: str, act: Callable[..., Any], *args: Any) -> None:
-        """Tell the ledger of a cost that stops the tool. If that fails, it is stopped in this process only."""
+        """Book a cost that stops the tool. If that fails, it is stopped in this process only."""
         name = self.definition.name
         if await self._commit(act, *args):
             logger.warning("%s is stopped: %s. To go on: toolwire catalog accept %s", name, why, name)
@@ -242,7 +242,7 @@ class Purchase:
         )
 
     async def _commit(self, act: Callable[..., Any], *args: Any) -> bool:
-        """Tell the ledger; False if that fails: then it is tried again later, and the model gets its answer now.
+        """Book something; False if that fails. It is then retried later, and the model gets its result now.
 
         Until it is booked the money stays reserved.
         """
@@ -263,7 +263,7 @@ class Purchase:
 
 
 def _write(arguments: dict[str, Any]) -> bytes:
-    """Write arguments the same way whatever their order. CatalogError for what JSON cannot hold."""
+    """Encode arguments the same way whatever their order. CatalogError if they are not JSON."""
     try:
         return dumps(arguments, sort_keys=True)
     except (TypeError, ValueError) as error:

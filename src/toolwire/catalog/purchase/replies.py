@@ -1,4 +1,4 @@
-"""What the API answered to a call, and what the model is shown of it.
+"""Reads the reply to a call, and makes the MCP result of it.
 
 Owns the reading of a reply and the making of the MCP result. Pure: it sees a decoded body, never the network. Where
 the profile has a path or a condition, that decides; the rest is found by itself, in the shapes that most APIs have:
@@ -58,7 +58,7 @@ UNREADABLE: Final = "unreadable reply"
 
 @dataclass(frozen=True)
 class Outcome:
-    """A reply, read."""
+    """The meaning of a reply: success or failure, result, cost and balance."""
 
     ok: bool
     text: str = ""
@@ -70,7 +70,7 @@ class Outcome:
     balance: int | None = None
     """Micro-dollars that the reply says are left; None when it does not say."""
     error: str | None = None
-    """Why it failed, in the API's words; None when it did not."""
+    """The reason for a failure, in the API's words; None for a success."""
     unreadable_cost: str | None = None
     """A cost that is there and is no amount, as JSON (`"5 EUR"`); `cost` is None then."""
     content: tuple[dict[str, Any], ...] = ()
@@ -78,7 +78,7 @@ class Outcome:
 
 
 def read_reply(body: Any, reply: Reply = Reply(), headers: Mapping[str, str] | None = None) -> Outcome:  # noqa: B008 - frozen
-    """The outcome that a decoded reply describes, read as the profile's `[reply]` says. Never raises.
+    """Read a decoded reply as the profile's `[reply]` says. Never raises.
 
     `headers` have names in small letters.
     """
@@ -104,7 +104,7 @@ def read_reply(body: Any, reply: Reply = Reply(), headers: Mapping[str, str] | N
 
 
 def _read_raw(body: RawBody) -> Outcome:
-    """Text as text; pictures and sound as such; anything else as a file."""
+    """Read a reply that is not JSON: text, a picture, sound, or else a file."""
     if isinstance(body.content, str):
         return Outcome(True, _replace_surrogates(body.content))
     seen = sniff(body.content) or (body.media_type if body.media_type.startswith("audio/") else "")
@@ -121,7 +121,7 @@ def _read_raw(body: RawBody) -> Outcome:
 
 
 def _read_by_paths(body: Mapping[str, Any], reply: Reply) -> Outcome:
-    """An object, by the profile's paths where it has them."""
+    """Read an object by the profile's paths where it has them."""
     money = {name for path in (reply.cost, reply.balance) for name in path.split("|") if "." not in name}
     rest = {name: value for name, value in body.items() if name not in money}
     outcome = _read_unaided(rest if len(rest) < len(body) else body)
@@ -151,7 +151,7 @@ def _take_result(outcome: Outcome, body: Mapping[str, Any], path: str) -> Outcom
 
 
 def _apply_conditions(outcome: Outcome, body: Mapping[str, Any], reply: Reply) -> Outcome:
-    """A success or a failure by the profile's conditions alone."""
+    """Decide success or failure by the profile's conditions alone."""
     held = [condition for condition in reply.failure if _holds(condition, body)]
     if not held:
         if outcome.ok:
@@ -169,7 +169,7 @@ def _apply_conditions(outcome: Outcome, body: Mapping[str, Any], reply: Reply) -
 
 
 def _holds(condition: Condition, body: Mapping[str, Any]) -> bool:
-    """Whether a sign of failure is there: all that the condition says of the value."""
+    """True if all that a condition says of the value holds."""
     value, there = get_path(body, condition.path), has_path(body, condition.path)
     said = condition.model_fields_set
     checks = []
@@ -186,7 +186,7 @@ def _holds(condition: Condition, body: Mapping[str, Any]) -> bool:
 
 
 def _same(value: Any, other: Any) -> bool:
-    """Equal as JSON: true is not 1."""
+    """True if two values are equal as JSON: true is not 1."""
     return isinstance(value, bool) is isinstance(other, bool) and bool(value == other)
 
 
@@ -202,7 +202,7 @@ def _log_once(warning: str) -> None:
 
 
 def _read_unaided(body: Any) -> Outcome:
-    """The outcome of a reply in one of the usual shapes."""
+    """Read a reply in one of the usual shapes."""
     if isinstance(body, list):
         return Outcome(True, _text(body), _structured(body))
     if not isinstance(body, Mapping):
@@ -234,7 +234,7 @@ def _read_unaided(body: Any) -> Outcome:
 
 
 def build_result(outcome: Outcome, price: int | None = None) -> dict[str, Any]:
-    """The MCP result for an outcome. `price` is the catalogue's, for a success whose reply does not tell its cost.
+    """Build the MCP result. `price` is the catalogue's, for a success whose reply does not tell its cost.
 
     Structured content is `{"result": ..., "cost": 0.01, "balance": 9.99}` in dollars: the result is kept whole
     beside the money, so that a `cost` of its own is not overwritten.
@@ -261,7 +261,7 @@ def build_result(outcome: Outcome, price: int | None = None) -> dict[str, Any]:
 
 
 def _open_envelope(body: Mapping[str, Any]) -> tuple[list[Mapping[str, Any]], str | None]:
-    """The levels of the envelope, the outermost first, and where the last of them has the result."""
+    """Return the levels of the envelope, the outermost first, and the key of the result in the last."""
     levels = [body]
     for _ in range(_DEPTH):
         key = _result_key(levels[-1])
@@ -282,7 +282,7 @@ def _is_envelope(value: Mapping[str, Any]) -> bool:
 
 
 def _result(levels: list[Mapping[str, Any]], key: str | None, money: set[str]) -> Any:
-    """What was bought: the result and what stands beside it on any level.
+    """Return what was bought: the result and the fields beside it on any level.
 
     Without a result it is all that is not envelope. `money` are the names outermost that were read as such.
     """
@@ -311,7 +311,7 @@ def _result(levels: list[Mapping[str, Any]], key: str | None, money: set[str]) -
 
 
 def _is_noise(name: str, value: Any) -> bool:
-    """What stands beside a result and tells nothing."""
+    """True for a field beside a result that tells nothing."""
     return value is None or (
         name == "status" and isinstance(value, str) and value.strip().lower() in (*_WENT_WELL, *_FAILED)
     )
@@ -331,7 +331,7 @@ def _says_failed(level: Mapping[str, Any]) -> bool:
 
 
 def _why(levels: list[Mapping[str, Any]], failures: list[Mapping[str, Any]]) -> str:
-    """The API's words for a failure: of the levels that say so the innermost, else of any."""
+    """Return the API's reason for a failure: of the innermost level that failed, else of any."""
     for group, keys in ((failures, _ERRORS), (levels, _ERRORS[:2])):
         for level in reversed(group):
             for key in keys:
@@ -344,7 +344,7 @@ def _why(levels: list[Mapping[str, Any]], failures: list[Mapping[str, Any]]) -> 
 
 
 def _words(error: Any) -> str:
-    """What an error says, whatever its form."""
+    """Return the text of an error, whatever its form."""
     if isinstance(error, str):
         return _replace_surrogates(error).strip()
     if isinstance(error, Mapping):
@@ -360,7 +360,7 @@ def _words(error: Any) -> str:
 def _amount(
     body: Mapping[str, Any], payments: list[Mapping[str, Any]], names: tuple[str, ...]
 ) -> tuple[int | None, str | None]:
-    """The first amount of money in the envelope; if none can be read, what there is in place of one."""
+    """Return the first amount in the envelope; if none can be read, the quoted value in its place."""
     # Outside of what is about the payment only the plain word is taken: any other may be part of the result.
     plain = names[:2] if names is _BALANCES else names[:1]
     first_unreadable = None
@@ -376,7 +376,7 @@ def _amount(
 
 
 def _names_of_amounts(body: Mapping[str, Any]) -> set[str]:
-    """The names on the outermost level that `_amount` can read, or that are empty."""
+    """Return the names on the outermost level that `_amount` can read, or that are empty."""
     names = set()
     for name in (_COSTS[0], *_BALANCES[:2]):
         with contextlib.suppress(ValueError):
@@ -417,7 +417,7 @@ def _structured(result: Any) -> dict[str, Any] | None:
 
 
 def _replace_surrogates(text: str) -> str:
-    """Text that can be sent: half a surrogate pair cannot."""
+    """Replace halves of surrogate pairs, which cannot be sent."""
     return text.encode("utf-8", "replace").decode()
 
 

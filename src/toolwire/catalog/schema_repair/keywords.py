@@ -78,7 +78,7 @@ def numbers(node: dict[str, Any], where: str, note: Note) -> None:
 
 
 def hidden(node: dict[str, Any], where: str, note: Note) -> None:
-    """Drop values with characters that nobody can see, where the tool can do without them.
+    """Drop values with invisible characters, where the tool can do without them.
 
     Values mean something to the API and are never cleaned: a value of an `enum` goes if others stay, and so do
     defaults, examples, patterns and what is no keyword. Names and constants are left, for whoever refuses them.
@@ -87,10 +87,10 @@ def hidden(node: dict[str, Any], where: str, note: Note) -> None:
         if keyword == "enum" and isinstance(node["enum"], list):
             if seen := [each for each in node["enum"] if not has_hidden(each)]:
                 node["enum"] = seen
-                note(where, "values of `enum` with characters that nobody can see were dropped")
+                note(where, "values of `enum` with invisible characters were dropped")
             continue
         del node[keyword]
-        note(where, f"`{clipped(tidy(keyword), 40)}` had characters that nobody can see and was dropped")
+        note(where, f"`{clipped(tidy(keyword), 40)}` had invisible characters and was dropped")
 
 
 def enum(node: dict[str, Any], where: str, note: Note) -> None:

@@ -55,9 +55,9 @@ def repaired(schema: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 
 def _refuse_hidden(schema: Any) -> None:
-    """Refuse characters that nobody can see in what is left: names, constants, all values of an enum."""
+    """Refuse invisible characters in what is left: names, constants, all values of an enum."""
     if (found := find_hidden(schema)) is not None:
-        raise Unrepairable(f"the schema has characters that nobody can see, in {clipped(found, 60)!a}")
+        raise Unrepairable(f"the schema has invisible characters, in {clipped(found, 60)!a}")
 
 
 class _Notes:

@@ -41,7 +41,7 @@ class _Mender:
         if isinstance(given, bool):
             return given
         if not isinstance(given, dict):
-            self._note(where, "what should be a schema is none, and anything is taken")
+            self._note(where, "a value that is not a schema was replaced by a schema for anything")
             return {}
         node = dict(given)
         for mend in (self._modern, self._properties, self._type):

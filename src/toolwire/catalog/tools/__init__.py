@@ -1,1 +1,1 @@
-"""From the entries of a catalogue to tools: named, chosen, compared with what was agreed to, kept for next time."""
+"""Makes tools of the entries of a catalogue: names, selection, pins, a cache for the next start."""

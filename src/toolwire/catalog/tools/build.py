@@ -1,4 +1,4 @@
-"""What a catalogue has on offer: its entries chosen, named, and held against what was agreed to.
+"""Builds the tools of a catalogue from its entries, and compares them with the pins.
 
 Pure, but for what `report` logs.
 """
@@ -22,14 +22,14 @@ _BLOCKED: Final = ("added", "changed", "price_up")
 
 @dataclass(frozen=True)
 class Status:
-    """What a catalogue is doing. `cached`: the API is not there, and the tools are those of last time."""
+    """The state of a catalogue. `cached`: the API cannot be reached, and the tools are those of last time."""
 
     state: Literal["idle", "loading", "live", "cached", "down"] = "idle"
     fetched: int = 0
     registered: int = 0
     skipped: tuple[Skipped, ...] = ()
     changes: tuple[Change, ...] = ()
-    """How the list differs from the pins, or from the one before it."""
+    """The differences of the list from the pins, or from the one before it."""
     error: str | None = None
     at: float | None = None
     """When the list was fetched, in seconds since 1970."""
@@ -43,7 +43,7 @@ class Offer:
     skipped: tuple[Skipped, ...]
     changes: tuple[Change, ...]
     entries: int
-    """How many there were."""
+    """The number of entries."""
 
 
 def build_offer(
@@ -57,7 +57,7 @@ def build_offer(
     narrowed: Selection | None = None,
     repairs: Repairs | None = None,
 ) -> Offer:
-    """What these entries offer. `before` is what was there until now, by name; `taken` are names of others.
+    """Build the tools of these entries. `before` has the present ones by name; `taken` are names of others.
 
     `known` are names of an earlier run, by id. What `narrowed` does not want is not offered either. `repairs` keeps
     repaired schemas for the next list.
@@ -98,7 +98,7 @@ def drop_masked(entries: Iterable[Entry], mask: str) -> list[Entry]:
 
 
 def build_tool(definition: Definition, buy: Callable[..., Awaitable[dict[str, Any]]]) -> Tool[Any]:
-    """The tool that buys with `buy(definition, arguments, context)`."""
+    """Build the tool that buys with `buy(definition, arguments, context)`."""
 
     async def handler(arguments: dict[str, Any], context: Context[Any]) -> dict[str, Any]:
         return await buy(definition, arguments, context)
@@ -116,7 +116,7 @@ def build_tool(definition: Definition, buy: Callable[..., Awaitable[dict[str, An
 
 
 def _price_note(definition: Definition) -> str:
-    """What the description says of the price."""
+    """Return the note on the price for the description."""
     if definition.prices:
         known = [each for each in definition.prices.values() if each is not None]
         if known and min(known) < (highest := definition.price or max(known)):
@@ -125,7 +125,7 @@ def _price_note(definition: Definition) -> str:
 
 
 def report(made: Offer, before: Status) -> None:
-    """Log what came out of a list: each entry that is left out, and each change, once."""
+    """Log the result of reading a list: each entry that is left out, and each change, once."""
     logger.info("%d entries fetched, %d tools to register", made.entries, len(made.definitions))
     for each in made.skipped:
         if each not in before.skipped:

@@ -1,4 +1,4 @@
-"""From the entries of a catalogue to the definitions of tools.
+"""Turns the entries of a catalogue into definitions of tools.
 
 Owns what an entry, a definition and a skipped entry are, and the way from one to the other. Pure: the same entries
 give the same definitions in whatever order they come, and one bad entry never costs the others.
@@ -19,14 +19,14 @@ from toolwire.catalog.values import tidy
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing that a catalogue offers, as its API tells it: nothing is checked yet."""
+    """An entry of a catalogue, as its API describes it. Nothing is checked yet."""
 
     id: str
     """By which it is bought. Never shown to the model."""
     name: str
     description: str = ""
     schema: Any = None
-    """What it takes: meant to be a JSON schema."""
+    """The parameters: meant to be a JSON schema."""
     price: int | None = None
     """Of one call, in micro-dollars; None when the catalogue does not tell."""
     category: str | None = None
@@ -49,7 +49,7 @@ class Definition:
     price: int | None = None
     category: str | None = None
     repairs: tuple[str, ...] = ()
-    """What had to be mended, one sentence each."""
+    """The repairs that were made, one sentence each."""
     prices: Mapping[str, int | None] = field(default_factory=dict)
     """Prices by the value of `price_argument`, as in `Entry`."""
     price_argument: str = ""
@@ -76,7 +76,7 @@ class Skipped:
 
 
 def price_for(tool: Entry | Definition, arguments: Mapping[str, Any]) -> tuple[str, int | None]:
-    """What decides the price of a call ("" if nothing does), and the price; None if nobody tells it.
+    """Return the variant of a call ("" if there is only one) and its price, None if unknown.
 
     A value of the argument that has no price of its own, or none at all, costs the highest price.
     """
@@ -86,7 +86,7 @@ def price_for(tool: Entry | Definition, arguments: Mapping[str, Any]) -> tuple[s
 
 
 def fingerprint(name: str, description: str, schema: Any) -> str:
-    """The SHA-256, in hex, of what a model is told of a tool."""
+    """Return the SHA-256, in hex, of what a model is told of a tool."""
     told = {"name": name, "description": description, "schema": schema}
     return hashlib.sha256(dumps(told, sort_keys=True)).hexdigest()
 
@@ -101,7 +101,7 @@ def define(
     separator: str = " — ",
     repairs: Repairs | None = None,
 ) -> tuple[list[Definition], list[Skipped]]:
-    """Tools for all entries that can be one, and the others with the reason; both in the order of their names.
+    """Define tools for all entries that can be one; return them and the others with the reason, by name.
 
     `taken` are names that must not be used. `rename` gives new names by an entry's id or by the name that it would
     get; `namespace` goes before every name. `known` is id -> name of an earlier run (`Pins.names`): see
@@ -148,7 +148,7 @@ def define(
 
 
 def _deduplicate(entries: Iterable[Entry]) -> tuple[list[Entry], list[Skipped]]:
-    """Each id once. Of several with one id the dearest is kept, so that money is never reserved for the cheaper."""
+    """Keep each id once: of several entries with one id the dearest, so that enough money is reserved."""
     groups: dict[str, list[Entry]] = {}
     skipped = []
     for entry in entries:
@@ -192,7 +192,7 @@ def _define_one(
 
 
 def _identity(entry: Entry) -> tuple[int, str]:
-    """What makes two entries with one id the same; it sorts the dearest first."""
+    """Return a key by which entries with one id are compared; the dearest sorts first."""
     price = entry.price if type(entry.price) is int else -1
     told = (_text(entry.name), _text(entry.description), entry.category, sorted(entry.prices.items()))
     try:
@@ -208,7 +208,7 @@ def _order(skipped: Skipped) -> tuple[str, str, str]:
 
 
 def _label(entry: Entry) -> str:
-    """What a skipped entry is called in a warning."""
+    """Return the name of a skipped entry for a warning."""
     return tidy(entry.name, 80) or tidy(entry.id, 80)
 
 

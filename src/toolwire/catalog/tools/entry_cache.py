@@ -1,4 +1,4 @@
-"""The definitions of a catalogue on disk: what was there the last time, for when the API is not.
+"""Saves the entries of a catalogue on disk, for a start while the API cannot be reached.
 
 Owns the file's form. It is written whole or not at all, and what cannot be read is as good as not there.
 """
@@ -29,7 +29,7 @@ class SavedEntries:
 
 
 def save_entries(path: Path, entries: Iterable[Entry], base_url: str, names: Mapping[str, str]) -> None:
-    """Keep entries, and the names of their tools by id.
+    """Save entries, and the names of their tools by id.
 
     A disk that is full or may not be written costs the cache, not the tools.
     """
@@ -53,7 +53,7 @@ _FIELDS: Final = ("id", "name", "description", "schema", "price", "category", "p
 
 
 def load_entries(path: Path, base_url: str) -> SavedEntries | None:
-    """What was kept of this API, None if there is nothing that can be used."""
+    """Load the saved entries of this API; None if there is nothing that can be used."""
     try:
         data = loads(path.read_bytes())
         if data["form"] != _FORM or data["base_url"] != base_url:

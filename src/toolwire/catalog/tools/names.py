@@ -1,4 +1,4 @@
-"""Names of tools made from the names of entries.
+"""Makes names of tools from the names of entries.
 
 Owns what a legal name is, how a readable one is made, and who gets which when several want the same. Pure; knows
 nothing of schemas or prices.
@@ -48,24 +48,24 @@ _DIGITS: Final = (0, 8, 12, 20, 32)
 
 @dataclass(frozen=True)
 class Wish:
-    """What one entry would like to be called. `id` must be its own."""
+    """The name that an entry would get if it were alone. `id` must be its own."""
 
     id: str
     base: str
 
 
 def identity(name: str) -> str:
-    """What is left of a name when case and punctuation do not count: by it a tool is known under another id."""
+    """Return a name without case and punctuation: by it a tool is recognised under another id."""
     return "".join(each for each in name.casefold() if each.isalnum())
 
 
 def is_legal(name: str) -> bool:
-    """Whether every client takes it as the name of a tool."""
+    """True if every client accepts it as the name of a tool."""
     return _LEGAL.fullmatch(name) is not None and _WORD.search(name) is not None
 
 
 def readable_name(id: str, name: str, description: str, separator: str = " — ") -> str:
-    """The name for people: the text before the separator in the description where the API's name is only an id."""
+    """Return a readable name: the text before the separator in the description if the API's name is only an id."""
     name = remove_hidden(name[: 4 * _LONGEST_READABLE]).strip()
     if separator and (not name or name == id or _ID.fullmatch(name)):
         head, found, _ = remove_hidden(description[: 4 * _LONGEST_READABLE]).partition(separator)
@@ -75,7 +75,7 @@ def readable_name(id: str, name: str, description: str, separator: str = " — "
 
 
 def slug(text: str) -> str:
-    """A name of legal characters, of any length; empty when nothing can be kept. A legal name stays as it is."""
+    """Make a name of legal characters, of any length; empty if nothing is left. A legal name stays as it is."""
     if is_legal(text):
         return text
     plain = unicodedata.normalize("NFKD", remove_hidden(text).translate(_SPELLED))
@@ -87,7 +87,7 @@ def slug(text: str) -> str:
 
 
 def base_name(id: str, name: str, description: str, separator: str = " — ") -> str:
-    """What an entry would be called if it were alone. May be too long."""
+    """Return the name that an entry would get if it were alone. May be too long."""
     said = readable_name(id, name, description, separator)
     made = slug(said)
     if made and not (said == id and _ID.fullmatch(said)):
@@ -132,7 +132,7 @@ def assign(
 
 
 def prefix_of(namespace: str) -> str:
-    """What a namespace puts before each name. A long one is cut, for it may be an API's category."""
+    """Return the prefix of a namespace. A long one is cut, since it may be an API's category."""
     if not namespace:
         return ""
     if _NOT_LEGAL.search(namespace) or not _WORD.search(namespace):
@@ -141,7 +141,7 @@ def prefix_of(namespace: str) -> str:
 
 
 def check_renames(rename: Mapping[str, Any]) -> None:
-    """Refuse new names that are not legal: they are the user's word, and not guessed at."""
+    """Reject new names that are not legal: a name that the user chose is not changed."""
     for old, new in rename.items():
         if not isinstance(new, str) or not is_legal(new):
             raise UsageError(
@@ -152,7 +152,7 @@ def check_renames(rename: Mapping[str, Any]) -> None:
 def _keep_known_names(
     bases: Mapping[str, str], prefix: str, known: Mapping[str, str], reserved: Collection[str]
 ) -> dict[str, int]:
-    """Whose known name still stands for what the entry is called now, and is nobody else's."""
+    """Return the ids whose known name still fits and is not contested, each with the level of its name."""
     kept: dict[str, int] = {}
     holders: defaultdict[str, list[str]] = defaultdict(list)
     for who in bases.keys() & known.keys():
@@ -170,7 +170,7 @@ def _name(prefix: str, base: str, id: str, level: int) -> str:
 
 
 def _key(name: str) -> str:
-    """What two names must not share: the CLI's spelling, whatever the case."""
+    """Return the key that no two names may share: the CLI's spelling, whatever the case."""
     return wire_name(name).casefold()
 
 
@@ -179,5 +179,5 @@ def _digest(id: str) -> str:
 
 
 def _is_no_gap(character: str) -> bool:
-    """Whether it stands inside a word: a mark, a joiner, a soft hyphen."""
+    """True for a character that stands inside a word: a mark, a joiner, a soft hyphen."""
     return unicodedata.category(character) in ("Mn", "Mc", "Me", "Cf")

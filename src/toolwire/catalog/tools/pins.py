@@ -1,4 +1,4 @@
-"""Pins: what was agreed to, and what has changed since.
+"""Pins: the definitions that a person has accepted, and how a catalogue differs from them.
 
 Owns the pin file (JSON, for the owner only, written whole or not at all) and the comparison. A definition that
 changed after somebody had looked at it is how a catalogue turns on its users, so a pin file that cannot be read is
@@ -62,7 +62,7 @@ class Pinned:
 
     @property
     def fingerprint(self) -> str:
-        """The same as the definition's."""
+        """The fingerprint, computed as that of a definition."""
         return fingerprint(self.name, self.description, self.schema)
 
 
@@ -74,11 +74,11 @@ class Pins:
 
     @classmethod
     def of(cls, definitions: Iterable[Definition]) -> "Pins":
-        """All of these agreed to."""
+        """Pin all of these definitions."""
         return cls({each.id: _pinned(each) for each in definitions})
 
     def accept(self, definitions: Iterable[Definition]) -> "Pins":
-        """These agreed to as well, in place of what was pinned for them."""
+        """Return pins with these definitions in place of those that were pinned for their entries."""
         return Pins({**self.tools, **Pins.of(definitions).tools})
 
     @property
@@ -88,7 +88,7 @@ class Pins:
 
     @classmethod
     def load(cls, path: str | Path) -> "Pins":
-        """The pins in a file; none if there is no file. UsageError for one that cannot be read."""
+        """Load the pins from a file; none if there is no file. UsageError if it cannot be read."""
         path = Path(path)
         try:
             with path.open("rb") as file:
@@ -137,7 +137,7 @@ class Pins:
 
 
 def compare(definitions: Iterable[Definition], pins: Pins) -> list[Change]:
-    """What is not as it was pinned, by name. A tool whose words and price both changed is there twice.
+    """List the differences from the pins, by name. A tool whose text and price both changed is there twice.
 
     A price that becomes known, or unknown, counts as up: either way more may be spent than was agreed to.
     """
@@ -157,7 +157,7 @@ def compare(definitions: Iterable[Definition], pins: Pins) -> list[Change]:
 
 
 def _price_changes(old: Pinned, new: Definition) -> Iterator[Change]:
-    """How the prices differ, those that rose and those that fell apart."""
+    """Yield the differences in price, those that rose and those that fell separately."""
     lines: dict[Kind, list[str]] = {"price_up": [], "price_down": []}
     if old.price_argument != new.price_argument:
         lines["price_up"].append(
@@ -195,7 +195,7 @@ def _pinned(definition: Definition) -> Pinned:
 
 
 def _summary(sign: str, tool: Definition | Pinned) -> str:
-    """A tool that only one side has, whole."""
+    """Describe a tool that only one side has."""
     lines = [
         f"{sign} description: {_json(tool.description)}",
         f"{sign} price: {_price(tool.price)}",
@@ -242,7 +242,7 @@ def _differences(path: str, old: Any, new: Any, depth: int) -> Iterator[str]:
 
 
 def _format_pair(old: Any, new: Any) -> str:
-    """Both values, cut to where they differ."""
+    """Format both values, cut to where they differ."""
     before, after = _json(old), _json(new)
     pairs = enumerate(zip(before, after, strict=False))
     same = next((index for index, (one, other) in pairs if one != other), min(len(before), len(after)))

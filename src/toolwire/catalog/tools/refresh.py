@@ -1,4 +1,4 @@
-"""When a list is fetched: at once, every so often, when somebody asks, and soon again after a failure."""
+"""Decides when a list is fetched: at once, at intervals, on request, and soon again after a failure."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -13,7 +13,7 @@ _LATEST: Final = 300.0
 
 
 class RefreshSchedule:
-    """The times of one list. `interval` is in seconds, None for never by itself."""
+    """The schedule of one list. `interval` is in seconds, None for no refresh by itself."""
 
     def __init__(self, interval: float | None) -> None:
         if interval is not None and not interval >= _SHORTEST:  # NaN is no number of seconds either
@@ -24,17 +24,17 @@ class RefreshSchedule:
         self._asked, self._done = anyio.Event(), anyio.Event()
 
     def begin(self) -> None:
-        """Forget what was waited for in another event loop. Who waits in this one goes on with the new list."""
+        """Start in this event loop, with new events: those who wait already then wait for the new list."""
         before, self._asked, self._done = self._done, anyio.Event(), anyio.Event()
         before.set()
 
     def ask(self) -> None:
-        """Fetch again now; who waits from now on waits for that."""
+        """Request a fetch now; `wait` waits for it from now on."""
         self._done = anyio.Event()
         self._asked.set()
 
     def give_up(self) -> None:
-        """There will be no list: nobody need wait."""
+        """Release all waiters: there will be no list."""
         self._done.set()
 
     async def wait(self, within: float) -> None:
@@ -47,7 +47,7 @@ class RefreshSchedule:
                     return
 
     async def keep(self, fetch: Callable[[], Awaitable[bool]]) -> None:
-        """Call `fetch` whenever it is time, for ever. It returns whether it could."""
+        """Call `fetch` whenever it is due, for ever. It returns True if it succeeded."""
         failures = 0
         while True:
             done = self._done  # one that is asked for meanwhile is another's

@@ -1,4 +1,4 @@
-"""Which entries of a catalogue become tools, and under which names: filter, rename, group, namespace. Pure."""
+"""Chooses which entries become tools, and under which names: filter, rename, group, namespace. Pure."""
 
 import fnmatch
 from collections.abc import Collection, Iterable, Mapping
@@ -10,7 +10,7 @@ from toolwire.catalog.tools.names import slug
 
 @dataclass(frozen=True)
 class Selection:
-    """What is wanted of a catalogue.
+    """The choice of tools: filters, new names, grouping.
 
     `include` and `exclude` are globs on the names of tools and on categories; a plain word in `include` may also be
     a part of a name. Case does not matter. `group` puts the category in front of names, `namespace` a text.
@@ -30,7 +30,7 @@ class Selection:
         taken: Collection[str] = (),
         repairs: Repairs | None = None,
     ) -> tuple[list[Definition], list[Skipped]]:
-        """The tools of these entries. `known` has the names that entries had before, by id; `taken` are in use.
+        """Define the tools of these entries. `known` has earlier names by id; `taken` are names in use.
 
         `repairs` keeps repaired schemas, as in `definitions.define`.
         """
@@ -60,7 +60,7 @@ class Selection:
         return [each for each in definitions if self.wants(each)], skipped
 
     def wants(self, definition: Definition) -> bool:
-        """Whether a tool is let through."""
+        """True if the filters let a tool through."""
         about = (definition.name, definition.category or "")
         if any(_fits(each, pattern) for pattern in self.exclude for each in about):
             return False
