@@ -467,7 +467,7 @@ async def test_long_replies_are_read_in_a_thread(tmp_path, monkeypatch):
         async with opened(api, tmp_path) as (_, client):
             monkeypatch.setattr(streams, "decode_reply", noting(streams.decode_reply))
             monkeypatch.setattr(purchase, "read_reply", noting(purchase.read_reply))
-            monkeypatch.setattr(purchase, "shown", noting(purchase.shown))
+            monkeypatch.setattr(purchase, "build_result", noting(purchase.build_result))
             result = await client.call("weather")
     assert not result.is_error
     assert KEYS["x-api-key"] not in result.text

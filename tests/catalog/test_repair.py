@@ -390,7 +390,7 @@ def test_hidden_text_costs_a_value_and_not_the_tool(given, expected):
 )
 def test_hidden_text_in_a_name_or_constant_costs_the_tool(schema):
     """It means something to the API, so that it can neither be cleaned nor dropped."""
-    with pytest.raises(Unrepairable, match="nobody can see"):
+    with pytest.raises(Unrepairable, match="invisible characters"):
         repaired(schema)
 
 

@@ -41,7 +41,7 @@ _UNIT_NAMES: Final = ("currency", "unit", "price_unit", "currency_code")
 _DOLLAR_NAMES: Final = {"", "usd", "us$", "$", "dollar", "dollars", "usdc", "usdt"}
 _TINY: Final = 100  # micro-dollars: who sells a call for less than a hundredth of a cent
 _DEAR: Final = 10 * PER_DOLLAR  # and who for so much
-# Where replies say whether a call went well, with what they say then; `success` is known without a condition.
+# Fields in which replies report success, with the values they use; `success` needs no condition.
 _FLAGS: Final = ("ok", "isSuccess", "is_success", "succeeded")
 _CODES: Final = (
     "code",

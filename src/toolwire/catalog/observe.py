@@ -98,7 +98,7 @@ class Observer:
         """Record a call: yields the record to fill in, and counts, logs and traces it at the end."""
         record = CallRecord(tool)
         since = time.perf_counter()
-        # What an exception says may hold arguments or worse, so it is no part of the span.
+        # The text of an exception may hold arguments or worse, so it is not part of the span.
         with self._tracer.start_as_current_span(
             f"catalog.call {tool}", record_exception=False, set_status_on_exception=False
         ) as span:

@@ -163,7 +163,7 @@ class Catalog(ToolServer[None]):
         self._repairs: Repairs = {}
         self._pins()  # a file that cannot be read is an error now
 
-    # What others see.
+    # For users and clients.
 
     @property
     def definitions(self) -> Mapping[str, Definition]:

@@ -31,7 +31,7 @@ _LONGEST_ERROR: Final = 300
 _LONGEST_LINKS: Final = 16_000
 _PARAMETERS: Final = re.compile(r';\s*([\w*-]+)(?:\s*=\s*("[^"]*"|[^\s",;]+))?', re.ASCII)
 _LINK: Final = re.compile(r'<([^<>]*)>((?:\s*;\s*[\w*-]+(?:\s*=\s*(?:"[^"]*"|[^\s",;]+))?)*)', re.ASCII)
-# Where APIs that page say so: how a list that goes on is recognised although the profile knows nothing of pages.
+# Fields with which APIs announce another page: shows that a list continues although the profile has no paging.
 _SIGNS: Final = (
     *("has_more", "has_next", "has_next_page", "hasMore", "hasNext", "next", "next_page", "next_cursor"),
     *("nextCursor", "next_page_token", "nextPageToken", "next_url", "nextToken"),
@@ -144,7 +144,7 @@ class Reading:
         """End the list: the API says there is no such page."""
         self.position = None
 
-    # Where the list goes on.
+    # The next page.
 
     def _next(
         self, page: Any, items: list[Any], headers: Mapping[str, str], target: str, position: Position
@@ -217,7 +217,7 @@ class Reading:
         self._cursors.add(place)
         return True
 
-    # What is on a page.
+    # The items of a page.
 
     def _items_of(self, page: Any, number: int) -> list[Any]:
         path = self._profile.list.items
@@ -278,7 +278,7 @@ class Reading:
                 same.append(entry)
         return ids
 
-    # What looks wrong.
+    # Problems.
 
     def problems(self) -> Iterator[Problem]:
         """Yield what looks wrong, one sentence each."""
@@ -353,7 +353,7 @@ class Reading:
             "category": paths.category,
             "price": paths.price.path,
             "price.by_value": paths.price.by_value,
-            # Who sets the unit beside it, means the items that do not name theirs.
+            # A unit in the profile is meant for the items that do not name theirs.
             "price.unit_path": "" if "unit" in paths.price.model_fields_set else paths.price.unit_path,
         }
         for setting, path in settings.items():

@@ -24,7 +24,7 @@ LARGE: Final = 64 * 1024
 
 _LONGEST_NEWS: Final = 1_000
 _NO_TEXT: Final = ("", "[DONE]", "{}", "null")
-# What makes an object in `done` the reply, and what of that is only about the result.
+# Keys that make an object in `done` the reply, and those of them that are only about the result.
 _ABOUT: Final = {"success", "error", "errors", "cost", "balance", "purchase_details", "purchase_result"}
 _REPLY: Final = {"output", "result", "data", "response", *_ABOUT}
 

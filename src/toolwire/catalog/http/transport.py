@@ -182,7 +182,7 @@ class _AsyncioStream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
         self._error: Exception | None = None
         self._waiting: asyncio.Future[None] | None = None
 
-    # What asyncio calls.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one without saying so
@@ -206,7 +206,7 @@ class _AsyncioStream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
-    # What the HTTP library calls.
+    # Called by the HTTP library.
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109, ARG002 - the interface
         """Return the bytes that have arrived, waiting for some; nothing at the end.

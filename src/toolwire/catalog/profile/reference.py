@@ -38,7 +38,7 @@ def _lines(title: str, model: type[Table]) -> Iterator[str]:
     yield ""
     yield "| setting | default | what it says |"
     yield "|---|---|---|"
-    # What the table has of its own goes before what all requests have.
+    # The table's own settings come before those that all requests have.
     for name, field in sorted(
         model.model_fields.items(), key=lambda each: each[0] not in model.__annotations__
     ):

@@ -21,7 +21,7 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 _WORD: Final = re.compile(r"[a-zA-Z0-9]", re.ASCII)
 _NOT_LEGAL: Final = re.compile(r"[^a-zA-Z0-9_-]", re.ASCII)
 _GAP: Final = re.compile(r"[^a-z0-9]+", re.ASCII)
-# What decomposition leaves alone and everybody spells the same way.
+# Letters that decomposition leaves alone, with their usual spelling.
 _SPELLED: Final = str.maketrans(
     {"ß": "ss", "æ": "ae", "Æ": "AE", "ø": "o", "Ø": "O", "œ": "oe", "Œ": "OE", "ł": "l", "Ł": "L"}
     | {
