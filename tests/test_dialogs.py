@@ -7,7 +7,7 @@ from rich.console import Console
 
 from toolwire import ElicitationRequest
 from toolwire._support.dialogs import Field, ask_permission, elicit
-from toolwire.cli.shared.questions import Asker
+from toolwire.cli.shared.terminal_dialogs import Asker
 from toolwire.permissions.terminal import terminal_elicitation
 
 FORM = {

@@ -12,7 +12,10 @@ ROOT = Path(toolwire.__file__).parent
 # A module may import modules of its own row and of the rows below it, never of a row above. A row names folders, or
 # parts of one where the folder has an order inside. The longest name that fits counts.
 ROWS = [
-    "cli __main__",
+    "__main__",
+    "cli.main",
+    "cli",
+    "cli.shared",
     "testing",
     "types",
     "client",

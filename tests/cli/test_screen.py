@@ -21,9 +21,11 @@ from toolwire import (
     UserMessage,
 )
 from toolwire._protocol.parse import parse
-from toolwire.cli.run_screen import JsonLines, Screen, describe_failure, plain, summarize, tool_name
+from toolwire.cli.run import permission_rules
+from toolwire.cli.run_screen import JsonLines, Screen, describe_failure, plain, summarize
 from toolwire.cli.run_scripted import LiteralModel, last_prompt, parse_line, write_example
-from toolwire.cli.shared.questions import Asker, permission_rules
+from toolwire.cli.shared.printing import tool_name
+from toolwire.cli.shared.terminal_dialogs import Asker
 from toolwire.errors import UsageError
 from toolwire.permissions import PermissionResultAllow, PermissionResultDeny, ToolPermissionContext
 from toolwire.testing import Request, call, say, turn

@@ -89,7 +89,7 @@ def elicitation_callback(progress: Progress) -> Callable[[ElicitationRequest], A
     """Return a callback that asks the user on the terminal, in a thread, with the progress bar hidden."""
 
     async def ask(request: ElicitationRequest) -> ElicitationResult:
-        from toolwire.cli.shared.questions import Asker  # noqa: PLC0415 - heavy, and few tools ask
+        from toolwire.cli.shared.terminal_dialogs import Asker  # noqa: PLC0415 - heavy, and few tools ask
 
         console = Console(stderr=True, highlight=False)
 

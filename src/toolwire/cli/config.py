@@ -214,7 +214,7 @@ def _start_command(found: "Target") -> tuple[list[str], dict[str, str]]:
 
 def _import_root(module: str) -> str | None:
     """Return the folder to put on PYTHONPATH for a module; None if it is installed."""
-    from importlib.util import find_spec  # noqa: PLC0415 - beside its only use
+    from importlib.util import find_spec  # noqa: PLC0415 - few targets are modules
 
     try:
         spec = find_spec(module.partition(".")[0])

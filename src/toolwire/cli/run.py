@@ -4,7 +4,7 @@ Reads the command line and puts the parts together; the terminal itself is in `r
 """
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -84,7 +84,6 @@ def run(
         raise typer.BadParameter(f"--live and {'--scripted' if scripted else '--script'} exclude each other")
     from toolwire.cli.run_scripted import choose_peer, load_script  # noqa: PLC0415
     from toolwire.cli.run_terminal import Terminal  # noqa: PLC0415
-    from toolwire.cli.shared.questions import permission_rules  # noqa: PLC0415 - heavy, as are the next ones
 
     file = sys.stdout
     if json:
@@ -127,6 +126,22 @@ def run(
 
     if code := terminal.run(session, servers, text):
         raise typer.Exit(code)
+
+
+def permission_rules(allow: list[str], servers: Iterable[str], *, yes: bool, builtin: bool) -> list[str]:
+    """Translate --allow and --yes to rules of the CLI. `UsageError` for a rule that matches no target."""
+    names = list(servers)
+    found = [f"mcp__{name}" for name in names] if yes else []
+    for rule in allow:
+        server, _, tool = rule.removeprefix("mcp__").replace("__", ".", 1).partition(".")
+        if server in names:
+            found.append(f"mcp__{server}__{tool}" if tool else f"mcp__{server}")
+        elif builtin and not rule.startswith("mcp__"):
+            found.append(rule)
+        else:
+            forms = ", ".join(f"{name} or {name}.TOOL" for name in names)
+            raise UsageError(f"--allow {rule} matches no tool of the targets: write {forms}.")
+    return found
 
 
 def _read_prompt(given: str | None) -> str | None:

@@ -30,6 +30,7 @@ from toolwire import (
     UserMessage,
 )
 from toolwire._support.terminal import plain as plain_text
+from toolwire.cli.shared.printing import format_arguments, tool_name
 from toolwire.errors import result_error_text
 
 _RESULT_LINES: Final = 4
@@ -44,18 +45,6 @@ def plain(text: str) -> str:
 def one_line(text: str) -> str:
     """Make a text safe for the terminal, on one line."""
     return " ".join(plain(text).split())
-
-
-def tool_name(name: str) -> str:
-    """Shorten the name of a tool: `mcp__calc__add` to `calc.add`."""
-    server, _, tool = name.removeprefix("mcp__").partition("__")
-    return plain(f"{server}.{tool}" if name.startswith("mcp__") and tool else name)
-
-
-def format_arguments(given: Mapping[str, Any]) -> str:
-    """Format the arguments of a call as `a=1, b="x"`."""
-    shown = ((name, json.dumps(value, ensure_ascii=False, default=str)) for name, value in given.items())
-    return ", ".join(one_line(f"{name}={value}") for name, value in shown)
 
 
 def shorten(text: str, width: int, mark: str) -> str:

@@ -47,7 +47,7 @@ class Terminal:
         from rich.console import Console  # noqa: PLC0415 - heavy, as are the next ones
 
         from toolwire.cli.run_screen import JsonLines, Screen  # noqa: PLC0415
-        from toolwire.cli.shared.questions import Asker, line_reader  # noqa: PLC0415
+        from toolwire.cli.shared.terminal_dialogs import Asker, line_reader  # noqa: PLC0415
 
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr] # a text file, as Python opens it
         self._notes = Console(stderr=True, highlight=False)
@@ -185,7 +185,7 @@ class Terminal:
     def _run(self, work: Callable[..., Any], *args: Any) -> Any:
         """Run `work` on the event loop, and show messages and ask the user until it ends."""
         from toolwire import ResultMessage  # noqa: PLC0415
-        from toolwire.cli.shared.questions import on_ctrl_c  # noqa: PLC0415
+        from toolwire.cli.shared.terminal_dialogs import on_ctrl_c  # noqa: PLC0415
 
         pressed, over = object(), object()  # new ones for each run: a late one of the last run means nothing
         future = self._portal.start_task_soon(work, *args)

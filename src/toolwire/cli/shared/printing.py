@@ -5,11 +5,12 @@ Text of servers and models is made safe first: control characters are replaced, 
 
 import json
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from toolwire._support.terminal import KEPT, plain
+from toolwire._support.terminal import KEPT, plain, plain_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -84,3 +85,15 @@ def size(count: int) -> str:
             return f"{count:.0f} {unit}" if unit != "MB" else f"{count:.1f} MB"
         count = round(count / 1024)
     raise AssertionError(count)
+
+
+def tool_name(name: str) -> str:
+    """Shorten the name of a tool: `mcp__calc__add` to `calc.add`."""
+    server, _, tool = name.removeprefix("mcp__").partition("__")
+    return plain_line(f"{server}.{tool}" if name.startswith("mcp__") and tool else name)
+
+
+def format_arguments(given: Mapping[str, Any]) -> str:
+    """Format the arguments of a call as `a=1, b="x"`."""
+    shown = ((name, json.dumps(value, ensure_ascii=False, default=str)) for name, value in given.items())
+    return ", ".join(plain_line(f"{name}={value}") for name, value in shown)

@@ -176,7 +176,7 @@ def _find_one(module: types.ModuleType, place: str) -> tuple[str, Any]:
     if len(servers) > 1:
         names = list(servers)
         counted = f"two servers, {names[0]} and {names[1]}"
-        if len(names) > 2:  # noqa: PLR2004 - two are told apart in words
+        if len(names) > 2:  # noqa: PLR2004 - two have a sentence of their own
             counted = f"{len(names)} servers, {', '.join(names[:-1])} and {names[-1]}"
         raise UsageError(f"{place} has {counted}: name one, as in {place}:{names[0]}")
     if servers:

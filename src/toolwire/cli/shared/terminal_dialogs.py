@@ -7,7 +7,7 @@ why.
 
 import signal
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol, TypeVar
 
@@ -16,8 +16,7 @@ from rich.text import Text
 
 from toolwire._support.dialogs import Permission, Prompt, Role, ask_permission, elicit
 from toolwire._support.terminal import plain_line
-from toolwire.cli.run_screen import format_arguments, one_line, plain, tool_name
-from toolwire.errors import UsageError
+from toolwire.cli.shared.printing import format_arguments, tool_name
 from toolwire.permissions import (
     PermissionResult,
     PermissionResultAllow,
@@ -82,7 +81,7 @@ class Asker:
         """Ask what a server requests of the user."""
         if self._read_line is None:
             self._note(
-                f"{plain(request.server)} requested input from the user: declined, there is no terminal."
+                f"{plain_line(request.server)} requested input from the user: declined, there is no terminal."
             )
             return ElicitationResult("decline")
         return ElicitationResult(**self._run(elicit(request), self._read_line))
@@ -95,7 +94,7 @@ class Asker:
                 self._console.print(Text(plain_line(text), style=_STYLES[role]), soft_wrap=True)
             line: str | None = None
             with suppress(EOFError):
-                line = read_line(f"{one_line(prompt.text)} ")
+                line = read_line(plain_line(prompt.text))
             try:
                 prompt = dialog.send(line)
             except StopIteration as stop:
@@ -106,22 +105,6 @@ class Asker:
         if text not in self._noted:
             self._noted.add(text)
             self._notes.print(Text(text, style="yellow"), soft_wrap=True)
-
-
-def permission_rules(allow: list[str], servers: Iterable[str], *, yes: bool, builtin: bool) -> list[str]:
-    """Translate --allow and --yes to rules of the CLI. `UsageError` for a rule that matches no target."""
-    names = list(servers)
-    found = [f"mcp__{name}" for name in names] if yes else []
-    for rule in allow:
-        server, _, tool = rule.removeprefix("mcp__").replace("__", ".", 1).partition(".")
-        if server in names:
-            found.append(f"mcp__{server}__{tool}" if tool else f"mcp__{server}")
-        elif builtin and not rule.startswith("mcp__"):
-            found.append(rule)
-        else:
-            forms = ", ".join(f"{name} or {name}.TOOL" for name in names)
-            raise UsageError(f"--allow {rule} matches no tool of the targets: write {forms}.")
-    return found
 
 
 def line_reader(console: Console) -> ReadLine | None:
