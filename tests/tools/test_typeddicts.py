@@ -1,15 +1,17 @@
 """The standard TypedDict, wherever it is in a type, on every Python."""
 
 import dataclasses
+import sys
 import typing
 from typing import Annotated, Generic, NamedTuple, NewType, NotRequired, Required, TypedDict, TypeVar
 
 import pytest
 import typing_extensions
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 from pydantic.errors import PydanticUserError
 
-from toolwire.tools.schema.typeddict import teach
+from toolwire import ToolDefinitionError, tool
+from toolwire.tools.schema.pydantic_types import adapter_of, readable
 
 T = TypeVar("T")
 
@@ -90,35 +92,22 @@ SHAPES = [
     (Box[int], {"item": "1", "more": ["2"]}, {"item": 1, "more": [2]}),
     (Box[Leaf], {"item": leaf, "more": []}, {"item": leaf, "more": []}),
     (Box, {"item": "1", "more": [None]}, {"item": "1", "more": [None]}),
-    (Pair, [leaf], Pair({"size": 1}, 0)),
     (ReadOnlyField, {"a": 1}, {"a": 1}),
-    (
-        Garden,
-        {"tree": {"name": "a"}, "leaves": [leaf], "box": {"item": 1, "more": ["2"]}},
-        Garden({"name": "a"}, [{"size": 1}], {"item": 1, "more": [2]}),
-    ),
-    (
-        Park[Leaf],
-        {"inner": leaf, "gardens": {"g": {"tree": {"name": "x"}}}},
-        Park(leaf, {"g": Garden({"name": "x"})}),
-    ),
 ]
 
 
 @pytest.mark.filterwarnings("ignore:Item 'a' on TypedDict class:UserWarning")
 @pytest.mark.parametrize(("annotation", "sent", "value"), SHAPES, ids=[str(shape[0]) for shape in SHAPES])
-def test_a_taught_type_is_one_that_pydantic_takes(annotation, sent, value):
+def test_a_readable_type_is_one_that_pydantic_takes(annotation, sent, value):
     """In every shape that a type can have, the standard TypedDict validates and has a schema."""
-    teach(annotation)
-    adapter = TypeAdapter(annotation)
+    adapter = adapter_of(readable(annotation))
     assert adapter.validate_python(sent) == value
     assert adapter.json_schema()
 
 
 def test_the_schema_is_that_of_the_class():
     """Name, docstring, required keys, descriptions and recursion are kept."""
-    teach(Tree)
-    schema = TypeAdapter(Tree).json_schema()
+    schema = adapter_of(readable(Tree)).json_schema()
     assert schema["$ref"] == "#/$defs/Tree"
     assert schema["$defs"]["Leaf"]["description"] == "A leaf."
     assert schema["$defs"]["Leaf"]["required"] == ["size"]
@@ -132,9 +121,8 @@ def test_the_schema_is_that_of_the_class():
 
 def test_the_settings_of_the_class_are_kept():
     """`__pydantic_config__` on the class counts."""
-    teach(Closed)
     with pytest.raises(ValidationError, match="Extra inputs"):
-        TypeAdapter(Closed).validate_python({"a": 1, "b": 2})
+        adapter_of(readable(Closed)).validate_python({"a": 1, "b": 2})
 
 
 def test_local_names_are_found_in_the_namespace():
@@ -146,9 +134,8 @@ def test_local_names_are_found_in_the_namespace():
     class Outer(TypedDict):
         inner: "Local"
 
-    teach(Outer, {"Local": Local})
-    if "__get_pydantic_core_schema__" in vars(Outer):
-        assert TypeAdapter(Outer).validate_python({"inner": {"size": "1"}}) == {"inner": {"size": 1}}
+    adapter = adapter_of(readable(Outer, {"Local": Local}))
+    assert adapter.validate_python({"inner": {"size": "1"}}) == {"inner": {"size": 1}}
     assert typing.get_type_hints(Outer, localns={"Local": Local}) == {"inner": Local}
 
 
@@ -158,15 +145,15 @@ def test_a_name_that_nobody_knows_is_left_to_pydantic():
     class Lost(TypedDict):
         inner: "Nowhere"  # noqa: F821 - the case
 
-    teach(list[Lost])
     with pytest.raises((PydanticUserError, NameError)):
-        TypeAdapter(list[Lost]).validate_python([])
+        adapter_of(readable(list[Lost])).validate_python([])
 
 
 def test_the_class_stays_what_it_was():
-    """To everyone but Pydantic the TypedDict is unchanged."""
-    teach(Leaf)
-    teach(Leaf)
+    """Nothing is written onto the user's class."""
+    before = dict(vars(Leaf))
+    adapter_of(readable(Leaf))
+    assert dict(vars(Leaf)) == before
     assert typing.is_typeddict(Leaf)
     assert Leaf(size=1) == {"size": 1}
     assert set(Leaf.__annotations__) == {"size", "note"}
@@ -179,4 +166,40 @@ def test_the_class_stays_what_it_was():
 )
 def test_anything_else_is_left_alone(given):
     """What has no TypedDict in it, or is no type, does no harm."""
-    teach(given)
+    assert readable(given) is given
+
+
+INSIDE = [
+    (Pair, [leaf], Pair({"size": 1}, 0)),
+    (
+        Garden,
+        {"tree": {"name": "a"}, "leaves": [leaf], "box": {"item": 1, "more": ["2"]}},
+        Garden({"name": "a"}, [{"size": 1}], {"item": 1, "more": [2]}),
+    ),
+    (
+        Park[Leaf],
+        {"inner": leaf, "gardens": {"g": {"tree": {"name": "x"}}}},
+        Park(leaf, {"g": Garden({"name": "x"})}),
+    ),
+]
+
+
+@pytest.mark.parametrize(("annotation", "sent", "value"), INSIDE, ids=[str(shape[0]) for shape in INSIDE])
+def test_inside_of_other_classes_it_is_for_pydantic_to_take(annotation, sent, value):
+    """Before Python 3.12 it does not, and its error says what to do."""
+    if sys.version_info >= (3, 12):
+        assert adapter_of(readable(annotation)).validate_python(sent) == value
+        return
+    with pytest.raises(PydanticUserError, match="typing_extensions.TypedDict"):
+        adapter_of(readable(annotation))
+
+
+def test_a_tool_says_what_to_do_about_it():
+    """The error of a tool names the parameter and the import."""
+    if sys.version_info >= (3, 12):
+        pytest.skip("Pydantic takes it here")
+
+    def plant(garden: Garden) -> str: ...
+
+    with pytest.raises(ToolDefinitionError, match=r"parameter 'garden'.*typing_extensions.TypedDict"):
+        tool(plant)

@@ -215,9 +215,7 @@ class OutputType:
     """The type that an output must have. Not every type is an object in JSON: others travel in one with a key."""
 
     def __init__(self, output_type: Any) -> None:
-        from pydantic import TypeAdapter  # noqa: PLC0415 - heavy, and only needed with an output_type
-
-        from toolwire.tools.schema.typeddict import teach  # noqa: PLC0415
+        from toolwire.tools.schema.pydantic_types import adapter_of, readable  # noqa: PLC0415 - loads Pydantic
 
         self._name = getattr(output_type, "__name__", str(output_type))
         if isinstance(output_type, str | dict) or inspect.isroutine(output_type):
@@ -226,8 +224,7 @@ class OutputType:
                 "output_type",
             )
         try:
-            teach(output_type)
-            self._adapter: TypeAdapter[Any] = TypeAdapter(output_type)
+            self._adapter = adapter_of(readable(output_type))
             schema = self._adapter.json_schema()
         except Exception as error:  # Pydantic raises many kinds, and so may an annotation
             reason = _find_unresolved_name(output_type) or error

@@ -307,10 +307,7 @@ def _answer_schema(schema: Any) -> tuple[Any, dict[str, Any]]:
         return None, {"type": "object", "properties": {}}
     if isinstance(schema, dict):
         return None, schema
-    from pydantic import TypeAdapter  # noqa: PLC0415 - heavy
+    from toolwire.tools.schema.pydantic_types import adapter_of, readable  # noqa: PLC0415 - loads Pydantic
 
-    from toolwire.tools.schema.typeddict import teach  # noqa: PLC0415
-
-    teach(schema)
-    adapter: TypeAdapter[Any] = TypeAdapter(schema)
+    adapter = adapter_of(readable(schema))
     return adapter, adapter.json_schema()

@@ -8,10 +8,12 @@ through. It knows nothing of signatures.
 
 import collections.abc
 import re
+import sys
 import typing
 import warnings
 from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Any, Final, Literal, NoReturn, NotRequired, Union
+from weakref import WeakKeyDictionary
 
 import typing_extensions
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -35,7 +37,6 @@ from toolwire.tools.schema.arguments import (
     to_json,
     unknown,
 )
-from toolwire.tools.schema.typeddict import teach
 
 HINT: Final = (
     "use JSON-like types: str, int, float, bool, None, list, dict, tuple, set, Literal, Enum, dates, UUID, "
@@ -118,13 +119,10 @@ def build(
 def open_form(given: Any) -> TypedParameters:
     """Parameters by a dict of names to types, or by a class. What is not named is let through."""
     if isinstance(given, dict):
-        for annotation in given.values():
-            teach(annotation)
         return build(
             "arguments", {name: readable(annotation) for name, annotation in given.items()}, closed=False
         )
     try:
-        teach(given)
         adapter = adapter_of(readable(given))
         json_schema, _ = input_schema(adapter, closed=False)
     except BUILD_ERRORS as error:
@@ -186,7 +184,6 @@ def input_schema(adapter: TypeAdapter[Any], *, closed: bool) -> tuple[dict[str, 
 def output_schema(annotation: Any) -> tuple[TypeAdapter[Any], dict[str, Any]]:
     """Adapter and schema of what comes out. `DefinitionError` unless it is an object."""
     try:
-        teach(annotation)
         adapter = adapter_of(readable(annotation))
         schema = Generator(closed=False).object_schema(adapter.core_schema, "serialization")
     except BUILD_ERRORS as error:
@@ -288,17 +285,85 @@ UNIONS: Final = (Union, type(int | None))
 _NULLABLE: Final = (Any, object, None, type(None))
 
 
-def readable(annotation: Any) -> Any:
-    """The annotation with texts as descriptions and lazy types as lists, at any depth outside of classes."""
+def readable(annotation: Any, namespace: Mapping[str, Any] | None = None) -> Any:
+    """Return the annotation in a form that Pydantic takes and describes, at any depth outside of classes.
+
+    Texts become descriptions, lazy types lists, and a TypedDict of the standard library one that Pydantic takes on
+    this Python. `namespace` has names that the annotations in it may use beside those of their module, such as the
+    locals of the function in which it is defined.
+    """
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
-        return _annotated(readable(arguments[0]), annotation.__metadata__)
-    inner = tuple(arguments if origin in _OPAQUE else map(readable, arguments))
+        return _annotated(readable(arguments[0], namespace), annotation.__metadata__)
+    if _is_refused_typed_dict(origin or annotation):
+        return Annotated[annotation, _TypedDictSchema(namespace or {})]
+    if _is_refused_typed_dict(getattr(annotation, "__supertype__", None)):  # a NewType
+        return readable(annotation.__supertype__, namespace)
+    inner = tuple(arguments if origin in _OPAQUE else (readable(each, namespace) for each in arguments))
     if annotation in _LAZY or origin in _LAZY:
         return _made(list, inner or (Any,))
     if inner == arguments:
         return annotation
     return _made(Union if origin in UNIONS else origin, inner)
+
+
+def _is_refused_typed_dict(given: Any) -> bool:
+    """Return whether Pydantic refuses a TypedDict: before Python 3.12 it takes only those of typing_extensions."""
+    return sys.version_info < (3, 12) and typing.is_typeddict(given) and type(given).__module__ == "typing"
+
+
+class _TypedDictSchema:
+    """Metadata of `Annotated` that has Pydantic read a TypedDict as an equal one of typing_extensions.
+
+    The user's class is not touched. Pydantic reads the fields of other classes itself: a dataclass or named tuple
+    with such a TypedDict inside gets its error, which says to import TypedDict from typing_extensions.
+    """
+
+    def __init__(self, namespace: Mapping[str, Any]) -> None:
+        self._namespace = dict(namespace)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        given, arguments = typing.get_origin(source) or source, typing.get_args(source)
+        # One for each parametrisation, so that a TypedDict which holds itself is seen to be the same.
+        twins = _twins.setdefault(given, {})
+        if arguments not in twins:
+            twins[arguments] = self._twin(given, arguments)
+        return handler.generate_schema(twins[arguments])
+
+    def _twin(self, given: Any, arguments: tuple[Any, ...]) -> Any:
+        hints = typing.get_type_hints(given, localns=self._namespace, include_extras=True)
+        bound = dict(zip(getattr(given, "__parameters__", ()), arguments, strict=False))
+        make: Any = TypedDict  # by a name and fields that no type checker can know
+        twin = make(
+            given.__name__, {name: self._field(given, name, bound, hint) for name, hint in hints.items()}
+        )
+        for attribute in ("__module__", "__qualname__", "__doc__", "__pydantic_config__"):
+            if attribute in vars(given):
+                setattr(twin, attribute, vars(given)[attribute])
+        return twin
+
+    def _field(self, given: Any, name: str, bound: dict[Any, Any], hint: Any) -> Any:
+        """Return the type of a field, marked as required or not."""
+        hint = readable(_substitute(hint, bound), self._namespace)
+        inner, qualifiers = hint, set()
+        while (origin := typing.get_origin(inner)) in (*_QUALIFIERS, Annotated):
+            qualifiers.add(origin)
+            inner = typing.get_args(inner)[0]
+        if qualifiers & {typing.Required, typing.NotRequired}:
+            # Read from the hint and not from __required_keys__, which is wrong where annotations are strings.
+            return hint
+        return typing.Required[hint] if name in given.__required_keys__ else NotRequired[hint]
+
+
+_twins: WeakKeyDictionary[Any, dict[tuple[Any, ...], Any]] = WeakKeyDictionary()
+
+
+def _substitute(hint: Any, bound: dict[Any, Any]) -> Any:
+    """Fill in the type variables of a generic TypedDict."""
+    if isinstance(hint, typing.TypeVar):
+        return bound.get(hint, hint)
+    variables = getattr(hint, "__parameters__", ())
+    return hint[tuple(bound.get(each, each) for each in variables)] if bound and variables else hint
 
 
 def described(metadata: tuple[Any, ...]) -> str | None:

@@ -38,7 +38,6 @@ from toolwire.tools.schema.pydantic_types import (
     readable,
     with_metadata,
 )
-from toolwire.tools.schema.typeddict import teach
 
 if TYPE_CHECKING:
     from docstring_parser import Docstring
@@ -152,8 +151,7 @@ def _annotation(parameter: inspect.Parameter, source: "Source", context_type: ty
         ) from error
     if _wants_context(hint, context_type):
         return hint
-    teach(hint, source.namespace)
-    hint = readable(hint)
+    hint = readable(hint, source.namespace)
     if isinstance(parameter.default, FieldInfo):  # written as in FastAPI: x: int = Field(3, ge=1)
         hint = with_metadata(hint, parameter.default)
     elif parameter.default is not _EMPTY and has_default(hint):
@@ -220,10 +218,10 @@ def _shown_default(parameter: inspect.Parameter, annotation: Any) -> dict[str, A
 def _returns(source: "Source") -> Any:
     try:
         hint = source.resolve(source.returns)
-        teach(hint, source.namespace)
     except (NameError, TypeError, SyntaxError, AttributeError):
         return _EMPTY  # nobody needs it unless structured output is wanted
-    return typing.get_args(hint)[-1] if typing.get_origin(hint) in _AWAITABLES else hint
+    hint = typing.get_args(hint)[-1] if typing.get_origin(hint) in _AWAITABLES else hint
+    return readable(hint, source.namespace)
 
 
 def _says_something(schema: dict[str, Any]) -> bool:
