@@ -72,9 +72,9 @@ class FakePipe:
 
     @property
     def replies(self):
-        """The answers that were written, by the id of their question."""
+        """The answers that were written, by the id of their request."""
         bodies = [frame["response"] for frame in self.written if frame["type"] == "control_response"]
-        assert len({body["request_id"] for body in bodies}) == len(bodies), "a question was answered twice"
+        assert len({body["request_id"] for body in bodies}) == len(bodies), "a request was answered twice"
         return {body["request_id"]: body for body in bodies}
 
 
@@ -91,22 +91,22 @@ async def opened(handlers=None, **more):
             await session.aclose()
 
 
-def asked(request_id="r1", subtype="ping", **body):
+def request(request_id="r1", subtype="ping", **body):
     return {"type": "control_request", "request_id": request_id, "request": {"subtype": subtype, **body}}
 
 
-def withdrawn(request_id="r1"):
+def cancel_request(request_id="r1"):
     return {"type": "control_cancel_request", "request_id": request_id}
 
 
-def answered(request_id, **response):
+def response(request_id, **response):
     return {
         "type": "control_response",
         "response": {"subtype": "success", "request_id": request_id, "response": response},
     }
 
 
-def refused(request_id, error, **more):
+def error_response(request_id, error, **more):
     return {
         "type": "control_response",
         "response": {"subtype": "error", "request_id": request_id, "error": error, **more},
@@ -138,8 +138,8 @@ async def collect(into, session, subtype, seconds=5.0, **body):
 
 
 class TestOurQuestions:
-    async def test_answers_out_of_order_find_their_askers(self):
-        """Every caller gets the answer to its own question, whatever the order."""
+    async def test_responses_out_of_order_find_their_callers(self):
+        """Every caller gets the answer to its own request, whatever the order."""
         async with opened() as (session, pipe):
             answers = {}
             async with anyio.create_task_group() as group:
@@ -149,48 +149,48 @@ class TestOurQuestions:
                     (frame["request_id"], frame["request"]["subtype"]) for frame in await pipe.has_written(5)
                 ]
                 for request_id, subtype in reversed(ids):
-                    pipe.say(answered(request_id, was=subtype))
+                    pipe.say(response(request_id, was=subtype))
             assert answers == {f"s{number}": {"was": f"s{number}"} for number in range(5)}
 
     async def test_a_second_answer_is_ignored(self):
-        """The first answer counts; a repeated one harms neither its asker nor the next."""
+        """The first answer counts; a repeated one harms neither its caller nor the next."""
         async with opened() as (session, pipe):
             answers = {}
             async with anyio.create_task_group() as group:
                 group.start_soon(collect, answers, session, "first")
                 first = (await pipe.has_written(1))[0]["request_id"]
-                pipe.say(answered(first, n=1), answered(first, n=2))
+                pipe.say(response(first, n=1), response(first, n=2))
             async with anyio.create_task_group() as group:
                 group.start_soon(collect, answers, session, "second")
                 second = (await pipe.has_written(2))[1]["request_id"]
-                pipe.say(answered(first, n=3), answered(second, n=4))
+                pipe.say(response(first, n=3), response(second, n=4))
             assert answers == {"first": {"n": 1}, "second": {"n": 4}}
             assert session.unread == 0
 
-    async def test_a_cancelled_question_leaves_nothing_behind(self):
-        """An answer that comes after its asker was cancelled is dropped, and the next question works."""
+    async def test_a_cancelled_caller_leaves_nothing_behind(self):
+        """An answer that comes after its caller was cancelled is dropped, and the next request works."""
         async with opened() as (session, pipe):
             answers = {}
             async with anyio.create_task_group() as group:
                 group.start_soon(collect, answers, session, "given up")
                 late = (await pipe.has_written(1))[0]["request_id"]
                 group.cancel_scope.cancel()
-            pipe.say(answered(late, n=1))
+            pipe.say(response(late, n=1))
             async with anyio.create_task_group() as group:
                 group.start_soon(collect, answers, session, "next")
-                pipe.say(answered((await pipe.has_written(2))[1]["request_id"], n=2))
+                pipe.say(response((await pipe.has_written(2))[1]["request_id"], n=2))
             assert answers == {"next": {"n": 2}}
 
-    async def test_a_question_that_timed_out_may_be_answered_late(self):
-        """A time-out is an error of the question alone."""
+    async def test_a_request_that_timed_out_may_be_answered_late(self):
+        """A time-out is an error of the request alone."""
         async with opened() as (session, pipe):
             answers = {}
             await collect(answers, session, "slow", 0.01)
             assert isinstance(answers["slow"], CLITimeoutError)
-            pipe.say(answered(pipe.written[0]["request_id"], n=1))
+            pipe.say(response(pipe.written[0]["request_id"], n=1))
             async with anyio.create_task_group() as group:
                 group.start_soon(collect, answers, session, "next")
-                pipe.say(answered((await pipe.has_written(2))[1]["request_id"], n=2))
+                pipe.say(response((await pipe.has_written(2))[1]["request_id"], n=2))
             assert answers["next"] == {"n": 2}
 
     async def test_a_refusal_has_its_type_and_its_words(self):
@@ -203,7 +203,7 @@ class TestOurQuestions:
                 for frame in await pipe.has_written(3):
                     more = {"error_code": "unsupported_request"} if frame["request"]["subtype"] == "b" else {}
                     text = "" if frame["request"]["subtype"] == "c" else "no"
-                    pipe.say(refused(frame["request_id"], text, **more))
+                    pipe.say(error_response(frame["request_id"], text, **more))
             assert [type(answers[name]) for name in "abc"] == [
                 ControlRequestError,
                 UnsupportedRequestError,
@@ -214,18 +214,18 @@ class TestOurQuestions:
 
     @pytest.mark.parametrize("body", [None, 5, "text", [1]])
     async def test_an_answer_without_an_object_is_an_empty_one(self, body):
-        """`response` may be missing or of another kind; the asker gets an empty dict."""
+        """`response` may be missing or of another kind; the caller gets an empty dict."""
         async with opened() as (session, pipe):
             answers = {}
             async with anyio.create_task_group() as group:
                 group.start_soon(collect, answers, session, "x")
                 request_id = (await pipe.has_written(1))[0]["request_id"]
-                frame = answered(request_id)
+                frame = response(request_id)
                 frame["response"]["response"] = body
                 pipe.say(frame)
             assert answers == {"x": {}}
 
-    async def test_the_end_wakes_every_asker_with_the_reason(self):
+    async def test_the_end_wakes_every_caller_with_the_reason(self):
         """Questions open when the CLI dies raise what happened to it."""
         async with opened() as (session, pipe):
             answers = {}
@@ -241,17 +241,17 @@ class TestOurQuestions:
                 await session.request({"subtype": "late"}, 5)
 
     async def test_an_answer_that_comes_together_with_the_end_is_an_answer(self):
-        """The CLI answers and is gone before the asker has run: the answer counts."""
+        """The CLI answers and is gone before the caller has run: the answer counts."""
         async with opened() as (session, pipe):
             answers = {}
             async with anyio.create_task_group() as group:
                 group.start_soon(collect, answers, session, "x")
-                pipe.say(answered((await pipe.has_written(1))[0]["request_id"], n=1))
+                pipe.say(response((await pipe.has_written(1))[0]["request_id"], n=1))
                 pipe.listener.ended(0)
             assert answers == {"x": {"n": 1}}
 
-    async def test_closing_wakes_every_asker(self):
-        """A question open when we close raises a connection error at once."""
+    async def test_closing_wakes_every_caller(self):
+        """A request open when we close raises a connection error at once."""
         async with opened() as (session, pipe):
             answers = {}
             async with anyio.create_task_group() as group:
@@ -260,7 +260,7 @@ class TestOurQuestions:
                 await session.aclose()
             assert isinstance(answers["x"], CLIConnectionError)
 
-    async def test_a_question_that_is_not_json_is_refused_to_its_maker(self):
+    async def test_a_request_that_is_not_json_is_refused_to_its_maker(self):
         """What JSON cannot carry is a TypeError, and nothing is written."""
         async with opened() as (session, pipe):
             with pytest.raises(TypeError):
@@ -270,7 +270,7 @@ class TestOurQuestions:
 
 class TestTheirQuestions:
     async def test_slow_and_quick_answers_do_not_wait_for_each_other(self):
-        """Each question has a task of its own; answers go out as they are ready."""
+        """Each request has a task of its own; answers go out as they are ready."""
         release = anyio.Event()
 
         async def ping(body):
@@ -279,7 +279,7 @@ class TestTheirQuestions:
             return {"n": body["n"]}
 
         async with opened({"ping": ping}) as (_, pipe):
-            pipe.say(*(asked(f"r{number}", n=number) for number in range(3)))
+            pipe.say(*(request(f"r{number}", n=number) for number in range(3)))
             await pipe.has_written(2)
             release.set()
             await pipe.has_written(3)
@@ -290,8 +290,8 @@ class TestTheirQuestions:
                 "r2": 2,
             }
 
-    async def test_the_same_id_twice_is_one_question(self):
-        """A question repeated while it is open runs its handler once and gets one answer."""
+    async def test_the_same_id_twice_is_one_request(self):
+        """A request repeated while it is open runs its handler once and gets one answer."""
         runs = []
         release = anyio.Event()
 
@@ -301,7 +301,7 @@ class TestTheirQuestions:
             return {}
 
         async with opened({"ping": ping}) as (_, pipe):
-            pipe.say(asked("same", n=1), asked("same", n=2))
+            pipe.say(request("same", n=1), request("same", n=2))
             await anyio.wait_all_tasks_blocked()
             release.set()
             await pipe.has_written(1)
@@ -310,15 +310,15 @@ class TestTheirQuestions:
             assert list(pipe.replies) == ["same"]
 
     async def test_an_id_may_be_used_again_once_it_was_answered(self):
-        """An id is taken only while its question is open."""
+        """An id is taken only while its request is open."""
 
         async def ping(body):
             return {"n": body["n"]}
 
         async with opened({"ping": ping}) as (_, pipe):
-            pipe.say(asked("same", n=1))
+            pipe.say(request("same", n=1))
             await pipe.has_written(1)
-            pipe.say(asked("same", n=2))
+            pipe.say(request("same", n=2))
             await pipe.has_written(2)
             assert [frame["response"]["response"] for frame in pipe.written] == [{"n": 1}, {"n": 2}]
 
@@ -341,9 +341,9 @@ class TestTheirQuestions:
             return {"fine": True}
 
         async with opened({"ping": ping}) as (_, pipe):
-            pipe.say(asked("bad", fail=True))
+            pipe.say(request("bad", fail=True))
             await pipe.has_written(1)
-            pipe.say(asked("good"))
+            pipe.say(request("good"))
             await pipe.has_written(2)
             assert pipe.replies["bad"] == {"subtype": "error", "request_id": "bad", "error": text}
             assert pipe.replies["good"]["response"] == {"fine": True}
@@ -356,7 +356,7 @@ class TestTheirQuestions:
             return answer
 
         async with opened({"ping": ping}) as (_, pipe):
-            pipe.say(asked())
+            pipe.say(request())
             await pipe.has_written(1)
             assert pipe.replies["r1"]["subtype"] == "error"
 
@@ -370,7 +370,7 @@ class TestTheirQuestions:
             await inner
 
         async with opened({"ping": ping}) as (_, pipe):
-            pipe.say(asked())
+            pipe.say(request())
             with anyio.fail_after(2):
                 await pipe.has_written(1)
             assert pipe.replies["r1"]["subtype"] == "error"
@@ -387,14 +387,14 @@ class TestTheirQuestions:
 
         who.set("the opener")
         async with opened({"ping": ping}) as (_, pipe):
-            pipe.say(asked("a"))
+            pipe.say(request("a"))
             await pipe.has_written(1)
-            pipe.say(asked("b"))
+            pipe.say(request("b"))
             await pipe.has_written(2)
         assert seen == ["the opener", "the opener"]
         assert who.get() == "the opener"
 
-    async def test_a_withdrawn_question_is_cancelled_and_not_answered(self):
+    async def test_a_cancelled_request_stops_its_handler_and_gets_no_response(self):
         """The handler is cancelled, its clean-up runs, nothing is written."""
         started, cleaned = anyio.Event(), anyio.Event()
 
@@ -406,54 +406,54 @@ class TestTheirQuestions:
                 cleaned.set()
 
         async with opened({"ping": ping}) as (_, pipe):
-            pipe.say(asked())
+            pipe.say(request())
             await started.wait()
-            pipe.say(withdrawn())
+            pipe.say(cancel_request())
             await cleaned.wait()
             await anyio.wait_all_tasks_blocked()
             assert pipe.written == []
 
-    async def test_a_question_withdrawn_before_its_handler_started_is_forgotten(self):
-        """Asked and withdrawn in one chunk: the id is free again."""
+    async def test_a_request_cancelled_before_its_handler_started_is_forgotten(self):
+        """Requested and cancelled in one chunk: the id is free again."""
 
         async def ping(body):
             await checkpoint()
             return {"n": body["n"]}
 
         async with opened({"ping": ping}) as (_, pipe):
-            pipe.say(asked("same", n=1), withdrawn("same"))
+            pipe.say(request("same", n=1), cancel_request("same"))
             await anyio.wait_all_tasks_blocked()
-            pipe.say(asked("same", n=2))
+            pipe.say(request("same", n=2))
             with anyio.fail_after(2):
                 await pipe.has_written(1)
             assert pipe.replies["same"]["response"] == {"n": 2}
 
-    async def test_a_question_withdrawn_before_its_handler_started_does_not_hold_up_the_end(self, caplog):
+    async def test_a_request_cancelled_before_its_handler_started_does_not_hold_up_the_end(self, caplog):
         """Closing does not wait for a handler that never ran."""
 
         async def ping(_):
             await anyio.sleep_forever()
 
         async with opened({"ping": ping}) as (session, pipe):
-            pipe.say(asked(), withdrawn())
+            pipe.say(request(), cancel_request())
             await anyio.wait_all_tasks_blocked()
             await session.aclose()
         assert "did not stop" not in caplog.text
 
-    async def test_a_question_in_the_last_bytes_does_not_hold_up_the_end(self, caplog):
-        """A question that arrives together with the end of the CLI is dropped with it."""
+    async def test_a_request_in_the_last_bytes_does_not_hold_up_the_end(self, caplog):
+        """A request that arrives together with the end of the CLI is dropped with it."""
 
         async def ping(_):
             await anyio.sleep_forever()
 
         async with opened({"ping": ping}) as (session, pipe):
-            pipe.listener.data_received(json.dumps(asked()).encode())  # no newline: the end completes it
+            pipe.listener.data_received(json.dumps(request()).encode())  # no newline: the end completes it
             pipe.listener.ended(0)
             await anyio.wait_all_tasks_blocked()
             await session.aclose()
         assert "did not stop" not in caplog.text
 
-    async def test_the_end_of_the_cli_cancels_its_questions(self):
+    async def test_the_end_of_the_cli_cancels_its_requests(self):
         """Nobody wants the answers any more."""
         started, cleaned = anyio.Event(), anyio.Event()
 
@@ -465,15 +465,15 @@ class TestTheirQuestions:
                 cleaned.set()
 
         async with opened({"ping": ping}) as (_, pipe):
-            pipe.say(asked())
+            pipe.say(request())
             await started.wait()
             pipe.listener.ended(0)
             await cleaned.wait()
 
-    async def test_an_unknown_question_is_refused_and_handlers_go_on(self):
+    async def test_an_unknown_request_is_refused_and_handlers_go_on(self):
         """A subtype without a handler gets an error reply."""
         async with opened() as (_, pipe):
-            pipe.say(asked("a", "no_such"), {"type": "control_request", "request_id": "b"})
+            pipe.say(request("a", "no_such"), {"type": "control_request", "request_id": "b"})
             assert pipe.replies["a"]["error"] == "Unsupported control request subtype: no_such"
             assert "without a request object" in pipe.replies["b"]["error"]
 
@@ -484,9 +484,9 @@ class TestTheirQuestions:
             return await session.request({"subtype": "back"}, 5)
 
         async with opened({"ping": ping}) as (session, pipe):
-            pipe.say(asked())
+            pipe.say(request())
             back = (await pipe.has_written(1))[0]["request_id"]
-            pipe.say(answered(back, deep=True))
+            pipe.say(response(back, deep=True))
             await pipe.has_written(2)
             assert pipe.replies["r1"]["response"] == {"deep": True}
 
@@ -503,7 +503,7 @@ def test_a_handler_that_raises_no_exception_but_a_base_exception_is_refused(back
 
     async def main():
         async with opened({"ping": ping}) as (_, pipe):
-            pipe.say(asked())
+            pipe.say(request())
             with anyio.fail_after(2):
                 await pipe.has_written(1)
             return pipe.replies["r1"]["subtype"]
@@ -516,7 +516,7 @@ def test_a_handler_that_raises_no_exception_but_a_base_exception_is_refused(back
 
 @pytest.mark.parametrize("anyio_backend", ["trio"])
 async def test_a_cancelled_handler_with_a_nursery_is_no_failure(anyio_backend, caplog):
-    """trio wraps several cancellations in a group: withdrawing the question is still not a failed answer."""
+    """trio wraps several cancellations in a group: cancelling the request is still not a failed answer."""
     trio = pytest.importorskip("trio")
     started = anyio.Event()
 
@@ -528,9 +528,9 @@ async def test_a_cancelled_handler_with_a_nursery_is_no_failure(anyio_backend, c
             await trio.sleep_forever()
 
     async with opened({"ping": ping}) as (_, pipe):
-        pipe.say(asked())
+        pipe.say(request())
         await started.wait()
-        pipe.say(withdrawn())
+        pipe.say(cancel_request())
         await anyio.wait_all_tasks_blocked()
         assert pipe.written == []
     assert caplog.text == ""
@@ -737,10 +737,10 @@ class TestClosing:
                 order.append(list(pipe.calls))
 
         async with opened({"ping": ping}) as (session, pipe):
-            pipe.say(asked("a"))
+            pipe.say(request("a"))
             await started.wait()
             await session.aclose()
-            pipe.say(asked("b"))
+            pipe.say(request("b"))
             await anyio.wait_all_tasks_blocked()
         assert order == [[]]
         assert pipe.calls == ["stop"]
@@ -759,7 +759,7 @@ class TestClosing:
             return {}
 
         async with opened({"ping": ping}) as (session, pipe):
-            pipe.say(asked())
+            pipe.say(request())
             await started.wait()
             begun = time.monotonic()
             await session.aclose()
@@ -778,7 +778,7 @@ class TestClosing:
             return {}
 
         async with opened({"ping": ping}) as (session, pipe):
-            pipe.say(asked())
+            pipe.say(request())
             with anyio.fail_after(5):
                 assert await session.next_frame() is None
                 await session.aclose()
@@ -802,7 +802,7 @@ class TestClosing:
 
         before = asyncio.all_tasks()
         async with opened({"ping": ping}) as (session, pipe):
-            pipe.say(asked())
+            pipe.say(request())
             await started.wait()
             closing = asyncio.create_task(session.aclose())
             await winding.wait()
@@ -845,7 +845,7 @@ class TestClosing:
             assert [frame["type"] for frame in pipe.written] == ["user"]
 
     async def test_after_closing_every_call_says_so(self):
-        """Prompts and questions raise; closing again does nothing."""
+        """Prompts and requests raise; closing again does nothing."""
         async with opened() as (session, pipe):
             await session.aclose()
             with pytest.raises(CLIConnectionError, match="has ended"):

@@ -128,7 +128,7 @@ def on_prompt(prompt):
     elif scene == "no state":
         result(text)
         return
-    elif scene == "odd questions":
+    elif scene == "odd requests":
         ask("q1", subtype="no_such_thing")
         tell(type="control_request", request={"subtype": "can_use_tool"})
         tell(type="control_request", request_id="q3")
@@ -141,7 +141,7 @@ def on_prompt(prompt):
     elif scene == "permission":
         ask("p1", subtype="can_use_tool", tool_name="Bash", input={"command": "ls"}, tool_use_id="t1")
         assistant(json.dumps(read()["response"], sort_keys=True))
-    elif scene == "permission withdrawn":
+    elif scene == "permission cancelled":
         ask("p1", subtype="can_use_tool", tool_name="Bash", input={}, tool_use_id="t1")
         assistant("asked")
         return
@@ -161,7 +161,7 @@ def on_prompt(prompt):
 
 
 on_start()
-withdrawn = False
+cancelled = False
 while (frame := read()) is not None:
     if frame["type"] == "user":
         on_prompt(frame)
@@ -193,7 +193,7 @@ while (frame := read()) is not None:
         elif subtype == "stop_task":
             pass  # never answered
         else:
-            if subtype == "interrupt" and scene == "permission withdrawn":
+            if subtype == "interrupt" and scene == "permission cancelled":
                 tell(type="control_cancel_request", request_id="p1")
             accept(frame, subtype=subtype)
             if subtype == "interrupt":

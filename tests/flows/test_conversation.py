@@ -314,7 +314,7 @@ async def test_permission_denied(play):
 
 @pytest.mark.parametrize("answer", ["raise", "nonsense"])
 async def test_a_failing_permission_callback_is_an_error_reply(play, answer, caplog):
-    """A callback that raises or returns nonsense refuses the question, and the run goes on."""
+    """A callback that raises or returns nonsense refuses the request, and the run goes on."""
 
     async def bad(*_):
         if answer == "raise":
@@ -329,8 +329,8 @@ async def test_a_failing_permission_callback_is_an_error_reply(play, answer, cap
     assert isinstance(messages[-1], ResultMessage)
 
 
-async def test_a_withdrawn_question_cancels_its_callback(play):
-    """When the CLI takes a question back, the callback is cancelled and nothing is answered."""
+async def test_a_cancelled_request_cancels_its_callback(play):
+    """When the CLI cancels a request, the callback is cancelled and nothing is answered."""
     started, cancelled = anyio.Event(), anyio.Event()
 
     async def slow(*_):
@@ -341,7 +341,7 @@ async def test_a_withdrawn_question_cancels_its_callback(play):
             cancelled.set()
 
     with anyio.fail_after(20):
-        async with ClaudeSDKClient(play("permission withdrawn", can_use_tool=slow)) as client:
+        async with ClaudeSDKClient(play("permission cancelled", can_use_tool=slow)) as client:
             await client.query("go")
             await started.wait()
             await client.interrupt()

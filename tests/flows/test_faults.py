@@ -111,7 +111,7 @@ async def test_a_missing_cwd_is_named(play, tmp_path):
 
 async def test_a_cli_path_that_is_not_there_is_named(tmp_path):
     """A CLI that was named and is not there is never replaced by another."""
-    with pytest.raises(CLINotFoundError, match="cli_path names.*gone"):
+    with pytest.raises(CLINotFoundError, match="given by the option cli_path.*gone"):
         await read_all(ClaudeAgentOptions(cli_path=tmp_path / "gone"))
 
 
@@ -170,9 +170,9 @@ async def test_a_deaf_cli_is_killed(play):
     assert time.monotonic() - started < 12
 
 
-async def test_odd_questions_get_error_replies_and_the_run_goes_on(play):
+async def test_odd_requests_get_error_replies_and_the_run_goes_on(play):
     """Unknown and malformed control requests are refused one by one; strays are ignored."""
-    messages = await read_all(play("odd questions"))
+    messages = await read_all(play("odd requests"))
     replies = [message.text for message in messages if isinstance(message, AssistantMessage)]
     assert "Unsupported control request subtype: no_such_thing" in replies[0]
     assert "without a request_id" in replies[1]
@@ -195,7 +195,7 @@ async def test_a_refused_control_request_is_typed(play):
 
 
 async def test_an_unanswered_control_request_times_out(play):
-    """Every question has an end; the session lives on."""
+    """Every request has an end; the session lives on."""
     with anyio.fail_after(20):
         async with ClaudeSDKClient(play("echo", control_timeout=0.2)) as client:
             with pytest.raises(CLITimeoutError, match="stop_task.*within 0.2 s"):
@@ -203,7 +203,7 @@ async def test_an_unanswered_control_request_times_out(play):
             await client.set_model("good")
 
 
-async def test_a_question_open_at_the_end_gets_the_reason(play):
+async def test_a_request_open_at_the_end_gets_the_reason(play):
     """A control request that waits when the CLI dies raises what happened to it."""
     with anyio.fail_after(20):
         async with ClaudeSDKClient(play("dies")) as client:

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def answered(options):
-    """What the stand-in CLI got for its question about `ls`."""
+    """What the stand-in CLI got for its request about `ls`."""
     with anyio.fail_after(20):
         messages = [message async for message in query(prompt="go", options=options)]
     told = next(message.text for message in messages if isinstance(message, AssistantMessage))
@@ -33,7 +33,7 @@ async def test_a_policy_answers_the_cli(play):
 
 
 async def test_a_cancelled_request_is_on_record(play, tmp_path):
-    """The policy is cancelled with the question, and the record says so."""
+    """The policy is cancelled with the request, and the record says so."""
     started = anyio.Event()
 
     async def slow(*_):
@@ -41,7 +41,7 @@ async def test_a_cancelled_request_is_on_record(play, tmp_path):
         await anyio.sleep_forever()
 
     record = tmp_path / "audit.jsonl"
-    options = play("permission withdrawn", can_use_tool=audit(slow, record))
+    options = play("permission cancelled", can_use_tool=audit(slow, record))
     with anyio.fail_after(20):
         async with ClaudeSDKClient(options) as client:
             await client.query("go")

@@ -67,7 +67,7 @@ def server():
 
 
 async def test_a_run_its_turn_and_what_happens_in_it_are_spans(spans):
-    """Tool calls, hooks and permission questions are inside the turn, the turn in the run, all in the caller's."""
+    """Tool calls, hooks and permission requests are inside the turn, the turn in the run, all in the caller's."""
 
     async def hook(_event, _tool_use_id, _context):
         return {}
@@ -216,7 +216,7 @@ async def test_a_tap_that_fails_is_taken_off(caplog):
 
 
 async def test_handlers_see_the_context_of_the_program():
-    """Context variables that were set before the run are there in tools, hooks and permission questions."""
+    """Context variables that were set before the run are there in tools, hooks and permission requests."""
     seen = []
     calc = ToolServer("calc")
 

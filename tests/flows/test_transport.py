@@ -568,8 +568,8 @@ class TestCancelling:
                     await asyncio.sleep(0.01)
         assert transport.diary == ["connect", "close"]
 
-    async def test_a_tool_call_withdrawn_before_it_began_leaves_nothing_behind(self):
-        """Asked and withdrawn in one moment: no coroutine is left that nobody ever awaited."""
+    async def test_a_tool_call_cancelled_before_it_began_leaves_nothing_behind(self):
+        """Requested and cancelled in one moment: no coroutine is left that nobody ever awaited."""
 
         def ask(request_id, **message):
             body = {"subtype": "mcp_message", "server_name": "calc", "message": {"jsonrpc": "2.0", **message}}

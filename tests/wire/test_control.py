@@ -12,8 +12,8 @@ def answer(request_id, **body):
     return {"type": "control_response", "response": {"request_id": request_id, **body}}
 
 
-def test_a_question_and_its_answer():
-    """The answer to a question is matched by id."""
+def test_a_request_and_its_answer():
+    """The answer to a request is matched by id."""
     control = Control()
     request_id, line = control.request({"subtype": "interrupt"})
     assert orjson.loads(line) == {
@@ -26,7 +26,7 @@ def test_a_question_and_its_answer():
 
 
 def test_ids_are_never_used_twice():
-    """Each question has an id of its own, across connections too."""
+    """Each request has an id of its own, across connections too."""
     ids = [Control().request({"subtype": "x"})[0] for _ in range(5)]
     control = Control()
     ids += [control.request({"subtype": "x"})[0] for _ in range(5)]
@@ -34,7 +34,7 @@ def test_ids_are_never_used_twice():
 
 
 def test_answers_in_any_order():
-    """Two open questions are answered the other way round."""
+    """Two open requests are answered the other way round."""
     control = Control()
     first, second = control.request({"subtype": "a"})[0], control.request({"subtype": "b"})[0]
     assert control.receive(answer(second, subtype="success", response={"n": 2})) == Responded(
@@ -61,7 +61,7 @@ def test_a_success_without_a_body_is_an_empty_answer(response):
     )
 
 
-def test_stray_answers_are_told_apart():
+def test_unmatched_responses_are_recognised():
     """Echoes, repeats and answers that come after we stopped waiting wake nobody."""
     control = Control()
     request_id, _ = control.request({"subtype": "x"})
@@ -73,16 +73,16 @@ def test_stray_answers_are_told_apart():
     assert control.receive(answer(late, subtype="success")) == Unmatched(late)
 
 
-def test_a_question_of_the_cli():
-    """A control request of the CLI comes as a question with its body."""
+def test_a_request_of_the_cli():
+    """A control request of the CLI comes as a request with its body."""
     body = {"subtype": "can_use_tool", "tool_name": "Bash"}
     event = Control().receive({"type": "control_request", "request_id": "r1", "request": body})
     assert isinstance(event, Requested)
     assert (event.request_id, event.subtype, event.body) == ("r1", "can_use_tool", body)
 
 
-def test_a_withdrawn_question():
-    """The CLI takes a question back."""
+def test_a_cancelled_request():
+    """The CLI cancels a request."""
     event = Control().receive({"type": "control_cancel_request", "request_id": "r1"})
     assert event == Cancelled("r1")
 
@@ -98,7 +98,7 @@ def test_a_withdrawn_question():
         ({"request_id": "r", "request": {"subtype": None}}, "r", "without a subtype"),
     ],
 )
-def test_a_broken_question_gets_an_error_reply(frame, request_id, reason):
+def test_a_broken_request_gets_an_error_reply(frame, request_id, reason):
     """A control request that lacks a part is refused with a reason, and the run goes on."""
     event = Control().receive({"type": "control_request", **frame})
     assert isinstance(event, Malformed)

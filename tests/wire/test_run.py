@@ -1,4 +1,4 @@
-"""When a run is over: told by frames and times alone."""
+"""When a run is over: decided by frames and times alone."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -187,6 +187,6 @@ def test_a_prompt_that_an_idle_cli_dropped_is_due_no_more():
     assert after(state("idle")).result_due(0.0) == 1.0 + DROPPED
 
 
-def test_one_of_two_prompts_merged_into_a_turn_is_due_for_the_grace():
-    """The CLI may answer both with one result."""
-    assert after(RESULT, state("idle"), prompts=2).result_due(0.0) == 2.0 + GRACE
+def test_a_queued_prompt_is_due_a_result_until_it_counts_as_dropped():
+    """The CLI may also have answered two with one result."""
+    assert after(RESULT, state("idle"), prompts=2).result_due(0.0) == 2.0 + DROPPED

@@ -97,7 +97,7 @@ class Run:
             return None
         if self.unanswered:
             return self._dropped_at()
-        return max(self._heard, asked_at) + GRACE
+        return max(self._heard, asked_at) + (DROPPED if self._open else GRACE)
 
     def _dropped_at(self) -> float | None:
         """A CLI that was idle and stays so has dropped the prompt (one that it had already, by its uuid)."""
