@@ -186,7 +186,7 @@ async def test_a_withdrawn_question_cancels_the_callback(scripted, calc):
                 assert [message async for message in client.receive_response()][-1].is_error
                 await client.query("hello?")
                 assert [message async for message in client.receive_response()][-1].result == "still here"
-    assert [json.loads(line)["decision"] for line in written] == ["withdrawn"]
+    assert [json.loads(line)["decision"] for line in written] == ["cancelled"]
 
 
 async def test_a_stack_of_policies(scripted, tmp_path):
