@@ -21,7 +21,7 @@ ROWS = [
     "client",
     "client.mcp_controls",
     "client.controls",
-    "client.answers",
+    "client.responses",
     "_conversation.wiring",
     "_conversation",
     "options",

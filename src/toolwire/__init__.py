@@ -11,7 +11,7 @@ _NAMES = {
     "_transport.custom": "Transport",
     "_transport.process": "Command",
     "_version": "__version__",
-    "client.answers": """
+    "client.responses": """
         AccountInfo AgentInfo BinaryVersion ContextUsageCategory ContextUsageResponse ExportedConversation
         FileContents FileSuggestion FileSuggestions ForkConversationResult HookEventInfo HooksListing
         InitializeResponse InterruptReceipt McpCallResult McpClaudeAIProxyServerConfig McpContent

@@ -8,7 +8,16 @@ from toolwire._transport.process import (
 from toolwire._version import (
     __version__ as __version__,
 )
-from toolwire.client.answers import (
+from toolwire.client.client import (
+    ClaudeSDKClient as ClaudeSDKClient,
+)
+from toolwire.client.query import (
+    query as query,
+)
+from toolwire.client.reply import (
+    Reply as Reply, ToolCall as ToolCall, run as run, run_sync as run_sync,
+)
+from toolwire.client.responses import (
     AccountInfo as AccountInfo, AgentInfo as AgentInfo, BinaryVersion as BinaryVersion,
     ContextUsageCategory as ContextUsageCategory, ContextUsageResponse as ContextUsageResponse,
     ExportedConversation as ExportedConversation, FileContents as FileContents,
@@ -33,15 +42,6 @@ from toolwire.client.answers import (
     SideAnswer as SideAnswer, SkillsDialog as SkillsDialog, SlashCommand as SlashCommand,
     StatusResponse as StatusResponse, StatusRow as StatusRow, StatusSection as StatusSection,
     TaskOutput as TaskOutput, UsageResponse as UsageResponse, WorkspaceDiff as WorkspaceDiff,
-)
-from toolwire.client.client import (
-    ClaudeSDKClient as ClaudeSDKClient,
-)
-from toolwire.client.query import (
-    query as query,
-)
-from toolwire.client.reply import (
-    Reply as Reply, ToolCall as ToolCall, run as run, run_sync as run_sync,
 )
 from toolwire.client.warm import (
     WarmPool as WarmPool, startup as startup,

@@ -6,7 +6,7 @@ Each is loaded when it is first used. `types.pyi` is generated from the same lis
 from toolwire import _NAMES, _find_names, _load_lazily
 
 _MORE = {
-    "client.answers": """
+    "client.responses": """
         ControlErrorResponse ControlResponse SDKControlInitializeRequest SDKControlInterruptRequest
         SDKControlMcpMessageRequest SDKControlMcpReconnectRequest SDKControlMcpToggleRequest
         SDKControlPermissionRequest SDKControlRequest SDKControlResponse SDKControlRewindFilesRequest
@@ -14,6 +14,6 @@ _MORE = {
     """,
     "errors": "CanUseToolShadowedWarning",
 }
-_ROOMS = ("client.answers", "hooks", "messages", "options", "permissions")
+_ROOMS = ("client.responses", "hooks", "messages", "options", "permissions")
 
 _load_lazily(globals(), _find_names(_NAMES, *_ROOMS) | _find_names(_MORE))

@@ -1,7 +1,7 @@
 """The client's control requests: one method each, named as in the official Python or TypeScript SDK.
 
 To add a control request, add a method here (about MCP servers: in `mcp_controls`) and the type of its response to
-`answers`. Methods check their arguments before anything is sent. Requests that have no method yet go through
+`responses`. Methods check their arguments before anything is sent. Requests that have no method yet go through
 `control_request`.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from toolwire._conversation.wiring import Conversation
-from toolwire.client.answers import (
+from toolwire.client.responses import (
     AccountInfo,
     AgentInfo,
     BinaryVersion,

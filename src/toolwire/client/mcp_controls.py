@@ -6,14 +6,6 @@ from typing import Any, Final, Literal, cast
 import anyio
 
 from toolwire._support.secrets import redact
-from toolwire.client.answers import (
-    McpCallResult,
-    McpModeOverride,
-    McpResource,
-    McpServerStatus,
-    McpSetServersResult,
-    McpStatusResponse,
-)
 from toolwire.client.controls import (
     ControlRequests,
     check_choice,
@@ -21,6 +13,14 @@ from toolwire.client.controls import (
     check_number,
     check_text,
     omit_unset,
+)
+from toolwire.client.responses import (
+    McpCallResult,
+    McpModeOverride,
+    McpResource,
+    McpServerStatus,
+    McpSetServersResult,
+    McpStatusResponse,
 )
 from toolwire.errors import CLIConnectionError, CLITimeoutError, OptionsError
 
@@ -53,11 +53,11 @@ class McpControls(ControlRequests):
         with anyio.move_on_after(timeout):
             while True:
                 status = await self.get_mcp_status()
-                if not any(why in _LATE for why in self._missing(status, wanted).values()):
+                if not any(why in _LATE for why in self._find_missing(status, wanted).values()):
                     break
                 await anyio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
-        missing = self._missing(status, wanted)
+        missing = self._find_missing(status, wanted)
         if not missing:
             return status
         late = any(why in _LATE for why in missing.values())
@@ -66,17 +66,17 @@ class McpControls(ControlRequests):
             raise CLITimeoutError(f"MCP servers not ready within {timeout:g} s: {text}")
         raise CLIConnectionError(f"MCP servers not ready: {text}")
 
-    def _missing(self, status: McpStatusResponse, wanted: Collection[str] | None) -> dict[str, str]:
+    def _find_missing(self, status: McpStatusResponse, wanted: Collection[str] | None) -> dict[str, str]:
         """Return the servers that are not ready, each with the reason."""
         found = {server["name"]: server for server in status["mcpServers"]}
         names = wanted
         if names is None:
             enabled = [name for name, server in found.items() if server["status"] != "disabled"]
-            names = [*enabled, *(name for name in self._configured() if name not in found)]
-        reasons = {name: _reason(found.get(name)) for name in names}
+            names = [*enabled, *(name for name in self._list_configured() if name not in found)]
+        reasons = {name: _explain_status(found.get(name)) for name in names}
         return {name: why for name, why in reasons.items() if why is not None}
 
-    def _configured(self) -> Collection[str]:
+    def _list_configured(self) -> Collection[str]:
         try:
             return self._live.mcp_servers
         except OptionsError:  # they are in a file: only the CLI knows their names
@@ -186,7 +186,7 @@ def _check_names(servers: Collection[str] | None) -> list[str] | None:
     return [check_text("a name in servers", name) for name in servers]
 
 
-def _reason(server: McpServerStatus | None) -> str | None:
+def _explain_status(server: McpServerStatus | None) -> str | None:
     """Return why a server is not ready; None if it is."""
     if server is None:
         return _UNKNOWN
