@@ -631,7 +631,7 @@ async def test_a_packed_reply_is_not_unpacked():
     transport = httpx2.MockTransport(lambda _: packed)
     async with api_for("http://127.0.0.1:1", transport=transport) as client:
         answer = await client.buy("id", {}, key="k")
-    assert (answer.state, "not asked for" in answer.error) == ("unknown", True)
+    assert (answer.state, "not requested" in answer.error) == ("unknown", True)
 
 
 # --- money ---

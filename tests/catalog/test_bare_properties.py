@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolwire.catalog.schema_repair.repair import Unrepairable, repaired
+from toolwire.catalog.schema_repair.repair import Unrepairable, repair_schema
 from toolwire.tools.schema.official import from_json_schema
 
 # Every keyword of JSON Schema from draft 4 to 2020-12, and of OpenAPI.
@@ -44,12 +44,12 @@ CITY = {"type": "string", "description": "Where", "required": True}
 
 def accepts(schema, arguments, required):
     """The tool has these parameters, takes the arguments and misses each that is required."""
-    result, _ = repaired(schema)
+    result, _ = repair_schema(schema)
     assert set(result["properties"]) == set(arguments)
     assert set(result.get("required", ())) == required
     parameters = from_json_schema(result)
     parameters.validate(arguments)
-    assert repaired(result) == (result, ())
+    assert repair_schema(result) == (result, ())
     return result
 
 
@@ -74,7 +74,7 @@ def test_a_keyword_is_a_name_inside_of_an_object_too(name):
     """Nested at any level, in either form."""
     inner = {"type": "object", "properties": {name: {"type": "array", "required": True, "items": {}}}}
     for schema in ({"at": inner}, {"properties": {"at": inner}}):
-        parameters = from_json_schema(repaired(schema)[0])
+        parameters = from_json_schema(repair_schema(schema)[0])
         parameters.validate({"at": {name: [1]}})
         assert parameters.json_schema["properties"]["at"]["required"] == [name]
 
@@ -131,11 +131,11 @@ def test_words_about_the_whole_may_stand_beside_bare_properties(around):
 )
 def test_a_schema_is_not_taken_for_bare_properties(schema):
     """What can be read as a schema is one."""
-    _, notes = repaired(schema)
+    _, notes = repair_schema(schema)
     assert not any("only the properties" in note for note in notes)
 
 
 def test_a_schema_of_a_list_is_still_none():
     """Arguments are an object."""
     with pytest.raises(Unrepairable, match="of type array"):
-        repaired({"type": "array", "items": {"type": "string"}})
+        repair_schema({"type": "array", "items": {"type": "string"}})

@@ -9,25 +9,25 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolwire.catalog.schema_repair.repair import Unrepairable, repaired
+from toolwire.catalog.schema_repair.repair import Unrepairable, repair_schema
 from toolwire.tools.schema.official import from_json_schema
 
 
-def mended(schema):
+def mend(schema):
     """The repaired schema, which was copied first to see that it is never changed."""
     before = copy.deepcopy(schema)
-    result, notes = repaired(schema)
+    result, notes = repair_schema(schema)
     assert schema == before
     assert all(isinstance(note, str) and note for note in notes)
     from_json_schema(result)
-    again, more = repaired(result)
+    again, more = repair_schema(result)
     assert (again, more) == (result, ())  # what is repaired needs no repair
     return result, notes
 
 
 def properties(**given):
     """The repaired properties of an object that has these."""
-    return mended({"type": "object", "properties": given})[0]["properties"]
+    return mend({"type": "object", "properties": given})[0]["properties"]
 
 
 def test_a_sound_schema_stays_as_it_is():
@@ -44,18 +44,18 @@ def test_a_sound_schema_stays_as_it_is():
         "additionalProperties": False,
         "$defs": {"day": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}},
     }
-    assert mended(schema) == (schema, ())
+    assert mend(schema) == (schema, ())
 
 
 @pytest.mark.parametrize("nothing", [None, {}, [], "", True])
 def test_no_schema_is_an_object_without_properties(nothing):
     """The tool can be called with no arguments."""
-    assert mended(nothing)[0] == {"type": "object", "properties": {}}
+    assert mend(nothing)[0] == {"type": "object", "properties": {}}
 
 
 def test_a_boolean_required_moves_up_to_the_list():
     """At every level, with what the list already had."""
-    schema, notes = mended(
+    schema, notes = mend(
         {
             "type": "object",
             "required": ["b"],
@@ -141,7 +141,7 @@ NULL = {"type": "null"}
 )
 def test_a_default_of_null_says_that_null_is_allowed(given, expected):
     """The default stays, and the property takes it."""
-    schema, _ = mended({"type": "object", "properties": {"a": {**given, "default": None}}})
+    schema, _ = mend({"type": "object", "properties": {"a": {**given, "default": None}}})
     assert schema["properties"]["a"] == {**expected, "default": None}
     from_json_schema(schema).validate({"a": None})
 
@@ -249,16 +249,16 @@ def test_single_keywords(given, expected):
 )
 def test_required_names_properties_that_there_are(required, expected):
     """Each once, and none that cannot be given."""
-    schema, notes = mended({"type": "object", "properties": {"a": {}, "b": {}}, "required": required})
+    schema, notes = mend({"type": "object", "properties": {"a": {}, "b": {}}, "required": required})
     assert schema.get("required") == expected
     assert notes
 
 
 def test_required_without_any_properties_names_nothing():
     """Nobody could know what to give; an empty list is no mistake."""
-    assert mended({"required": "a"})[0] == {"type": "object", "properties": {}}
+    assert mend({"required": "a"})[0] == {"type": "object", "properties": {}}
     sound = {"type": "object", "properties": {}, "required": []}
-    assert mended(sound) == (sound, ())
+    assert mend(sound) == (sound, ())
 
 
 def test_required_in_a_branch_may_name_what_the_object_defines():
@@ -274,7 +274,7 @@ def test_required_in_a_branch_may_name_what_the_object_defines():
 def test_repairs_reach_everywhere():
     """Properties, items, branches and definitions."""
     broken, sound = {"type": "int", "default": "3"}, {"type": "integer", "default": 3}
-    schema = mended(
+    schema = mend(
         {
             "type": "object",
             "properties": {
@@ -306,7 +306,7 @@ def test_repairs_reach_everywhere():
 )
 def test_the_top_is_an_object_in_the_end(given):
     """However it was said."""
-    schema, notes = mended(given)
+    schema, notes = mend(given)
     assert schema == {"type": "object", "properties": {"a": {"type": "string"}}}
     assert notes
 
@@ -320,26 +320,26 @@ def test_branches_at_the_top_are_folded_into_one_object():
     }
     second = {"type": "object", "properties": {"b": {"type": "string"}, "k": {"const": 2}}, "required": ["k"]}
     table = {"a": {"type": "string"}, "b": {"type": "string"}}
-    assert mended({"oneOf": [first, {"$ref": "#/$defs/s"}], "$defs": {"s": second}})[0] == {
+    assert mend({"oneOf": [first, {"$ref": "#/$defs/s"}], "$defs": {"s": second}})[0] == {
         "type": "object",
         "properties": {**table, "k": {"anyOf": [{"const": 1}, {"const": 2}]}},
         "required": ["k"],
         "$defs": {"s": second},
     }
-    every = mended({"allOf": [first, second]})[0]
+    every = mend({"allOf": [first, second]})[0]
     assert every["required"] == ["a", "k"]
     assert every["properties"]["k"] == {"allOf": [{"const": 1}, {"const": 2}]}
-    referred = mended({"$ref": "#/$defs/s", "$defs": {"s": second}})[0]
+    referred = mend({"$ref": "#/$defs/s", "$defs": {"s": second}})[0]
     assert referred["properties"] == second["properties"]
 
 
 def test_a_property_that_no_model_may_name():
     """It is dropped when it is optional, and costs the tool when it is required."""
-    schema, notes = mended({"properties": {"a b": {}, "ok": {}}})
+    schema, notes = mend({"properties": {"a b": {}, "ok": {}}})
     assert list(schema["properties"]) == ["ok"]
     assert any("a b" in note for note in notes)
     with pytest.raises(Unrepairable, match="required property"):
-        repaired({"properties": {"a b": {}}, "required": ["a b"]})
+        repair_schema({"properties": {"a b": {}}, "required": ["a b"]})
 
 
 def test_hidden_text_is_taken_out_of_descriptions():
@@ -373,7 +373,7 @@ def test_hidden_text_is_taken_out_of_descriptions():
 )
 def test_hidden_text_costs_a_value_and_not_the_tool(given, expected):
     """What could carry an instruction is dropped and named; emoji and joiners are values like any other."""
-    schema, notes = mended({"type": "object", "properties": {"a": given}})
+    schema, notes = mend({"type": "object", "properties": {"a": given}})
     assert schema["properties"]["a"] == (given if expected is None else expected)
     assert bool(notes) == (expected is not None)
 
@@ -391,7 +391,7 @@ def test_hidden_text_costs_a_value_and_not_the_tool(given, expected):
 def test_hidden_text_in_a_name_or_constant_costs_the_tool(schema):
     """It means something to the API, so that it can neither be cleaned nor dropped."""
     with pytest.raises(Unrepairable, match="invisible characters"):
-        repaired(schema)
+        repair_schema(schema)
 
 
 def nested(levels, leaf=None):
@@ -423,7 +423,7 @@ def cyclic():
     [
         ({"type": "string"}, "of type string"),
         ({"type": "array", "items": {}}, "of type array"),
-        ("no json", "no JSON"),
+        ("no json", "text that is not JSON"),
         (5, "must be an object"),
         (False, "must be an object"),
         ([{"type": "string"}], "must be an object"),
@@ -457,7 +457,7 @@ def cyclic():
 def test_what_cannot_be_repaired_is_refused_with_the_reason(schema, reason):
     """Nothing outside is fetched, nothing too large is walked, nothing too costly is kept."""
     with pytest.raises(Unrepairable, match=reason):
-        repaired(schema)
+        repair_schema(schema)
 
 
 def test_a_recursive_schema_is_no_bomb():
@@ -466,12 +466,12 @@ def test_a_recursive_schema_is_no_bomb():
         "type": "object",
         "properties": {"left": {"$ref": "#"}, "all": {"type": "array", "items": {"$ref": "#"}}},
     }
-    assert mended(tree) == (tree, ())
+    assert mend(tree) == (tree, ())
 
 
 def test_many_repairs_are_counted_not_listed():
     """The list of repairs stays short."""
-    _, notes = mended({"properties": {f"p{n}": {"type": "int"} for n in range(100)}})
+    _, notes = mend({"properties": {f"p{n}": {"type": "int"} for n in range(100)}})
     assert len(notes) == 41
     assert "more repairs" in notes[-1]
 
@@ -550,8 +550,8 @@ def test_any_json_is_repaired_or_refused(schema):
     """Never another exception, never a change of the input; what comes out compiles and is an object."""
     before = copy.deepcopy(schema)
     with contextlib.suppress(Unrepairable):
-        result, _ = repaired(schema)
+        result, _ = repair_schema(schema)
         assert from_json_schema(result).json_schema["type"] == "object"
         assert not {"anyOf", "oneOf", "allOf", "$ref"} & result.keys()
-        assert repaired(schema)[0] == result
+        assert repair_schema(schema)[0] == result
     assert repr(schema) == repr(before)

@@ -5,7 +5,7 @@ import pytest
 from toolwire import ToolDefinitionError
 from toolwire._support.schema_structure import iter_subschemas, resolve
 from toolwire.catalog.schema_repair.bounds import Unrepairable, check_work
-from toolwire.catalog.schema_repair.walk import mended
+from toolwire.catalog.schema_repair.walk import mend
 from toolwire.tools.schema.json_schema import compiled
 
 # All keywords of draft 2020-12 whose value has schemas in it.
@@ -52,10 +52,10 @@ def test_the_compiler_enters_it(keyword):
 @pytest.mark.parametrize("keyword", [*PLACES, *OLDER])
 def test_the_repair_enters_it(keyword):
     """A misspelt type is mended wherever it is, and a reference to another document refused."""
-    found = mended(holding(keyword, {"type": "int"}), lambda where, what: None)
+    found = mend(holding(keyword, {"type": "int"}), lambda where, what: None)
     assert '"int"' not in repr(found).replace("'", '"')
     with pytest.raises(Unrepairable, match="not inside it"):
-        mended(holding(keyword, {"$ref": "https://example.com/other"}), lambda where, what: None)
+        mend(holding(keyword, {"$ref": "https://example.com/other"}), lambda where, what: None)
 
 
 @pytest.mark.parametrize("keyword", IN_PLACE)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import jsonschema
 
 from fuzz_targets.json_mutation import dump, load, mutate_json
-from toolwire.catalog.schema_repair.repair import Unrepairable, repaired
+from toolwire.catalog.schema_repair.repair import Unrepairable, repair_schema
 from toolwire.tools.schema.arguments import InvalidArguments
 from toolwire.tools.schema.official import from_json_schema
 
@@ -47,7 +47,7 @@ def check(data: bytes) -> None:
     assert not {"anyOf", "oneOf", "allOf", "$ref"} & result.keys()
     assert all(isinstance(note, str) and 0 < len(note) < 400 for note in notes)
     _check_valid(result)
-    again, more = repaired(result)
+    again, more = repair_schema(result)
     assert (again, more) == (result, ()), f"a repaired schema was repaired again: {more}"
     _check_samples(schema, result, notes)
 
@@ -55,7 +55,7 @@ def check(data: bytes) -> None:
 def _repair(schema: Any) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
     reason = ""
     try:
-        return repaired(schema)
+        return repair_schema(schema)
     except Unrepairable as error:
         reason = str(error)
     assert 0 < len(reason) < 2_000, "there is no reason, or it quotes its schema in full"
@@ -126,7 +126,7 @@ def _mentioned(schema: Any) -> Iterator[Any]:
 def run(data: bytes) -> None:
     """Repair only."""
     with suppress(Unrepairable):
-        repaired(load(data))
+        repair_schema(load(data))
 
 
 def grow(data: bytes, size: int) -> bytes:

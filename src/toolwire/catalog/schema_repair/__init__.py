@@ -1,1 +1,1 @@
-"""JSON schemas as APIs write them, repaired so that they hold."""
+"""Repairs JSON schemas as APIs write them."""

@@ -54,7 +54,7 @@ def _may_stand_beside(name: str, value: Any) -> bool:
 
 
 def _fits_keyword(name: str, value: Any, *, in_property: bool = False) -> bool:
-    """Whether the value is what JSON Schema, or OpenAPI, has under this name."""
+    """True if the value is what JSON Schema, or OpenAPI, has under this name."""
     if name == "required" and in_property:
         return flag(value) is not None or isinstance(value, list)
     if name in _ABOUT_ARRAYS and not in_property:
@@ -84,7 +84,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _is_names(value: Any) -> bool:
-    """A list of names, or another way in which `required` is written that is no property."""
+    """True for a list of names, or another way to write `required` that is not a property."""
     return isinstance(value, (list, str, bool)) or (
         isinstance(value, dict) and all(isinstance(each, bool) for each in value.values())
     )
@@ -95,7 +95,7 @@ def _is_schema(value: Any) -> bool:
 
 
 def _is_table(value: Any) -> bool:
-    """A table of schemas by name: all objects or booleans, or all words such as `"string"`."""
+    """True for schemas by name: all objects or booleans, or all words such as `"string"`."""
     if not isinstance(value, dict):
         return isinstance(value, list)  # of properties with a `name` each
     inner = list(value.values())

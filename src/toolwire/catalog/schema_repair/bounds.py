@@ -1,4 +1,4 @@
-"""How large a schema may be, measured before anything recurses into it.
+"""Limits the size of a schema, measured before anything recurses into it.
 
 Owns the caps on bytes, depth and nodes, and the bound on how much work one value can cause: schemas that refer to
 each other twice per level double with each level, though the document is small.
@@ -23,7 +23,7 @@ class Unrepairable(Exception):  # noqa: N818 - it names the schema, and never le
 
 
 def measure(value: Any) -> None:
-    """Refuse what is too large, too deep or no JSON. Walks without recursion, and no further than the caps."""
+    """Reject a schema that is too large, too deep or not JSON. Does not recurse, and stops at the limits."""
     stack: list[tuple[Any, int]] = [(value, 1)]
     nodes = size = 0
     while stack:
@@ -48,7 +48,7 @@ def measure(value: Any) -> None:
 
 
 def _length(value: Any) -> int:
-    """About how many bytes a leaf takes; what is no JSON is refused."""
+    """Return about how many bytes a leaf takes; reject one that is not JSON."""
     if isinstance(value, str):
         return len(value)
     if value is None or isinstance(value, (bool, int)):
@@ -66,11 +66,11 @@ def _json(value: Any) -> bytes:
 
 
 def check_work(schema: dict[str, Any]) -> None:
-    """Refuse a schema in which one value is checked against too many others."""
+    """Reject a schema that checks one value against too many schemas."""
     counted: dict[int, tuple[int, int]] = {}
 
     def of(node: Any, depth: int) -> tuple[int, int]:
-        """How many schemas look at a value because of this one, and the longest way to one of them."""
+        """Return the number of schemas that apply to a value because of this one, and the longest way to one."""
         if not isinstance(node, dict):
             return 1, 1
         if id(node) in counted:

@@ -1,4 +1,4 @@
-"""Single keywords of a schema, mended one by one.
+"""Mends single keywords of a schema, one function for each.
 
 Each function takes a node that it may change (it is a copy), where that is, and a function that hears of a repair.
 """
@@ -37,7 +37,7 @@ _ELSEWHERE: Final = {
 
 
 def kind_of(word: Any) -> str | None:
-    """The JSON type that a word means."""
+    """Return the JSON type that a word means."""
     if not isinstance(word, str):
         return None
     plain = word.strip().lower()
@@ -45,20 +45,20 @@ def kind_of(word: Any) -> str | None:
 
 
 def kinds(node: dict[str, Any]) -> tuple[str, ...]:
-    """The types that a mended node allows; none when it does not say."""
+    """Return the types that a mended node allows; none if it does not say."""
     given = node.get("type")
     return tuple(given) if isinstance(given, list) else (given,) if isinstance(given, str) else ()
 
 
 def flag(value: Any) -> bool | None:
-    """A boolean, or the text of one; None for anything else."""
+    """Read a boolean, or the text of one; None for anything else."""
     if isinstance(value, bool):
         return value
     return {"true": True, "false": False}.get(value.strip().lower()) if isinstance(value, str) else None
 
 
 def listed_names(required: Any) -> list[str]:
-    """The names that `required` means, in any of the ways that it is written."""
+    """Return the names that `required` means, in any of the ways that it is written."""
     if isinstance(required, str):
         return [] if flag(required) is not None else [required]
     if isinstance(required, dict):
@@ -67,7 +67,7 @@ def listed_names(required: Any) -> list[str]:
 
 
 def numbers(node: dict[str, Any], where: str, note: Note) -> None:
-    """Limits written as text become numbers; what is none goes when the schema is compiled."""
+    """Turn limits that are text into numbers. Other text is dropped when the schema is compiled."""
     for keyword in (*_WHOLE, *_NUMBERS):
         value = node.get(keyword)
         if isinstance(value, (str, float)):
@@ -94,7 +94,7 @@ def hidden(node: dict[str, Any], where: str, note: Note) -> None:
 
 
 def enum(node: dict[str, Any], where: str, note: Note) -> None:
-    """A list of different values of the right type, or none."""
+    """Mend `enum`: different values of the right type, or no `enum`."""
     if "enum" not in node:
         return
     given = node["enum"]
@@ -121,7 +121,7 @@ def enum(node: dict[str, Any], where: str, note: Note) -> None:
 
 
 def default(node: dict[str, Any], where: str, note: Note) -> None:
-    """A default that the schema itself takes, or none. A default of null says that null is taken."""
+    """Mend `default`: one that the schema accepts, or none. A default of null means that null is accepted."""
     if "default" not in node:
         return
     value = node["default"]
@@ -147,7 +147,7 @@ def default(node: dict[str, Any], where: str, note: Note) -> None:
 
 
 def _takes_null(node: Any) -> bool:
-    """Whether a schema, as far as it shows, accepts null."""
+    """True if a schema, as far as can be seen, accepts null."""
     if not isinstance(node, dict):
         return node is True
     if any(not _takes_null(each) for each in node.get("allOf", ())):
@@ -163,7 +163,7 @@ def _takes_null(node: Any) -> bool:
 
 
 def required(node: dict[str, Any], where: str, note: Note) -> None:
-    """A list of names, each once, or none."""
+    """Mend `required`: names, each once, or no `required`."""
     if "required" not in node:
         return
     given = node["required"]
@@ -178,7 +178,7 @@ def required(node: dict[str, Any], where: str, note: Note) -> None:
 
 
 def required_of_unknown(node: dict[str, Any], where: str, note: Note) -> None:
-    """Names that no property has cannot be given: they are not required."""
+    """Drop required names that no property has: they cannot be given."""
     table = node.get("properties")
     if "required" not in node or not isinstance(table, dict) or _ELSEWHERE & node.keys():
         return
@@ -192,7 +192,7 @@ def required_of_unknown(node: dict[str, Any], where: str, note: Note) -> None:
 
 
 def nullable(node: dict[str, Any], where: str, note: Note) -> None:
-    """OpenAPI's `nullable` as a type. It comes last: it may wrap what is there."""
+    """Turn OpenAPI's `nullable` into a type. Runs last, since it may wrap the schema."""
     wanted = flag(node.pop("nullable", None))
     if not wanted or _takes_null(node):
         return
@@ -209,7 +209,7 @@ def nullable(node: dict[str, Any], where: str, note: Note) -> None:
 
 
 def texts(node: dict[str, Any], where: str, note: Note) -> None:
-    """What a model reads is visible and of bearable length."""
+    """Clean and cut the texts that a model reads."""
     for keyword in ("title", "description", "$comment"):
         if keyword not in node:
             continue

@@ -1,4 +1,4 @@
-"""The top of a tool's schema: an object with its properties in plain sight.
+"""Makes the top of a tool's schema one object with properties.
 
 The CLI drops all tools of a server for one whose schema is no object, and the model's API refuses the whole request
 for an `anyOf`, `oneOf`, `allOf` or an oddly named property at the top. So what those say is folded into one object.
@@ -17,8 +17,8 @@ _LONGEST_CHAIN: Final = 10
 _FOLDED: Final = ("$ref", "allOf", "anyOf", "oneOf")
 
 
-def as_object(schema: Any, note: Note) -> dict[str, Any]:
-    """A mended schema as one object. May change what it is given; `Unrepairable` when it is none."""
+def to_object(schema: Any, note: Note) -> dict[str, Any]:
+    """Turn a mended schema into one object. May change its argument; raises `Unrepairable` if that fails."""
     if not isinstance(schema, dict):
         raise Unrepairable("the schema takes nothing at all")
     root = schema
@@ -42,14 +42,14 @@ def as_object(schema: Any, note: Note) -> dict[str, Any]:
             del top[keyword]
             note("", f"`{keyword}` of the whole was dropped")
     required_of_unknown(top, "", note)
-    _keys(top, note)
+    _drop_illegal_names(top, note)
     return {"type": top.pop("type"), **top}
 
 
 def _fold(top: dict[str, Any], branches: list[Any], keyword: str, root: dict[str, Any], note: Note) -> None:
-    """What branches say of properties, said by the object itself."""
+    """Fold the properties of branches into the object itself."""
     every = keyword in ("$ref", "allOf")
-    found = [_target(each, root) for each in branches]
+    found = [_dereference(each, root) for each in branches]
     objects = [each for each in found if each is not None and _is_object(each)]
     if not objects or (every and len(objects) < len(found)):
         raise Unrepairable(f"the schema's `{keyword}` at the top does not say what object it takes")
@@ -59,7 +59,7 @@ def _fold(top: dict[str, Any], branches: list[Any], keyword: str, root: dict[str
             if name not in table:
                 table[name] = each
             elif table[name] != each:
-                table[name] = _both(table[name], each, "allOf" if every else "anyOf")
+                table[name] = _combine(table[name], each, "allOf" if every else "anyOf")
         if every or len(objects) == 1:
             for extra, value in branch.items():
                 if extra not in ("properties", "required", "type", *_FOLDED):
@@ -76,15 +76,15 @@ def _fold(top: dict[str, Any], branches: list[Any], keyword: str, root: dict[str
     note("", f"`{keyword}` at the top was folded into one object")
 
 
-def _both(one: Any, other: Any, keyword: str) -> dict[str, Any]:
-    """Two schemas of one property."""
+def _combine(one: Any, other: Any, keyword: str) -> dict[str, Any]:
+    """Combine two schemas of one property."""
     if isinstance(one, dict) and one.keys() == {keyword}:
         return one if other in one[keyword] else {keyword: [*one[keyword], other]}
     return {keyword: [one, other]}
 
 
-def _target(branch: Any, root: dict[str, Any]) -> dict[str, Any] | None:
-    """A branch, or what its reference leads to; None for one that says nothing that can be folded."""
+def _dereference(branch: Any, root: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a branch, or the target of its reference; None if there is nothing to fold."""
     for _ in range(_LONGEST_CHAIN):
         if not isinstance(branch, dict):
             return None
@@ -102,8 +102,8 @@ def _is_object(branch: dict[str, Any]) -> bool:
     )
 
 
-def _keys(top: dict[str, Any], note: Note) -> None:
-    """Properties whose names the model's API takes. One that is required and has another name costs the tool."""
+def _drop_illegal_names(top: dict[str, Any], note: Note) -> None:
+    """Drop properties with names that the model's API rejects. `Unrepairable` if one of them is required."""
     for name in [name for name in top["properties"] if not _KEY.fullmatch(name)]:
         if name in top.get("required", []):
             raise Unrepairable(f"the required property {clipped(name)!r} has a name that no model may use")

@@ -1,4 +1,4 @@
-"""The walk through a schema that mends a copy of it, from the outside in.
+"""Walks through a schema and mends a copy of it, from the outside in.
 
 Owns what carries the structure: types, properties, the schemas inside schemas, and the ways of older drafts. Single
 keywords are mended in `keywords`. The depth is bounded before it starts.
@@ -18,13 +18,13 @@ _BESIDE: Final = {*IN_PLACE, "$defs", "definitions"}
 _WORDS: Final[dict[str, Any]] = {"true": True, "false": False}
 
 
-def mended(schema: Any, note: Note) -> Any:
-    """A copy of a schema without the usual mistakes. `note` hears of each."""
+def mend(schema: Any, note: Note) -> Any:
+    """Return a copy of a schema without the usual mistakes. Calls `note` for each."""
     return _Mender(note).schema(schema, "")
 
 
 def under(where: str, step: object) -> str:
-    """Where a property is, for people."""
+    """Return the place of a property, for a note."""
     return f"{where}.{step}" if where else str(step)
 
 
@@ -35,7 +35,7 @@ class _Mender:
         self._note = note
 
     def schema(self, given: Any, where: str, beside: bool = False) -> Any:
-        """A schema from what stands where one should. Steps by steps, each on its own copy."""
+        """Mend the value where a schema should be, step by step, each on its own copy."""
         if isinstance(given, str):
             given = self._from_word(given, where)
         if isinstance(given, bool):
@@ -44,15 +44,15 @@ class _Mender:
             self._note(where, "a value that is not a schema was replaced by a schema for anything")
             return {}
         node = dict(given)
-        for mend in (self._modern, self._properties, self._type):
+        for mend in (self._modernize, self._properties, self._type):
             mend(node, where)
         for reference in REFERENCES:
             target = node.get(reference)
             if isinstance(target, str) and not target.startswith("#"):
                 raise Unrepairable(f"the schema refers to {clipped(target)!r}, which is not inside it")
-        self._inner(node, where)
+        self._mend_inner(node, where)
         if not beside:
-            self._missing(node, where)
+            self._add_implied(node, where)
         for keyword_mend in _keywords.ALL:
             keyword_mend(node, where, self._note)
         if not beside:
@@ -65,8 +65,8 @@ class _Mender:
         self._note(where, "a word stood for a schema" if kind else "an unknown word stood for a schema")
         return _WORDS.get(word.strip().lower(), {"type": kind} if kind else {})
 
-    def _modern(self, node: dict[str, Any], where: str) -> None:
-        """What older drafts and OpenAPI say otherwise."""
+    def _modernize(self, node: dict[str, Any], where: str) -> None:
+        """Translate keywords of older drafts and OpenAPI."""
         if (dialect := node.pop("$schema", None)) is not None and str(dialect).rstrip("#") != _DIALECT:
             self._note(where, "the dialect was changed to draft 2020-12")
         if isinstance(node.get("items"), list):
@@ -96,7 +96,7 @@ class _Mender:
             self._note(where, "`properties` was a list, and is now a table by name")
             table = {p["name"]: {key: value for key, value in p.items() if key != "name"} for p in table}
         elif not isinstance(table, dict):
-            self._note(where, "`properties` was no table, and is empty now")
+            self._note(where, "`properties` was not a table, and is empty now")
             table = {}
         node["properties"] = table = dict(table)
         wanted = []
@@ -124,11 +124,11 @@ class _Mender:
             del node["type"]
             self._note(where, "the type is unknown, and anything is taken")
 
-    def _inner(self, node: dict[str, Any], where: str) -> None:
-        """Every schema inside this one."""
+    def _mend_inner(self, node: dict[str, Any], where: str) -> None:
+        """Mend every schema inside this one."""
         for keyword in (each for each in TABLES if each in node):
             if not isinstance(node[keyword], dict):
-                self._dropped(node, keyword, where)
+                self._drop(node, keyword, where)
                 continue
             node[keyword] = {
                 name: self.schema(each, under(where, name), keyword in _BESIDE)
@@ -137,22 +137,22 @@ class _Mender:
         for listing in (each for each in LISTS if each in node):
             several = [node[listing]] if isinstance(node[listing], dict) else node[listing]
             if not isinstance(several, list) or not several:
-                self._dropped(node, listing, where)
+                self._drop(node, listing, where)
                 continue
             node[listing] = [self.schema(each, where, listing in _BESIDE) for each in several]
         for single in (each for each in ONE if each in node):
             if node[single] is None:
-                self._dropped(node, single, where)
+                self._drop(node, single, where)
                 continue
             inner = f"{where}[]" if single == "items" else where
             node[single] = self.schema(node[single], inner, single in _BESIDE)
 
-    def _dropped(self, node: dict[str, Any], keyword: str, where: str) -> None:
+    def _drop(self, node: dict[str, Any], keyword: str, where: str) -> None:
         del node[keyword]
         self._note(where, f"`{keyword}` made no sense and was dropped")
 
-    def _missing(self, node: dict[str, Any], where: str) -> None:
-        """What goes without saying, said: some clients insist."""
+    def _add_implied(self, node: dict[str, Any], where: str) -> None:
+        """Add keywords that are implied: some clients insist on them."""
         # Values that are listed say it all, and may be of other types.
         listed = isinstance(node.get("enum"), list) and node["enum"]
         if "type" not in node and "$ref" not in node and not listed:

@@ -12,7 +12,7 @@ from typing import Any
 
 from toolwire._protocol.json_codec import dumps
 from toolwire.catalog.schema_repair.bounds import Unrepairable, measure
-from toolwire.catalog.schema_repair.repair import repaired
+from toolwire.catalog.schema_repair.repair import repair_schema
 from toolwire.catalog.tools.names import Wish, assign, base_name, check_renames, prefix_of
 from toolwire.catalog.values import tidy
 
@@ -119,7 +119,7 @@ def define(
     for entry in single:
         try:
             kept = before.get(entry.id)
-            result = kept[1] if kept is not None and kept[0] == entry.schema else repaired(entry.schema)
+            result = kept[1] if kept is not None and kept[0] == entry.schema else repair_schema(entry.schema)
             usable[entry.id] = (entry, *result)
             if repairs is not None:
                 repairs[entry.id] = (entry.schema, result)
