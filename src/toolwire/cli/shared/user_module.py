@@ -28,7 +28,9 @@ from importlib.machinery import (
 )
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, ClassVar, Final, NoReturn, TypeVar
+
+from typing_extensions import Buffer
 
 from toolwire._support.words import closest
 from toolwire.errors import UsageError
@@ -57,15 +59,22 @@ _ALIAS: Final = "toolwire_target_"
 
 
 class _SourceLoader(SourceFileLoader):
-    """Compiles the source on every load; neither reads nor writes `.pyc` files.
+    """Loads a source file without writing a `.pyc` file, and after the first reload without reading one.
 
-    Python tells a stale `.pyc` by size and whole seconds: two quick edits of a file may look the same to it.
+    Python recognizes a stale `.pyc` by size and whole seconds, so that two quick edits may look the same to it.
     """
 
-    def get_code(self, fullname: str) -> CodeType:
+    reads_bytecode: ClassVar = True
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        if self.reads_bytecode:
+            return super().get_code(fullname)
         path = self.get_filename(fullname)
         code: CodeType = self.source_to_code(self.get_data(path), path)
         return code
+
+    def set_data(self, path: str, data: Buffer, *, _mode: int = 0o666) -> None:
+        """Write nothing: this is where Python would write the `.pyc` file."""
 
 
 class _FolderFinder(FileFinder):
@@ -183,6 +192,7 @@ def files_of(names: Iterable[str]) -> list[Path]:
 @contextlib.contextmanager
 def unloaded(names: Iterable[str]) -> Iterator[None]:
     """Unload these modules and their neighbours for the block. If it raises, they are put back."""
+    _SourceLoader.reads_bytecode = False
     first = list(names)
     files = files_of(first[:1])
     gone = dict.fromkeys([*first, *(neighbours(files[0]) if files else [])])
