@@ -331,7 +331,7 @@ def test_several_processes_serve_with_no_affinity(folder):
         counted = served.request("/metrics")[2]
         assert 'toolwire_tool_calls_total{outcome="ok",tool="greet"}' in counted
         os.kill(min(seen), signal.SIGKILL)
-        served.expect(f"worker {min(seen)} ended")
+        served.expect(f"worker {min(seen)} exited")
         assert served.ask("tools/call", {"name": "pid"})["content"][0]["text"] != str(min(seen))
         served.signal()
         assert served.wait(20) == 0
