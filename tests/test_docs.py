@@ -96,3 +96,18 @@ def test_every_promise_names_tests_that_exist():
     for file, test in named:
         assert (ROOT / file).is_file(), file
         assert not test or f"def {test}(" in (ROOT / file).read_text(), f"{file}::{test}"
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_the_pages_for_contributors_name_modules_that_exist(page):
+    """Files are named as `room/file.py`, modules as `room.module`: each one is in the source."""
+    text = (ROOT / page).read_text()
+    source = ROOT / "src" / "toolwire"
+    rooms = "|".join(sorted(each.name for each in source.iterdir() if each.is_dir()))
+    files = re.findall(rf"`((?:{rooms})/[\w/]+\.py)`", text)
+    modules = [name.replace(".", "/") for name in re.findall(rf"`((?:{rooms})(?:\.[a-z_]+)+)`", text)]
+    assert len(files + modules) > 10
+    for name in files:
+        assert (source / name).is_file(), name
+    for name in modules:
+        assert (source / name).is_dir() or (source / f"{name}.py").is_file(), name
