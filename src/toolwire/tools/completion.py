@@ -1,4 +1,4 @@
-"""What to offer while somebody types an argument of a prompt or of a resource's address.
+"""Completion: the values to choose from while a user types an argument of a prompt or of a resource's address.
 
 Owns where the values come from (a list, a function, or the type itself: `Literal`, `Enum`, `bool`) and how many go
 out. It runs no function by itself: `source` says what to call, `complete_result` takes the values.
@@ -20,7 +20,7 @@ Source = Iterable[str] | Callable[..., Any]
 
 MOST: Final = 100
 """Values in one answer, as MCP has it."""
-_COUNTED: Final = 10_000  # past these nobody counts: an iterator may have no end
+_COUNTED: Final = 10_000  # values are counted up to here: an iterator may have no end
 _EMPTY: Final = inspect.Parameter.empty
 
 
@@ -104,7 +104,7 @@ def _choices(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[str]:
 
 
 def _wants_arguments(function: Callable[..., Any]) -> bool:
-    """Whether it wants the other arguments too: a second place without a default, or by that name."""
+    """Return whether a function takes the other arguments too: a second parameter that is required or so named."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # a builtin that does not tell

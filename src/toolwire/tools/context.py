@@ -1,4 +1,4 @@
-"""What a tool may know and do while it runs, and the function of a resource or prompt just as well.
+"""`Context`: what a running tool, resource or prompt can know and do.
 
 One that has a parameter annotated `Context` gets one for each call. Everything that goes out goes through the
 connection's channel; this module does not know what is on the other side.
@@ -35,7 +35,7 @@ class ToolCancelled(ClaudeSDKError):  # noqa: N818 - it says what happened
 
 @dataclass
 class Elicited(Generic[T]):
-    """What a user answered."""
+    """The answer of a user to `Context.elicit()`."""
 
     action: Literal["accept", "decline", "cancel"]
     content: T | None = None
@@ -43,13 +43,13 @@ class Elicited(Generic[T]):
 
     @property
     def accepted(self) -> bool:
-        """Whether there is an answer."""
+        """True if the user answered."""
         return self.action == "accept"
 
 
 @dataclass
 class Sampled:
-    """What a model answered to `Context.sample()`."""
+    """The answer of a model to `Context.sample()`."""
 
     text: str
     model: str = ""
@@ -100,7 +100,7 @@ class Context(Generic[S]):
         The same object for all calls of one client, in process and where the client has a session (up to
         2025-11-25, over stdio and over HTTP with sessions). Elsewhere each request has one of its own."""
         self.request_key = request_key
-        """The same for the same request of the same client, and for no other; None where that cannot be told.
+        """Identifies the request: equal for the same request of the same client only; None if that is not known.
 
         There is one over stdio and over HTTP with sessions. In process there is none: the CLI uses request ids
         again,
@@ -164,11 +164,11 @@ class Context(Generic[S]):
 
     @property
     def client_capabilities(self) -> Mapping[str, Any]:
-        """What the client says it can be asked: `elicitation`, `sampling`, `roots`."""
+        """The requests that the client answers: `elicitation`, `sampling`, `roots`."""
         return self._channel.capabilities
 
     def client_supports(self, capability: str) -> bool:
-        """Whether the client can be asked for that (`elicitation`, `sampling`, `roots`)."""
+        """Return whether the client answers such requests (`elicitation`, `sampling`, `roots`)."""
         return capability in self._channel.capabilities
 
     def close_stream(self) -> "Done":

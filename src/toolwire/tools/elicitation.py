@@ -63,7 +63,7 @@ async def answer_elicitation(
 
 
 def elicitation_to_wire(answer: object) -> dict[str, Any]:
-    """What `on_elicitation` returned, as MCP and the CLI spell it."""
+    """Spell the return value of `on_elicitation` as MCP and the CLI do."""
     if isinstance(answer, ElicitationResult):
         wire: dict[str, Any] = {"action": answer.action}
         return wire if answer.content is None else {**wire, "content": answer.content}
@@ -76,7 +76,7 @@ def elicitation_to_wire(answer: object) -> dict[str, Any]:
 
 
 def sampling_to_wire(answer: object) -> dict[str, Any]:
-    """What `on_sampling` returned, as MCP spells it. A string is a whole answer."""
+    """Spell the return value of `on_sampling` as MCP does. A string is a whole answer."""
     if isinstance(answer, str):
         content = {"type": "text", "text": answer}
         return {"role": "assistant", "content": content, "model": "unknown", "stopReason": "endTurn"}

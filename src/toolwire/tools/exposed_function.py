@@ -1,4 +1,4 @@
-"""What a resource and a prompt have in common: a typed function behind a name, which gets its arguments as text.
+"""A typed function behind a name that gets its arguments as text: the common part of resources and prompts.
 
 Owns the reading of such a function, and the way from the wire's strings to the types that it asks for. What is done
 with the function's result is the business of `resources` and `prompts`; who calls it nobody here knows.
@@ -29,7 +29,7 @@ class ExposedFunction:
     title: str | None = None
     """A name for people."""
     description: str | None = None
-    """What it is for; the function's docstring, if nothing else is given."""
+    """Its purpose; by default the function's docstring."""
     complete: Mapping[str, Source] | None = None
     """For arguments: the values to offer, or a function that finds them."""
     icons: list[Any] | None = None
@@ -39,7 +39,7 @@ class ExposedFunction:
     inline: bool = False
     """True: run a quick sync function on the event loop instead of in a thread."""
     label: str = field(default="", init=False, repr=False)
-    """How it is called in errors."""
+    """Its kind and name, for errors."""
     repeatable: ClassVar[bool] = True
 
     def read(self) -> None:
@@ -59,7 +59,7 @@ class ExposedFunction:
         self.is_async = is_async(self.function)
         schema = self.signature.parameters.json_schema
         self.arguments: dict[str, dict[str, Any]] = schema["properties"]
-        """What JSON Schema says of each argument."""
+        """The JSON schema of each argument."""
         self.required: frozenset[str] = frozenset(schema.get("required", ()))
         try:
             self.completer = Completer(self.complete or {}, schema)
@@ -68,7 +68,7 @@ class ExposedFunction:
 
     @property
     def threaded(self) -> bool:
-        """Whether a worker thread runs it."""
+        """True if a worker thread runs it."""
         return not self.is_async and not self.inline
 
     def wrong(self, what: str) -> ToolDefinitionError:

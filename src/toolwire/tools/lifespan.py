@@ -1,4 +1,4 @@
-"""What a server needs while it is in use, opened with the first connection and closed after the last.
+"""The lifespan of a server: a context manager, entered with the first connection and left after the last.
 
 The context manager is entered and left in one task of its own, because cancel scopes in it demand that.
 """
@@ -31,7 +31,7 @@ class Lifespan:
 
     @property
     def open(self) -> bool:
-        """Whether the resources are there."""
+        """True while the context manager is entered."""
         return self._ready.is_set() and self.error is None
 
     def start(self) -> None:

@@ -1,4 +1,4 @@
-"""What Claude would trip over in a list of tools.
+"""Problems that Claude would have with a list of tools.
 
 Owns the rules and the words for them, as pure functions over definitions as they stand in `tools/list`. The limits
 are those of the Claude Code CLI and of the Messages API. It calls no tool and prints nothing.

@@ -1,4 +1,4 @@
-"""A list as it goes out: in pages, each made once as bytes. It knows nothing of what is listed."""
+"""A list in pages, each encoded once. It knows nothing of the things that are listed."""
 
 import threading
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ class Listed(Protocol):
 
     @property
     def definition(self) -> dict[str, Any]:
-        """What the list says of it."""
+        """Its entry in the list."""
         ...
 
 

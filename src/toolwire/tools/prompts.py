@@ -28,7 +28,7 @@ _HINT: Final = (
 
 
 class PromptSettings(TypedDict, total=False):
-    """What may be set of a prompt."""
+    """The settings of a prompt."""
 
     name: str | None
     title: str | None
@@ -54,7 +54,7 @@ class ServedPrompt(ExposedFunction):
             if not isinstance(getattr(self, key), str | None):
                 raise self.wrong(f"the {key} must be a string")
         self.definition = self._define()
-        """What the list says of it. Built once; do not change it."""
+        """Its entry in the list. Built once; do not change it."""
 
     def _define(self) -> dict[str, Any]:
         definition: dict[str, Any] = {"name": self.name, "description": self.description}
@@ -84,7 +84,7 @@ class Prompts:
         self.by_name: Mapping[str, ServedPrompt] = MappingProxyType(self._prompts)
         self.pages = Pages("prompts", self._prompts, lock)
         self.ever = False
-        """Whether there ever was one: before that, nobody has been told that there could be."""
+        """True once there was one. Until then clients were not told that the method exists."""
 
     def add(self, prompt: ServedPrompt, *, replace: bool) -> None:
         """Add one; `ToolDefinitionError` if its name is taken."""
@@ -96,7 +96,7 @@ class Prompts:
             self.ever = True
 
     def remove(self, name: str) -> ServedPrompt:
-        """Take one away. KeyError if there is none."""
+        """Remove one. KeyError if there is no such prompt."""
         with self._lock:
             if name in self._prompts:
                 self.pages.forget()
@@ -104,7 +104,7 @@ class Prompts:
         raise KeyError(self.unknown(name))
 
     def unknown(self, name: str) -> str:
-        """What to say of a prompt that is not there."""
+        """Describe the error of a request for an unknown prompt."""
         near = closest(name, self._prompts)
         return f"Unknown prompt: {name!r}." + (f" Did you mean {near!r}?" if near else "")
 

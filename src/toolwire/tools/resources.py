@@ -27,7 +27,7 @@ _BYTES = (bytes, bytearray, memoryview)
 
 
 class ResourceSettings(TypedDict, total=False):
-    """What may be set of a resource."""
+    """The settings of a resource."""
 
     name: str | None
     title: str | None
@@ -64,7 +64,7 @@ class ServedResource(ExposedFunction):
         self.read()
         self._compare()
         self.definition = self._define()
-        """What the list says of it. Built once; do not change it."""
+        """Its entry in the list. Built once; do not change it."""
 
     def _compare(self) -> None:
         """See that template and function have the same parameters."""
@@ -119,7 +119,7 @@ class ServedResource(ExposedFunction):
 
 
 class Resources:
-    """The resources of one server, and whose an address is."""
+    """The resources of one server, found by address."""
 
     def __init__(self, lock: threading.Lock) -> None:
         self._lock = lock
@@ -131,7 +131,7 @@ class Resources:
         self.pages = Pages("resources", self._fixed, lock)
         self.template_pages = Pages("resourceTemplates", self._templates, lock)
         self.ever = False
-        """Whether there ever was one: before that, nobody has been told that there could be."""
+        """True once there was one. Until then clients were not told that the method exists."""
 
     def add(self, resource: ServedResource, *, replace: bool) -> None:
         """Add one; `ToolDefinitionError` if its address, or one that no other could be told from, is taken."""
@@ -147,7 +147,7 @@ class Resources:
             self.ever = True
 
     def remove(self, uri: str) -> ServedResource:
-        """Take one away, by its address or template. KeyError if there is none."""
+        """Remove one, by its address or template. KeyError if there is no such resource."""
         with self._lock:
             for table in (self._fixed, self._templates):
                 if uri in table:
@@ -157,7 +157,7 @@ class Resources:
         raise KeyError(f"Resource not found: {uri}{self.hint(uri)}")
 
     def find(self, uri: str) -> tuple[ServedResource, dict[str, str]] | None:
-        """Whose an address is, and the values in it; None if nobody's.
+        """Return the resource of an address, and the values in the address; None if no resource has it.
 
         A resource of just that address comes first, then the template with the most letters of its own.
         `InvalidArguments` if it is too long, or all that fit it refuse a value in it.
@@ -181,7 +181,7 @@ class Resources:
         return None
 
     def hint(self, uri: str) -> str:
-        """What to add when an address is nobody's."""
+        """Suggest the closest address, for an error about an unknown one."""
         near = closest(uri, [*self._fixed, *self._templates])
         return f". Did you mean {near!r}?" if near else ""
 

@@ -1,7 +1,7 @@
 """`ToolServer`: a registry of tools, resources and prompts that any number of clients can be connected to.
 
-Owns the tools, and who must hear of a change; resources and prompts have registries of their own. How a message is
-answered is in `connection`; who is on the other side nobody here knows.
+Owns the tools and the connections that are notified of a change; resources and prompts have registries of their
+own. Messages are answered in `dispatch`. It must not know who is on the other side of a connection.
 """
 
 import threading
@@ -45,7 +45,7 @@ class ToolServer(Toolset, Generic[S]):
             return a + b
 
     Give it to `ClaudeAgentOptions(mcp_servers={"calc": calc})`. All may be added and removed at any time, from
-    any thread: connected clients hear of it once per batch of changes.
+    any thread: connected clients are notified once per batch of changes.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class ToolServer(Toolset, Generic[S]):
         return added
 
     def remove(self, name: str) -> "Tool[Any]":
-        """Take a tool away; calls of it that run go on. KeyError if there is none of that name."""
+        """Remove a tool; running calls of it go on. KeyError if there is no tool of that name."""
         with self._lock:
             if name not in self._tools:
                 raise KeyError(self.unknown(name))
@@ -223,20 +223,20 @@ class ToolServer(Toolset, Generic[S]):
         replace: bool = False,
         **settings: Unpack[ResourceSettings],
     ) -> ServedResource:
-        """The same without a decorator. An address that is taken is refused unless `replace` is set."""
+        """Serve a function under an address, as `resource` does. A taken one is refused unless `replace` is set."""
         added = served_resource(uri, function, settings)
         self.registered_resources.add(added, replace=replace)
         self._changed("resources")
         return added
 
     def remove_resource(self, uri: str) -> ServedResource:
-        """Take a resource away, by its address or template. KeyError if there is none."""
+        """Remove a resource, by its address or template. KeyError if there is no such resource."""
         removed = self.registered_resources.remove(uri)
         self._changed("resources")
         return removed
 
     def resource_updated(self, uri: str) -> None:
-        """Tell the clients that subscribed to a resource of its new contents. Any thread may call it."""
+        """Notify the clients that subscribed to a resource of its new contents. Any thread may call it."""
         for connection in list(self._connections):
             connection.resource_updated(uri)
 
@@ -270,14 +270,14 @@ class ToolServer(Toolset, Generic[S]):
     def add_prompt(
         self, function: Callable[..., Any], *, replace: bool = False, **settings: Unpack[PromptSettings]
     ) -> ServedPrompt:
-        """The same without a decorator. A name that is taken is refused unless `replace` is set."""
+        """Serve a function as a prompt, as `prompt` does. A taken name is refused unless `replace` is set."""
         added = served_prompt(function, settings)
         self.registered_prompts.add(added, replace=replace)
         self._changed("prompts")
         return added
 
     def remove_prompt(self, name: str) -> ServedPrompt:
-        """Take a prompt away. KeyError if there is none of that name."""
+        """Remove a prompt. KeyError if there is no prompt of that name."""
         removed = self.registered_prompts.remove(name)
         self._changed("prompts")
         return removed
@@ -301,12 +301,12 @@ class ToolServer(Toolset, Generic[S]):
 
     @property
     def lifespan(self) -> Lifespan | None:
-        """What is open for the connections of now."""
+        """The lifespan of the present connections."""
         return self._lifespan
 
     @property
     def state(self) -> S | None:
-        """What tools see as `context.state`."""
+        """The state that tools see as `context.state`."""
         return self._state if self._lifespan is None else self._lifespan.state
 
     async def wait_until_ready(self) -> None:
@@ -324,7 +324,7 @@ class ToolServer(Toolset, Generic[S]):
     # For the CLI.
 
     def cli_config(self) -> dict[str, Any]:
-        """What the CLI's configuration of this server says beside its type and name."""
+        """Return the CLI's configuration of this server, without its type and name."""
         return {"alwaysLoad": True} if self.always_load else {}
 
     def cli_policies(self) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from toolwire._support.tasks import Task, is_cancellation, spawn
 
 
 class Waits:
-    """What the threads of one call wait for. `cancelled` makes what they get when it is over."""
+    """The awaitables that threads of one call wait for. `cancelled` makes the exception that ends a wait."""
 
     def __init__(self, cancelled: Callable[[], Exception]) -> None:
         self._cancelled = cancelled

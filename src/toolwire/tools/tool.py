@@ -71,7 +71,7 @@ class SdkMcpTool(Generic[T]):
     meta: dict[str, Any] | None = None
     """More `_meta` of the definition."""
     repeatable: bool = True
-    """Whether a call may be run again from its start, with the user's answers, by a client that keeps none open."""
+    """True if a call may be run again from its start, with the user's answers, by a client that keeps none open."""
     text_mirrors_structured: bool = False
     """True: structured content holds all that the text does, so nothing is lost where only that is shown."""
     typed: Any = field(default=None, repr=False, compare=False)
@@ -104,16 +104,16 @@ class SdkMcpTool(Generic[T]):
             self.typed is not None and self.typed.context_parameter is not None
         )
         self.definition: dict[str, Any] = self._define()
-        """What `tools/list` says of it. Built once; do not change it."""
+        """Its entry in `tools/list`. Built once; do not change it."""
 
     @property
     def label(self) -> str:
-        """How it is called in errors."""
+        """Its kind and name, for errors."""
         return f"Tool {self.name!r}"
 
     @property
     def threaded(self) -> bool:
-        """Whether a worker thread runs it."""
+        """True if a worker thread runs it."""
         return not self.is_async and not self.inline
 
     @property
@@ -170,7 +170,7 @@ def _parameters(tool: "Tool[Any]") -> Parameters:
 
 
 def _takes_two(handler: Any) -> bool:
-    """Whether a handler of a dict wants the context too."""
+    """Return whether a handler of a dict takes the context too."""
     try:
         parameters = list(inspect.signature(handler).parameters.values())
     except (TypeError, ValueError):  # a builtin that does not tell

@@ -103,7 +103,7 @@ class Toolset(ABC):
 
     @abstractmethod
     def cli_config(self) -> dict[str, Any]:
-        """Return what the CLI's configuration of this server says beside its type and name."""
+        """Return the CLI's configuration of this server, without its type and name."""
 
     @abstractmethod
     def cli_policies(self) -> list[dict[str, Any]]:
@@ -112,7 +112,7 @@ class Toolset(ABC):
 
 @dataclass(frozen=True)
 class Naming:
-    """How a wrapper names tools."""
+    """The names of tools in a wrapper, in both directions."""
 
     show: Callable[[str], str | None]
     """Gives the name that clients see for an inner name; None hides the tool."""
@@ -161,7 +161,7 @@ class Renamed:
 
 
 class RenamedToolset(Renamed, Toolset):
-    """The same for a toolset."""
+    """A toolset whose tools are shown under other names, or not at all."""
 
     def __init__(self, inner: Toolset, naming: Naming) -> None:
         super().__init__(inner, naming)
@@ -292,7 +292,7 @@ class Combined:
 
 
 class CombinedToolset(Combined, Toolset):
-    """The same for toolsets."""
+    """Several toolsets under one name."""
 
     def __init__(self, name: str, toolsets: Sequence[Toolset]) -> None:
         super().__init__(name, toolsets)
@@ -400,7 +400,7 @@ class _Part:
 
     @property
     def may_change(self) -> bool:
-        """Whether a list tells more than `has` does."""
+        """True if a list can show tools that `has` does not know."""
         return self._toolset is None or self._toolset.before_list() is not None
 
 

@@ -29,7 +29,7 @@ _FORMS: Final = "a template may have {name}, one {+name} or {name*}, and {?a,b} 
 class _Variable(NamedTuple):
     name: str
     wide: bool
-    """Whether its value may have slashes."""
+    """True if its value may have slashes."""
 
     def takes(self, raw: str) -> bool:
         ends = "?#" if self.wide else "/?#"
@@ -50,9 +50,9 @@ class UriTemplate:
         self.names: tuple[str, ...] = (*(each.name for each in self._variables), *self.query)
         """All names in it."""
         self.literal = sum(map(len, self._literals))
-        """How many characters are no part of a variable: the more, the closer is a match."""
+        """The number of characters outside of variables: the more, the closer is a match."""
         self.wide = any(each.wide for each in self._variables)
-        """Whether one of the values may have slashes."""
+        """True if one of the values may have slashes."""
         self.shape = (
             "".join(
                 f"{literal}{{{'+' if each.wide else ''}}}"
@@ -60,12 +60,12 @@ class UriTemplate:
             )
             + f"{self._literals[-1]}{{?{','.join(sorted(self.query))}}}"
         )
-        """The same for two templates that match the same addresses."""
+        """Identifies the addresses that it matches: equal for two templates that match the same ones."""
         if len(set(self.names)) != len(self.names):
             raise DefinitionError(f"{text!r} names a variable twice: each needs a name of its own")
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The values in an address, decoded; None if it is none of this template.
+        """Return the values in an address, decoded; None if the template does not match it.
 
         `InvalidArguments` for one that fits, with a value that no function shall see.
         """

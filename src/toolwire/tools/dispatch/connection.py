@@ -1,6 +1,6 @@
-"""The direct way to a `ToolServer`: JSON-RPC answered by a table, no streams, nothing parsed twice.
+"""The connection of one client to a `ToolServer`: answers JSON-RPC messages by a table of methods.
 
-Owns what is particular to one client: its log level, the calls that run for it, cancellation. One rule above all:
+Owns the state of that client: its log level, the calls that run for it, cancellation. One rule above all:
 every request gets exactly one reply that carries its id.
 """
 
@@ -76,7 +76,7 @@ class Subject(Protocol):
 
     @property
     def repeatable(self) -> bool:
-        """Whether it may run again for the same call, as a stateless client's answers require."""
+        """True if it may run again for the same call, as a stateless client's answers require."""
         ...
 
     @property
@@ -159,7 +159,7 @@ class DirectConnection(Connection):
     # Messages in.
 
     async def answer_bytes(self, data: bytes | str) -> bytes | None:
-        """The same for text off a wire, a line for a line. What is no JSON is answered with a parse error."""
+        """Answer one line of JSON text with one. A line that is not JSON gets a parse error."""
         try:
             message = decode(data.encode() if isinstance(data, str) else data)
         except ValueError as error:
@@ -324,7 +324,7 @@ class DirectConnection(Connection):
             return error_result(message_of(error))
         except RpcError:
             raise
-        except BaseException as error:  # the boundary of a tool: the model hears of what went wrong in it
+        except BaseException as error:  # the boundary of a tool: the model gets the error
             if not _is_tool_failure(error):
                 raise
             return self._failure_result(tool, error)
@@ -341,7 +341,7 @@ class DirectConnection(Connection):
     async def perform(
         self, served: "ExposedFunction", texts: dict[str, Any], meta: dict[str, Any], call: Call
     ) -> Any:
-        """What the function of a resource or prompt gives. `InvalidArguments` if the texts do not fit it."""
+        """Run the function of a resource or prompt. `InvalidArguments` if the texts do not fit its parameters."""
         values = served.values(texts)
         lifespan = self.server.lifespan
         state = (
@@ -481,7 +481,7 @@ class DirectConnection(Connection):
 
 
 def _is_tool_failure(error: BaseException) -> bool:
-    """Whether a tool failed, rather than somebody outside of it wanted an end."""
+    """Return whether an exception is the tool's own failure, rather than a cancellation from outside."""
     # Nobody has cancelled it: it lost a task of its own.
     return cancelled_from_inside() if isinstance(error, asyncio.CancelledError) else is_failure(error)
 

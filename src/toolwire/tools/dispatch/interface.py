@@ -47,7 +47,7 @@ class Connection(ABC):
 
 
 class ConnectionSettings(TypedDict, total=False):
-    """How a server of ours treats one client."""
+    """Settings of a connection to a server of ours."""
 
     violations_as_results: bool
     """Arguments that break the schema come back as an error result, as MCP wants it over stdio and HTTP, instead of

@@ -1,1 +1,1 @@
-"""What a tool returns: any Python value as the content of an MCP result."""
+"""The results of tools: any Python value as the content of an MCP result."""

@@ -48,13 +48,13 @@ def camel(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_known(value: Mapping[str, Any]) -> bool:
-    """Whether it says to be a block, sound or not."""
+    """Return whether a value claims to be a block, valid or not."""
     kind = value.get("type")
     return isinstance(kind, str) and kind in _NEEDED
 
 
 def is_block(value: Mapping[str, Any]) -> bool:
-    """Whether it can only be meant as a block.
+    """Return whether a value can only be meant as a block.
 
     Data has a `type` too: `{"type": "image", "url": ...}` and `{"type": "text", "text": ..., "author": ...}` stay
     data, of which the model then sees every field.

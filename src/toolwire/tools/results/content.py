@@ -71,7 +71,7 @@ def sniff(data: bytes) -> str | None:
 
 @dataclass(repr=False, eq=False, kw_only=True)
 class _Noted(Record):
-    """What every block may carry: hints for the client, and `_meta`, which no model sees."""
+    """Add the parts that every block may have: hints for the client, and `_meta`, which no model sees."""
 
     audience: Audience | None = None
     priority: float | None = None
@@ -225,7 +225,7 @@ Content = Text | Image | Audio | Resource | ResourceLink
 
 
 def from_bytes(data: Bytes) -> Content:
-    """What bare bytes are: a picture or sound if they start like one, else an embedded blob."""
+    """Make a block of bytes: a picture or sound if they start like one, else an embedded blob."""
     raw = bytes(data)
     mime_type = sniff(raw)
     if mime_type is None:

@@ -71,7 +71,7 @@ def error_result(text: str) -> dict[str, Any]:
 
 
 def loses_text(result: dict[str, Any]) -> bool:
-    """Whether the CLI would keep text of this result from the model."""
+    """Return whether the CLI would keep text of this result from the model."""
     structured = result.get("structuredContent")
     if structured is None or result.get("isError"):
         return False
@@ -237,7 +237,7 @@ def _given(item: Any, at: int) -> dict[str, Any]:
 
 
 def _known_of(result: dict[str, Any]) -> str:
-    """What an error without text says in the parts of it that the model will not see."""
+    """Return a text for an error whose content the model would not see."""
     said = [text(result["structuredContent"])] if result.get("structuredContent") else []
     for block in result["content"]:
         inner = block.get("resource", block)

@@ -115,7 +115,7 @@ def sendable(value: Any) -> Any:
 
 
 def _fast(value: Any) -> bytes | None:
-    """What orjson makes of it; None if it cannot, or would write null for a NaN."""
+    """Encode with orjson; None if it cannot, or would write null for a NaN."""
     try:
         raw = orjson.dumps(value, default=unfold, option=orjson.OPT_PASSTHROUGH_DATACLASS)
     except TypeError:
@@ -142,7 +142,7 @@ def _spell(walked: Any) -> str:
 
 
 def unfold(value: Any) -> Any:
-    """One step towards JSON, `BadResult` if there is none."""
+    """Turn a value into a more basic one, one step towards JSON. `BadResult` if it cannot be."""
     kind: Any = type(value)
     return _step_for(kind)(value)
 

@@ -1,1 +1,1 @@
-"""What a tool takes: from a function's signature, Pydantic types or a JSON Schema to checked arguments."""
+"""The parameters of a tool: from a signature, Pydantic types or a JSON Schema to validated arguments."""

@@ -1,4 +1,4 @@
-"""What a tool takes: the schema that goes on the wire, and the check of the arguments that come back.
+"""The parameters of a tool: the schema that goes on the wire, and the validation of the arguments that come back.
 
 Owns the interface that both kinds of schema fill (typed functions, raw JSON Schema), the errors they raise and
 the words for a violation. It knows neither Pydantic nor a JSON Schema library.
@@ -70,7 +70,7 @@ class Parameters(Protocol):
 
 
 def shortened(arguments: dict[str, Any], most: int) -> dict[str, Any] | None:
-    """The arguments, with lists cut so that there are at most so many values. None if that is not enough.
+    """Cut the lists in the arguments so that at most `most` values are left. None if that is not enough.
 
     For naming what is wrong with large arguments: all the mistakes in 4 MB of them take a minute to put into words.
     """
@@ -92,7 +92,7 @@ def _with_short_lists(value: Any, length: int) -> Any:
 
 
 def _has_at_most(value: Any, most: int) -> bool:
-    """Whether a JSON value holds at most so many values."""
+    """Return whether a JSON value holds at most `most` values."""
     left = [value]
     for _ in range(most + 1):
         if not left:

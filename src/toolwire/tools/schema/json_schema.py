@@ -76,7 +76,7 @@ class RawParameters:
 
 
 def _are_alike(arguments: dict[str, Any]) -> bool:
-    """Whether so many integers are alike that the validator would take minutes to see that each is another one.
+    """Return whether so many integers are alike that the validator would take minutes to tell them apart.
 
     For `uniqueItems` it tells integers apart by the float next to them first, then compares those that share it.
     """
@@ -161,7 +161,7 @@ def _walk(schema: Any, base: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _violations(error: "ValidationError", known: list[str]) -> Iterator[Violation]:
-    """What one error says; a missing or unknown property is named in the path."""
+    """Describe one error; a missing or unknown property is named in the path."""
     path, kind = error.instance_path, error.kind
     if kind.name == "required":
         yield Violation(path_of([*path, kind.value]), REQUIRED)
@@ -188,7 +188,7 @@ def _branches(error: "ValidationError") -> str:
 
 
 def _reason(error: "ValidationError", depth: int) -> str:
-    """What is wrong with a branch, with the path inside it. The value is shown with the whole."""
+    """Describe the error of a branch, with the path inside it. The value is shown once, with the whole."""
     path, kind = error.instance_path[depth:], error.kind
     if kind.name == "required":
         return str(Violation(path_of([*path, kind.value]), REQUIRED))

@@ -1,6 +1,6 @@
-"""The forms in which a tool says what it takes without a typed function.
+"""The forms of `input_schema` that the official SDK takes: JSON schemas, dicts of types, classes.
 
-Owns the telling apart of JSON schemas and Python types, by the rules in `from_official`. A handler of these forms
+Decides which of them is given, by the rules in `from_official`. A handler of these forms
 gets one dict of plain JSON values, whatever the form: types are for the check and for the schema. Both kinds of
 schema are made elsewhere, and their libraries load only when one of their kind is made.
 """
@@ -98,7 +98,7 @@ class _TypedForm:
 
 
 def _not_a_type(name: str, value: Any) -> str:
-    """What to say of an entry in a dict that is neither types nor a JSON schema."""
+    """Describe an entry of a dict that is neither types nor a JSON schema."""
     if isinstance(value, dict):
         return f'{name!r} is described by a dict: put it under "properties" of a JSON schema'
     return f"{name!r} is {shown(value)}, which is no type"

@@ -200,7 +200,7 @@ def _must_be_object(annotation: Any, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def no_schema(annotation: Any, error: BaseException) -> DefinitionError:
-    """What to say of a type that has none."""
+    """Make the error for a type that has no JSON schema."""
     return DefinitionError(f"{shown_type(annotation)} has no JSON schema: {gist(error)}; {HINT}")
 
 
@@ -230,7 +230,7 @@ def gist(error: BaseException) -> str:
 def _violations(
     error: ValidationError, arguments: Any, json_schema: dict[str, Any], besides: Collection[str] = ()
 ) -> list[Violation]:
-    """What is wrong, in words, but for errors of the types in `besides`."""
+    """Describe the errors that Pydantic found, except those of the types in `besides`."""
     known = list(json_schema.get("properties", ()))
     found = []
     for each in error.errors(include_url=False, include_context=False):
@@ -388,7 +388,7 @@ def nullable(annotation: Any) -> Any:
 
 
 def metadata_of(annotation: Any) -> tuple[Any, ...]:
-    """What the `Annotated` around a type says, be it inside or outside of `Required` and its like."""
+    """Return the metadata of the `Annotated` around a type, inside or outside of `Required` and the like."""
     found: tuple[Any, ...] = ()
     while (origin := typing.get_origin(annotation)) is Annotated or origin in _QUALIFIERS:
         found = (*getattr(annotation, "__metadata__", ()), *found)
@@ -397,7 +397,7 @@ def metadata_of(annotation: Any) -> tuple[Any, ...]:
 
 
 def has_default(annotation: Any) -> bool:
-    """Whether a `Field(...)` around the type has a default."""
+    """Return whether a `Field(...)` around the type has a default."""
     return any(isinstance(item, FieldInfo) and not item.is_required() for item in metadata_of(annotation))
 
 
@@ -429,7 +429,7 @@ def _admits_none(annotation: Any) -> bool:
     return False
 
 
-# --- JSON schemas from Pydantic's own, without what nobody asked for ---
+# --- JSON schemas from Pydantic's own, without made-up titles ---
 
 _FIRST: Final = ("type", "title", "description", "properties", "required", "additionalProperties")
 
@@ -440,7 +440,7 @@ class Generator(GenerateJsonSchema):
     def __init__(self, *, closed: bool) -> None:
         super().__init__(by_alias=True, ref_template="#/$defs/{model}")
         self.closed = closed
-        """Whether a class that does not say so refuses fields that it does not have."""
+        """True if a class that has no setting for it refuses unknown fields."""
         self.undecided = False
         """There is a class with settings of its own that does not say what it thinks of extra fields."""
         self.lenient = False
@@ -506,7 +506,7 @@ class Generator(GenerateJsonSchema):
         raise PydanticInvalidForJsonSchema("an iterator cannot be checked before the call; use list[...]")
 
     def _of_class(self, result: JsonSchemaValue, cls: type[Any], config: Any) -> JsonSchemaValue:
-        """What holds for every class with fields. `config` is None where a class takes that of what it is in."""
+        """Adapt the schema of a class with fields. `config` is None for a class without settings of its own."""
         settings = config or {}
         if "title" not in settings and "model_title_generator" not in settings:
             _drop_title(result, cls)

@@ -56,7 +56,7 @@ _AWAITABLES: Final = (collections.abc.Awaitable, collections.abc.Coroutine)
 
 @dataclass
 class Signature:
-    """A typed function, read."""
+    """The parameters, description and return type of a typed function."""
 
     parameters: Parameters
     description: str
@@ -69,7 +69,7 @@ class Signature:
     """The parameters that can be passed by position only, in order, with their defaults."""
 
     def arguments_for(self, values: dict[str, Any], context: Any) -> tuple[list[Any], dict[str, Any]]:
-        """What to call the function with. What is not in `values` is left to the function's own defaults."""
+        """Return the arguments to call the function with. It uses its own defaults for those that are missing."""
         if self.context_parameter is not None:
             values = {**values, self.context_parameter: context}
         if not self.positional:
@@ -219,13 +219,13 @@ def _returns(source: "Source") -> Any:
     try:
         hint = source.resolve(source.returns)
     except (NameError, TypeError, SyntaxError, AttributeError):
-        return _EMPTY  # nobody needs it unless structured output is wanted
+        return _EMPTY  # only needed for structured output
     hint = typing.get_args(hint)[-1] if typing.get_origin(hint) in _AWAITABLES else hint
     return readable(hint, source.namespace)
 
 
 def _says_something(schema: dict[str, Any]) -> bool:
-    """Whether a schema says more than that it is some object, as that of dict[str, Any] does not."""
+    """Return whether a schema says more than "an object", which is all that dict[str, Any] says."""
     return "properties" in schema or isinstance(schema.get("additionalProperties"), dict)
 
 
@@ -234,12 +234,12 @@ def _says_something(schema: dict[str, Any]) -> bool:
 
 @dataclass
 class Source:
-    """A callable, looked at."""
+    """A callable, and the names that its annotations can use."""
 
     function: Any
     """The function in which its code was written, behind partials, methods and decorators."""
     parameters: list[inspect.Parameter]
-    """What a caller can give it. What a partial has fixed by name is left out: it may be a secret."""
+    """Its parameters, without those that a partial has fixed by name: these may be secrets."""
     returns: Any
     docstring: str | None
 
@@ -277,7 +277,7 @@ class Source:
 
 
 def source_of(given: Any) -> Source:
-    """Look at a callable. `DefinitionError` if it is none, or does not tell its parameters."""
+    """Inspect a callable. `DefinitionError` if it is not one, or its parameters cannot be known."""
     if isinstance(given, classmethod):
         raise DefinitionError("a classmethod needs its class: give Class.method, after the class is defined")
     if isinstance(given, staticmethod):
@@ -420,7 +420,7 @@ def _best_reading(text: str, names: Collection[str]) -> "Docstring | None":
 
 
 def _parameter_texts(reading: "Docstring") -> dict[str, str]:
-    """What is said of each parameter; `a, b : int` speaks of both."""
+    """Return the text on each parameter; `a, b : int` is about both."""
     return {
         name.strip().lstrip("*"): re.sub(_WRAP, " ", parameter.description.strip())
         for parameter in reading.params
