@@ -6,8 +6,8 @@ import pytest
 from pydantic import BaseModel, Field
 
 from toolwire.tools.context import Context
-from toolwire.tools.schema.arguments import InvalidArguments, shortened
-from toolwire.tools.schema.json_schema import compiled
+from toolwire.tools.schema.arguments import InvalidArguments, shorten
+from toolwire.tools.schema.json_schema import compile_schema
 from toolwire.tools.schema.official import from_json_schema
 from toolwire.tools.schema.signature import signature_of
 
@@ -77,11 +77,11 @@ def test_a_mistake_far_behind_is_named_if_it_is_one_of_few():
 def test_what_is_cut_off():
     """Lists, as much as needed; objects are left whole, or it is given up."""
     small = {"a": [1, 2, 3]}
-    assert shortened(small, 10) is small
-    assert shortened({"a": [1] * 500, "b": "x"}, 200) == {"a": [1] * 100, "b": "x"}
-    assert shortened({"a": [[1] * 50] * 50}, 200) == {"a": [[1] * 10] * 10}
-    assert shortened({"a": [1] * 500}, 5) == {"a": [1, 1]}
-    assert shortened({str(number): 1 for number in range(500)}, 200) is None
+    assert shorten(small, 10) is small
+    assert shorten({"a": [1] * 500, "b": "x"}, 200) == {"a": [1] * 100, "b": "x"}
+    assert shorten({"a": [[1] * 50] * 50}, 200) == {"a": [[1] * 10] * 10}
+    assert shorten({"a": [1] * 500}, 5) == {"a": [1, 1]}
+    assert shorten({str(number): 1 for number in range(500)}, 200) is None
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_what_is_cut_off():
 def test_integers_that_are_alike_do_not_take_the_validator_for_minutes(first, wrap):
     """It would compare each with all others. The same integers are no trouble where they need not be unique."""
     unique, plain = (
-        compiled(
+        compile_schema(
             {"properties": {"it": {"type": "array", "uniqueItems": flag}}} if flag else {"properties": {}}
         )
         for flag in (True, False)
@@ -110,6 +110,6 @@ def test_integers_that_are_alike_do_not_take_the_validator_for_minutes(first, wr
 
 def test_integers_that_are_far_apart_may_be_many():
     """Such as the ids of messages, which begin with the time."""
-    unique = compiled({"properties": {"it": {"uniqueItems": True}}})
+    unique = compile_schema({"properties": {"it": {"uniqueItems": True}}})
     arguments = {"it": [2**62 + (number << 22) for number in range(5_000)]}
     assert unique.validate(arguments) == arguments

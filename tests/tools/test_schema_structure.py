@@ -6,7 +6,7 @@ from toolwire import ToolDefinitionError
 from toolwire._support.schema_structure import iter_subschemas, resolve
 from toolwire.catalog.schema_repair.bounds import Unrepairable, check_work
 from toolwire.catalog.schema_repair.walk import mend
-from toolwire.tools.schema.json_schema import compiled
+from toolwire.tools.schema.json_schema import compile_schema
 
 # All keywords of draft 2020-12 whose value has schemas in it.
 ONE = [
@@ -46,7 +46,7 @@ def test_the_table_has_it(keyword):
 def test_the_compiler_enters_it(keyword):
     """A reference to another document is refused wherever it is."""
     with pytest.raises(ToolDefinitionError, match="not inside it"):
-        compiled(holding(keyword, {"$ref": "https://example.com/other"}))
+        compile_schema(holding(keyword, {"$ref": "https://example.com/other"}))
 
 
 @pytest.mark.parametrize("keyword", [*PLACES, *OLDER])

@@ -100,10 +100,10 @@ def _find_schema(tools: list[Any], name: str, where: str) -> dict[str, Any]:
 def _check(name: str, values: dict[str, Any], schema: dict[str, Any]) -> None:
     """Raise `UsageError` if the arguments do not fit the tool's schema."""
     from toolwire.tools.schema.arguments import DefinitionError, InvalidArguments  # noqa: PLC0415 - heavy
-    from toolwire.tools.schema.json_schema import compiled  # noqa: PLC0415
+    from toolwire.tools.schema.json_schema import compile_schema  # noqa: PLC0415
 
     try:
-        compiled(schema).validate(values)
+        compile_schema(schema).validate(values)
     except InvalidArguments as error:
         found = [one_line(str(each)) for each in error.violations]
         lines = f" {found[0]}" if len(found) == 1 else "".join(f"\n  {each}" for each in found)

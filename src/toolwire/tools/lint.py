@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from toolwire._protocol.json_codec import dumps
 from toolwire.tools.names import full_name, wire_name
 from toolwire.tools.schema.arguments import DefinitionError
-from toolwire.tools.schema.json_schema import compiled
+from toolwire.tools.schema.json_schema import compile_schema
 
 Level = Literal["error", "warning", "hint"]
 Definition = dict[str, Any]
@@ -97,7 +97,7 @@ def _schema(tool: Definition, _server: str) -> Iterator[Finding]:
         what = f"the input schema has {' and '.join(combined)} at the top, which the API refuses"
         yield Finding("error", name, what, "put the variants into one property, or merge them")
     try:
-        compiled(schema)
+        compile_schema(schema)
     except DefinitionError as error:
         fix = "copy it into $defs" if "refers to" in str(error) else "correct the schema"
         yield Finding("error", name, str(error).partition(": copy what")[0], fix)
@@ -130,7 +130,7 @@ def _output(tool: Definition, _server: str) -> Iterator[Finding]:
         yield Finding("error", tool.get("name"), what, "wrap the value in an object, or leave the schema out")
         return
     try:
-        compiled(schema)
+        compile_schema(schema)
     except DefinitionError as error:
         yield Finding("error", tool.get("name"), f"output schema: {error}", "correct the schema")
 

@@ -15,8 +15,8 @@ from toolwire.tools.completion import Source
 from toolwire.tools.exposed_function import ExposedFunction, checked_settings, function_name
 from toolwire.tools.names import problem_with
 from toolwire.tools.paging import Pages
-from toolwire.tools.results.adapters import dumped, own_block
-from toolwire.tools.results.blocks import checked
+from toolwire.tools.results.adapters import dump_model, own_block
+from toolwire.tools.results.blocks import check_block
 from toolwire.tools.results.to_json import BadResult, clean, type_name
 
 _ROLES: Final = ("user", "assistant")
@@ -131,7 +131,7 @@ def _taken_apart(value: Any) -> tuple[Any, Any]:
     if hasattr(type(value), "model_dump") and hasattr(
         value, "role"
     ):  # the message classes of mcp and FastMCP
-        value = dumped(value, mode="json")
+        value = dump_model(value, mode="json")
     if isinstance(value, Mapping) and "role" in value and "content" in value:
         return value["role"], value["content"]
     return "user", value
@@ -145,7 +145,7 @@ def _block(value: Any) -> dict[str, Any]:
     if isinstance(value, str):
         return {"type": "text", "text": clean(str.__str__(value))}
     if isinstance(value, Mapping) and "type" in value:
-        return checked(value, "the message's content")
+        return check_block(value, "the message's content")
     block = own_block(value)
     if block is None:
         raise BadResult(f"{type_name(type(value))} is no message: {_HINT}", type(value))

@@ -17,7 +17,7 @@ from toolwire.tools.completion import Source
 from toolwire.tools.exposed_function import ExposedFunction, checked_settings, function_name
 from toolwire.tools.paging import Pages
 from toolwire.tools.results.adapters import own_block
-from toolwire.tools.results.blocks import checked
+from toolwire.tools.results.blocks import check_block
 from toolwire.tools.results.content import Audio, Image, Resource, Text
 from toolwire.tools.results.to_json import BadResult, clean, text
 from toolwire.tools.schema.arguments import InvalidArguments, Violation
@@ -85,7 +85,7 @@ class ServedResource(ExposedFunction):
     def _define(self) -> dict[str, Any]:
         # A listed resource has the fields of a link to one, and the same is to be checked of it.
         try:
-            link = checked(
+            link = check_block(
                 {
                     "type": "resource_link",
                     "uri": self.uri,

@@ -12,7 +12,13 @@ import re
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from toolwire.tools.schema.arguments import DefinitionError, InvalidArguments, Violation, got, unknown
+from toolwire.tools.schema.arguments import (
+    DefinitionError,
+    InvalidArguments,
+    Violation,
+    got,
+    unknown_argument,
+)
 
 LONGEST: Final = 8_192
 """Characters of an address that a client may ask for by a template."""
@@ -153,7 +159,7 @@ class UriTemplate:
         for pair in query.split("&"):
             name, _, part = pair.partition("=")
             if name not in self.query:
-                wrong.append(Violation(name, unknown(self.query)))
+                wrong.append(Violation(name, unknown_argument(self.query)))
             elif name in values:
                 wrong.append(Violation(name, "Given twice"))
             else:

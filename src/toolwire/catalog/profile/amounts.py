@@ -8,7 +8,7 @@ from toolwire.catalog.money import micros
 from toolwire.catalog.profile.tables import Balance, rate_of
 from toolwire.catalog.values import get_path
 from toolwire.errors import CatalogError
-from toolwire.tools.schema.arguments import clipped
+from toolwire.tools.schema.arguments import clip
 
 _LONGEST_QUOTE: Final = 60
 
@@ -37,6 +37,6 @@ def read_balance(body: Any, balance: Balance) -> int:
 def quote_value(value: Any) -> str:
     """Quote a value from the API as JSON in printable ASCII, cut."""
     try:
-        return clipped(json.dumps(value), _LONGEST_QUOTE)
+        return clip(json.dumps(value), _LONGEST_QUOTE)
     except (TypeError, ValueError, RecursionError):
         return type(value).__name__

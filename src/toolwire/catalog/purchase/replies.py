@@ -29,7 +29,7 @@ from toolwire.catalog.profile.amounts import quote_value, read_amount
 from toolwire.catalog.profile.tables import Condition, Reply, rate_of
 from toolwire.catalog.values import fits, get_path, has_path, is_denied
 from toolwire.tools.results.content import Audio, Image, Resource, blob_uri, sniff
-from toolwire.tools.schema.arguments import clipped
+from toolwire.tools.schema.arguments import clip
 
 _log = logger_for("catalog.replies")
 
@@ -165,7 +165,7 @@ def _apply_conditions(outcome: Outcome, body: Mapping[str, Any], reply: Reply) -
     why = words or f"the API says that it failed ({first.path} is {quote_value(get_path(body, first.path))})"
     told = outcome.cost is not None or outcome.unreadable_cost is not None
     free = not told and any(not condition.charged for condition in held)
-    return replace(outcome, ok=False, error=clipped(why, _LONGEST_ERROR), cost=0 if free else outcome.cost)
+    return replace(outcome, ok=False, error=clip(why, _LONGEST_ERROR), cost=0 if free else outcome.cost)
 
 
 def _holds(condition: Condition, body: Mapping[str, Any]) -> bool:
@@ -229,7 +229,7 @@ def _read_unaided(body: Any) -> Outcome:
         failures.append(inner)
     if failures:
         why = _why(levels, failures) or _text(inner) or text or "the API says that it failed, and not why"
-        return Outcome(False, text, structured, cost, balance, clipped(why, _LONGEST_ERROR), unreadable)
+        return Outcome(False, text, structured, cost, balance, clip(why, _LONGEST_ERROR), unreadable)
     return Outcome(True, text, structured, cost, balance, unreadable_cost=unreadable)
 
 
@@ -339,7 +339,7 @@ def _why(levels: list[Mapping[str, Any]], failures: list[Mapping[str, Any]]) -> 
                     return words
     for level in failures:
         if level.get("status_code") is not None:
-            return f"status {clipped(str(level['status_code']), 20)}"
+            return f"status {clip(str(level['status_code']), 20)}"
     return ""
 
 

@@ -10,7 +10,7 @@ from toolwire._protocol.json_codec import dumps
 from toolwire._support.schema_structure import IN_PLACE, LISTS, ONE, REFERENCES, TABLES
 from toolwire.catalog.hidden_text import has_hidden
 from toolwire.catalog.values import TYPES, convert, tidy
-from toolwire.tools.schema.arguments import clipped
+from toolwire.tools.schema.arguments import clip
 
 Note = Callable[[str, str], None]
 
@@ -90,7 +90,7 @@ def hidden(node: dict[str, Any], where: str, note: Note) -> None:
                 note(where, "values of `enum` with invisible characters were dropped")
             continue
         del node[keyword]
-        note(where, f"`{clipped(tidy(keyword), 40)}` had invisible characters and was dropped")
+        note(where, f"`{clip(tidy(keyword), 40)}` had invisible characters and was dropped")
 
 
 def enum(node: dict[str, Any], where: str, note: Note) -> None:

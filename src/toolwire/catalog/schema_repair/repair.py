@@ -14,7 +14,7 @@ from toolwire.catalog.schema_repair.bounds import Unrepairable, check_work, meas
 from toolwire.catalog.schema_repair.top_level import to_object
 from toolwire.catalog.schema_repair.walk import mend, under
 from toolwire.catalog.values import tidy
-from toolwire.tools.schema.arguments import DefinitionError, clipped
+from toolwire.tools.schema.arguments import DefinitionError, clip
 from toolwire.tools.schema.official import from_json_schema
 
 __all__ = ["Unrepairable", "repair_schema"]
@@ -57,7 +57,7 @@ def repair_schema(schema: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
 def _refuse_hidden(schema: Any) -> None:
     """Reject invisible characters in what is left: names, constants, all values of an enum."""
     if (found := find_hidden(schema)) is not None:
-        raise Unrepairable(f"the schema has invisible characters, in {clipped(found, 60)!a}")
+        raise Unrepairable(f"the schema has invisible characters, in {clip(found, 60)!a}")
 
 
 class _Notes:
@@ -71,7 +71,7 @@ class _Notes:
         return len(self._lines)
 
     def add(self, where: str, what: str) -> None:
-        self._lines.append(f"{clipped(tidy(where), 100) or 'the schema'}: {what}")
+        self._lines.append(f"{clip(tidy(where), 100) or 'the schema'}: {what}")
 
     def lines(self) -> tuple[str, ...]:
         lines = list(dict.fromkeys(self._lines))
@@ -117,5 +117,5 @@ def _drop(schema: Any, path: list[str | int], notes: _Notes) -> bool:
     if owner is None or keyword in _STRUCTURE or keyword in REFERENCES:
         return False
     del owner[keyword]
-    notes.add(where, f"`{clipped(tidy(keyword), 40)}` made no sense and was dropped")
+    notes.add(where, f"`{clip(tidy(keyword), 40)}` made no sense and was dropped")
     return True

@@ -10,7 +10,7 @@ from typing import Any, Final
 from toolwire._support.schema_structure import resolve
 from toolwire.catalog.schema_repair.bounds import Unrepairable
 from toolwire.catalog.schema_repair.keywords import Note, required_of_unknown
-from toolwire.tools.schema.arguments import clipped
+from toolwire.tools.schema.arguments import clip
 
 _KEY: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}", re.ASCII)
 _LONGEST_CHAIN: Final = 10
@@ -106,6 +106,6 @@ def _drop_illegal_names(top: dict[str, Any], note: Note) -> None:
     """Drop properties with names that the model's API rejects. `Unrepairable` if one of them is required."""
     for name in [name for name in top["properties"] if not _KEY.fullmatch(name)]:
         if name in top.get("required", []):
-            raise Unrepairable(f"the required property {clipped(name)!r} has a name that no model may use")
+            raise Unrepairable(f"the required property {clip(name)!r} has a name that no model may use")
         del top["properties"][name]
         note(name, "the property was dropped, for no model may use its name")

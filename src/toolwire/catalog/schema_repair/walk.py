@@ -10,7 +10,7 @@ from toolwire._support.schema_structure import IN_PLACE, LISTS, ONE, REFERENCES,
 from toolwire.catalog.schema_repair import keywords as _keywords
 from toolwire.catalog.schema_repair.bounds import Unrepairable
 from toolwire.catalog.schema_repair.keywords import Note, flag, kind_of, listed_names
-from toolwire.tools.schema.arguments import clipped
+from toolwire.tools.schema.arguments import clip
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 # Schemas that look at a value beside another one: what they leave out, that one may say.
@@ -49,7 +49,7 @@ class _Mender:
         for reference in REFERENCES:
             target = node.get(reference)
             if isinstance(target, str) and not target.startswith("#"):
-                raise Unrepairable(f"the schema refers to {clipped(target)!r}, which is not inside it")
+                raise Unrepairable(f"the schema refers to {clip(target)!r}, which is not inside it")
         self._mend_inner(node, where)
         if not beside:
             self._add_implied(node, where)

@@ -16,7 +16,7 @@ from toolwire._support.files import replace_file
 from toolwire.catalog.money import dollars
 from toolwire.catalog.tools.definitions import Definition, fingerprint
 from toolwire.errors import UsageError
-from toolwire.tools.schema.arguments import clipped
+from toolwire.tools.schema.arguments import clip
 
 Kind = Literal["added", "removed", "changed", "price_up", "price_down"]
 
@@ -257,7 +257,7 @@ def _step(path: str, key: str) -> str:
 
 
 def _clip(text: str) -> str:
-    return clipped(text, _WIDTH)
+    return clip(text, _WIDTH)
 
 
 def _few(lines: list[str]) -> list[str]:

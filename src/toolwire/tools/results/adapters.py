@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from toolwire.tools.results.blocks import checked, is_block
+from toolwire.tools.results.blocks import check_block, is_block
 from toolwire.tools.results.content import Content, Image, from_bytes, sniff
 from toolwire.tools.results.to_json import CONTENT, Table, first_fit
 
-__all__ = ["DATA", "dumped", "own_block"]
+__all__ = ["DATA", "dump_model", "own_block"]
 
 DATA: Final = frozenset({str, type(None), bool, int, float, list, tuple, set, frozenset})
 """Types that are never content, whatever they hold."""
@@ -31,11 +31,11 @@ def _block_maker(kind: type) -> Callable[[Any], dict[str, Any] | None] | None:
 
 
 def _own(value: Content) -> dict[str, Any]:
-    return checked(value.block())
+    return check_block(value.block())
 
 
 def _dict_block(value: Mapping[str, Any]) -> dict[str, Any] | None:
-    return checked(value) if is_block(value) else None
+    return check_block(value) if is_block(value) else None
 
 
 def _media_block(value: bytes | bytearray | memoryview) -> dict[str, Any] | None:
@@ -43,11 +43,11 @@ def _media_block(value: bytes | bytearray | memoryview) -> dict[str, Any] | None
 
 
 def _model_block(value: Any) -> dict[str, Any] | None:
-    return _dict_block(dumped(value, mode="json")) if hasattr(value, "type") else None
+    return _dict_block(dump_model(value, mode="json")) if hasattr(value, "type") else None
 
 
 def _made_by(method: str) -> Callable[[Any], dict[str, Any]]:
-    return lambda value: checked(dumped(getattr(value, method)(), mode="json"))
+    return lambda value: check_block(dump_model(getattr(value, method)(), mode="json"))
 
 
 def _picture_block(value: Any) -> dict[str, Any] | None:
@@ -66,7 +66,7 @@ _OWN_BLOCKS: Final[Table[Callable[[Any], dict[str, Any] | None]]] = (
 )
 
 
-def dumped(value: Any, mode: str = "python") -> dict[str, Any]:
+def dump_model(value: Any, mode: str = "python") -> dict[str, Any]:
     """The fields of a Pydantic object by their names on the wire; mode "json" writes null for a NaN."""
     return dict(value.model_dump(mode=mode, by_alias=True, exclude_none=True))
 

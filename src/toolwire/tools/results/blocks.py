@@ -16,7 +16,7 @@ from typing import Any, Final
 from toolwire.tools.results.content import sniff
 from toolwire.tools.results.to_json import BadResult, clean, plain
 
-__all__ = ["camel", "checked", "is_block", "is_known"]
+__all__ = ["camel", "check_block", "is_block", "is_known"]
 
 _CAMEL: Final = {
     "mime_type": "mimeType",
@@ -72,7 +72,7 @@ def is_block(value: Mapping[str, Any]) -> bool:
     return block.keys() <= needed.keys() | _OPTIONAL.get(block["type"], _COMMON)
 
 
-def checked(value: Mapping[str, Any], where: str = "the block") -> dict[str, Any]:
+def check_block(value: Mapping[str, Any], where: str = "the block") -> dict[str, Any]:
     """The block as it goes out: a new dict of plain JSON that the client's schema will take."""
     if len(value) == 2 and value.get("type") == "text" and type(value.get("text")) is str:  # noqa: PLR2004 - most are
         return {"type": "text", "text": clean(value["text"])}

@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final, Protocol
 
-from toolwire.tools.results.adapters import DATA, dumped, own_block
-from toolwire.tools.results.blocks import camel, checked, is_block, is_known
+from toolwire.tools.results.adapters import DATA, dump_model, own_block
+from toolwire.tools.results.blocks import camel, check_block, is_block, is_known
 from toolwire.tools.results.content import from_bytes
 from toolwire.tools.results.to_json import BadResult, clean, plain, spell_float, text, type_name
 
@@ -137,7 +137,7 @@ def _bytes(value: bytes | bytearray | memoryview) -> Blocks:
 
 
 def _dict(value: dict[str, Any]) -> Blocks:
-    return [checked(value)] if "type" in value and is_block(value) else _json(value)
+    return [check_block(value)] if "type" in value and is_block(value) else _json(value)
 
 
 def _list(items: list[Any] | tuple[Any, ...]) -> Blocks:
@@ -183,7 +183,7 @@ def _whole(value: Any) -> dict[str, Any] | None:
     kind = type(value)
     if not hasattr(kind, "model_dump") or not hasattr(value, "content"):
         return None
-    found = dumped(value) if hasattr(value, "is_error") or hasattr(value, "isError") else {}
+    found = dump_model(value) if hasattr(value, "is_error") or hasattr(value, "isError") else {}
     return found if _is_whole(found) else None
 
 
@@ -232,7 +232,7 @@ def _result(whole: dict[str, Any]) -> dict[str, Any]:
 
 def _given(item: Any, at: int) -> dict[str, Any]:
     if isinstance(item, Mapping):
-        return checked(item, f"content[{at}]")
+        return check_block(item, f"content[{at}]")
     return _blocks(item)[0]
 
 

@@ -69,7 +69,7 @@ class Parameters(Protocol):
         ...
 
 
-def shortened(arguments: dict[str, Any], most: int) -> dict[str, Any] | None:
+def shorten(arguments: dict[str, Any], most: int) -> dict[str, Any] | None:
     """Cut the lists in the arguments so that at most `most` values are left. None if that is not enough.
 
     For naming what is wrong with large arguments: all the mistakes in 4 MB of them take a minute to put into words.
@@ -112,32 +112,32 @@ def path_of(steps: Iterable[str | int]) -> str:
         if isinstance(step, int):
             text += f"[{step}]"
         else:
-            text += f".{clipped(step)}" if text else clipped(step)
+            text += f".{clip(step)}" if text else clip(step)
     return text
 
 
 def got(message: str, value: Any) -> str:
     """A message that ends with the value that it is about."""
-    return f"{clipped(message, _MESSAGE_LENGTH)}, got {shown(value)}"
+    return f"{clip(message, _MESSAGE_LENGTH)}, got {show_value(value)}"
 
 
-def unknown(known: Sequence[str] = ()) -> str:
+def unknown_argument(known: Sequence[str] = ()) -> str:
     """The message for an argument that is not in the schema."""
-    names = clipped(", ".join(known), _MESSAGE_LENGTH)
+    names = clip(", ".join(known), _MESSAGE_LENGTH)
     return f"Unknown argument (known: {names})" if names else "Unknown argument"
 
 
-def shown(value: Any) -> str:
+def show_value(value: Any) -> str:
     """A value as a model reads it: text in quotes, the rest as JSON, cut when long."""
     if isinstance(value, str):
-        return clipped(repr(value[: _VALUE_LENGTH + 1]))
+        return clip(repr(value[: _VALUE_LENGTH + 1]))
     try:
-        return clipped(dumps(value).decode())
+        return clip(dumps(value).decode())
     except (TypeError, ValueError):
-        return clipped(repr(value))
+        return clip(repr(value))
 
 
-def clipped(text: str, length: int = _VALUE_LENGTH) -> str:
+def clip(text: str, length: int = _VALUE_LENGTH) -> str:
     """The text, or its beginning."""
     return text if len(text) <= length else f"{text[: length - 3]}..."
 

@@ -19,13 +19,13 @@ from toolwire.tools.schema.arguments import (
     DefinitionError,
     InvalidArguments,
     Violation,
-    clipped,
+    clip,
     got,
     path_of,
-    shortened,
-    shown,
+    shorten,
+    show_value,
     to_json,
-    unknown,
+    unknown_argument,
 )
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class RawParameters:
         try:
             if self._is_valid(arguments):
                 return arguments
-            named = shortened(arguments, _NAMED)
+            named = shorten(arguments, _NAMED)
             errors = [] if named is None else list(self._validator.iter_errors(named))
         except ValueError as error:  # a value that is none of JSON's, or text that is no Unicode
             raise InvalidArguments([Violation("", f"The arguments cannot be read: {error}")]) from error
@@ -93,7 +93,7 @@ def _are_alike(arguments: dict[str, Any]) -> bool:
     return sum(count * (count - 1) for count in floats.values()) > _ALIKE
 
 
-def compiled(schema: Any) -> RawParameters:
+def compile_schema(schema: Any) -> RawParameters:
     """Parameters from a schema, of which a copy is kept. `DefinitionError` says why it cannot be used."""
     if not isinstance(schema, dict):
         raise DefinitionError(f"a JSON schema must be a dict, got {type(schema).__name__}")
@@ -104,7 +104,7 @@ def compiled(schema: Any) -> RawParameters:
     kind = copy.get("type", "object")
     if kind != "object":
         raise DefinitionError(
-            f'the JSON schema must have "type": "object" at the top, got {shown(kind)}: arguments have names, '
+            f'the JSON schema must have "type": "object" at the top, got {show_value(kind)}: arguments have names, '
             "and the CLI drops all tools of a server for one that is no object"
         )
     if (away := _reference_away(copy)) is not None:
@@ -127,7 +127,7 @@ def _compiled(schema: dict[str, Any]) -> "Validator":
     except jsonschema_rs.ValidationError as error:
         where = path_of(error.instance_path)
         raise DefinitionError(
-            f"the JSON schema is not valid{f' at {where}' if where else ''}: {clipped(error.message, 300)}"
+            f"the JSON schema is not valid{f' at {where}' if where else ''}: {clip(error.message, 300)}"
         ) from error
     except (ValueError, TypeError) as error:
         raise DefinitionError(f"the JSON schema is not valid: {error}") from error
@@ -167,7 +167,7 @@ def _violations(error: "ValidationError", known: list[str]) -> Iterator[Violatio
         yield Violation(path_of([*path, kind.value]), REQUIRED)
     elif kind.name in ("additionalProperties", "unevaluatedProperties"):
         for each in kind.value:
-            yield Violation(path_of([*path, each]), unknown(() if path else known))
+            yield Violation(path_of([*path, each]), unknown_argument(() if path else known))
     else:
         yield Violation(path_of(path), got(_words(error), error.instance))
 
@@ -197,8 +197,8 @@ def _reason(error: "ValidationError", depth: int) -> str:
 
 _WORDS: Final[dict[str, Callable[["ValidationError"], str]]] = {
     "type": lambda error: f"{_MASK} should be of type {' or '.join(error.kind.value)}",
-    "enum": lambda error: f"{_MASK} should be one of {', '.join(map(shown, error.kind.value))}",
-    "const": lambda error: f"{_MASK} should be {shown(error.kind.value)}",
+    "enum": lambda error: f"{_MASK} should be one of {', '.join(map(show_value, error.kind.value))}",
+    "const": lambda error: f"{_MASK} should be {show_value(error.kind.value)}",
     "falseSchema": lambda _: "Not allowed here",
     "anyOf": _branches,
     "oneOf": _branches,

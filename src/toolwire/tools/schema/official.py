@@ -7,8 +7,8 @@ schema are made elsewhere, and their libraries load only when one of their kind 
 
 from typing import Any, Final
 
-from toolwire.tools.schema.arguments import DefinitionError, Parameters, shown
-from toolwire.tools.schema.json_schema import RawParameters, compiled
+from toolwire.tools.schema.arguments import DefinitionError, Parameters, show_value
+from toolwire.tools.schema.json_schema import RawParameters, compile_schema
 
 # Any of these makes a dict without types a JSON schema.
 _KEYWORDS: Final = {
@@ -39,7 +39,7 @@ def from_json_schema(schema: dict[str, Any]) -> Parameters:
     Any draft by its `$schema`, 2020-12 without. A missing `type` is added, any but "object" is refused, and so is a
     reference to another document. The schema is copied: later changes to the dict have no effect.
     """
-    return compiled(schema)
+    return compile_schema(schema)
 
 
 def from_official(schema: Any) -> Parameters:
@@ -56,16 +56,16 @@ def from_official(schema: Any) -> Parameters:
     (`{"a": {"type": "string"}}`), a mixture.
     """
     if schema == {}:
-        return compiled({"type": "object", "properties": {}})
+        return compile_schema({"type": "object", "properties": {}})
     if not isinstance(schema, _JSON):
         return _TypedForm(schema)
     if not isinstance(schema, dict) or not all(isinstance(name, str) for name in schema):
-        raise DefinitionError(f"{shown(schema)} does not say what the tool takes; {_ACCEPTED}")
+        raise DefinitionError(f"{show_value(schema)} does not say what the tool takes; {_ACCEPTED}")
     values = {name: value for name, value in schema.items() if isinstance(value, _JSON)}
     if not values:
         return _TypedForm(schema)
     if len(values) == len(schema) and _KEYWORDS & schema.keys():
-        return compiled(schema)
+        return compile_schema(schema)
     raise DefinitionError(f"{_not_a_type(*next(iter(values.items())))}; {_ACCEPTED}")
 
 
@@ -101,4 +101,4 @@ def _not_a_type(name: str, value: Any) -> str:
     """Describe an entry of a dict that is neither types nor a JSON schema."""
     if isinstance(value, dict):
         return f'{name!r} is described by a dict: put it under "properties" of a JSON schema'
-    return f"{name!r} is {shown(value)}, which is no type"
+    return f"{name!r} is {show_value(value)}, which is no type"

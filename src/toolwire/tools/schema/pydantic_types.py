@@ -33,9 +33,9 @@ from toolwire.tools.schema.arguments import (
     Violation,
     got,
     path_of,
-    shortened,
+    shorten,
     to_json,
-    unknown,
+    unknown_argument,
 )
 
 HINT: Final = (
@@ -87,7 +87,7 @@ class TypedParameters:
 
     def _name_some(self, arguments: dict[str, Any], count: int) -> NoReturn:
         """Raise `InvalidArguments` for very many mistakes, of which some are named."""
-        part = shortened(arguments, _NAMED)
+        part = shorten(arguments, _NAMED)
         found = [] if part is None else self._mistakes(part)
         if not found:
             raise InvalidArguments([Violation("", TOO_LARGE_TO_SAY)])
@@ -241,7 +241,7 @@ def _violations(
         if missing:
             message = REQUIRED
         elif each["type"] in _UNKNOWN:
-            message = unknown(known if len(each["loc"]) == 1 else ())
+            message = unknown_argument(known if len(each["loc"]) == 1 else ())
         else:
             message = _message(each["type"], each["msg"], each["input"])
             if each["loc"] and each["loc"][-1] == "[key]":
@@ -366,7 +366,7 @@ def _substitute(hint: Any, bound: dict[Any, Any]) -> Any:
     return hint[tuple(bound.get(each, each) for each in variables)] if bound and variables else hint
 
 
-def described(metadata: tuple[Any, ...]) -> str | None:
+def find_description(metadata: tuple[Any, ...]) -> str | None:
     """The text in the metadata of an `Annotated`: a plain string, or anything with `.documentation`."""
     for item in metadata:
         text = item if isinstance(item, str) else getattr(item, "documentation", None)
@@ -407,7 +407,7 @@ def _made(origin: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 def _annotated(annotation: Any, metadata: tuple[Any, ...]) -> Any:
-    text = described(metadata)
+    text = find_description(metadata)
     # In front: what a Field further on says of itself wins.
     first = () if text is None else (Field(description=text),)
     return with_metadata(annotation, *first, *(item for item in metadata if not isinstance(item, str)))
@@ -537,7 +537,7 @@ def _describe(properties: dict[str, Any], cls: type[Any]) -> None:
             return  # a name that only Pydantic could resolve: there is a schema, just no text
         metadata = {name: metadata_of(hint) for name, hint in hints.items()}
     for name, items in metadata.items():
-        if name in properties and (text := described(items)) is not None:
+        if name in properties and (text := find_description(items)) is not None:
             properties[name].setdefault("description", text)
 
 
