@@ -183,7 +183,7 @@ class ControlModel(RuleBasedStateMachine):
     def we_tell(self) -> None:
         """Nobody waits for the answer."""
         before = len(self.pipe.written)
-        self._in_loop(self.session.tell, {"subtype": "hint"})
+        self._in_loop(self.session.send, {"subtype": "hint"})
         assert len(self.pipe.written) == before + (self.state == "open")
         if self.state == "open":
             self.told.append(self.pipe.written[-1]["request_id"])
@@ -436,14 +436,14 @@ class ControlModel(RuleBasedStateMachine):
         """Inside, as outside."""
         session = self.session
         open_ids = {one.request_id for one in self.asked if one.open}
-        assert set(session._questions) == open_ids
+        assert set(session._pending) == open_ids
         if self.state == "open":  # closing sends one more, whose answer nobody waits for
             assert session._control._pending == open_ids
-        assert {key: each.request_id for key, each in session._answering.items()} == {
+        assert {key: each.request_id for key, each in session._unanswered.items()} == {
             each.request_id: each.request_id for each in self.works if each.wanted
         }
         assert all(each.stubborn or each.running == each.wanted for each in self.works)
-        assert len(session._working) == sum(each.wanted or each.running for each in self.works)
+        assert len(session._tasks) == sum(each.wanted or each.running for each in self.works)
         assert (session.unread, session.skipped_lines) == (self.unread, self.skipped)
         assert session.alive == (self.state == "open")
 
@@ -456,7 +456,7 @@ class ControlModel(RuleBasedStateMachine):
             self.every_caller_has_one_outcome()
             self.every_request_has_one_reply()
             self.nothing_else_is_pending()
-            assert not self.session._working
+            assert not self.session._tasks
             assert self.portal.call(self._tasks_left) == 0
         finally:
             self.portal.call(self.portal.stop, True)  # whatever hangs
