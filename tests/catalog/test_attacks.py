@@ -342,7 +342,7 @@ async def test_a_schema_bomb_costs_itself_only(api, tmp_path, schema):
 
 
 async def test_a_list_of_100_000_levels_ends_nothing(api, tmp_path):
-    """It cannot be read; the tools from the cache stay, and the process lives. [orjson's own bound on depth]"""
+    """It cannot be read; the previous tools stay, and the process lives. [orjson's own bound on depth]"""
     catalog = catalog_for(api, tmp_path)
     async with opened(catalog) as client:
         api.page = lambda **_: {"success": True, "tools": [item("bad", schema="@")]}

@@ -86,7 +86,7 @@ async def test_the_tools_of_last_time_stand_in(shop, tmp_path, caplog):
         (told,) = heard(client, "message")
         assert told["level"] == "warning"
         assert "cannot be read" in told["data"]
-        assert told["data"].endswith("the tools from the cache stay")
+        assert told["data"].endswith("the previous tools stay")
         await refreshed(catalog)
         assert len(heard(client, "message")) == 1  # told once, however often it fails
         assert "cannot be read" in caplog.text

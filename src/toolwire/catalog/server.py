@@ -348,7 +348,7 @@ class Catalog(ToolServer[None]):
         """Report once that the list could not be fetched; the present tools stay."""
         reason = self._scrubber.text(error)
         if self.status.error is None:
-            more = "; the tools of last time stay" if self._definitions else ""
+            more = "; the previous tools stay" if self._definitions else ""
             self._tell(f"the catalogue cannot be read: {reason}{more}", "warning")
         self.status = replace(self.status, state="cached" if self._definitions else "down", error=reason)
 

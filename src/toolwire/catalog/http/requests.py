@@ -1,6 +1,6 @@
 """Builds the requests that a profile describes: a page of the list, an order, the balance. Pure: sends nothing.
 
-A request has no secrets in it; `with_credentials` adds those just before it goes out.
+A request has no secrets in it; `add_credentials` adds those just before it goes out.
 
 The arguments of a GET call go into the query: text as it is, numbers as JSON, true and false in these words, null
 is left out, a list of such values repeats its name (`tag=a&tag=b`), and anything nested is JSON.
