@@ -42,7 +42,7 @@ def check(data: bytes) -> None:
     except ValueError:
         return
     control, run = Control(), Run()
-    asked = [control.ask({"subtype": "a"})[0] for _ in range(2)]
+    asked = [control.request({"subtype": "a"})[0] for _ in range(2)]
     for frame in document if isinstance(document, list) else [document]:
         if isinstance(frame, dict):
             _check_frame(frame)
