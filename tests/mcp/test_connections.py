@@ -504,15 +504,15 @@ async def test_a_client_that_reads_slowly_but_steadily_is_served():
 
 def _read_steadily(connection, pipe):
     connection.connection_made(pipe)
-    connection.request_started()
+    connection.start_request()
     connection.pause_writing()
     now = asyncio.get_running_loop().time()
     for turn in range(1, 6):
         pipe.unread -= 64 << 10
-        connection.keep_limits(now + 11 * turn)
+        connection.enforce_limits(now + 11 * turn)
         assert not pipe.aborted
     pipe.unread -= 1 << 10
-    connection.keep_limits(now + 11 * 6)
+    connection.enforce_limits(now + 11 * 6)
     assert pipe.aborted
 
 
@@ -523,10 +523,10 @@ async def test_a_connection_that_has_gone_is_forgotten():
     with socket.socket() as wire:
         connection.connection_made(Pipe(wire))
         connection.data_received(b"x" * 100_000)
-        connection.request_started()
-        connection.request_authorised()
+        connection.start_request()
+        connection.authorise()
         connection.connection_lost(None)
-        connection.request_ended()
+        connection.finish_request()
     await asyncio.sleep(0)
     assert (len(connections), connections._strangers, connections._idle) == (0, {}, {})
 

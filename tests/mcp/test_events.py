@@ -10,7 +10,7 @@ from mcp.server.streamable_http import GET_STREAM_KEY
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCResponse
 
 from toolwire.mcp.serve import resumption as module
-from toolwire.mcp.serve.resumption import MOST, Events
+from toolwire.mcp.serve.resumption import MAX_EVENTS, SessionLogs
 
 pytestmark = pytest.mark.anyio
 LIMIT = 30
@@ -52,7 +52,7 @@ async def within(events, session, work, *, opening=False):
         pass
 
     headers = [] if opening else [(b"mcp-session-id", session.encode())]
-    await events.answering(app, {"headers": headers}, None, send)
+    await events.run(app, {"headers": headers}, None, send)
     return outcome[0]
 
 
@@ -87,7 +87,7 @@ async def replayed(events, session, last):
 
 async def test_a_session_gets_what_it_missed_on_that_stream():
     """Later events of the same stream, in order, and no others. One of notices goes on by way of `mcp`."""
-    events = Events()
+    events = SessionLogs()
     over, task = await opened(events, "a")
     first = await within(events, "a", lambda: events.store_event(GET_STREAM_KEY, None))
     for stream, number in ((GET_STREAM_KEY, 1), ("2", 2), (GET_STREAM_KEY, 3)):
@@ -101,7 +101,7 @@ async def test_a_session_gets_what_it_missed_on_that_stream():
 
 async def test_another_session_gets_nothing_of_it():
     """Two sessions use the same request ids; neither can read the other's events, nor guess at them."""
-    events = Events()
+    events = SessionLogs()
     (over_a, task_a), (over_b, task_b) = await opened(events, "a"), await opened(events, "b")
     first = await within(events, "a", lambda: events.store_event("1", None))
     await within(events, "a", lambda: events.store_event("1", notice("secret")))
@@ -133,8 +133,8 @@ async def coming_back(events, last, hold=None):
         async with anyio.create_task_group() as group:
             group.start_soon(within, events, "a", replay)
             if hold is None:
-                stream = events._memories["a"].streams[int(last.split("-")[1])]
-                while stream.moved is None:  # until it waits
+                stream = events._logs["a"].streams[int(last.split("-")[1])]
+                while stream.changed is None:  # until it waits
                     await anyio.sleep(0)
             else:
                 await begun.wait()
@@ -144,7 +144,7 @@ async def coming_back(events, last, hold=None):
 @pytest.fixture
 async def store():
     """A session, and a way to keep something of it: `keep(stream, message)` gives the event's id."""
-    events = Events()
+    events = SessionLogs()
     over, task = await opened(events, "a")
 
     async def keep(stream, message):
@@ -159,11 +159,11 @@ async def test_a_late_client_gets_what_is_left_of_its_stream(store):
     """Though the event that it names is forgotten, and much of what came after it."""
     events, keep = store
     first = await keep("1", None)
-    for number in range(MOST):
+    for number in range(MAX_EVENTS):
         await keep("1", notice(number))
     await keep("1", answer(1))
     stream, got = await replayed(events, "a", first)
-    assert got == [*(f"n/{number}" for number in range(1, MOST)), "answer 1"]
+    assert got == [*(f"n/{number}" for number in range(1, MAX_EVENTS)), "answer 1"]
     assert stream is None, "nothing more can come"
 
 
@@ -171,15 +171,15 @@ async def test_a_call_that_still_runs_is_found_after_everything_of_it_is_forgott
     """Other calls of the session may have been busy."""
     events, keep = store
     first = await keep("1", None)
-    for number in range(3 * MOST):
+    for number in range(3 * MAX_EVENTS):
         await keep(f"other {number}", None)
         await keep(f"other {number}", answer(number))
     async with coming_back(events, first) as got:
         await keep("1", answer(1))
     assert got == ["answer 1"]
     assert await replayed(events, "a", first) == (None, ["answer 1"])
-    memory = events._memories["a"]
-    assert len(memory.streams) <= 2 * MOST + 1
+    log = events._logs["a"]
+    assert len(log.streams) <= 2 * MAX_EVENTS + 1
 
 
 async def test_whoever_waits_gets_all_up_to_the_answer(store):
@@ -211,7 +211,7 @@ async def test_a_stream_that_is_forgotten_ends(store):
     events, keep = store
     first = await keep("1", None)
     async with coming_back(events, first) as got:
-        for number in range(3 * MOST):
+        for number in range(3 * MAX_EVENTS):
             await keep(f"other {number}", None)
     assert got == []
 
@@ -220,12 +220,12 @@ async def test_an_answer_that_is_forgotten_is_an_error_for_its_client(store):
     """It does not wait for what has been: a large answer was not kept, or others came."""
     events, keep = store
     first = await keep("1", None)
-    await keep("1", answer(1, module.BYTES + 1))
+    await keep("1", answer(1, module.MAX_BYTES + 1))
     second = await keep("2", None)
     await keep("2", answer(2))
     assert await replayed(events, "a", first) == (None, ["no answer 1"])
     assert await replayed(events, "a", second) == (None, ["answer 2"])
-    for number in range(MOST):
+    for number in range(MAX_EVENTS):
         await keep("_GET_stream", notice(number))
     assert await replayed(events, "a", second) == (None, ["no answer 2"])
 
@@ -245,19 +245,19 @@ async def test_what_a_session_keeps_is_bounded_in_bytes(store):
     events, keep = store
     for number in range(40):
         await keep(str(number), answer(number, 1 << 20))
-    memory = events._memories["a"]
-    assert 15 <= len(memory.events) <= 16
-    assert memory.size <= module.BYTES
+    log = events._logs["a"]
+    assert 15 <= len(log.events) <= 16
+    assert log.size <= module.MAX_BYTES
 
 
 async def test_what_all_sessions_keep_is_bounded_in_bytes(monkeypatch):
     """When there is no room, those that hold most forget first."""
-    monkeypatch.setattr(module, "ALL_BYTES", 100_000)
-    events = Events()
+    monkeypatch.setattr(module, "MAX_TOTAL_BYTES", 100_000)
+    events = SessionLogs()
     sessions = {name: await opened(events, name) for name in "abc"}
     for name, size in (("a", 10_000), ("b", 60_000), ("c", 50_000)):
         await within(events, name, lambda size=size: events.store_event("1", answer(1, size)))
-    assert [events._memories[name].size > 0 for name in "abc"] == [True, False, True]
+    assert [events._logs[name].size > 0 for name in "abc"] == [True, False, True]
     for over, task in sessions.values():
         over.set()
         await task
@@ -273,7 +273,7 @@ async def test_a_notice_that_json_cannot_hold_is_mended(store):
 
 async def test_memory_goes_with_the_session():
     """All of it, when the session has ended."""
-    events = Events()
+    events = SessionLogs()
     over, task = await opened(events, "a")
     await within(events, "a", lambda: events.store_event("1", None))
     over.set()
@@ -281,4 +281,4 @@ async def test_memory_goes_with_the_session():
     del task, over
     await anyio.lowlevel.checkpoint()  # the event loop itself holds the last thing that it ran
     gc.collect()
-    assert list(events._memories) == []
+    assert list(events._logs) == []

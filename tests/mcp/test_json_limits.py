@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.mcp.serve.json_limits import exceeded, find_id
-from toolwire.mcp.serve.limits import JsonLimits
+from toolwire.mcp.serve.limits import JsonLimits, describe_excess, find_id
 
 TRICKY = st.text(alphabet='\\"[]{},:a\n\u00e9\U0001f600', max_size=12)
 VALUES = st.recursive(
@@ -40,9 +39,9 @@ def test_the_depth_is_that_of_the_decoded_value(value, ascii_only):
     """Whatever brackets, quotes and backslashes its strings hold."""
     body, depth = json.dumps(value, ensure_ascii=ascii_only).encode(), depth_of(value)
     many = 10**6
-    assert exceeded(body, JsonLimits(depth, many)) is None
+    assert describe_excess(body, JsonLimits(depth, many)) is None
     if depth:
-        assert "nested more than" in exceeded(body, JsonLimits(depth - 1, many))
+        assert "nested more than" in describe_excess(body, JsonLimits(depth - 1, many))
 
 
 @given(VALUES, st.booleans())
@@ -50,9 +49,9 @@ def test_values_are_counted_by_commas_and_brackets(value, ascii_only):
     """Never fewer than there are, and an empty list counts like one with a value in it."""
     body, values = json.dumps(value, ensure_ascii=ascii_only).encode(), values_of(value)
     most = values + containers_of(value)
-    assert exceeded(body, JsonLimits(10**6, most)) is None
+    assert describe_excess(body, JsonLimits(10**6, most)) is None
     if values > 1:
-        assert "more than" in exceeded(body, JsonLimits(10**6, values - 2))
+        assert "more than" in describe_excess(body, JsonLimits(10**6, values - 2))
 
 
 @given(st.integers(0, 80_000), st.integers(1, 40), st.integers(1, 40), st.booleans())
@@ -60,7 +59,7 @@ def test_digits_are_counted_wherever_they_are(before, digits, most, in_string):
     """Also where the parts meet in which a text is looked at. Those in strings do not count."""
     number = b"7" * digits
     body = b'["' + b"x" * before + b'",' + (b'"%b"' % number if in_string else number) + b"]"
-    found = exceeded(body, JsonLimits(10, 10, most))
+    found = describe_excess(body, JsonLimits(10, 10, most))
     assert (found is not None) is (digits > most and not in_string)
 
 
@@ -69,7 +68,7 @@ def test_long_integers_are_counted_once(lengths, before, most):
     """Wherever the parts meet."""
     text = json.dumps(["x" * before, *(int("8" * length) for length in lengths)]).encode()
     long = sum(length > 20 for length in lengths)
-    assert (exceeded(text, JsonLimits(100, 100, 100, most)) is not None) is (long > most)
+    assert (describe_excess(text, JsonLimits(100, 100, 100, most)) is not None) is (long > most)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +104,7 @@ def test_long_integers_are_counted_once(lengths, before, most):
 )
 def test_hostile_texts(body, said):
     """What is in strings does not count. What is no JSON is left to the decoder."""
-    found = exceeded(body, JsonLimits())
+    found = describe_excess(body, JsonLimits())
     assert found is None if said is None else said in found
 
 

@@ -164,7 +164,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "session-mixed-up",
-        "Memory.place",
+        "SessionLog.parse_id",
         "mark != self.mark or ",
         "",
         ("test_ids_that_are_none_find_nothing", "test_another_session_gets_nothing_of_it"),

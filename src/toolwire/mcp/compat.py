@@ -29,6 +29,9 @@ try:
     # Servers of other libraries: their handlers are called directly, without the queues of `Server.run`.
     from mcp.server.runner import ServerRunner, aclose_shielded
 
+    # Serving: the id, in the event store, of the stream on which a session gets notifications.
+    from mcp.server.streamable_http import GET_STREAM_KEY
+
     # Serving: "7" and 7 are one request id.
     from mcp.shared.dispatcher import as_request_id, coerce_request_id
 
@@ -63,6 +66,7 @@ except ImportError as error:
 __all__ = [
     "CACHEABLE_METHODS",
     "CLIENT_HTTP_ERRORS",
+    "GET_STREAM_KEY",
     "HANDSHAKE_PROTOCOL_VERSIONS",
     "MODERN_PROTOCOL_VERSIONS",
     "AuthenticatedUser",

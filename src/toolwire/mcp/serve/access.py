@@ -1,8 +1,8 @@
-"""Who may talk to a server over HTTP: decided here from the headers alone, for every path.
+"""Decides which HTTP requests are accepted, from their headers alone, for every path.
 
-A page in the user's browser can reach a server on loopback (by DNS rebinding even under its own name), so requests
-must name a host that we answer for, and come from no page or from one that was allowed. A token, when there is
-one, must come along. It does no I/O.
+A web page in the user's browser can reach a server on loopback (by DNS rebinding even under the page's own name),
+so a request must name a host that the server answers for, and come from no page or from one that was allowed. If
+there is a token, it must carry it. Does no I/O.
 """
 
 import hmac
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from toolwire._support.addresses import LOOPBACK, is_loopback
 from toolwire.errors import UsageError
 
-_QUOTED: Final = 200  # characters of a header that an error quotes
+_MAX_QUOTE: Final = 200  # characters of a header that an error quotes
 _PORTS: Final = {"http": 80, "https": 443}
 _NAME: Final = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 _TOKEN: Final = re.compile(r"[ -~]+")
@@ -26,7 +26,7 @@ MISDIRECTED, FORBIDDEN, UNAUTHORIZED = 421, 403, 401
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a request goes no further."""
+    """The reason why a request is refused."""
 
     status: int
     reason: str
@@ -34,29 +34,29 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Guard:
-    """What is let through. `hosts` None: any, which only a token makes safe."""
+    """The requests that are accepted. `hosts` None: those for any host, which only a token makes safe."""
 
     hosts: frozenset[str] | None
     origins: frozenset[str] = frozenset()
     token: str | None = None
 
     def refusal(self, headers: Mapping[str, str], *, open_to_all: bool = False) -> Refusal | None:
-        """Why a request with these headers (names in lower case) is refused. None if it is not.
+        """Return why a request with these headers (names in lower case) is refused; None if it is accepted.
 
-        `open_to_all` is for what tells nothing, such as a health check: it needs no token.
+        `open_to_all` is for a path that reveals nothing, such as a health check: it needs no token.
         """
         host = hostname(headers.get("host", ""))
         if self.hosts is not None and host not in self.hosts:
-            return Refusal(MISDIRECTED, f"This server does not answer for the host {host[:_QUOTED]!r}")
+            return Refusal(MISDIRECTED, f"This server does not answer for the host {host[:_MAX_QUOTE]!r}")
         origin = headers.get("origin")
         if origin is not None and not self.allows_origin(origin):
-            return Refusal(FORBIDDEN, f"Pages of {origin[:_QUOTED]!r} may not use this server")
+            return Refusal(FORBIDDEN, f"Pages of {origin[:_MAX_QUOTE]!r} may not use this server")
         if self.token is not None and not open_to_all and not self._carries_token(headers):
             return Refusal(UNAUTHORIZED, "A bearer token is required")
         return None
 
     def allows_origin(self, origin: str) -> bool:
-        """Whether a page of that origin may ask: one that was named, or one on this machine."""
+        """True if a page of that origin may use the server: it was allowed, or is on this machine."""
         if origin in self.origins:
             return True
         try:
@@ -67,14 +67,14 @@ class Guard:
 
     def _carries_token(self, headers: Mapping[str, str]) -> bool:
         kind, _, given = headers.get("authorization", "").partition(" ")
-        expected = (self.token or "").encode()  # ASCII: `guard_for` sees to it
+        expected = (self.token or "").encode()  # ASCII: `guard_for` checks that
         return kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), expected)
 
 
 def guard_for(host: str, token: str | None, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> Guard:
-    """The guard of a server bound to `host`, with names as people write them.
+    """Make the guard of a server bound to `host`, with names as people write them.
 
-    UsageError if that needs a token and there is none, and for what no request could ever match.
+    `UsageError` if a token is needed and there is none, and for a name that no request could ever match.
     """
     token = None if token is None else _clean_token(token)
     names, pages = {clean_host(each) for each in hosts}, frozenset(map(clean_origin, origins))
@@ -89,9 +89,9 @@ def guard_for(host: str, token: str | None, hosts: Iterable[str] = (), origins: 
 
 
 def _clean_token(token: str) -> str:
-    token = token.strip()  # of the newline that secrets come with
+    token = token.strip()  # files with secrets end in a newline
     if not token:
-        raise UsageError("the token is empty: give a long random one")
+        raise UsageError("the token is empty: use a long random one")
     if not _TOKEN.fullmatch(token):
         raise UsageError(
             "the token has characters that a header cannot carry: use letters, digits and -._~+/="
@@ -100,7 +100,7 @@ def _clean_token(token: str) -> str:
 
 
 def clean_host(given: str) -> str:
-    """A host as `hostname()` would find it in a header. UsageError for what is none."""
+    """Return a host as `hostname()` would find it in a header; `UsageError` if it is not one."""
     name = given.strip()
     for each in (name.removeprefix("[").removesuffix("]"), hostname(name)):
         with suppress(ValueError):
@@ -109,13 +109,13 @@ def clean_host(given: str) -> str:
     with suppress(UnicodeError):
         name = name.encode("idna").decode()
     if not _NAME.fullmatch(name) or set(given) & set("/@?#"):
-        raise UsageError(f"{given!r} is no name of a host: that is one such as tools.example.com")
+        raise UsageError(f"{given!r} is not a host name: use one such as tools.example.com")
     return name
 
 
 def clean_origin(given: str) -> str:
-    """An origin as browsers send it. UsageError for what is none."""
-    wrong = UsageError(f"{given!r} is no origin of web pages: that is one such as https://example.com")
+    """Return an origin as browsers send it; `UsageError` if it is not one."""
+    wrong = UsageError(f"{given!r} is not an origin of web pages: use one such as https://example.com")
     try:
         parts = urlsplit(given.strip())
         port = parts.port
@@ -132,27 +132,27 @@ def clean_origin(given: str) -> str:
 
 
 def hostname(header: str) -> str:
-    """The host in a Host header, without its port."""
+    """Return the host in a Host header, without its port."""
     try:
         return urlsplit(f"//{header}").hostname or ""
     except ValueError:
         return ""
 
 
-class Guarded:
-    """An ASGI application behind a guard."""
+class GuardMiddleware:
+    """ASGI middleware that refuses requests which a guard does not accept."""
 
     def __init__(
         self,
         app: Callable[..., Any],
         guard: Guard,
         open_paths: Iterable[str] = (),
-        authorised: Callable[[dict[str, Any]], None] = lambda _scope: None,
+        on_authorised: Callable[[dict[str, Any]], None] = lambda _scope: None,
     ) -> None:
-        """`authorised` is called with the scope of each request that is let through, but for `open_paths`."""
+        """`on_authorised` is called with the scope of each request that is accepted, except for `open_paths`."""
         self._app = app
         self._guard = guard
-        self._authorised = authorised
+        self._on_authorised = on_authorised
         self._open = frozenset(open_paths)
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
@@ -164,7 +164,7 @@ class Guarded:
                 await _refuse(refused, send)
                 return
             if not open_to_all:
-                self._authorised(scope)
+                self._on_authorised(scope)
         await self._app(scope, receive, send)
 
 

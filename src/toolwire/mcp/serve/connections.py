@@ -1,17 +1,17 @@
 """The TCP connections of an HTTP server: accepts them, and decides how long each one is kept.
 
-Uvicorn speaks HTTP on them. It has no time limit for a request's header and none for an answer that nobody reads,
-and asyncio's own accepting goes on when no descriptors are left. So a server could be shut for everybody by clients
-that only connect. Here each connection must earn its place:
+Uvicorn speaks HTTP on them. It has no timeout for a request's header and none for a response that nobody reads, and
+asyncio goes on accepting when no file descriptors are left. So clients that only connect could block a server for
+everybody. Here each connection must earn its place:
 
-- Until a connection has sent a request that the guard let through, it is a stranger. When the server is full, the
-  stranger that came first gives way to a new connection. If there is none, the connection gives way that has been
-  idle for longest. If all are busy, the new connection is refused with 503.
-- The first byte of a request, the rest of its header and its body must come in time, and an answer must be read in
+- Until a connection has sent a request that the guard accepted, it is a stranger. When the server is full, the
+  oldest stranger is closed for a new connection. If there is none, the connection that has been idle for longest is
+  closed. If all are busy, the new connection is refused with 503.
+- The first byte of a request, the rest of its header and its body must come in time, and a response must be read in
   time.
 
-The limit of connections is below that of descriptors, so that accepting does not fail. Should it fail all the same,
-because tools have taken the rest, a stranger gives way and accepting pauses. For asyncio only.
+The limit of connections is below that of file descriptors, so that accepting does not fail. If it fails all the
+same, because tools use the rest, a stranger is closed and accepting pauses. For asyncio only.
 """
 
 import asyncio
@@ -30,59 +30,59 @@ logger = logger_for("serving")
 
 _KEY: Final = "toolwire.connection"  # in the state of a request's scope
 _BATCH: Final = 16  # connections accepted in one turn of the event loop
-_PAUSE: Final = 0.1  # seconds without accepting after accepting has failed
-_LOOK: Final = 1.0  # seconds between two looks at the deadlines, at most
-_TELL: Final = 10.0  # seconds between two lines in the log
-_AT_ONCE: Final = struct.pack("ii", 1, 0)  # SO_LINGER: throw away what is not sent
-_SLICE: Final = 8 << 10  # bytes that are looked at in one turn of the event loop
-_SKIPPED: Final = 4  # digits of the length of a stranger's body that is skipped
-_SOME: Final = 64 << 10  # bytes of an answer that must be read within the write timeout
+_RETRY_DELAY: Final = 0.1  # seconds after accepting has failed
+_CHECK_INTERVAL: Final = 1.0  # seconds between two checks of the deadlines, at most
+_LOG_INTERVAL: Final = 10.0  # seconds between two lines in the log
+_NO_LINGER: Final = struct.pack("ii", 1, 0)  # SO_LINGER: discard what is not sent
+_SLICE: Final = 8 << 10  # bytes of input that are parsed in one turn of the event loop
+_SKIPPED_DIGITS: Final = 4  # of the Content-Length of a stranger's body that is skipped
+_MIN_READ: Final = 64 << 10  # bytes of a response that must be read within the write timeout
 
 MakeProtocol = Callable[[dict[str, Any]], asyncio.Protocol]
-"""Makes the protocol that speaks HTTP on a connection. It passes the given state on to each request's scope."""
+"""Makes the protocol that speaks HTTP on a connection. It puts the given state into the scope of each request."""
 
 
-def _answer(status: str, text: str) -> bytes:
-    """A whole answer of HTTP, after which the connection is closed."""
+def _make_response(status: str, text: str) -> bytes:
+    """Make a complete HTTP response, after which the connection is closed."""
     return (
         f"HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {len(text)}\r\n"
         f"retry-after: 1\r\nconnection: close\r\n\r\n{text}"
     ).encode("ascii")
 
 
-_TOO_SLOW: Final = _answer("408 Request Timeout", "The header of the request took too long to arrive")
-_FULL: Final = _answer("503 Service Unavailable", "The server has no free connection")
+_TOO_SLOW: Final = _make_response("408 Request Timeout", "The header of the request took too long to arrive")
+_FULL: Final = _make_response("503 Service Unavailable", "The server has no free connection")
 
 
 class Connections:
-    """The connections that are open, and those among them that may give way."""
+    """The open connections, and those among them that may be closed for others."""
 
     def __init__(self, limits: HttpLimits, make_protocol: MakeProtocol) -> None:
         self.limits = limits
-        self.most = connection_limit(limits)
+        self.limit = connection_limit(limits)
         self._make_protocol = make_protocol
         self._open: set[Connection] = set()
         self._by_address: dict[str, dict[Connection, None]] = {}
-        # In the order of their coming, and of their last request:
+        # In the order of their arrival, and of their last request:
         self._strangers: dict[Connection, None] = {}
         self._idle: dict[Connection, None] = {}
-        self._gave_way = 0
+        self._evicted = 0
         self._refused = 0
         self._failure = ""
 
     def __len__(self) -> int:
-        """How many are open."""
+        """The number of open connections."""
         return len(self._open)
 
     async def accept_from(self, listening: socket.socket) -> None:
         """Accept connections until cancelled. Those that are open then stay open."""
         listening.setblocking(False)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._keep_limits)
+            tasks.start_soon(self._enforce_limits)
             while True:
                 for _ in range(_BATCH):
                     await self._accept_one(listening, tasks)
-                await asyncio.sleep(0)  # accepting does not wait while there are more
+                await asyncio.sleep(0)  # accepting does not yield while there are more
 
     async def _accept_one(self, listening: socket.socket, tasks: Any) -> None:
         try:
@@ -93,116 +93,116 @@ class Connections:
             if listening.fileno() < 0:
                 raise
             self._failure = error.strerror or str(error)
-            self._give_way(self._strangers)
-            await asyncio.sleep(_PAUSE)
+            self._evict(self._strangers)
+            await asyncio.sleep(_RETRY_DELAY)
             return
-        place = self._place(address)
-        if place is None:
+        connection = self._add(address)
+        if connection is None:
             self._refused += 1
             _refuse(accepted)
         else:
-            tasks.start_soon(self._serve, accepted, place)
+            tasks.start_soon(self._serve, accepted, connection)
 
-    def _place(self, address: Any) -> "Connection | None":
-        """A new connection that counts from now on, with another one giving way if need be; None if none can."""
+    def _add(self, address: Any) -> "Connection | None":
+        """Add a new connection, and close another one for it if necessary; None if none can be closed."""
         host = address[0] if isinstance(address, tuple) and address else ""
         own = self._by_address.get(host, {})
         if self.limits.max_per_address is not None and len(own) >= self.limits.max_per_address:
             strangers, idle = (
                 {each: None for each in own if each in kind} for kind in (self._strangers, self._idle)
             )
-            if not self._give_way(strangers, idle):
+            if not self._evict(strangers, idle):
                 return None
-        elif len(self._open) >= self.most and not self._give_way(self._strangers, self._idle):
+        elif len(self._open) >= self.limit and not self._evict(self._strangers, self._idle):
             return None
         connection = Connection(self, host, self._make_protocol)
         self._open.add(connection)
         self._by_address.setdefault(host, {})[connection] = None
-        self._strangers[connection] = None  # from now on, so that it gives way before any client does
+        self._strangers[connection] = None  # from now on, so that it is closed before any client is
         return connection
 
-    def _give_way(self, *kinds: "dict[Connection, None]") -> bool:
+    def _evict(self, *kinds: "dict[Connection, None]") -> bool:
         """Close the first connection of the first kind that has any. False if there is none."""
         for kind in kinds:
             for connection in kind:
-                self._gave_way += 1
+                self._evicted += 1
                 connection.abort()
                 return True
         return False
 
     async def _serve(self, accepted: socket.socket, connection: "Connection") -> None:
-        """Have HTTP spoken on an accepted connection. Returns at once."""
+        """Start HTTP on an accepted connection. Returns at once."""
         try:
             await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted)
         except BaseException as error:
             accepted.close()
-            self.forget(connection)
+            self.remove(connection)
             if not isinstance(error, Exception):
                 raise
-            if not isinstance(error, OSError):  # else the client has left already
+            if not isinstance(error, OSError):  # otherwise the client has left already
                 logger.exception("a connection could not be served")
 
-    # What connections tell.
+    # Called by connections.
 
-    def trusted(self, connection: "Connection") -> None:
-        """A connection has sent a request that the guard let through."""
+    def mark_trusted(self, connection: "Connection") -> None:
+        """Mark a connection as trusted: it has sent a request that the guard accepted."""
         self._strangers.pop(connection, None)
 
-    def idle(self, connection: "Connection", now_idle: bool) -> None:
-        """A trusted connection waits for its next request, or does not any more."""
-        if now_idle:
+    def mark_idle(self, connection: "Connection", idle: bool) -> None:
+        """Mark a trusted connection as waiting for its next request, or not."""
+        if idle:
             self._idle[connection] = None
         else:
             self._idle.pop(connection, None)
 
-    def leaving(self, connection: "Connection") -> None:
-        """A connection is being closed. It counts until it is."""
+    def mark_closing(self, connection: "Connection") -> None:
+        """Mark a connection as being closed. It counts until it is."""
         self._strangers.pop(connection, None)
         self._idle.pop(connection, None)
 
-    def forget(self, connection: "Connection") -> None:
-        """A connection is closed."""
-        self.leaving(connection)
+    def remove(self, connection: "Connection") -> None:
+        """Remove a connection that is closed."""
+        self.mark_closing(connection)
         self._open.discard(connection)
         own = self._by_address.get(connection.host, {})
         own.pop(connection, None)
         if not own:
             self._by_address.pop(connection.host, None)
 
-    # Time.
+    # Timeouts.
 
-    async def _keep_limits(self) -> None:
+    async def _enforce_limits(self) -> None:
         limits = self.limits
         shortest = min(limits.header_timeout, limits.body_timeout, limits.idle_timeout, limits.write_timeout)
-        told = -_TELL
+        logged = -_LOG_INTERVAL
         while True:
-            await asyncio.sleep(min(_LOOK, shortest / 4))
+            await asyncio.sleep(min(_CHECK_INTERVAL, shortest / 4))
             now = asyncio.get_running_loop().time()
             for connection in list(self._open):
                 try:
-                    connection.keep_limits(now)
+                    connection.enforce_limits(now)
                 except Exception:  # the boundary: one connection must not end the server
-                    logger.exception("a connection is closed, since its limits could not be kept")
+                    logger.exception("a connection is closed because its limits could not be checked")
                     connection.abort()
-            if now - told >= _TELL and (self._gave_way or self._refused or self._failure):
-                told = now
-                self._tell()
+            if now - logged >= _LOG_INTERVAL and (self._evicted or self._refused or self._failure):
+                logged = now
+                self._log()
 
-    def _tell(self) -> None:
+    def _log(self) -> None:
         if self._failure:
             logger.warning("cannot accept connections: %s; trying again", self._failure)
-        if self._gave_way or self._refused:
+        if self._evicted or self._refused:
             logger.warning(
                 "%d connections are open, which is the limit: %d were closed to make room, %d refused",
                 len(self._open),
-                self._gave_way,
+                self._evicted,
                 self._refused,
             )
-        self._gave_way, self._refused, self._failure = 0, 0, ""
+        self._evicted, self._refused, self._failure = 0, 0, ""
 
 
 class Connection(asyncio.Protocol):
-    """One connection: passes everything on to the protocol that speaks HTTP, and knows what it is waiting for."""
+    """One connection: passes everything on to the protocol that speaks HTTP, and keeps its deadlines."""
 
     def __init__(self, connections: Connections, host: str, make_protocol: MakeProtocol) -> None:
         self.host = host
@@ -211,15 +211,15 @@ class Connection(asyncio.Protocol):
         self._protocol = make_protocol({_KEY: self})
         self._transport: asyncio.Transport | None = None
         self._now = asyncio.get_running_loop().time
-        self._input = bytearray()  # what the protocol has not been given yet
+        self._input = bytearray()  # not yet given to the protocol
         self._feeding = False
         self.input_paused = False  # by the protocol
         self._trusted = False
         self._running = 0
-        self._between = True  # requests: nothing of the next one has come yet
+        self._between = True  # requests: no byte of the next one has come yet
         self._closing = False
         self._deadline: float | None = None
-        self._too_late: Callable[[], None] | None = None  # called at the deadline, instead of closing
+        self._on_timeout: Callable[[], None] | None = None  # called at the deadline, instead of closing
         self._unread_since: float | None = None
         self._unread = 0
 
@@ -228,8 +228,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
         self._deadline = self._now() + self._limits.header_timeout
-        held: Any = _Held(self, transport)
-        self._protocol.connection_made(held)
+        wrapped: Any = _Transport(self, transport)
+        self._protocol.connection_made(wrapped)
         if self._closing:
             transport.abort()
 
@@ -237,7 +237,7 @@ class Connection(asyncio.Protocol):
         if self._between:  # the next request begins
             self._between = False
             self._deadline = self._now() + self._limits.header_timeout
-            self._connections.idle(self, False)
+            self._connections.mark_idle(self, False)
         if self._input or len(data) > _SLICE:
             self._input += data
             self.feed()
@@ -245,9 +245,9 @@ class Connection(asyncio.Protocol):
             self._protocol.data_received(data)
 
     def feed(self) -> None:
-        """Pass on a slice of the input, unless the protocol wants none now; the rest in the next turns of the loop.
+        """Pass a slice of the input on, unless the protocol has paused; the rest in the next turns of the loop.
 
-        One read brings up to 256 KB, and in pieces of a byte each that is a second of work.
+        One read brings up to 256 KB, which take a second to parse if they are chunks of one byte.
         """
         if self._transport is None or self._transport.is_closing() or self._feeding or self.input_paused:
             return
@@ -281,98 +281,98 @@ class Connection(asyncio.Protocol):
         self._closing = True  # its requests may go on for a while
         self._transport = None
         self._input.clear()
-        self._connections.forget(self)
+        self._connections.remove(self)
         self._protocol.connection_lost(exc)
 
     # From the application.
 
-    def request_started(self) -> None:
-        """A request's header is complete."""
+    def start_request(self) -> None:
+        """Start a request: its header is complete."""
         self._running += 1
         self._between = False
         self._deadline = None
-        self._connections.idle(self, False)
+        self._connections.mark_idle(self, False)
 
-    def request_authorised(self) -> None:
-        """The guard has let a request through."""
+    def authorise(self) -> None:
+        """Mark the connection as trusted: the guard has accepted a request."""
         if not self._trusted:
             self._trusted = True
-            self._connections.trusted(self)
+            self._connections.mark_trusted(self)
 
-    def body_awaited(self, too_late: Callable[[], None]) -> None:
-        """A request's body is being read. `too_late` is called when that has taken too long."""
-        self._too_late = too_late
+    def start_body(self, on_timeout: Callable[[], None]) -> None:
+        """Start to read a request's body. `on_timeout` is called when that takes too long."""
+        self._on_timeout = on_timeout
         self._deadline = self._now() + self._limits.body_timeout
 
-    def body_received(self) -> None:
-        """A request's body has been read."""
-        self._deadline = self._too_late = None
+    def finish_body(self) -> None:
+        """Finish reading a request's body."""
+        self._deadline = self._on_timeout = None
 
-    def request_ended(self, *, much_to_come: bool = False) -> None:
-        """A request is done with, and its answer written. A stranger's large body is not skipped."""
+    def finish_request(self, *, has_large_body: bool = False) -> None:
+        """Finish a request whose response was written. A stranger's large body is not skipped."""
         self._running -= 1
-        if self._running or self._closing:  # the next one may have begun before this one's answer was out
+        if self._running or self._closing:  # the next one may have started before this response was sent
             return
-        self._too_late = None
-        if much_to_come and not self._trusted:
+        self._on_timeout = None
+        if has_large_body and not self._trusted:
             self._close()
             return
         self._between = True
         limits = self._limits
         self._deadline = self._now() + (limits.idle_timeout if self._trusted else limits.header_timeout)
         if self._trusted:
-            self._connections.idle(self, True)
+            self._connections.mark_idle(self, True)
 
     # The limits.
 
-    def keep_limits(self, now: float) -> None:
-        """Close the connection if it takes too long over something."""
+    def enforce_limits(self, now: float) -> None:
+        """Close the connection if a deadline has passed."""
         if self._transport is None or self._closing:
             return
         if self._unread_since is not None and now >= self._unread_since + self._limits.write_timeout:
             left = self._in_buffer()
-            if self._unread - left < _SOME:
+            if self._unread - left < _MIN_READ:
                 self.abort()
             self._unread_since, self._unread = now, left
         elif self._deadline is None or now < self._deadline:
             return
-        elif self._too_late is not None:
-            self._too_late()
-            self.body_received()
+        elif self._on_timeout is not None:
+            self._on_timeout()
+            self.finish_body()
         else:
             if not self._between and not self._in_buffer():
                 self._transport.write(_TOO_SLOW)
             self._close()
 
     def _close(self) -> None:
-        """Close the connection, with what was written last, unless the client does not read."""
+        """Close the connection after sending what was written, unless the client does not read."""
         if self._in_buffer():
             self.abort()
             return
         self._closing = True
-        self._connections.leaving(self)
+        self._connections.mark_closing(self)
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
         """Close the connection at once, whatever it is doing."""
         self._closing = True
-        self._connections.leaving(self)
+        self._connections.mark_closing(self)
         if self._transport is None:
             return
         if self._in_buffer():
-            # Or the kernel would go on offering what it has to a client that does not read.
-            wire = self._transport.get_extra_info("socket")
+            # Otherwise the kernel would go on sending to a client that does not read.
+            sock = self._transport.get_extra_info("socket")
             with suppress(OSError):
-                wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         self._transport.abort()
 
     def _in_buffer(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
 
-class _Held:
-    """A transport as the protocol sees it, whose reading is paused and resumed with the connection's own."""
+class _Transport:
+    """The transport that the protocol gets: it pauses and resumes reading through the connection."""
 
     def __init__(self, connection: Connection, transport: asyncio.Transport) -> None:
         self._connection = connection
@@ -392,45 +392,45 @@ class _Held:
         return getattr(self._transport, name)
 
 
-class Tracked:
-    """An ASGI application that tells each request's connection when the request begins and ends."""
+class RequestTracker:
+    """An ASGI application that tells each request's connection when the request starts and ends."""
 
     def __init__(self, app: Callable[..., Any]) -> None:
         self._app = app
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
-        connection = connection_of(scope)
+        connection = find_connection(scope)
         if connection is None:
             await self._app(scope, receive, send)
             return
-        connection.request_started()
+        connection.start_request()
         try:
             await self._app(scope, receive, send)
         finally:
-            connection.request_ended(much_to_come=_has_large_body(scope))
+            connection.finish_request(has_large_body=_has_large_body(scope))
 
 
-def authorised(scope: MutableMapping[str, Any]) -> None:
-    """Tell the connection of a request that the guard let the request through."""
-    connection = connection_of(scope)
+def mark_authorised(scope: MutableMapping[str, Any]) -> None:
+    """Mark the connection of a request as trusted: the guard has accepted the request."""
+    connection = find_connection(scope)
     if connection is not None:
-        connection.request_authorised()
+        connection.authorise()
 
 
-def connection_of(scope: MutableMapping[str, Any]) -> Connection | None:
-    """The connection that a request came on. None in a server that is not ours."""
+def find_connection(scope: MutableMapping[str, Any]) -> Connection | None:
+    """Return the connection that a request came on; None if the ASGI server is not ours."""
     state = scope.get("state")
     return None if state is None else state.get(_KEY)
 
 
 def _has_large_body(scope: MutableMapping[str, Any]) -> bool:
-    """Whether a request has a body that may not have come whole with its header."""
+    """True if a request has a body that may not have arrived with its header."""
     headers = dict(scope["headers"])
-    return b"transfer-encoding" in headers or len(headers.get(b"content-length", b"")) > _SKIPPED
+    return b"transfer-encoding" in headers or len(headers.get(b"content-length", b"")) > _SKIPPED_DIGITS
 
 
 def _refuse(accepted: socket.socket) -> None:
-    """Tell a client that there is no place for it."""
+    """Send a client the response that the server is full, and close its connection."""
     with accepted:
         try:
             accepted.setblocking(False)

@@ -1,8 +1,8 @@
-"""MCP over streamable HTTP: an ASGI application around an `mcp` server, and a way to run it here.
+"""Serves an `mcp` server over streamable HTTP: an ASGI application, and a way to run it here.
 
-Owns the paths, the guard in front of them, the limits of a request's body and the end: open streams are told to
-stop, new requests are refused, running calls may finish within `drain` seconds, the rest is cancelled and answered
-with an error. The protocol itself is `mcp`'s session manager's, the connections are `connections`'.
+Owns the paths, the guard in front of them, the limits of a request's body, and the end: open streams are closed,
+new requests are refused, running calls may finish within `drain` seconds, the rest is cancelled and answered with
+an error. The protocol itself is `mcp`'s session manager's, the TCP connections are `connections`'.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ import mcp_types as types
 import uvicorn
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -37,41 +37,42 @@ from toolwire._support.threads import Workers
 from toolwire._support.waiting import Signal
 from toolwire.errors import UsageError
 from toolwire.mcp.compat import HANDSHAKE_PROTOCOL_VERSIONS
-from toolwire.mcp.serve import bodies, json_limits
-from toolwire.mcp.serve.access import Guard, Guarded
-from toolwire.mcp.serve.connections import Connections, Tracked, authorised, connection_of
+from toolwire.mcp.serve.access import Guard, GuardMiddleware
+from toolwire.mcp.serve.connections import Connections, RequestTracker, find_connection, mark_authorised
 from toolwire.mcp.serve.fast_path import FastPath
-from toolwire.mcp.serve.http_sessions import HEADER, Exchange, HttpSession, HttpSessions
-from toolwire.mcp.serve.limits import HttpLimits
+from toolwire.mcp.serve.http_sessions import HEADER, MAX_ID, Exchange, HttpSession, HttpSessions
+from toolwire.mcp.serve.limits import HttpLimits, describe_excess, find_id, is_clearly_within
 from toolwire.mcp.serve.metrics import CONTENT_TYPE, Metrics
-from toolwire.mcp.serve.resumption import Events
+from toolwire.mcp.serve.resumption import SessionLogs
 
 logger = logger_for("serving")
 
 HEALTH: Final = "/healthz"
 METRICS: Final = "/metrics"
 _LOOPBACK_PAGES: Final = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
-_RETRY: Final = 1_000  # milliseconds after which a client whose stream was closed comes back
-_LARGE: Final = 64 << 10  # a body over this many bytes is looked at in a thread, if one look is not enough
-_HEADER: Final = 32 << 10  # bytes of a request's header
-_FLUSH: Final = 2.0  # seconds for answers that are ready to get out at the end
-STOP: Final = 4.0
+_RETRY: Final = 1_000  # milliseconds after which a client whose stream was closed resumes it
+_LARGE: Final = 64 << 10  # bytes; the JSON of a larger body is checked in a thread
+_MAX_HEADER: Final = 32 << 10  # bytes of a request's header
+_FLUSH_TIMEOUT: Final = 2.0  # seconds for finished responses to be sent at the end
+STOP_TIMEOUT: Final = 4.0
 """Seconds in which calls that are cancelled at the end have to stop."""
 _VERSION: Final = b"mcp-protocol-version"
-_ENDING: Final = RpcError(types.CONNECTION_CLOSED, "the server is shutting down and takes no new requests")
-_ENDED: Final = RpcError(types.CONNECTION_CLOSED, "the server has shut down")
+_SHUTTING_DOWN: Final = RpcError(
+    types.CONNECTION_CLOSED, "the server is shutting down and takes no new requests"
+)
+_SHUT_DOWN: Final = RpcError(types.CONNECTION_CLOSED, "the server has shut down")
 _FULL: Final = RpcError(INTERNAL_ERROR, "too many sessions are open, and all are in use: try again later")
 _NO_SESSION: Final = RpcError(INVALID_REQUEST, "Session not found")
-_GONE: Final = (anyio.ClosedResourceError, anyio.BrokenResourceError)
-_DIGITS: Final = 18  # of a declared length: more would only take longer to read
+_CLIENT_LEFT: Final = (anyio.ClosedResourceError, anyio.BrokenResourceError)
+_MAX_DIGITS: Final = 18  # of a declared length
 
 
 class HttpApp:
-    """The application, and how to end it."""
+    """The ASGI application (`asgi`), and how to shut it down."""
 
     def __init__(
         self,
-        core: Any,
+        mcp_server: Any,
         guard: Guard,
         *,
         path: str = "/mcp",
@@ -81,45 +82,45 @@ class HttpApp:
         fast_path: FastPath | None = None,
         limits: HttpLimits | None = None,
     ) -> None:
-        """`sessions` False: no client is remembered between two requests, so any process can answer any of them.
+        """Without `sessions` nothing is kept between two requests, so that any process can answer any of them.
         `fast_path` gets each request before `mcp`. Of the `limits`, those of bodies and sessions apply here."""
         self.limits = limits or HttpLimits()
         self._json = self.limits.json
         self._readers = Workers(1)
-        core.middleware.append(_writable)
-        self._events = Events() if sessions else None
+        mcp_server.middleware.append(_refuse_non_json)
+        self._logs = SessionLogs() if sessions else None
         self._manager = StreamableHTTPSessionManager(
-            core,
-            event_store=self._events,
+            mcp_server,
+            event_store=self._logs,
             retry_interval=_RETRY if sessions else None,
             stateless=not sessions,
             max_request_body_size=self.limits.max_body,
-            session_idle_timeout=None,  # ours counts what never gets to `mcp` too
+            session_idle_timeout=None,  # ours also counts requests that `mcp` never sees
             max_sessions=None,
         )
         self.sessions: HttpSessions | None = None
-        """The sessions that are open; None if none are kept."""
+        """The open sessions; None if the server keeps none."""
         if sessions:
             self.sessions = HttpSessions(
                 self.limits.max_sessions, self.limits.session_timeout, self._end_session
             )
-            core.middleware.insert(0, self.sessions.middleware)
-        if self._events is not None:
-            core.middleware.insert(0, self._events.middleware)
+            mcp_server.middleware.insert(0, self.sessions.middleware)
+        if self._logs is not None:
+            mcp_server.middleware.insert(0, self._logs.middleware)
         self._tasks: anyio.abc.TaskGroup | None = None  # while it is open
         self._metrics = metrics
         self._health = health
         self._fast_path = fast_path
         self._closing = False
         self._idle = Signal()
-        self._under_way: set[anyio.CancelScope] = set()
-        self._listening: set[anyio.CancelScope] = set()
+        self._requests: set[anyio.CancelScope] = set()
+        self._streams: set[anyio.CancelScope] = set()
         routes = [
-            Route(path, endpoint=_Endpoint(self._mcp)),
-            Route(HEALTH, endpoint=self._tell_health, methods=["GET", "HEAD"]),
+            Route(path, endpoint=_Endpoint(self._serve)),
+            Route(HEALTH, endpoint=self._get_health, methods=["GET", "HEAD"]),
         ]
         if metrics is not None:
-            routes.append(Route(METRICS, endpoint=self._tell_metrics, methods=["GET"]))
+            routes.append(Route(METRICS, endpoint=self._get_metrics, methods=["GET"]))
         pages = Middleware(
             CORSMiddleware,
             allow_origins=sorted(guard.origins),
@@ -132,14 +133,14 @@ class HttpApp:
             routes=routes,
             middleware=[
                 pages,
-                Middleware(Guarded, guard=guard, open_paths=[HEALTH], authorised=authorised),
+                Middleware(GuardMiddleware, guard=guard, open_paths=[HEALTH], on_authorised=mark_authorised),
             ],
             lifespan=self._lifespan,
         )
 
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
-        with _filtered(_Departures(), "mcp.server.streamable_http"):
+        with _filter_logs(_ClientLeftFilter(), "mcp.server.streamable_http"):
             async with self._manager.run(), anyio.create_task_group() as self._tasks:
                 if self.sessions is not None:
                     self._tasks.start_soon(self.sessions.end_idle)
@@ -151,7 +152,7 @@ class HttpApp:
             self._tasks.start_soon(self._delete, session)
 
     async def _delete(self, session: HttpSession) -> None:
-        """Have `mcp` end a session, as if its client had asked for that."""
+        """Have `mcp` end a session, as if its client had sent a DELETE request."""
 
         async def receive() -> Any:
             return {"type": "http.request", "body": b"", "more_body": False}
@@ -169,87 +170,88 @@ class HttpApp:
         }
         try:
             await self._manager.handle_request(scope, receive, ignore)
-        except Exception:  # the boundary of a task that nobody waits for: the server must go on
+        except Exception:  # the boundary of a background task: the server must continue
             logger.exception("a session could not be ended")
 
-    async def _mcp(self, scope: Any, receive: Any, send: Any) -> None:
-        reply = _Reply(send)
-        # A stream of notices never ends by itself, and a slow client may not either: we must be able to end both.
-        kind = self._listening if _only_listens(scope) else self._under_way
-        connection = connection_of(scope)
+    async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
+        reply = _Response(send)
+        # A stream of notifications never ends by itself, and a slow client may not either: both must be
+        # cancellable.
+        kind = self._streams if _is_stream(scope) else self._requests
+        connection = find_connection(scope)
         late = False
-        with anyio.CancelScope() as until_told:
-            kind.add(until_told)
+        with anyio.CancelScope() as cancellable:
+            kind.add(cancellable)
 
             def too_late() -> None:
                 nonlocal late
                 late = True
-                until_told.cancel()
+                cancellable.cancel()
 
             try:
                 if connection is not None:
-                    connection.body_awaited(too_late)
-                body = await self._body(scope, receive, reply.send)
+                    connection.start_body(too_late)
+                body = await self._read_body(scope, receive, reply.send)
                 if connection is not None:
-                    connection.body_received()
+                    connection.finish_body()
                 if body is not None:
                     await self._handle(scope, body, receive, reply)
             finally:
-                kind.discard(until_told)
-                if not self._under_way:
+                kind.discard(cancellable)
+                if not self._requests:
                     self._idle.notify()
-        if until_told.cancelled_caught:
-            await reply.cut_short(scope, receive, _too_slow() if late else _unavailable(_ENDED))
+        if cancellable.cancelled_caught:
+            await reply.abort(scope, receive, _too_slow() if late else _unavailable(_SHUT_DOWN))
 
-    async def _body(self, scope: Any, receive: Any, send: Any) -> bytes | None:
-        """The body of a request. None if it was refused."""
-        most = self.limits.max_body
-        came, body = ([], None) if _declared_length(scope) > most else await bodies.read(receive, most)
+    async def _read_body(self, scope: Any, receive: Any, send: Any) -> bytes | None:
+        """Return the body of a request; None if the request was refused."""
+        limit = self.limits.max_body
+        left, body = (False, None) if _declared_length(scope) > limit else await _receive_body(receive, limit)
         if body is not None:
             if json.detect_encoding(body) != "utf-8":  # `mcp` would decode it, past the limits
                 await _invalid("the body must be UTF-8")(scope, receive, send)
                 return None
-            if json_limits.surely_within(body, self._json):
+            if is_clearly_within(body, self._json):
                 return body
-            reason = await self._exceeded(body)
+            reason = await self._check_json(body)
             if reason is None:
                 return body
-            refused = _invalid(f"{reason}, which is the limit of this server", json_limits.find_id(body))
-        elif came and came[-1]["type"] != "http.request":
-            refused = _invalid("the body broke off")  # for nobody: the client has left
+            refused = _invalid(f"{reason}, which is the limit of this server", find_id(body))
+        elif left:
+            refused = _invalid("the body is incomplete")  # for nobody: the client has left
         else:
-            # The connection stays open: the rest of the body is skipped, so that its sender gets to read this.
-            refused = _invalid(f"the body is larger than {most} bytes (--max-body)", status=413)
+            # The connection stays open: the rest of the body is skipped, so that the client can read the response.
+            refused = _invalid(f"the body is larger than {limit} bytes (--max-body)", status=413)
         await refused(scope, receive, send)
         return None
 
-    async def _exceeded(self, body: bytes) -> str | None:
-        """Which limit the JSON of a body exceeds."""
+    async def _check_json(self, body: bytes) -> str | None:
+        """Say which limit the JSON of a body exceeds; None if it exceeds none."""
         if len(body) <= _LARGE:
-            return json_limits.exceeded(body, self._json)
-        return await self._readers.run(partial(json_limits.exceeded, body, self._json))
+            return describe_excess(body, self._json)
+        return await self._readers.run(partial(describe_excess, body, self._json))
 
-    async def _handle(self, scope: Any, body: bytes, receive: Any, reply: "_Reply") -> None:
-        if self._closing and (_only_listens(scope) or (scope["method"] != "GET" and _is_request(body))):
-            await _unavailable(_ENDING)(scope, receive, reply.send)
+    async def _handle(self, scope: Any, body: bytes, receive: Any, reply: "_Response") -> None:
+        if self._closing and (_is_stream(scope) or (scope["method"] != "GET" and _is_request(body))):
+            await _unavailable(_SHUTTING_DOWN)(scope, receive, reply.send)
             return
         if self.sessions is None:
             await self._answer(scope, body, receive, reply, None)
             return
-        name = next((value.decode("latin-1") for key, value in scope["headers"] if key == HEADER), None)
-        session = None if name is None else self.sessions.find(name)
+        session_id = next((value.decode("latin-1") for key, value in scope["headers"] if key == HEADER), None)
+        session = None if session_id is None else self.sessions.find(session_id)
         if session is not None:
             with session.exchange() as exchange:
                 await self._answer(scope, body, receive, reply, exchange)
-        elif name is not None and self.sessions.is_ending(name):
-            await _refused(_NO_SESSION, 404)(scope, receive, reply.send)
-        elif name is None and _is_handshake(scope) and self.sessions.full:
+        elif session_id is not None and self.sessions.is_ending(session_id):
+            await _refuse(_NO_SESSION, 404)(scope, receive, reply.send)
+        elif session_id is None and _may_open_session(scope) and self.sessions.full:
             await _unavailable(_FULL)(scope, receive, reply.send)
         else:
             await self._answer(scope, body, receive, reply, None)
 
     async def _answer(
-        self, scope: Any, body: bytes, receive: Any, reply: "_Reply", exchange: Exchange | None
+        self, scope: Any, body: bytes, receive: Any, reply: "_Response", exchange: Exchange | None
     ) -> None:
         """Answer a request, here or by `mcp`. `exchange` is None outside of a session."""
         early = None
@@ -259,53 +261,53 @@ class HttpApp:
                 return
         if early is None and scope["method"] == "POST":
             try:
-                given = reply.request_id = bodies.request_id(body)
+                request_id = reply.request_id = _read_id(body)
             except RpcError as error:
-                await _refused(error, 400)(scope, receive, reply.send)
+                await _refuse(error, 400)(scope, receive, reply.send)
                 return
-            if exchange is not None and given is not None and not await exchange.claim(given):
-                await _refused(id_in_use(given), 400, given)(scope, receive, reply.send)
+            if exchange is not None and request_id is not None and not await exchange.claim(request_id):
+                await _refuse(id_in_use(request_id), 400, request_id)(scope, receive, reply.send)
                 return
-        receive = bodies.replayed([{"type": "http.request", "body": body, "more_body": False}], receive)
+        receive = _replay(body, receive)
         if early is None:
-            await self._through_mcp(scope, receive, reply.send)
+            await self._pass_to_mcp(scope, receive, reply.send)
             return
         reply.request_id = early.request_id
         with early.offered(scope, reply.is_complete):
-            await self._through_mcp(scope, receive, reply.send)
+            await self._pass_to_mcp(scope, receive, reply.send)
 
-    async def _through_mcp(self, scope: Any, receive: Any, send: Any) -> None:
+    async def _pass_to_mcp(self, scope: Any, receive: Any, send: Any) -> None:
         try:
-            if self._events is None:
+            if self._logs is None:
                 await self._manager.handle_request(scope, receive, send)
             else:
-                await self._events.answering(self._manager.handle_request, scope, receive, send)
-        except _GONE:
-            logger.debug("a session has ended while a message for it was on its way")
+                await self._logs.run(self._manager.handle_request, scope, receive, send)
+        except _CLIENT_LEFT:
+            logger.debug("a session ended while a message for it was being delivered")
 
     def close(self) -> None:
-        """Take no new work, and end the streams on which clients only listen."""
+        """Refuse new requests, and end the streams of notifications."""
         self._closing = True
-        for stream in list(self._listening):
+        for stream in list(self._streams):
             stream.cancel()
 
-    async def cut_off(self) -> None:
-        """End what is still under way, when its answer has had the time to get out."""
-        with anyio.move_on_after(_FLUSH):
-            await self._idle.wait_until(lambda: not self._under_way)
-        for each in [*self._under_way, *self._listening]:
+    async def cancel_all(self) -> None:
+        """End all requests, after finished responses have had the time to be sent."""
+        with anyio.move_on_after(_FLUSH_TIMEOUT):
+            await self._idle.wait_until(lambda: not self._requests)
+        for each in [*self._requests, *self._streams]:
             each.cancel()
 
-    async def _tell_health(self, _request: Request) -> Response:
+    async def _get_health(self, _request: Request) -> Response:
         health = {"status": "closing" if self._closing else "ok", **self._health()}
         return JSONResponse(health, 503 if self._closing else 200)
 
-    async def _tell_metrics(self, _request: Request) -> Response:
+    async def _get_metrics(self, _request: Request) -> Response:
         return Response(self._metrics.text() if self._metrics else b"", media_type=CONTENT_TYPE)
 
 
 class _Endpoint:
-    """A plain ASGI function as an endpoint for all methods."""
+    """Makes a plain ASGI function an endpoint for all HTTP methods."""
 
     def __init__(self, app: Callable[[Any, Any, Any], Awaitable[None]]) -> None:
         self._app = app
@@ -314,27 +316,27 @@ class _Endpoint:
         await self._app(scope, receive, send)
 
 
-class _Reply:
-    """The way back to the client of one request, and how far it got."""
+class _Response:
+    """Sends the response of one request, and knows how much of it was sent."""
 
     def __init__(self, send: Any) -> None:
         self.request_id: int | str | None = None
         """The id of the JSON-RPC request, once it is known."""
         self._send = send
         self._started = False
-        self._streams = False
+        self._is_stream = False
         self._complete = False
 
     def is_complete(self) -> bool:
-        """Whether all of it was sent."""
+        """True if all of it was sent."""
         return self._complete
 
     async def send(self, message: Any) -> None:
-        if self._complete:  # `mcp` answers once more when a session ends after its 202
+        if self._complete:  # `mcp` responds once more when a session ends after its 202
             return
         if message["type"] == "http.response.start":
             self._started = True
-            self._streams = any(
+            self._is_stream = any(
                 key.lower() == b"content-type" and value.startswith(b"text/event-stream")
                 for key, value in message.get("headers", ())
             )
@@ -342,33 +344,33 @@ class _Reply:
             self._complete = True
         await self._send(message)
 
-    async def cut_short(self, scope: Any, receive: Any, answer: Response) -> None:
-        """End it as HTTP wants it, if it is not."""
-        with anyio.move_on_after(_FLUSH):
+    async def abort(self, scope: Any, receive: Any, instead: Response) -> None:
+        """Complete a response that was cancelled; `instead` is sent if nothing of it was."""
+        with anyio.move_on_after(_FLUSH_TIMEOUT):
             if not self._started:
-                await answer(scope, receive, self._send)
+                await instead(scope, receive, self._send)
             elif not self._complete:
                 body = b""
-                if self._streams and self.request_id is not None:
+                if self._is_stream and self.request_id is not None:
                     body = b"event: message\r\ndata: %b\r\n\r\n" % to_json(
-                        make_error(self.request_id, _ENDED)
+                        make_error(self.request_id, _SHUT_DOWN)
                     )
                 await self._send({"type": "http.response.body", "body": body})
 
 
-def _only_listens(scope: Any) -> bool:
-    """Whether it is a stream of notices, and not the rest of an answer."""
+def _is_stream(scope: Any) -> bool:
+    """True for a GET that opens a stream of notifications, rather than one that resumes a response."""
     return scope["method"] == "GET" and all(name != b"last-event-id" for name, _ in scope["headers"])
 
 
-def _is_handshake(scope: Any) -> bool:
-    """Whether a request without a session may open one: those of 2026-07-28 never do."""
+def _may_open_session(scope: Any) -> bool:
+    """True if a request without a session may open one. Those of 2026-07-28 never do."""
     version = next((value.decode("latin-1") for name, value in scope["headers"] if name == _VERSION), None)
     return scope["method"] == "POST" and (version is None or version in HANDSHAKE_PROTOCOL_VERSIONS)
 
 
 def _is_request(body: bytes) -> bool:
-    """Whether it is new work. The answer to a question of ours, or a cancellation, is not."""
+    """True for a JSON-RPC request, or an invalid message; False for a response or notification."""
     try:
         message = json.loads(body)
     except (ValueError, RecursionError):
@@ -376,10 +378,56 @@ def _is_request(body: bytes) -> bool:
     return not isinstance(message, dict) or {"id", "method"} <= message.keys()
 
 
+async def _receive_body(receive: Any, limit: int) -> tuple[bool, bytes | None]:
+    """Return whether the client has left, and the body; None if it has, or if there are more than `limit` bytes."""
+    parts: list[bytes] = []
+    size = 0
+    while size <= limit:
+        message = await receive()
+        if message["type"] != "http.request":
+            return True, None
+        part = message.get("body", b"")
+        parts.append(part)
+        size += len(part)
+        if not message.get("more_body"):
+            return False, b"".join(parts)
+    return False, None
+
+
+def _replay(body: bytes, receive: Any) -> Any:
+    """Return a `receive` that gives a body that was read already, and then continues."""
+    first = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Any:
+        return first.pop() if first else await receive()
+
+    return replay
+
+
+def _read_id(body: bytes) -> int | str | None:
+    """Return the id of the JSON-RPC request in a body; None for anything else, such as a notification.
+
+    `RpcError` for a request with an invalid id: `mcp` would take it for a notification, and never answer.
+    """
+    try:
+        message = from_json(body)
+    except ValueError:
+        return None
+    if not isinstance(message, dict) or not {"id", "method"} <= message.keys():
+        return None
+    request_id = message["id"]
+    if type(request_id) is int or (type(request_id) is str and len(request_id) <= MAX_ID):
+        return request_id
+    raise RpcError(
+        INVALID_REQUEST,
+        f"Invalid Request: the id must be an integer or a string of at most {MAX_ID} characters",
+    )
+
+
 def _declared_length(scope: Any) -> int:
-    """The length that a request says its body has. 0 if it does not say."""
+    """Return the Content-Length of a request; 0 if it has none."""
     length = dict(scope["headers"]).get(b"content-length", b"")
-    return int(length[:_DIGITS]) if length.isdigit() else 0
+    return int(length[:_MAX_DIGITS]) if length.isdigit() else 0
 
 
 def _invalid(reason: str, request_id: Any = None, status: int = 400, **headers: str) -> Response:
@@ -395,50 +443,50 @@ def _unavailable(reason: RpcError) -> Response:
     return JSONResponse(make_error(None, reason), 503, {"retry-after": "1", "connection": "close"})
 
 
-def _refused(reason: RpcError, status: int, request_id: int | str | None = None) -> Response:
+def _refuse(reason: RpcError, status: int, request_id: int | str | None = None) -> Response:
     return JSONResponse(make_error(request_id, reason), status)
 
 
-async def _writable(ctx: Any, call_next: Any) -> Any:
-    """Middleware of `mcp`: an answer that JSON cannot hold becomes an error, or there would be none at all."""
+async def _refuse_non_json(ctx: Any, call_next: Any) -> Any:
+    """Middleware of `mcp`: replace a result or error that is not JSON by an error that is."""
     try:
         result = await call_next(ctx)
     except Exception as error:
-        if _fits(error.error.model_dump() if isinstance(error, MCPError) else str(error)):
+        if _is_json(error.error.model_dump() if isinstance(error, MCPError) else str(error)):
             raise
     else:
-        if _fits(result):
+        if _is_json(result):
             return result
-    raise MCPError(code=INTERNAL_ERROR, message="the answer cannot be written as JSON")
+    raise MCPError(code=INTERNAL_ERROR, message="the result cannot be written as JSON")
 
 
-def _fits(answer: Any) -> bool:
+def _is_json(result: Any) -> bool:
     try:
-        to_json(answer)
+        to_json(result)
     except (ValueError, RecursionError) as error:
-        logger.warning("an answer cannot be written as JSON: %s", error)
+        logger.warning("a result cannot be written as JSON: %s", error)
         return False
     return True
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """A listening socket; UsageError in words if the address cannot be had."""
+    """Return a listening socket; `UsageError` if the address cannot be used."""
     host = host.removeprefix("[").removesuffix("]")
     if not host:
-        raise UsageError("the host is empty: 127.0.0.1 is this machine alone, 0.0.0.0 every address of it")
+        raise UsageError(
+            "the host is empty: use 127.0.0.1 for this machine only, 0.0.0.0 for all its addresses"
+        )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family, backlog=2048)
-        # Of a socket that does not say that it is TCP, asyncio takes no care: each answer would wait 40 ms.
+        # asyncio sets TCP_NODELAY only on a socket that says that it is TCP: each response would wait 40 ms.
         return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=listening.detach())
     except OSError as error:
         taken = error.errno in (errno.EADDRINUSE, errno.EACCES)
-        reason = str(error.strerror or error).partition(" (while ")[
-            0
-        ]  # what follows is what we say ourselves
+        reason = str(error.strerror or error).partition(" (while ")[0]  # the rest repeats the address
         hint = "; choose another with --port, or 0 for any free one" if taken else ""
         raise UsageError(f"cannot listen on {host}:{port}: {reason}{hint}") from None
-    except UnicodeError:  # of a name that can be none
+    except UnicodeError:  # of an invalid host name
         raise UsageError(f"cannot listen on {host}:{port}: no such name") from None
     except OverflowError:
         raise UsageError(f"port {port} is out of range: 0 to 65535") from None
@@ -447,7 +495,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
 async def serve_app(
     app: HttpApp,
     listening: socket.socket,
-    drained: Callable[[float], Awaitable[Any]],
+    wait_until_idle: Callable[[float], Awaitable[Any]],
     *,
     stop: Callable[[float], Awaitable[Any]],
     drain: float = 5.0,
@@ -455,13 +503,14 @@ async def serve_app(
 ) -> None:
     """Serve until SIGINT or SIGTERM, then let what runs finish within `drain` seconds.
 
-    `drained(seconds)` waits for that. `stop(seconds)` cancels what still runs, and waits until it has stopped: only
-    then are clients told, so that nothing goes on that they believe to be over.
+    `wait_until_idle(seconds)` waits for that. `stop(seconds)` cancels what still runs, and waits until it has
+    stopped: only then are clients told, so that nothing runs on that they believe to be over. `closing` are called
+    first.
     """
     config = uvicorn.Config(
-        Tracked(app.asgi),
-        http="h11",  # httptools, where it is installed, would hold a header of any size
-        h11_max_incomplete_event_size=_HEADER,
+        RequestTracker(app.asgi),
+        http="h11",  # httptools, if it is installed, would accept a header of any size
+        h11_max_incomplete_event_size=_MAX_HEADER,
         ws="none",
         log_level="warning",
         access_log=False,
@@ -479,7 +528,7 @@ async def serve_app(
         with listening, accepting:
             await connections.accept_from(listening)
 
-    async def until_told() -> None:
+    async def shut_down_on_signal() -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             await anext(aiter(signals))
             for close in (*closing, app.close):
@@ -492,25 +541,25 @@ async def serve_app(
                         waiting.cancel()
 
                     either.start_soon(again)
-                    await drained(drain)
+                    await wait_until_idle(drain)
                     either.cancel_scope.cancel()
-            await stop(STOP)
-            await app.cut_off()
+            await stop(STOP_TIMEOUT)
+            await app.cancel_all()
             accepting.cancel()
             server.should_exit = True
-            await anyio.sleep_forever()  # with signals still caught: the end is under way
+            await anyio.sleep_forever()  # further signals are ignored while it shuts down
 
-    with _filtered(RepeatLimit(), "uvicorn.error", "asyncio"):  # strangers must not fill a disk
+    with _filter_logs(RepeatLimit(), "uvicorn.error", "asyncio"):  # clients must not fill the disk
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(until_told)
+            tasks.start_soon(shut_down_on_signal)
             tasks.start_soon(accept)
             await server.serve(sockets=[])
             tasks.cancel_scope.cancel()
 
 
 @contextmanager
-def _filtered(each: logging.Filter, *names: str) -> Iterator[None]:
-    """Have a filter on these loggers."""
+def _filter_logs(each: logging.Filter, *names: str) -> Iterator[None]:
+    """Add a filter to these loggers inside the block."""
     loggers = [logging.getLogger(name) for name in names]
     for logger_ in loggers:
         logger_.addFilter(each)
@@ -521,20 +570,20 @@ def _filtered(each: logging.Filter, *names: str) -> Iterator[None]:
             logger_.removeFilter(each)
 
 
-class _Departures(logging.Filter):
-    """Makes a debug line of a traceback that only says that a client has left, or has ended its session."""
+class _ClientLeftFilter(logging.Filter):
+    """Replaces a traceback that only says that a client has left, or has ended its session, by a debug line."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
-        others = error.split(_GONE)[1] if isinstance(error, BaseExceptionGroup) else error
-        if error is None or not (others is None or isinstance(others, _GONE)):
+        others = error.split(_CLIENT_LEFT)[1] if isinstance(error, BaseExceptionGroup) else error
+        if error is None or not (others is None or isinstance(others, _CLIENT_LEFT)):
             return True
         logger.debug("%s: the client has left", record.getMessage())
         return False
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn without its own handling of signals (ours drains first) and without its own accepting."""
+    """Uvicorn without its own signal handling (ours drains first) and its own accepting."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -545,7 +594,7 @@ class _Server(uvicorn.Server):
         self.ready.set()
 
     def make_protocol(self, state: dict[str, Any]) -> asyncio.Protocol:
-        """The protocol that speaks HTTP on a connection, with `state` in the scope of its requests."""
+        """Make the protocol that speaks HTTP on a connection, with `state` in the scope of its requests."""
         make: Any = self.config.http_protocol_class  # with the arguments that uvicorn itself gives it
         protocol: asyncio.Protocol = make(
             config=self.config, server_state=self.server_state, app_state={**self.lifespan.state, **state}

@@ -1,18 +1,37 @@
-"""How much of a server one client may take: sizes, times and connections.
+"""Limits of what one client may use of a server: sizes, times, connections, and the JSON of a message.
 
-Here are the figures. They are kept to in `connections`, in `http` (bodies) and in `json_limits`.
+Connections are limited in `connections`, bodies in `http`. JSON is checked here, before it is decoded: a decoder
+makes an object of every value, so that 60 MB of `[[],[],...]` became 8.8 GB; to write an integer takes time with
+the square of its digits; and integers over 64 bits can be chosen so that a set of them takes minutes to build. The
+check counts characters. Most messages pass by a count of their brackets and a search for long rows of digits; only
+the others have their strings removed first. Each step is one short call into C, so that other threads get their
+turn in between.
 """
 
 import math
+import re
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from typing import Final
+from itertools import accumulate
+from typing import Any, Final
 
+from toolwire._protocol.json_codec import SHAPES
 from toolwire._support.log import logger_for
 from toolwire.errors import UsageError
 
 logger = logger_for("serving")
+
+_NO_BRACKETS: Final = bytes(each for each in range(256) if each not in b"[]{}")
+_LONG: Final = b":" + b"0" * 21  # an integer over 64 bits, in JSON that is translated by SHAPES
+_NESTING: Final = [0] * 256
+_NESTING[ord("[")] = _NESTING[ord("{")] = 1
+_NESTING[ord("]")] = _NESTING[ord("}")] = -1
+_CHUNK: Final = 1 << 15  # bytes checked at a time
+_ID: Final = rb'"id"\s*:\s*(\d{1,15}|"[^"\\\x00-\x1f\x80-\xff]{1,100}")(?=\s*[,}])'
+_ID_FIRST: Final = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
+_ID_LAST: Final = re.compile(_ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
+_EDGE: Final = 300  # bytes at either end of a message in which its id is searched
 
 _MOST_CONNECTIONS: Final = 10_000  # unless the user says otherwise: each one costs memory too
 _RESERVE: Final = 64  # descriptors for everything that is no connection: files, pipes, what tools open
@@ -111,3 +130,58 @@ def _descriptors() -> int | None:
 
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if soft == resource.RLIM_INFINITY else soft
+
+
+def describe_excess(body: bytes, limits: JsonLimits) -> str | None:
+    """Say which limit a JSON text exceeds; None if it exceeds none, or is not JSON."""
+    if is_clearly_within(body, limits):
+        return None
+    # In a valid text backslashes occur inside strings only, and those in pairs stand for themselves.
+    text = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    values = level = in_string = long = 0
+    end = b":"  # of what came before
+    for start in range(0, len(text), _CHUNK):
+        pieces = text[start : start + _CHUNK].split(b'"')
+        structure = b"".join(pieces[in_string::2])
+        in_string = (in_string + len(pieces) - 1) % 2
+        values += _count_values(structure)
+        if values > limits.max_values:
+            return f"it has more than {limits.max_values} values"
+        brackets = structure.translate(None, _NO_BRACKETS)
+        levels = list(accumulate(map(_NESTING.__getitem__, brackets), initial=level))
+        if max(levels) > limits.max_depth:
+            return f"its lists and objects are nested more than {limits.max_depth} deep"
+        level = levels[-1]
+        shapes = end + structure.translate(SHAPES)
+        if b"0" * (limits.max_digits + 1) in shapes:
+            return f"it has a number of more than {limits.max_digits} digits"
+        long += shapes.count(_LONG) - end.count(_LONG)
+        if long > limits.max_long:
+            return f"it has more than {limits.max_long} integers of more than 20 digits"
+        end = shapes[-limits.max_digits :]
+    return None
+
+
+def is_clearly_within(body: bytes, limits: JsonLimits) -> bool:
+    """True if few brackets, commas and digits, counted with those in strings, show it to be within the limits."""
+    opened = body.count(b"[") + body.count(b"{")
+    if opened > limits.max_depth or opened + body.count(b",") >= limits.max_values:
+        return False
+    if len(body) <= min(limits.max_digits, limits.max_long):
+        return True
+    shapes = body.translate(SHAPES)
+    return b"0" * (limits.max_digits + 1) not in shapes and shapes.count(_LONG) < limits.max_long
+
+
+def _count_values(structure: bytes) -> int:
+    """Count the values: one more in each list and object than it has commas, so this may be a few too many."""
+    return structure.count(b",") + structure.count(b"[") + structure.count(b"{")
+
+
+def find_id(body: bytes) -> Any:
+    """Return the id of a request that is not decoded, if it is its first or last member; else None."""
+    found = _ID_FIRST.match(body[:_EDGE]) or _ID_LAST.search(body[-_EDGE:])
+    if found is None:
+        return None
+    text = found[1].decode("ascii")
+    return text[1:-1] if text.startswith('"') else int(text)

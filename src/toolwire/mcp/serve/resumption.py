@@ -1,13 +1,14 @@
-"""What was sent on the streams of HTTP sessions, kept for clients that come back for it.
+"""Keeps what was sent on the streams of HTTP sessions, for clients that resume them.
 
 A client whose stream broke, or was closed by the server on purpose, names the last event that it has seen and gets
-the rest. `mcp` hands all sessions to one store and calls a stream by its request's id, which another session may
-use too, so each session has a memory of its own here, found by context. Bounded, in number and in bytes: the oldest
-events go first. A client that comes too late for some gets what is left, and an error for an answer that is gone.
+the rest. `mcp` gives all sessions one store and identifies a stream by its request's id, which another session may
+use too, so each session has a log of its own here, found by a context variable. Bounded, in number and in bytes:
+the oldest events are dropped first. A client that comes too late for some gets those that are left, and an error in
+place of a response that was dropped.
 
-Whoever comes back for an answer hears all that follows from here too, up to the answer. `mcp` would pass it on by
-itself after the replay, but forgets an answer that comes between the two, and ends at once while the connection
-that was lost is not known to be.
+A client that resumes the stream of a request also gets the following events from here, up to the response. `mcp`
+would send them itself after the replay, but it loses a response that comes between the two, and it ends at once as
+long as it has not noticed that the first connection was lost.
 """
 
 import json
@@ -21,15 +22,8 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import anyio
-from mcp.server.context import ServerRequestContext
-from mcp.server.streamable_http import (
-    GET_STREAM_KEY,
-    EventCallback,
-    EventId,
-    EventMessage,
-    EventStore,
-    StreamId,
-)
+from mcp.server import ServerRequestContext
+from mcp.server.streamable_http import EventCallback, EventId, EventMessage, EventStore, StreamId
 from mcp_types import (
     INTERNAL_ERROR,
     ErrorData,
@@ -41,220 +35,217 @@ from mcp_types import (
     RequestId,
 )
 
-from toolwire.mcp.compat import connection_of
+from toolwire.mcp.compat import GET_STREAM_KEY, connection_of
+from toolwire.mcp.serve.http_sessions import HEADER
 
-MOST: Final = 256
+MAX_EVENTS: Final = 256
 """Events that are kept of one session."""
-BYTES: Final = 16 << 20
-"""What the events of one session may take."""
-ALL_BYTES: Final = 128 << 20
-"""What those of all sessions may take."""
-_HEADER: Final = b"mcp-session-id"
+MAX_BYTES: Final = 16 << 20
+"""Bytes that the events of one session may take."""
+MAX_TOTAL_BYTES: Final = 128 << 20
+"""Bytes that the events of all sessions may take."""
+_MAX_DIGITS: Final = 18  # of a number in an event id
 
 
 @dataclass
 class _Stream:
-    """One stream of a session. `answer` is the number of the event that ended it, and its request's id."""
+    """One stream of a session. `response` is the number of the event that ended it, and its request's id."""
 
     id: StreamId
     kept: int = 0
-    answer: tuple[int, RequestId | None] | None = None
+    response: tuple[int, RequestId | None] | None = None
     closed: int = 0
-    """How often those who came back for it were sent away."""
-    moved: anyio.Event | None = None
+    """The number of times that resumed streams were closed."""
+    changed: anyio.Event | None = None
 
-    async def change(self) -> None:
-        """Wait until an event is added, or it is closed."""
-        self.moved = self.moved or anyio.Event()
-        await self.moved.wait()
+    async def wait_for_change(self) -> None:
+        """Wait until an event is added, or the stream is closed."""
+        self.changed = self.changed or anyio.Event()
+        await self.changed.wait()
 
-    def changed(self) -> None:
-        """Wake those who wait for that."""
-        if self.moved is not None:
-            self.moved.set()
-            self.moved = None
+    def notify_change(self) -> None:
+        """Wake those who wait for a change."""
+        if self.changed is not None:
+            self.changed.set()
+            self.changed = None
 
     def close(self) -> None:
-        """End the streams of those who came back for it. They may come once more."""
+        """Close the streams of clients that have resumed it. They may resume it again."""
         self.closed += 1
-        self.changed()
+        self.notify_change()
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where an event belongs, and what it takes."""
-
-    stream: int
-    size: int
-
-
-class Memory:
+class SessionLog:
     """The events of one session, in the order in which they were sent."""
 
     def __init__(self) -> None:
         self.mark = secrets.token_hex(4)
         self.count = 0
         self.size = 0
-        self.events: OrderedDict[EventId, tuple[_Place, JSONRPCMessage | None]] = OrderedDict()
+        self.events: OrderedDict[EventId, tuple[int, int, JSONRPCMessage | None]] = OrderedDict()
+        """By id: the number of the stream, the size in bytes, the message."""
         self.streams: dict[int, _Stream] = {}
-        self.watched = False
-        """Whether its session closes it when it ends."""
+        self.closes_with_session = False
         self._numbers: dict[StreamId, int] = {}
 
-    def keep(self, stream_id: StreamId, message: JSONRPCMessage | None, size: int) -> EventId:
-        """Add an event; its id. What is too large by itself does not stay."""
+    def append(self, stream_id: StreamId, message: JSONRPCMessage | None, size: int) -> EventId:
+        """Add an event and return its id. One that is too large by itself is not kept."""
         self.count += 1
         number = self._numbers.setdefault(stream_id, self.count)
         stream = self.streams.setdefault(number, _Stream(stream_id))
         if isinstance(message, JSONRPCResponse | JSONRPCError):
-            stream.answer = (self.count, message.id)
-        event_id = self.name(number, self.count)
-        if size > BYTES:
+            stream.response = (self.count, message.id)
+        event_id = self.format_id(number, self.count)
+        if size > MAX_BYTES:
             message, size = None, 0
-        self.events[event_id] = (_Place(number, size), message)
+        self.events[event_id] = (number, size, message)
         self.size += size
         stream.kept += 1
-        while len(self.events) > MOST or self.size > BYTES:
-            self.drop()
-        stream.changed()
+        while len(self.events) > MAX_EVENTS or self.size > MAX_BYTES:
+            self.drop_oldest()
+        stream.notify_change()
         return event_id
 
-    def drop(self) -> None:
-        """Forget the oldest event, and the oldest stream that nobody can need, if there are many."""
-        _, (place, _) = self.events.popitem(last=False)
-        self.size -= place.size
-        self.streams[place.stream].kept -= 1
-        if len(self.streams) > 2 * MOST:
-            bare = [number for number, stream in self.streams.items() if not stream.kept]
-            over = next((each for each in bare if self.streams[each].answer is not None), bare[0])
-            stream = self.streams.pop(over)
+    def drop_oldest(self) -> None:
+        """Drop the oldest event, and if there are many streams, the oldest one that has no events."""
+        _, (number, size, _) = self.events.popitem(last=False)
+        self.size -= size
+        self.streams[number].kept -= 1
+        if len(self.streams) > 2 * MAX_EVENTS:
+            empty = [number for number, stream in self.streams.items() if not stream.kept]
+            ended = next((each for each in empty if self.streams[each].response is not None), empty[0])
+            stream = self.streams.pop(ended)
             del self._numbers[stream.id]
             stream.close()
 
     def close_stream(self, stream_id: StreamId) -> None:
-        """End the streams of those who came back for a request's."""
+        """Close the streams of clients that have resumed that of a request."""
         number = self._numbers.get(stream_id)
         if number is not None:
             self.streams[number].close()
 
     def close(self) -> None:
-        """The session has ended: nothing more will come."""
+        """Close all resumed streams: the session has ended."""
         for stream in self.streams.values():
             stream.close()
 
-    def name(self, stream: int, count: int) -> EventId:
-        """The id of an event: it tells the stream though the event itself be forgotten."""
+    def format_id(self, stream: int, count: int) -> EventId:
+        """Make the id of an event. It names the stream, so that this is known when the event was dropped."""
         return f"{self.mark}-{stream}-{count}"
 
-    def place(self, event_id: EventId) -> tuple[int, int] | None:
-        """The stream and the number of an event of this session."""
+    def parse_id(self, event_id: EventId) -> tuple[int, int] | None:
+        """Return the stream and the number of an event; None if it is not of this session."""
         mark, *numbers = event_id.split("-")
         if mark != self.mark or len(numbers) != 2 or not all(each.isdecimal() for each in numbers):  # noqa: PLR2004
             return None
-        if max(map(len, numbers)) > 18:  # noqa: PLR2004 - made up
+        if max(map(len, numbers)) > _MAX_DIGITS:
             return None
         stream, count = map(int, numbers)
         return (stream, count) if stream in self.streams and count <= self.count else None
 
     def after(self, stream: int, count: int) -> list[tuple[int, EventMessage]]:
-        """What came after an event on its stream, as far as it is left, and the number of each event."""
-        left = [
+        """Return the events after that number on its stream, as far as they are kept, each with its number."""
+        kept = [
             (int(event_id.rpartition("-")[2]), EventMessage(message, event_id))
-            for event_id, (place, message) in self.events.items()
-            if place.stream == stream and message is not None
+            for event_id, (number, _, message) in self.events.items()
+            if number == stream and message is not None
         ]
-        answer = self.streams[stream].answer
-        if answer is not None and all(number != answer[0] for number, _ in left):
-            gone = ErrorData(code=INTERNAL_ERROR, message="the answer came, but is not kept any more")
-            error = JSONRPCError(jsonrpc="2.0", id=answer[1], error=gone)
-            left.append((answer[0], EventMessage(error, self.name(stream, answer[0]))))
-        return [each for each in sorted(left, key=lambda each: each[0]) if each[0] > count]
+        response = self.streams[stream].response
+        if response is not None and all(number != response[0] for number, _ in kept):
+            dropped = ErrorData(
+                code=INTERNAL_ERROR, message="the response was sent, and is not kept any more"
+            )
+            error = JSONRPCError(jsonrpc="2.0", id=response[1], error=dropped)
+            kept.append((response[0], EventMessage(error, self.format_id(stream, response[0]))))
+        return [each for each in sorted(kept, key=lambda each: each[0]) if each[0] > count]
 
 
-_current: ContextVar[Memory | None] = ContextVar("toolwire_session", default=None)
+_current: ContextVar[SessionLog | None] = ContextVar("toolwire_session", default=None)
 
 
-class Events(EventStore):
-    """The store that `mcp` asks for: each session sees only its own."""
+class SessionLogs(EventStore):
+    """The event store that `mcp` asks for. Each session sees only its own events."""
 
     def __init__(self) -> None:
-        # The tasks of a session hold its memory, in their context; with them it goes.
-        self._memories: WeakValueDictionary[str, Memory] = WeakValueDictionary()
-        self._size = 0  # at most: what went with its session is still counted
+        # The tasks of a session hold its log, in their context, and it is freed with them.
+        self._logs: WeakValueDictionary[str, SessionLog] = WeakValueDictionary()
+        self._size = 0  # at most: events of sessions that have ended are still counted
 
-    async def answering(self, app: Callable[..., Any], scope: Any, receive: Any, send: Any) -> None:
-        """Run an ASGI application for one request with its session's memory in reach."""
-        named = next((value.decode("latin-1") for name, value in scope["headers"] if name == _HEADER), None)
-        memory = (self._memories.get(named) if named else None) or Memory()
+    async def run(self, app: Callable[..., Any], scope: Any, receive: Any, send: Any) -> None:
+        """Run an ASGI application for one request, with the log of its session as the current one."""
+        session_id = next(
+            (value.decode("latin-1") for name, value in scope["headers"] if name == HEADER), None
+        )
+        log = (self._logs.get(session_id) if session_id else None) or SessionLog()
 
-        async def watched(message: Any) -> None:
-            if named is None and message["type"] == "http.response.start":
+        async def watch(message: Any) -> None:
+            if session_id is None and message["type"] == "http.response.start":
                 for name, value in message.get("headers", ()):
-                    if name.lower() == _HEADER:
-                        self._memories[value.decode("latin-1")] = memory
+                    if name.lower() == HEADER:
+                        self._logs[value.decode("latin-1")] = log
             await send(message)
 
-        token = _current.set(memory)
+        token = _current.set(log)
         try:
-            await app(scope, receive, watched)
+            await app(scope, receive, watch)
         finally:
             _current.reset(token)
 
     async def middleware(self, ctx: ServerRequestContext[Any, Any], call_next: Any) -> Any:
-        """Middleware of `mcp`: whoever came back leaves with the session, and when the tool closes its stream."""
-        memory, close = _current.get(), ctx.close_sse_stream
-        if memory is None:
+        """Middleware of `mcp`: close resumed streams with the session, and when the tool closes its stream."""
+        log, close = _current.get(), ctx.close_sse_stream
+        if log is None:
             return await call_next(ctx)
-        if not memory.watched:
-            memory.watched = True
-            connection_of(ctx).exit_stack.callback(memory.close)
+        if not log.closes_with_session:
+            log.closes_with_session = True
+            connection_of(ctx).exit_stack.callback(log.close)
         if close is None:
             return await call_next(ctx)
 
         async def close_all() -> None:
-            memory.close_stream(str(ctx.request_id))
+            log.close_stream(str(ctx.request_id))
             await close()
 
         return await call_next(replace(ctx, close_sse_stream=close_all))
 
     async def store_event(self, stream_id: StreamId, message: JSONRPCMessage | None) -> EventId:
-        """Keep an event; its id."""
-        size = 0 if message is None else _size(message)
-        event_id = (_current.get() or Memory()).keep(stream_id, message, size)
+        """Keep an event and return its id."""
+        size = 0 if message is None else _measure(message)
+        event_id = (_current.get() or SessionLog()).append(stream_id, message, size)
         self._size += size
-        if self._size > ALL_BYTES:
+        if self._size > MAX_TOTAL_BYTES:
             self._make_room()
         return event_id
 
     def _make_room(self) -> None:
-        """Let the sessions that hold most forget, until a quarter is free."""
-        memories = sorted(self._memories.values(), key=lambda memory: memory.size)
-        self._size = sum(memory.size for memory in memories)
-        while memories and self._size > ALL_BYTES * 3 // 4:
-            memory = memories.pop()
-            self._size -= memory.size
-            while memory.size:
-                memory.drop()
+        """Drop the events of the sessions with the largest logs, until a quarter is free."""
+        logs = sorted(self._logs.values(), key=lambda log: log.size)
+        self._size = sum(log.size for log in logs)
+        while logs and self._size > MAX_TOTAL_BYTES * 3 // 4:
+            log = logs.pop()
+            self._size -= log.size
+            while log.size:
+                log.drop_oldest()
 
     async def replay_events_after(
         self, last_event_id: EventId, send_callback: EventCallback
     ) -> StreamId | None:
-        """Send what came after that event on the same stream, and what comes, up to the answer.
+        """Send the events after that one on the same stream, and the following ones up to the response.
 
-        A stream of notices has no answer: then its name is returned, and `mcp` passes on what comes.
+        A stream of notifications has no response: then its id is returned, and `mcp` sends the following ones.
         """
-        memory = _current.get()
-        place = None if memory is None else memory.place(last_event_id)
-        if memory is None or place is None:
+        log = _current.get()
+        place = None if log is None else log.parse_id(last_event_id)
+        if log is None or place is None:
             return None
         number, seen = place
-        stream = memory.streams[number]
+        stream = log.streams[number]
         closed = stream.closed
-        if stream.answer is not None and stream.answer[0] == seen:
+        if stream.response is not None and stream.response[0] == seen:
             return None
         while stream.closed == closed:
-            missed = memory.after(number, seen)
-            for seen, event in missed:  # noqa: B007 - the last one is where to go on
+            missed = log.after(number, seen)
+            for seen, event in missed:  # noqa: B007 - the loop continues after the last one
                 await send_callback(event)
                 if isinstance(event.message, JSONRPCResponse | JSONRPCError):
                     return None
@@ -262,17 +253,17 @@ class Events(EventStore):
                 continue  # more may have come meanwhile
             if stream.id == GET_STREAM_KEY:
                 return stream.id
-            await stream.change()
+            await stream.wait_for_change()
         return None
 
 
-def _size(message: JSONRPCMessage) -> int:
-    """The bytes of a message. One that JSON cannot hold is mended first, or it would end its stream."""
+def _measure(message: JSONRPCMessage) -> int:
+    """Return the size of a message in bytes. Repairs one that is not JSON, which would end its stream."""
     try:
         return len(message.model_dump_json())
     except (ValueError, RecursionError):
         if isinstance(message, JSONRPCNotification | JSONRPCRequest):
-            with suppress(ValueError, RecursionError):  # of what holds itself
+            with suppress(ValueError, RecursionError):  # of a value that contains itself
                 text = json.dumps(message.params, ensure_ascii=False, default=str, skipkeys=True)
                 message.params = json.loads(text.encode(errors="replace"))
         return 0

@@ -41,8 +41,7 @@ from toolwire._support.threads import Workers, loop_caller
 from toolwire._support.waiting import Signal
 from toolwire.errors import UsageError
 from toolwire.mcp.compat import SessionMessage, as_request_id, coerce_request_id
-from toolwire.mcp.serve.json_limits import exceeded, find_id
-from toolwire.mcp.serve.limits import JsonLimits
+from toolwire.mcp.serve.limits import JsonLimits, describe_excess, find_id
 from toolwire.mcp.streams import Inbox
 
 logger = logger_for("serving")
@@ -268,7 +267,7 @@ def _read(
 
 def _taken(line: bytes, take: Callable[[Any], None], writer: "_Writer") -> Callable[[], None]:
     """What to do on the event loop for one line."""
-    if (reason := exceeded(line, _JSON)) is not None:
+    if (reason := describe_excess(line, _JSON)) is not None:
         error = RpcError(INVALID_REQUEST, f"Invalid Request: {reason}, which is the limit of this server")
         refused = orjson.dumps(make_error(find_id(line), error))
         return lambda: writer.put(refused)

@@ -1,0 +1,248 @@
+"""Names of `mcp` that it does not document: one test for each, which says what broke when `mcp` has changed."""
+
+import ast
+import inspect
+import re
+import runpy
+import sys
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+
+import mcp_types as types
+import pytest
+from mcp.client import streamable_http
+from mcp.server import MCPServer, Server
+from mcp.server.auth.provider import AccessToken
+from mcp.server.streamable_http import StreamableHTTPServerTransport
+from mcp.shared.exceptions import MCPError
+from packaging.requirements import Requirement
+
+import toolwire
+from toolwire.mcp import compat
+from toolwire.mcp.foreign.detect import find_low_level_server
+
+pytestmark = pytest.mark.anyio
+
+ROOT = Path(toolwire.__file__).parent
+
+# What the documentation of `mcp` shows: whatever else is imported goes through `compat`.
+DOCUMENTED = {
+    "mcp": None,
+    "mcp.types": None,
+    "mcp_types": None,
+    "mcp.server": {"CacheHint", "MCPServer", "Server", "ServerRequestContext"},
+    "mcp.server.streamable_http": {"EventCallback", "EventId", "EventMessage", "EventStore", "StreamId"},
+    "mcp.server.streamable_http_manager": {"StreamableHTTPSessionManager"},
+    "mcp.server.subscriptions": None,
+    "mcp.client.session": {"ClientSession"},
+    "mcp.client.streamable_http": {"streamable_http_client"},
+    "mcp.client.subscriptions": {"listen"},
+    "mcp.shared.exceptions": {"MCPError"},
+}
+
+
+def imported(path):
+    """The modules and names that a file imports from `mcp`."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and re.match(r"mcp(_types)?\b", node.module or ""):
+            yield from ((node.module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names if re.match(r"mcp(_types)?\b", alias.name))
+
+
+def test_only_compat_uses_what_is_not_documented():
+    """No other module imports such a name, or touches a private attribute of an object of `mcp`."""
+    wrong = [
+        f"{path.relative_to(ROOT)}: {module}.{name}"
+        for path in ROOT.rglob("*.py")
+        if path != ROOT / "mcp/compat.py"
+        for module, name in imported(path)
+        if module not in DOCUMENTED or (DOCUMENTED[module] is not None and name not in DOCUMENTED[module])
+    ]
+    assert wrong == []
+    private = re.compile(r"session\._connection|_server_info_stamp|\"_(lowlevel|mcp)_server\"")
+    allowed = {ROOT / "mcp/compat.py", ROOT / "mcp/foreign/detect.py"}
+    assert [p for p in ROOT.rglob("*.py") if p not in allowed and private.search(p.read_text())] == []
+
+
+def test_every_name_has_a_test():
+    """A name that is added to `compat` gets a test here."""
+    here = Path(__file__).read_text()
+    assert [name for name in compat.__all__ if f"compat.{name}" not in here] == []
+
+
+def test_the_version_has_an_upper_bound():
+    """A new major version of `mcp` is not taken before these tests have seen it."""
+    project = tomllib.loads((ROOT.parents[1] / "pyproject.toml").read_text())["project"]
+    (mcp,) = [each for each in map(Requirement, project["dependencies"]) if each.name == "mcp"]
+    assert "3.0" not in mcp.specifier
+    assert "2.2" in mcp.specifier
+
+
+def test_versions():
+    """Which versions of the protocol have a handshake decides about sessions, envelopes and the fast path."""
+    assert {"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"} <= set(compat.HANDSHAKE_PROTOCOL_VERSIONS)
+    assert "2026-07-28" in compat.MODERN_PROTOCOL_VERSIONS
+    assert not set(compat.HANDSHAKE_PROTOCOL_VERSIONS) & set(compat.MODERN_PROTOCOL_VERSIONS)
+
+
+def test_cacheable_methods():
+    """Their results carry `ttlMs` and `cacheScope` from 2026-07-28 on."""
+    assert {"tools/list", "resources/list", "resources/read", "prompts/list"} <= set(compat.CACHEABLE_METHODS)
+
+
+@pytest.mark.parametrize("kind", [Server, MCPServer])
+async def test_the_connection_of_a_request(kind):
+    """`compat.connection_of` finds a `compat.ClientConnection`, with all that serving and the proxy use of it."""
+    seen = []
+
+    async def note(ctx, call_next):
+        seen.append(compat.connection_of(ctx))
+        return await call_next(ctx)
+
+    server = find_low_level_server(kind("s"))
+    server.middleware.append(note)
+    async with toolwire.testing.connect(server):
+        pass
+    connection = seen[0]
+    assert isinstance(connection, compat.ClientConnection)
+    assert connection.state == {}
+    for name in ("session_id", "protocol_version", "client_capabilities", "initialize_accepted"):
+        assert hasattr(connection, name), name
+    assert connection.has_standalone_channel
+    assert callable(connection.exit_stack.callback)
+    assert callable(connection.exit_stack.push_async_callback)
+    assert inspect.iscoroutinefunction(connection.notify)
+
+
+def test_the_server_info_that_is_kept():
+    """After `compat.forget_server_info`, results of 2026-07-28 carry the new name."""
+    server = Server("old", version="1")
+    assert server.server_info_stamp["name"] == "old"
+    server.name = "new"
+    compat.forget_server_info(server)
+    assert server.server_info_stamp["name"] == "new"
+
+
+def test_the_standard_run():
+    """`compat.uses_standard_run` tells a server that runs in its own way, which direct dispatch must not bypass."""
+
+    class Own(Server):
+        async def run(self, *args, **more):
+            await super().run(*args, **more)
+
+    assert compat.uses_standard_run(Server("s"))
+    assert not compat.uses_standard_run(Own("s"))
+
+
+def test_direct_dispatch():
+    """`compat.ServerRunner`, `compat.JSONRPCDispatcher` and `compat.TransportContext` are used as before."""
+    dispatcher = compat.JSONRPCDispatcher(object(), object(), inline_methods=frozenset({"initialize"}))
+    for name in ("run", "send_raw_request", "notify"):
+        assert inspect.iscoroutinefunction(getattr(dispatcher, name)), name
+    connection = compat.ClientConnection.for_loop(dispatcher)
+    runner = compat.ServerRunner(Server("s"), connection, None, init_options=None)
+    assert list(inspect.signature(runner.on_request).parameters) == ["dctx", "method", "params"]
+    assert callable(runner.on_notify)
+    assert compat.TransportContext(kind="jsonrpc", can_send_request=True).can_send_request
+
+
+async def test_aclose_shielded():
+    """`compat.aclose_shielded` runs what was left on a connection's exit stack."""
+    connection, ran = compat.ClientConnection.for_loop(object()), []
+    connection.exit_stack.callback(ran.append, 1)
+    await compat.aclose_shielded(connection)
+    assert ran == [1]
+
+
+def test_errors_of_handlers():
+    """`compat.handler_exception_to_error_data` gives an error response for errors, and None for failures."""
+    error = compat.handler_exception_to_error_data(MCPError(-32001, "no"))
+    assert (error.code, error.message) == (-32001, "no")
+    assert compat.handler_exception_to_error_data(ZeroDivisionError()) is None
+    assert issubclass(compat.NoBackChannelError, MCPError)
+    assert "roots/list" in str(compat.NoBackChannelError("roots/list"))
+
+
+def test_messages():
+    """`compat.SessionMessage` and `compat.ServerMessageMetadata` carry a message and the request it belongs to."""
+    message = types.JSONRPCNotification(jsonrpc="2.0", method="x")
+    assert compat.SessionMessage(message).message is message
+    assert compat.ServerMessageMetadata(related_request_id=7).related_request_id == 7
+
+
+def test_the_stream_of_notifications():
+    """`compat.GET_STREAM_KEY` is the id of the stream that belongs to no request, in the event store."""
+    assert "GET_STREAM_KEY" in inspect.getsource(StreamableHTTPServerTransport)
+    assert isinstance(compat.GET_STREAM_KEY, str)
+
+
+def test_request_ids():
+    """`compat.coerce_request_id` takes "7" and 7 for one id; `compat.as_request_id` takes nothing but ids."""
+    assert compat.coerce_request_id("7") == compat.coerce_request_id(7) == 7
+    assert compat.coerce_request_id("a7") == "a7"
+    assert [compat.as_request_id(each) for each in (7, "7", True, None, [])] == [7, "7", None, None, None]
+
+
+def test_params_and_results():
+    """`compat.validate_client_request` and `compat.serialize_server_result` know each version."""
+    compat.validate_client_request("tools/call", "2025-11-25", {"name": "add", "arguments": {}})
+    with pytest.raises(ValueError, match="name"):
+        compat.validate_client_request("tools/call", "2025-11-25", {})
+    with pytest.raises(KeyError):
+        compat.validate_client_request("logging/setLevel", "2026-07-28", {"level": "info"})
+    result = {"content": [], "resultType": "complete"}
+    assert compat.serialize_server_result("tools/call", "2025-11-25", result) == {"content": []}
+    assert compat.serialize_server_result("tools/call", "2026-07-28", result)["resultType"] == "complete"
+
+
+def test_headers():
+    """A `compat.InboundLadderRejection` of `compat.classify_inbound_request` says that headers and body differ."""
+    meta = {
+        types.PROTOCOL_VERSION_META_KEY: "2026-07-28",
+        types.CLIENT_INFO_META_KEY: {"name": "t", "version": "1"},
+        types.CLIENT_CAPABILITIES_META_KEY: {},
+    }
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}
+    headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/list"}
+    accepted = compat.classify_inbound_request(body, headers=headers)
+    assert not isinstance(accepted, compat.InboundLadderRejection)
+    refused = compat.classify_inbound_request(body, headers={**headers, "mcp-method": "tools/call"})
+    assert isinstance(refused, compat.InboundLadderRejection)
+    assert compat.validate_mcp_param_headers({"type": "object", "properties": {}}, {}, {}) is None
+
+
+def test_authenticated_users():
+    """`compat.authorization_context` identifies a `compat.AuthenticatedUser`."""
+    user = compat.AuthenticatedUser(AccessToken(token="", client_id="me", scopes=[]))
+    assert "me" in compat.authorization_context(user).values()
+
+
+def test_request_state():
+    """`compat.RequestStateBoundary` takes the keys of `compat.RequestStateSecurity`, or ephemeral ones."""
+    keys = compat.RequestStateSecurity(keys=["k" * 43])
+    for security in (keys, compat.RequestStateSecurity.ephemeral()):
+        assert callable(compat.RequestStateBoundary(security, default_audience="s"))
+
+
+def test_the_handlers_of_the_proxy():
+    """`compat.HandlerEntry`, `compat.CallNext` and `compat.HandlerResult` are used by its middleware."""
+    entry = compat.HandlerEntry(types.RequestParams, print)
+    assert (entry.params_type, entry.handler) == (types.RequestParams, print)
+    assert compat.CallNext is not None
+    assert compat.HandlerResult is not None
+
+
+@pytest.mark.parametrize("text", ["Not Found", "Server returned an error response"])
+def test_errors_of_the_client(text):
+    """`compat.CLIENT_HTTP_ERRORS` has the messages of mcp's HTTP client for a status without an error."""
+    assert text in compat.CLIENT_HTTP_ERRORS
+    assert f'message="{text}"' in inspect.getsource(streamable_http)
+
+
+def test_an_unknown_version_says_so(monkeypatch):
+    """Without one of the names, the error names the version that is installed and what to do."""
+    monkeypatch.setitem(sys.modules, "mcp.server.runner", SimpleNamespace())
+    with pytest.raises(ImportError, match=r"does not know this version of mcp \(2\..*pip install 'mcp"):
+        runpy.run_path(compat.__file__)
