@@ -16,8 +16,7 @@ from toolwire import (
 )
 from toolwire._conversation import wiring as _connect
 from toolwire._transport.find_cli import OLDEST_SUPPORTED, TESTED, parse_version, version_warning
-from toolwire.testing import call, say
-from toolwire.testing.scripted_cli.cli import ScriptedCLI
+from toolwire.testing import ScriptedCLI, call, say
 
 pytestmark = pytest.mark.anyio
 

@@ -31,8 +31,7 @@ from toolwire import (
     query,
 )
 from toolwire._transport.find_cli import bundled_cli
-from toolwire.testing import ClaudeEnvironment, ScriptedModel, call, say, turn
-from toolwire.testing.scripted_cli.cli import ScriptedCLI, exit_early
+from toolwire.testing import ClaudeEnvironment, ScriptedCLI, ScriptedModel, call, exit_early, say, turn
 
 PAUSE = 0.02
 REAL_PAUSE = 0.5

@@ -17,8 +17,7 @@ from toolwire import (
     ToolServer,
     query,
 )
-from toolwire.testing import answer, call, fail, say, think, turn
-from toolwire.testing.scripted_cli.cli import ScriptedCLI
+from toolwire.testing import ScriptedCLI, answer, call, fail, say, think, turn
 
 pytestmark = [pytest.mark.anyio]
 

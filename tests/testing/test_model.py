@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from toolwire.testing import ScriptedModel, answer, call, drop, fail, hang, say, think, turn
+from toolwire.testing import ScriptedModel, answer, call, drop, fail, garbage, hang, say, think, turn
 
 HELLO: dict[str, Any] = {
     "model": "claude-test",
@@ -114,7 +114,7 @@ def test_calls_have_ids_of_their_own():
 
 def test_an_argument_named_id_is_not_taken_for_the_id_of_the_call():
     """A call id that does not look like one is refused where it is written."""
-    with pytest.raises(ValueError, match="goes into the mapping"):
+    with pytest.raises(ValueError, match="to pass an argument named 'id', use call"):
         call("find", id="42")
 
 
@@ -285,11 +285,26 @@ def test_turns_not_taken_are_listed():
         with pytest.raises(AssertionError) as caught:
             model.assert_finished()
         assert "say('one')" not in str(caught.value)
-        assert str(caught.value).count("turn not taken") == len(model.remaining) == 4
+        assert str(caught.value).count("not played") == len(model.remaining) == 4
         assert "call('add', {'a': 1})" in str(caught.value)
         assert len(str(caught.value)) < 500
     with ScriptedModel() as model:
         model.assert_finished()
+
+
+def test_entries_that_are_not_answers_are_rejected():
+    """A wrong entry is rejected when the script is given, a wrong return value when its request comes."""
+    with pytest.raises(TypeError, match="got 'hello'"):
+        ScriptedModel(["hello"])
+    with pytest.raises(TypeError, match=r"got Garbage"):  # a fault of the CLI, which a model cannot play
+        ScriptedModel([], subagents=[garbage()])
+    for value in (None, "hello", garbage()):
+        with ScriptedModel([lambda _, value=value: value]) as model:
+            status, _, data = post(model)
+            assert status == 400
+            assert f"returned {value!r}, which is not an answer" in json.loads(data)["error"]["message"]
+            with pytest.raises(AssertionError, match="which is not an answer"):
+                model.assert_finished()
 
 
 def test_a_function_that_raises_is_reported():

@@ -1,7 +1,9 @@
 """The scripted CLI: a whole conversation in memory, its faults, and what can be asserted about it."""
 
+import base64
 import json
 import logging
+from typing import Any
 
 import anyio
 import pytest
@@ -13,15 +15,30 @@ from toolwire import (
     McpError,
     PermissionResultAllow,
     PermissionResultDeny,
+    PermissionRuleValue,
+    PermissionUpdate,
     ProcessError,
     ResultError,
     ToolServer,
+    UserMessage,
     query,
     run,
 )
 from toolwire.errors import CLIConnectionError, CLITimeoutError
-from toolwire.testing import answer, call, drop, fail, hang, say, think, turn
-from toolwire.testing.scripted_cli.cli import ScriptedCLI, exit_early, garbage, silence
+from toolwire.testing import (
+    ScriptedCLI,
+    answer,
+    call,
+    drop,
+    exit_early,
+    fail,
+    garbage,
+    hang,
+    say,
+    silence,
+    think,
+    turn,
+)
 from toolwire.tools.elicitation import ElicitationResult
 
 pytestmark = pytest.mark.anyio
@@ -87,7 +104,7 @@ async def test_a_script_not_followed_is_told():
     """Turns left over and turns that were missing make `assert_finished` fail."""
     cli = ScriptedCLI([say("one"), say("two")])
     await talk(cli)
-    with pytest.raises(AssertionError, match=r"turn not taken: say\('two'\)"):
+    with pytest.raises(AssertionError, match=r"not played: say\('two'\)"):
         cli.assert_finished()
     cli = ScriptedCLI()
     with pytest.raises(ResultError, match="the script has run out: prompt 'hello'"):
@@ -115,7 +132,7 @@ async def test_what_is_no_answer_is_refused():
     with pytest.raises(TypeError, match="got 'hello'"):
         ScriptedCLI(["hello"])
     cli = ScriptedCLI([lambda request: None])
-    with pytest.raises(ResultError, match="returned None, which is no answer"):
+    with pytest.raises(ResultError, match="returned None, which is not an answer"):
         await talk(cli)
 
 
@@ -223,6 +240,24 @@ async def test_permission_is_asked_and_honoured():
     ]
 
 
+async def test_permissions_that_the_callback_updates_hold_for_the_next_call():
+    """A rule or a mode in the callback's answer allows what follows without another request."""
+    for update in (
+        PermissionUpdate(type="addRules", rules=[PermissionRuleValue("mcp__calc__add")], behavior="allow"),
+        PermissionUpdate(type="setMode", mode="bypassPermissions"),
+    ):
+        asked = []
+
+        async def decide(name, given, context, asked=asked, update=update):
+            asked.append(name)
+            return PermissionResultAllow(updated_permissions=[update])
+
+        cli = ScriptedCLI([call("mcp__calc__add", a=1, b=2), call("mcp__calc__add", a=2, b=2), say("done")])
+        await talk(cli, can_use_tool=decide)
+        assert [each.result for each in cli.calls] == ["3", "4"]
+        assert asked == ["mcp__calc__add"]
+
+
 async def test_a_denial_that_interrupts_ends_the_turn():
     """With `interrupt` the model is not asked again, and the run fails."""
 
@@ -305,6 +340,53 @@ async def test_an_elicitation_is_passed_on():
     await talk(cli, server=server, on_elicitation=visit)
     assert asked == ["https://example.com"]
     assert cli.calls[0].result == "welcome"
+
+
+async def test_a_declined_elicitation_ends_the_call():
+    """The model is told that the user declined, and the tool is not called again."""
+    server = ToolServer("calc")
+    tries = []
+
+    @server.tool
+    def gated() -> str:
+        """Wants a visit first."""
+        tries.append(1)
+        wanted = {"mode": "url", "elicitationId": "e1", "url": "https://example.com", "message": "open it"}
+        raise McpError(-32042, "URL elicitation", {"elicitations": [wanted]})
+
+    async def refuse(request):
+        return ElicitationResult("decline")
+
+    cli = ScriptedCLI([call("mcp__calc__gated"), say("done")])
+    await talk(cli, server=server, on_elicitation=refuse)
+    assert cli.calls[0].result.startswith("URL elicitation was declined by the user.")
+    assert tries == [1]
+
+
+async def test_content_that_is_not_text():
+    """Images reach the model as they are; audio and binary resources as a note, since no file is saved."""
+    server = ToolServer("calc")
+    data = base64.b64encode(b"12345").decode()
+
+    @server.tool
+    def show() -> dict[str, Any]:
+        """Show all kinds."""
+        kinds = [
+            {"type": "image", "mimeType": "image/png", "data": data},
+            {"type": "audio", "mimeType": "audio/wav", "data": data},
+            {"type": "resource", "resource": {"uri": "res://x", "mimeType": "a/b", "blob": data}},
+        ]
+        return {"content": kinds}
+
+    cli = ScriptedCLI([call("mcp__calc__show"), say("done")])
+    seen = await talk(cli, server=server)
+    blocks = next(each for each in seen if isinstance(each, UserMessage)).content[0].content
+    assert blocks[0]["source"] == {"type": "base64", "media_type": "image/png", "data": data}
+    assert [block["text"] for block in blocks[1:]] == [
+        "[Image: source: <not saved>]",
+        "[Audio from calc] Binary content (audio/wav, 5 bytes) saved to <not saved>",
+        "[Resource from calc at res://x] Binary content (a/b, 5 bytes) saved to <not saved>",
+    ]
 
 
 async def test_structured_output_is_checked():

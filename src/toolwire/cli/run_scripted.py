@@ -15,7 +15,7 @@ from typing import Any, Final
 from toolwire._support.schema_structure import resolve
 from toolwire.errors import CLINotFoundError, UsageError
 from toolwire.testing.request import Request
-from toolwire.testing.script import Answer, Block, call, say, turn
+from toolwire.testing.script import Answer, Block, Fault, call, say, turn
 
 _KEY: Final = re.compile(r"([A-Za-z_][\w.-]*)=")
 _NEXT: Final = re.compile(r"\s+(?=[A-Za-z_][\w.-]*=)|\s*$")
@@ -209,8 +209,6 @@ def load_script(path: Path) -> list[Any]:
     """Load the list `script` of a Python file. `UsageError` if it has none."""
     import runpy  # noqa: PLC0415 - few runs have a script
 
-    from toolwire.testing.scripted_cli.book import Fault  # noqa: PLC0415
-
     if not path.is_file():
         raise UsageError(f"The script {path} does not exist.")
     try:
@@ -245,7 +243,6 @@ async def choose_peer(
         except CLINotFoundError as error:
             raise CLINotFoundError(f"{error}\nUse --scripted to try your tools without a CLI.") from None
     from toolwire.testing import ClaudeEnvironment, ScriptedCLI, ScriptedModel  # noqa: PLC0415
-    from toolwire.testing.scripted_cli.book import Fault  # noqa: PLC0415
 
     steps = [LiteralModel(await _list_schemas(servers, stack))] * _REQUESTS if script is None else script
     try:

@@ -7,7 +7,8 @@ Each name is loaded when it is first used, so that the pytest plugin costs nothi
 from toolwire import _find_names, _load_lazily
 
 _TEST_NAMES = {
-    "testing.scripted_cli.cli": "Scene ScriptedCLI ToolCall exit_early garbage silence",
+    "testing.scripted_cli.cli": "ScriptedCLI",
+    "testing.scripted_cli.playback": "ToolCall",
     "mcp.direct_client": """
         CallResult Completed DirectClient ListedPrompt ListedResource ListedTemplate ListedTool Notified
         PromptResult ResourceContent connect
@@ -17,7 +18,9 @@ _TEST_NAMES = {
     "testing.recording.recorder": "Recorder",
     "testing.recording.replay": "Replay ReplayMismatch",
     "testing.request": "Request ToolResult",
-    "testing.script": "Answer Rule Step answer call drop expect fail hang say think turn when",
+    "testing.script": """
+        Answer Rule Scene Step answer call drop exit_early expect fail garbage hang say silence think turn when
+    """,
 }
 
 _load_lazily(globals(), _find_names(_TEST_NAMES))

@@ -19,12 +19,15 @@ from toolwire.testing.request import (
     Request as Request, ToolResult as ToolResult,
 )
 from toolwire.testing.script import (
-    Answer as Answer, Rule as Rule, Step as Step, answer as answer, call as call, drop as drop,
-    expect as expect, fail as fail, hang as hang, say as say, think as think, turn as turn, when as when,
+    Answer as Answer, Rule as Rule, Scene as Scene, Step as Step, answer as answer, call as call,
+    drop as drop, exit_early as exit_early, expect as expect, fail as fail, garbage as garbage, hang as hang,
+    say as say, silence as silence, think as think, turn as turn, when as when,
 )
 from toolwire.testing.scripted_cli.cli import (
-    Scene as Scene, ScriptedCLI as ScriptedCLI, ToolCall as ToolCall, exit_early as exit_early,
-    garbage as garbage, silence as silence,
+    ScriptedCLI as ScriptedCLI,
+)
+from toolwire.testing.scripted_cli.playback import (
+    ToolCall as ToolCall,
 )
 from toolwire.testing.scripted_model.model import (
     ScriptedModel as ScriptedModel, Unexpected as Unexpected,

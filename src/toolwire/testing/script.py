@@ -1,13 +1,15 @@
-"""The words a script for the scripted model is written in: `say`, `call`, `think`, `turn`, `fail`, ...
+"""The steps of a script, for the scripted model and the scripted CLI: `say`, `call`, `think`, `turn`, `fail`, ...
 
-Owns the values that stand for what the model does next; they are plain data and do nothing.
-Must not know how they are sent.
+Owns the values that describe the next thing that happens, which are plain data, and the evaluation of steps that
+are functions. Must not know how answers are sent.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from reprlib import Repr
+from types import UnionType
 from typing import Any
 
 from toolwire.testing.request import Request
@@ -103,14 +105,62 @@ class Drop:
         return f"drop({_short.repr(self.text)})"
 
 
+@dataclass(frozen=True)
+class Garbage:
+    value: Any
+
+
+@dataclass(frozen=True)
+class ExitEarly:
+    code: int
+
+
+@dataclass(frozen=True)
+class Silence:
+    pass
+
+
 Answer = Block | Turn | Failure | Hang | Drop
-"""What the model does with one request."""
+"""The model's response to one request."""
+
+Fault = Garbage | ExitEarly | Silence
+"""Something that goes wrong in the CLI itself. Only `ScriptedCLI` can play it."""
 
 Step = Answer | Callable[[Request], Answer]
-"""One entry of a script: an answer, or a function that makes it when the request is there."""
+"""One entry of a script: an answer, or a function that returns one for the request."""
+
+Scene = Step | Fault | Callable[[Request], Answer | Fault]
+"""One entry of a `ScriptedCLI`'s script: a step, or a fault of the CLI."""
 
 Rule = Callable[[Request], Answer | None]
-"""Asked about requests that no entry of the script is meant for; `None` passes."""
+"""Called with requests that no entry of the script is meant for; returns `None` to pass one on."""
+
+
+class StepError(Exception):
+    """A function in a script raised (see `__cause__`) or did not return an answer."""
+
+
+def load_script(steps: Iterable[Any], allowed: UnionType) -> deque[Any]:
+    """Return the entries of a script as a queue; `TypeError` if one is neither `allowed` nor a function."""
+    script = deque(steps)
+    for step in script:
+        if not callable(step) and not isinstance(step, allowed):
+            raise TypeError(f"a script is a list of say(), call(), turn(), ...; got {step!r}")
+    return script
+
+
+def evaluate(step: Any, request: Request, allowed: Any) -> Any:
+    """Return the answer of a step or rule to a request; `StepError` if it raises or returns none of `allowed`."""
+    if not callable(step):
+        return step
+    name = getattr(step, "__qualname__", None) or repr(step)
+    try:
+        answer = step(request)
+    except Exception as error:
+        raise StepError(f"{name} raised {error!r}") from error
+    if not isinstance(answer, allowed):
+        raise StepError(f"{name} returned {answer!r}, which is not an answer such as say(...)")
+    return answer
 
 
 def say(text: str) -> Text:
@@ -128,13 +178,13 @@ def call(
 ) -> Call:
     """The model calls the tool `name`, with arguments as keywords or in a mapping.
 
-    `id` is the id of the call (made up when not given), never an argument: for a tool with an
-    argument of that name, use the mapping.
+    `id` is the id of the call (generated if not given), never an argument: for a tool with an argument of that
+    name, use the mapping.
     """
     if id is not None and not str(id).startswith("toolu_"):
         raise ValueError(
-            f"call({name!r}, id={id!r}): the id of a call begins with 'toolu_'; "
-            "an argument named 'id' goes into the mapping"
+            f"call({name!r}, id={id!r}): the id of a call must begin with 'toolu_'; "
+            f"to pass an argument named 'id', use call({name!r}, {{'id': {id!r}}})"
         )
     return Call(name, {**(input or {}), **arguments}, id)
 
@@ -142,11 +192,11 @@ def call(
 def answer(output: Mapping[str, Any]) -> Call:
     """The model gives its structured output, in a session started with `--json-schema`.
 
-    The CLI offers the model a tool for it, whose input is the schema. It checks the input:
-    - a good one ends the run at once, with `structured_output` in the result and *no* further
-      request, so nothing may follow in the script;
-    - a bad one comes back as a failed tool result, and the next turn is asked for;
-    - a text without the call is answered once with a reminder, and the next turn is asked for.
+    The CLI offers the model a tool for it, whose input has the schema, and validates the input:
+    - valid: the run ends at once, with `structured_output` in the result and *no* further request,
+      so nothing may follow in the script;
+    - invalid: the model gets a failed tool result, and the next entry is taken;
+    - a text without the call: the model is reminded once, and the next entry is taken.
     """
     return call(STRUCTURED_OUTPUT, output)
 
@@ -161,14 +211,14 @@ def turn(
     chunk_delay: float = 0.0,
     chunk_size: int | None = None,
 ) -> Turn:
-    """One answer of several blocks.
+    """The model answers with several blocks.
 
-    `delay` is the seconds before the first byte, `chunk_delay` those between streamed pieces, and
-    `chunk_size` the characters in a piece (`None`: each block whole, up to a million).
+    `delay` is the time in seconds before the first byte, `chunk_delay` the time between streamed chunks, and
+    `chunk_size` the number of characters in a chunk (`None`: each block whole, up to a million).
     `stop_reason` follows from the blocks and `model` from the request, unless given.
     """
     if chunk_size is not None and chunk_size < 1:
-        raise ValueError("chunk_size must be 1 or more")
+        raise ValueError(f"chunk_size must be 1 or more, not {chunk_size!r}")
     return Turn(blocks, input_tokens, output_tokens, stop_reason, model, delay, chunk_delay, chunk_size)
 
 
@@ -180,10 +230,10 @@ def fail(
     retry_after: float | None = None,
     retry: bool | None = None,
 ) -> Failure:
-    """The API refuses the request with an HTTP error.
+    """The API rejects the request with an HTTP error.
 
-    The client is told whether to try again (`x-should-retry`): yes for 408, 409, 429 and from 500
-    up, no for others, or as `retry` says. Each try takes the next entry of the script.
+    The header `x-should-retry` is true for 408, 409, 429 and from 500 up, false for others, or as `retry` says.
+    Each retry takes the next entry of the script.
     """
     server_side = status >= 500  # noqa: PLR2004  the HTTP class of server errors
     kind = type or _ERROR_TYPES.get(status, "api_error" if server_side else "invalid_request_error")
@@ -195,17 +245,32 @@ def fail(
 
 
 def hang() -> Hang:
-    """The API takes the request and never answers, until the model is closed or the client leaves."""
+    """The API accepts the request and never answers, until the model is closed or the client disconnects."""
     return Hang()
 
 
 def drop(text: str = "") -> Drop:
-    """The API begins to answer, sends `text`, and breaks the connection off."""
+    """The API begins to answer, sends `text`, and drops the connection."""
     return Drop(text)
 
 
+def garbage(value: object = "this is no frame") -> Garbage:
+    """The CLI writes `value`, which is not a frame of the protocol, then goes on with the next entry."""
+    return Garbage(value)
+
+
+def exit_early(code: int = 1) -> ExitEarly:
+    """The CLI exits in the middle of the turn, without a result, with this exit code."""
+    return ExitEarly(code)
+
+
+def silence() -> Silence:
+    """The CLI stops responding, even to control requests, until it is closed."""
+    return Silence()
+
+
 class Expectation:
-    """A step that first looks at what the model was given."""
+    """A step that checks the request before it answers."""
 
     def __init__(self, results: tuple[str, ...], prompt: str | None, then: "Step") -> None:
         self._results = results
@@ -214,10 +279,10 @@ class Expectation:
         self.__qualname__ = repr(self)
 
     def __call__(self, request: Request) -> Answer:
-        """The answer, if all is as expected; AssertionError with both sides if not."""
-        came = tuple(result.text for result in request.tool_results)
-        if self._results and came != self._results:
-            raise AssertionError(f"tool results\n  expected: {self._results!r}\n  actual:   {came!r}")
+        """Return the answer if the request is as expected; `AssertionError` with both sides if not."""
+        actual = tuple(result.text for result in request.tool_results)
+        if self._results and actual != self._results:
+            raise AssertionError(f"tool results\n  expected: {self._results!r}\n  actual:   {actual!r}")
         if self._prompt is not None and not re.search(self._prompt, request.prompt):
             raise AssertionError(f"prompt\n  expected: {self._prompt!r}\n  actual:   {request.prompt!r}")
         return self._then(request) if callable(self._then) else self._then
@@ -227,15 +292,15 @@ class Expectation:
 
 
 def expect(*results: str, then: "Step", prompt: str | None = None) -> Expectation:
-    """The model expects these tool results (texts, in order), or a prompt that matches, and goes on with `then`.
+    """Check the tool results (texts, in order), or that the prompt matches, then go on with `then`.
 
-    What came instead fails the test, with both sides: `expect("42", then=say("It is 42."))`.
+    Anything else fails the test and shows both sides: `expect("42", then=say("It is 42."))`.
     """
     return Expectation(results, prompt, then)
 
 
 def when(pattern: str, answer: Answer) -> "Rule":
-    """A rule for `ScriptedModel(rules=[...])`: to a prompt that matches, this answer, as often as it is asked."""
+    """Make a rule for `ScriptedModel(rules=[...])`: every prompt that matches gets this answer."""
 
     def rule(request: Request) -> Answer | None:
         return answer if not request.side and re.search(pattern, request.prompt) else None

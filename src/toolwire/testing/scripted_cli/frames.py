@@ -1,8 +1,11 @@
-"""The frames that a scripted CLI says in a turn, in the shapes of the real one.
+"""The frames and tool results of a scripted CLI, in the shapes and words of the real one.
 
-Owns their fields and the sums that a result carries. Pure but for new uuids and the time of day.
+Owns their fields, the totals in a result, and the conversion of an MCP result into what the model reads. Pure but
+for new uuids and the time. No files are saved, so texts that name one in the real CLI have `<not saved>` there.
 """
 
+import base64
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,10 +13,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import uuid4
 
-from toolwire.testing.script import Call, Failure, Turn
-from toolwire.testing.scripted_cli.links import VERSION, Tool, pretty
-from toolwire.testing.scripted_cli.setup import Setup
-from toolwire.testing.scripted_cli.tool_results import Outcome
+from toolwire._transport.find_cli import TESTED
+from toolwire.testing.script import Failure, Turn
+from toolwire.testing.scripted_cli.host_channel import Settings
+from toolwire.testing.scripted_cli.mcp_client import Tool, to_title
 
 _INPUT_PRICE: Final = 4e-6  # dollars per token, as the real CLI counts for its default model
 _OUTPUT_PRICE: Final = 20e-6
@@ -26,13 +29,24 @@ _KINDS: Final = {
     529: "overloaded",
 }
 _SERVER_ERROR: Final = 500
+REJECTED: Final = (
+    "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, "
+    "the new_string was NOT written to the file). STOP what you are doing and wait for the user to tell you how "
+    "to proceed."
+)
+STOPPED: Final = (
+    f"{REJECTED} Correction to the text above: this call was stopped while running, not refused before it ran. "
+    "It may have run in part or in full, and its changes may have been written. No permission prompt was "
+    "involved. Work it started elsewhere (a remote command, a background process) may still be running, so check "
+    "before starting the same work again. The instruction to stop and wait still stands."
+)
 
 Frame = dict[str, Any]
 
 
 @dataclass
-class Tally:
-    """What one turn adds up to."""
+class TurnTotals:
+    """The totals of one turn, for its result."""
 
     began: float = field(default_factory=time.monotonic)
     user_frames: int = 0
@@ -40,12 +54,11 @@ class Tally:
     input_tokens: int = 0
     output_tokens: int = 0
     stop_reason: str | None = None
-    text: str = ""
     structured: Any = None
     denials: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, turn: Turn) -> None:
-        """One answer of the model."""
+        """Count one response of the model."""
         self.requests += 1
         self.input_tokens += turn.input_tokens
         self.output_tokens += turn.output_tokens
@@ -56,10 +69,10 @@ class Tally:
 
 
 class Frames:
-    """Frames of one session."""
+    """Makes the frames of one session."""
 
-    def __init__(self, setup: Setup) -> None:
-        self._setup = setup
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
 
     def system(self, subtype: str, **fields: Any) -> Frame:
         return {"type": "system", "subtype": subtype, **fields, **self._ids()}
@@ -68,17 +81,17 @@ class Frames:
         return self.system("session_state_changed", state=state, sdk_host_only=True)
 
     def init(self, tools: list[str], servers: list[dict[str, Any]]) -> Frame:
-        setup = self._setup
+        settings = self._settings
         return self.system(
             "init",
-            cwd=setup.cwd,
+            cwd=settings.cwd,
             tools=tools,
             mcp_servers=servers,
-            model=setup.model,
-            permissionMode=setup.mode,
+            model=settings.model,
+            permissionMode=settings.mode,
             slash_commands=[],
             apiKeySource="none",
-            claude_code_version=VERSION,
+            claude_code_version=TESTED,
             output_style="default",
             agents=[],
             skills=[],
@@ -88,10 +101,10 @@ class Frames:
 
     def assistant(self, message: Mapping[str, Any], block: dict[str, Any], **extra: Any) -> Frame:
         whole = {**message, "content": [block], "context_management": None}
-        return self._said("assistant", whole, extra)
+        return self._message("assistant", whole, extra)
 
     def user(self, content: list[dict[str, Any]], **extra: Any) -> Frame:
-        return self._said("user", {"role": "user", "content": content}, extra)
+        return self._message("user", {"role": "user", "content": content}, extra)
 
     def event(self, event: dict[str, Any], message_id: str) -> Frame:
         frame = {"type": "stream_event", "event": event, "parent_tool_use_id": None}
@@ -122,23 +135,23 @@ class Frames:
             api_error_type=failure.type,
         )
 
-    def result(self, tally: Tally, subtype: str, reason: str, is_error: bool, **fields: Any) -> Frame:
-        elapsed = round((time.monotonic() - tally.began) * 1000)
+    def result(self, totals: TurnTotals, subtype: str, reason: str, is_error: bool, **fields: Any) -> Frame:
+        elapsed = round((time.monotonic() - totals.began) * 1000)
         usage = {
-            "input_tokens": tally.input_tokens,
+            "input_tokens": totals.input_tokens,
             "cache_creation_input_tokens": 0,
             "cache_read_input_tokens": 0,
-            "output_tokens": tally.output_tokens,
+            "output_tokens": totals.output_tokens,
             "server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0},
             "service_tier": "standard",
         }
         model = {
-            "inputTokens": tally.input_tokens,
-            "outputTokens": tally.output_tokens,
+            "inputTokens": totals.input_tokens,
+            "outputTokens": totals.output_tokens,
             "cacheReadInputTokens": 0,
             "cacheCreationInputTokens": 0,
             "webSearchRequests": 0,
-            "costUSD": tally.cost,
+            "costUSD": totals.cost,
             "contextWindow": 1_000_000,
         }
         return {
@@ -146,50 +159,141 @@ class Frames:
             "subtype": subtype,
             "is_error": is_error,
             "duration_ms": elapsed,
-            "duration_api_ms": elapsed if tally.requests else 0,
-            "num_turns": 1 + tally.user_frames,
-            "stop_reason": tally.stop_reason,
-            "total_cost_usd": tally.cost,
+            "duration_api_ms": elapsed if totals.requests else 0,
+            "num_turns": 1 + totals.user_frames,
+            "stop_reason": totals.stop_reason,
+            "total_cost_usd": totals.cost,
             "usage": usage,
-            "modelUsage": {self._setup.model: model} if tally.requests else {},
-            "permission_denials": tally.denials,
+            "modelUsage": {self._settings.model: model} if totals.requests else {},
+            "permission_denials": totals.denials,
             "terminal_reason": reason,
             **fields,
             **self._ids(),
         }
 
-    def _said(self, kind: str, message: dict[str, Any], extra: dict[str, Any]) -> Frame:
+    def _message(self, kind: str, message: dict[str, Any], extra: dict[str, Any]) -> Frame:
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         frame = {"type": kind, "message": message, "parent_tool_use_id": None}
         return {**frame, **self._ids(), "timestamp": now, **extra}
 
     def _ids(self) -> Frame:
-        return {"session_id": self._setup.session_id, "uuid": str(uuid4())}
+        return {"session_id": self._settings.session_id, "uuid": str(uuid4())}
 
 
 def api_error_text(failure: Failure) -> str:
-    """An API error as the CLI says it."""
+    """Return the CLI's text for an API error."""
     before = "Failed to authenticate. " if error_kind(failure) == "authentication_failed" else ""
     return f"{before}API Error: {failure.status} {failure.message}"
 
 
 def error_kind(failure: Failure) -> str:
-    """The CLI's word for an API error."""
+    """Return the CLI's name for a kind of API error."""
     return _KINDS.get(failure.status, "server_error" if failure.status >= _SERVER_ERROR else "unknown")
 
 
-def tool_result(call_id: str, outcome: Outcome) -> dict[str, Any]:
-    """The block that the model reads."""
-    block = {"type": "tool_result", "content": outcome.content, "tool_use_id": call_id}
-    return {**block, "is_error": True} if outcome.is_error else block
-
-
-def tool_use_meta(call: Call, call_id: str, tool: Tool | None) -> dict[str, Any]:
-    """How a call of an MCP tool is shown to people; nothing for other tools."""
-    if not call.name.startswith("mcp__"):
+def tool_use_meta(name: str, call_id: str, tool: Tool | None) -> dict[str, Any]:
+    """Return the field with the display names of an MCP tool; empty for other tools."""
+    if not name.startswith("mcp__"):
         return {}
-    about = {"id": call_id, "display_name": pretty(call.name.split("__", 2)[-1])}
+    names = {"id": call_id, "display_name": to_title(name.split("__", 2)[-1])}
     if tool is not None:
-        about["display_name"] = tool.display_name
-        about |= {"server_display_name": tool.link.name, "tool_name": tool.definition["name"]}
-    return {"tool_use_meta": [about]}
+        names["display_name"] = tool.display_name
+        names |= {"server_display_name": tool.server.name, "tool_name": tool.definition["name"]}
+    return {"tool_use_meta": [names]}
+
+
+@dataclass
+class ToolOutcome:
+    """How a call ended: `content` is for the model, `kept` for the host (`tool_use_result`)."""
+
+    content: Any
+    kept: Any
+    is_error: bool = False
+    meta: dict[str, Any] | None = None
+
+    @classmethod
+    def failed(cls, text: str, meta: dict[str, Any] | None = None) -> "ToolOutcome":
+        """Make the outcome of a call that failed."""
+        return cls(text, f"Error: {text}", is_error=True, meta=meta)
+
+    @property
+    def text(self) -> str:
+        """The texts that the model reads."""
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(block["text"] for block in self.content if block.get("type") == "text")
+
+    def to_block(self, call_id: str) -> dict[str, Any]:
+        """Return the block that the model reads."""
+        block = {"type": "tool_result", "content": self.content, "tool_use_id": call_id}
+        return {**block, "is_error": True} if self.is_error else block
+
+
+def convert_response(response: Any, name: str, server: str) -> ToolOutcome | None:
+    """Convert a JSON-RPC response to `tools/call`; None for an invalid one, which the CLI ignores."""
+    if response.get("jsonrpc") != "2.0" or ("result" in response) == ("error" in response):
+        return None
+    if "error" in response:
+        match response["error"]:
+            case {"code": int(), "message": str(message)}:
+                return ToolOutcome.failed(message)
+        return None
+    result = response["result"]
+    return _convert_result(result, name, server) if isinstance(result, dict) else None
+
+
+def _convert_result(result: dict[str, Any], name: str, server: str) -> ToolOutcome:
+    content = result.get("content") or []
+    if result.get("isError") is True:
+        texts = [block.get("text", "") for block in content if block.get("type") == "text"]
+        return ToolOutcome.failed("\n".join(texts) or "Unknown error")
+    structured = result.get("structuredContent")
+    images = [block for block in content if block.get("type") == "image"]
+    blocks = [
+        shown
+        for block in (content if structured is None else images)
+        for shown in _convert_block(block, server)
+    ]
+    if structured is not None:
+        text = json.dumps(structured, separators=(",", ":"), ensure_ascii=False)
+        seen: Any = [*blocks, _text(text)] if blocks else text
+        return ToolOutcome(seen, {"content": seen, "structuredContent": structured})
+    if not blocks:
+        return ToolOutcome(f"({name} completed with no output)", [])
+    links = [
+        {key: value for key, value in block.items() if key != "type"}
+        for block in content
+        if block.get("type") == "resource_link"
+    ]
+    return ToolOutcome(blocks, {"content": blocks, "resourceLinks": links} if links else blocks)
+
+
+def _convert_block(block: dict[str, Any], server: str) -> list[dict[str, Any]]:
+    match block.get("type"):
+        case "text":
+            return [_text(block.get("text", ""))]
+        case "image":
+            source = {"type": "base64", "media_type": block.get("mimeType"), "data": block.get("data")}
+            return [{"type": "image", "source": source}, _text("[Image: source: <not saved>]")]
+        case "audio":
+            return [_text(f"[Audio from {server}] {_describe(block.get('mimeType'), block.get('data'))}")]
+        case "resource_link":
+            about = f" ({block['description']})" if block.get("description") else ""
+            return [_text(f"[Resource link: {block.get('name')}] {block.get('uri')}{about}")]
+        case "resource":
+            resource = block.get("resource", {})
+            text = resource.get("text")
+            if text is None:
+                text = _describe(resource.get("mimeType"), resource.get("blob"))
+            return [_text(f"[Resource from {server} at {resource.get('uri')}] {text}")]
+        case _:
+            return [_text(json.dumps(block))]
+
+
+def _describe(mime_type: Any, data: Any) -> str:
+    size = len(base64.b64decode(data or ""))
+    return f"Binary content ({mime_type}, {size} bytes) saved to <not saved>"
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
