@@ -145,7 +145,7 @@ def test_a_script_not_followed_fails_the_test(run_tests, peer):
     result.stdout.fnmatch_lines(["FAILED *::test_left_over - AssertionError: the script was not followed*"])
     assert "pytest_runtest_call" not in output  # our own frames are of no interest to the reader
     assert "assert 1 == 2" in output
-    assert f"{peer} has its script already" in output
+    assert f"{peer} already has a script" in output
 
 
 def test_the_environment_of_the_cli(run_tests):

@@ -182,7 +182,7 @@ async def test_what_is_left_over_is_reported():
             pass
     with pytest.raises(AssertionError, match="line 6: the host never sent user frame") as caught:
         replay.assert_finished()
-    assert "line 18: not played, result success" in str(caught.value)
+    assert "line 18: result success was not played" in str(caught.value)
 
 
 async def test_what_follows_the_last_result_need_not_be_read(tmp_path):
@@ -333,7 +333,7 @@ async def test_several_connections_are_kept_apart(cli, tmp_path):
                 ]
                 assert said[0].content[0].text.startswith(f"echo {prompt}")
         replay.assert_finished()
-        with pytest.raises(ReplayMismatch, match="only 2 connections"):
+        with pytest.raises(ReplayMismatch, match="connection 3 was opened, but only 2 were recorded"):
             await ClaudeSDKClient(options).connect()
 
 
@@ -369,7 +369,7 @@ def _open_files():
     [
         ("", "empty"),
         ("{}", "line 1: not a recording"),
-        ("[]", "line 1: not an object"),
+        ("[]", "line 1: not a JSON object"),
         ('{"toolwire_recording": 1}\n\nx', "line 3: not JSON"),
         ('{"toolwire_recording": 99, "version": "9"}', "newer toolwire"),
     ],

@@ -1,8 +1,7 @@
-"""The environment in which the real CLI may be started: built from nothing, aimed at loopback.
+"""An environment for the real CLI in tests: built from nothing, with a model on loopback.
 
-Owns the variables, and a temporary home and working directory. Nothing is inherited: no
-credentials, no proxies, no settings of the person who runs the tests.
-Must not know how the CLI is started, nor what the model says.
+Owns the variables, and a temporary home and working directory. Nothing is inherited: no credentials, proxies or
+settings of the person who runs the tests. Must not know how the CLI is started or what the model answers.
 """
 
 import os
@@ -36,7 +35,7 @@ _SETTINGS = {
     "CLAUDE_CODE_ENTRYPOINT": "sdk-py",
     "ENABLE_TOOL_SEARCH": "false",
 }
-# Without these a process does not start on Windows; elsewhere nothing is taken over.
+# Without these a process does not start on Windows.
 _WINDOWS = ("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT")
 _REMOVAL_PAUSES = (0.02, 0.05, 0.1, 0.2, 0.4)
 
@@ -44,10 +43,10 @@ _REMOVAL_PAUSES = (0.02, 0.05, 0.1, 0.2, 0.4)
 def claude_environment(
     model_url: str, home: str | os.PathLike[str], *, extra: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The whole environment for a CLI that talks to the model at `model_url` and lives in `home`.
+    """Return all environment variables for a CLI with the model at `model_url` and the home directory `home`.
 
-    Makes `home` and its folder for temporary files where they are missing. `extra` adds or
-    replaces variables, except those that could lead the CLI to another model, account or home.
+    Creates `home` and its directory for temporary files if they are missing. `extra` adds or replaces variables,
+    except those that could lead the CLI to another model, account or home: `ValueError`.
     """
     _check_url(model_url)
     place = Path(home).absolute()
@@ -71,10 +70,10 @@ def claude_environment(
 
 
 class ClaudeEnvironment:
-    """A temporary home and working directory for the CLI, and the variables to go with them.
+    """A temporary home and working directory for the CLI, and its environment variables.
 
-    For `with` and `async with`; both folders are gone afterwards. Meanwhile a CLI with another environment is not
-    started: `LiveStartError`.
+    For `with` and `async with`; both directories are removed at the end. Until then, a CLI with another environment
+    is not started: `LiveStartError`.
     """
 
     def __init__(self, model: ScriptedModel | str, *, extra: Mapping[str, str] | None = None) -> None:
@@ -85,7 +84,7 @@ class ClaudeEnvironment:
         self._unguard: Callable[[], None] | None = None
 
     def start(self) -> Self:
-        """Make the folders. A `with` block does it."""
+        """Create the directories. A `with` block does it."""
         if self._root is None:
             url = self._model if isinstance(self._model, str) else self._model.url
             # Resolved, since the CLI reports the real path of its working directory.
@@ -98,11 +97,11 @@ class ClaudeEnvironment:
                 raise
             self._root = root
             self._unguard = use_kit("ClaudeEnvironment", "**environment.options_kwargs()")
-            weakref.finalize(self, self._unguard)  # of one that nobody closed
+            weakref.finalize(self, self._unguard)  # if it is never closed
         return self
 
     def close(self) -> None:
-        """Remove the folders. May be called again; never raises."""
+        """Remove the directories. May be called again; never raises."""
         root, self._root = self._root, None
         if self._unguard is not None:
             self._unguard()
@@ -127,27 +126,27 @@ class ClaudeEnvironment:
 
     @property
     def env(self) -> dict[str, str]:
-        """The variables; a copy."""
-        self._folder()
+        """A copy of the variables."""
+        self._get_root()
         return dict(self._env)
 
     @property
     def home(self) -> Path:
-        """The CLI's home folder."""
-        return self._folder() / "home"
+        """The CLI's home directory."""
+        return self._get_root() / "home"
 
     @property
     def cwd(self) -> Path:
-        """The CLI's working directory, empty at first."""
-        return self._folder() / "work"
+        """The CLI's working directory, empty at the start."""
+        return self._get_root() / "work"
 
     def options_kwargs(self) -> dict[str, Any]:
-        """For `ClaudeAgentOptions(**environment.options_kwargs(), ...)`."""
+        """Return the arguments for `ClaudeAgentOptions(**environment.options_kwargs(), ...)`."""
         return {"env": self.env, "inherit_env": False, "cwd": str(self.cwd)}
 
-    def _folder(self) -> Path:
+    def _get_root(self) -> Path:
         if self._root is None:
-            raise RuntimeError("the environment is not there; use it in a `with` block")
+            raise RuntimeError("the environment has no directories; use it in a `with` block or call start()")
         return self._root
 
 
@@ -171,9 +170,8 @@ def _system_path() -> str:
     return os.pathsep.join(dict.fromkeys([*folders, *os.defpath.split(os.pathsep)]))
 
 
-# What `extra` may not do: name -> whether it is meant; each leads away from the scripted model
-# or to what the person who runs the tests owns.
-_REFUSED: tuple[tuple[str, Callable[[str], bool]], ...] = (
+# Variables that `extra` may not set: what they bring in, and a test of the name.
+_FORBIDDEN: tuple[tuple[str, Callable[[str], bool]], ...] = (
     ("cloud credentials", lambda name: name.startswith(("AWS_", "GOOGLE_", "GCLOUD_", "AZURE_"))),
     ("another provider", lambda name: name.startswith("CLAUDE_CODE_USE_")),
     ("an account", lambda name: "OAUTH" in name or name == "ANTHROPIC_AUTH_TOKEN"),
@@ -184,17 +182,17 @@ _REFUSED: tuple[tuple[str, Callable[[str], bool]], ...] = (
 
 def _check_extra(name: str, value: str, home: Path) -> None:
     upper = name.upper()
-    for what, meant in _REFUSED:
-        if meant(upper):
-            raise ValueError(f"{name} may not be set for the CLI here: it would bring in {what}")
+    for what, matches in _FORBIDDEN:
+        if matches(upper):
+            raise ValueError(f"{name} may not be set for a CLI under test: it would bring in {what}")
     if upper.startswith("ANTHROPIC_") and upper.endswith("_URL"):
         _check_url(value)
     if upper == "CLAUDE_CONFIG_DIR" and not Path(value).absolute().is_relative_to(home):
-        raise ValueError(f"{name} must lie inside the temporary home, not at {value!r}")
+        raise ValueError(f"{name} must be inside the temporary home {str(home)!r}, not {value!r}")
 
 
 def _remove(root: Path) -> None:
-    """Remove a folder that a process may still be writing to; log when it stays."""
+    """Remove a directory that a process may still be writing to; log a warning if it cannot be removed."""
     problem: OSError | None = None
     for pause in (*_REMOVAL_PAUSES, 0.0):
         try:

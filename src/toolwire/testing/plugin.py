@@ -1,9 +1,9 @@
-"""The pytest plugin: fixtures for the scripted peers and for recordings.
+"""The pytest plugin: fixtures for the scripted model, the scripted CLI and recordings.
 
-Loaded into every pytest run where toolwire is installed, so it imports next to nothing: what a fixture needs is
-imported when a test asks for it. Owns the lifetime of the peers and the assertions about them; must not know how
-they work. What a fixture promises (the script was followed) is checked as the last step of the test itself, and
-only if it passed: the first failure is the one to read.
+Loaded into every pytest run where toolwire is installed, so it imports next to nothing: a fixture imports what it
+needs when a test uses it. Owns the lifetime of what the fixtures give and the assertions about it; must not know
+how that works. A fixture checks that its script was followed as the last step of the test itself, and only if the
+test passed, so that the first failure is the one that is shown.
 """
 
 import re
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from toolwire._support.words import closest
+from toolwire.testing.request import bare_name
 
 if TYPE_CHECKING:
     from toolwire._transport.custom import Transport
@@ -31,74 +32,75 @@ Calls = list[tuple[str, dict[str, Any]]]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add our switch."""
+    """Add the option `--toolwire-record`."""
     parser.getgroup("toolwire").addoption(
         _SWITCH,
         action="store_true",
-        help="tests with the `recording` fixture run for real and are recorded, instead of replayed",
+        help="run tests with the `recording` fixture against the real CLI and record them, instead of replaying",
     )
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """After a test that passed, check what its fixtures promise."""
+    """Run the checks of the fixtures after a test that passed."""
     __tracebackhide__ = True
     try:
         outcome = yield
     finally:
-        checks, item.stash[_checks] = item.stash.get(_checks, []), []  # it may be run again
+        checks, item.stash[_checks] = item.stash.get(_checks, []), []  # the test may be run again
     for check in checks:
         check()
     return outcome
 
 
 class Scripted(ABC):
-    """What `scripted_model` and `scripted_cli` have in common, so that a test can change one for the other."""
+    """The interface of `scripted_model` and `scripted_cli`, so that a test can exchange one for the other."""
 
     @abstractmethod
     def script(self, *steps: Any) -> "Scripted":
-        """Say what the model does, turn by turn; once in a test. Returns itself."""
+        """Set the script, once in a test. Returns itself."""
 
     @abstractmethod
     def options_kwargs(self, **extra: Any) -> dict[str, Any]:
-        """For `ClaudeAgentOptions(**peer.options_kwargs(...))`; `extra` adds to them or replaces them."""
+        """Return the arguments for `ClaudeAgentOptions`; those in `extra` are added or replace ours."""
 
     @abstractmethod
     def calls(self) -> Calls:
-        """The tool calls that the model made so far, as name and arguments."""
+        """Return the tool calls that the model made so far, as name and arguments."""
 
     @abstractmethod
     def assert_no_pending(self) -> None:
-        """Fail unless the script was followed to its end. The end of a test that passed does it too."""
+        """Fail unless the script was played to its end. Also checked at the end of a test that passed."""
 
-    def close(self) -> None:  # noqa: B027 - a peer in memory has nothing to let go of
-        """Let go of everything. The end of the test does it."""
+    def close(self) -> None:  # noqa: B027 - a peer in memory has nothing to release
+        """Release everything. Called at the end of the test."""
 
     def assert_called(self, tool: str, /, **arguments: Any) -> None:
         """Fail unless `tool` was called with at least these arguments.
 
-        Its name is bare (`add`) or full (`mcp__calc__add`).
+        The name is bare (`add`) or full (`mcp__calc__add`).
         """
         __tracebackhide__ = True
         calls = self.calls()
-        same_tool = [given for name, given in calls if tool in (name, bare(name))]
+        same_tool = [given for name, given in calls if tool in (name, bare_name(name))]
         if any(all(k in given and given[k] == v for k, v in arguments.items()) for given in same_tool):
             return
-        wanted = _written(tool, arguments)
+        wanted = _format_call(tool, arguments)
         if same_tool:
-            lines = [f"expected: {wanted}", *(f"called:   {_written(tool, given)}" for given in same_tool)]
+            lines = [
+                f"expected: {wanted}",
+                *(f"called:   {_format_call(tool, given)}" for given in same_tool),
+            ]
             raise AssertionError("\n".join([f"{tool} was called with other arguments", *lines]))
         names = [name for name, _ in calls]
-        near = closest(tool, {*names, *map(bare, names)})
+        near = closest(tool, {*names, *map(bare_name, names)})
         hint = f" (did you mean {near!r}?)" if near else ""
-        lines = [f"called:   {_written(name, given)}" for name, given in calls] or [
-            "called:   no tool at all"
-        ]
+        lines = [f"called:   {_format_call(name, given)}" for name, given in calls] or ["no tool was called"]
         raise AssertionError("\n".join([f"{tool} was not called{hint}", f"expected: {wanted}", *lines]))
 
 
 class ModelPeer(Scripted):
-    """The real CLI, aimed at a scripted model on loopback."""
+    """The real CLI with a scripted model on loopback."""
 
     def __init__(self) -> None:
         self._model: ScriptedModel | None = None
@@ -106,7 +108,7 @@ class ModelPeer(Scripted):
 
     @property
     def model(self) -> "ScriptedModel":
-        """The scripted model, started; with an empty script if there is none yet."""
+        """The scripted model, started; with an empty script if none was set."""
         if self._model is None:
             self.script()
         assert self._model is not None  # noqa: S101 - script() has made it
@@ -114,7 +116,7 @@ class ModelPeer(Scripted):
 
     @property
     def env(self) -> "ClaudeEnvironment":
-        """Where the CLI lives: its variables, home and working directory."""
+        """The CLI's environment: its variables, home and working directory."""
         from toolwire.testing.environment import ClaudeEnvironment  # noqa: PLC0415 - see the module
 
         if self._env is None:
@@ -126,7 +128,7 @@ class ModelPeer(Scripted):
 
         if self._model is not None:
             raise RuntimeError(
-                "scripted_model has its script already; give it whole, before options_kwargs()"
+                "scripted_model already has a script; call script() once, before options_kwargs()"
             )
         self._model = ScriptedModel(steps).start()
         return self
@@ -139,7 +141,7 @@ class ModelPeer(Scripted):
         if "env" in extra:
             given["env"] = claude_environment(self.model.url, self.env.home, extra=extra["env"])
         if "cli_path" not in given and (cli := bundled_cli()):
-            given["cli_path"] = cli  # the pinned one, not whatever this machine has
+            given["cli_path"] = cli  # the bundled one, not the one that this machine may have
         return given
 
     def calls(self) -> Calls:
@@ -172,7 +174,9 @@ class CLIPeer(Scripted):
         from toolwire.testing.scripted_cli.cli import ScriptedCLI  # noqa: PLC0415 - see the module
 
         if self._cli is not None:
-            raise RuntimeError("scripted_cli has its script already; give it whole, before options_kwargs()")
+            raise RuntimeError(
+                "scripted_cli already has a script; call script() once, before options_kwargs()"
+            )
         self._cli = ScriptedCLI(list(steps))
         return self
 
@@ -190,31 +194,31 @@ class CLIPeer(Scripted):
             self._cli.assert_finished()
 
     def _spawn(self, command: "Command") -> Any:
-        return _Watched(self._cli(command), self._see)
+        return _ObservedTransport(self._cli(command), self._observe)
 
-    def _see(self, frame: Any) -> None:
+    def _observe(self, frame: Any) -> None:
         if isinstance(frame, dict) and frame.get("type") == "assistant":
             self._calls.update(_tool_uses(frame.get("message") or {}))
 
 
-class _Watched:
-    """A transport that shows its frames to somebody else too."""
+class _ObservedTransport:
+    """A transport that also passes its frames to an observer."""
 
-    def __init__(self, transport: "Transport", see: Callable[[Any], None]) -> None:
+    def __init__(self, transport: "Transport", observe: Callable[[Any], None]) -> None:
         self._transport = transport
-        self._see = see
+        self._observe = observe
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
     async def read_messages(self) -> Any:
         async for frame in self._transport.read_messages():
-            self._see(frame)
+            self._observe(frame)
             yield frame
 
 
 class Recording:
-    """A recording beside the test file: replayed, or made anew with `--toolwire-record`."""
+    """A recording beside the test file: replayed, or recorded again with `--toolwire-record`."""
 
     def __init__(self, path: Path, *, anew: bool) -> None:
         from toolwire.testing.recording.recorder import Recorder  # noqa: PLC0415 - see the module
@@ -223,62 +227,62 @@ class Recording:
         self.path = path
         self.anew = anew
         self.starts_here = anew
-        # A test that fails while it is recorded must not spoil the recording that there was.
+        # A test that fails while it is recorded must not replace the previous recording.
         self._part = path.with_name(f"{path.name}.part")
         self._peer: Recorder | Replay = Recorder(self._part) if anew else Replay(path)
         if anew:
             path.parent.mkdir(parents=True, exist_ok=True)
 
     def __call__(self, command: "Command") -> "Transport":
-        """For `ClaudeAgentOptions.spawn_claude_code_process`."""
+        """Make a connection, for `ClaudeAgentOptions.spawn_claude_code_process`."""
         return self._peer(command)
 
     def options_kwargs(self, **extra: Any) -> dict[str, Any]:
-        """For `ClaudeAgentOptions(**recording.options_kwargs(...))`."""
+        """Return the arguments for `ClaudeAgentOptions(**recording.options_kwargs(...))`."""
         return {"spawn_claude_code_process": self, **extra}
 
     def assert_finished(self) -> None:
-        """Fail unless all of the recording was played. The end of a test that passed does it too."""
+        """Fail unless the recording was played to its end. Also checked at the end of a test that passed."""
         from toolwire.testing.recording.replay import Replay  # noqa: PLC0415
 
         if isinstance(self._peer, Replay):
             self._peer.assert_finished()
 
-    def keep(self) -> None:
-        """The test passed: check the replay, or put the new recording in its place."""
+    def finish(self) -> None:
+        """Check the replay, or save the new recording. Called after a test that passed."""
         __tracebackhide__ = True
         self.assert_finished()
         if self.anew and self._part.exists():
             self._part.replace(self.path)
 
     def close(self) -> None:
-        """Remove what was not kept."""
+        """Remove a recording that was not saved."""
         if self.anew:
             self._part.unlink(missing_ok=True)
 
 
 @pytest.fixture
 def scripted_model(request: pytest.FixtureRequest) -> Iterator[ModelPeer]:
-    """The real CLI with a scripted model: `scripted_model.script(call("add", a=1), say("done"))`."""
+    """Give the real CLI with a scripted model: `scripted_model.script(call("add", a=1), say("done"))`."""
     peer = ModelPeer()
-    _at_end(request, peer.assert_no_pending)
-    with _guarded("scripted_model", "**scripted_model.options_kwargs()"):
+    _check_at_end(request, peer.assert_no_pending)
+    with _guard("scripted_model", "**scripted_model.options_kwargs()"):
         yield peer
         peer.close()
 
 
 @pytest.fixture
 def scripted_cli(request: pytest.FixtureRequest) -> Iterator[CLIPeer]:
-    """The same without a process: a scripted CLI in memory, for tests in milliseconds."""
+    """Give a scripted CLI in memory, without a process, for tests in milliseconds."""
     peer = CLIPeer()
-    _at_end(request, peer.assert_no_pending)
-    with _guarded("scripted_cli", "**scripted_cli.options_kwargs()"):
+    _check_at_end(request, peer.assert_no_pending)
+    with _guard("scripted_cli", "**scripted_cli.options_kwargs()"):
         yield peer
 
 
 @pytest.fixture
 def claude_env() -> "Iterator[Callable[..., ClaudeEnvironment]]":
-    """`claude_env(model)`: a home, a working directory and variables for the CLI, with a model or its URL."""
+    """Give `claude_env(model)`, which makes an environment for the CLI with a model or the URL of one."""
     from toolwire.testing.environment import ClaudeEnvironment  # noqa: PLC0415 - see the module
 
     made: list[ClaudeEnvironment] = []
@@ -287,7 +291,7 @@ def claude_env() -> "Iterator[Callable[..., ClaudeEnvironment]]":
         made.append(ClaudeEnvironment(model, extra=extra).start())
         return made[-1]
 
-    with _guarded("claude_env", "**claude_env(model).options_kwargs()"):
+    with _guard("claude_env", "**claude_env(model).options_kwargs()"):
         yield make
         for environment in made:
             environment.close()
@@ -295,24 +299,24 @@ def claude_env() -> "Iterator[Callable[..., ClaudeEnvironment]]":
 
 @pytest.fixture
 def recording(request: pytest.FixtureRequest) -> Iterator[Recording]:
-    """The recording `recordings/<test name>.jsonl` beside the test file, as a way to start the CLI."""
+    """Give the recording `recordings/<test name>.jsonl` beside the test file."""
     path = request.path.parent / "recordings" / f"{_file_name(request.node)}.jsonl"
     anew = bool(request.config.getoption(_SWITCH))
     if not anew and not path.exists():
         pytest.fail(
-            f"no recording at {path}: run this test once with {_SWITCH}, which needs a CLI and its model",
+            f"no recording at {path}: run this test once with {_SWITCH}, which needs the real CLI and a model",
             pytrace=False,
         )
     made = Recording(path, anew=anew)
-    _at_end(request, made.keep)
-    with _guarded("recording", "**recording.options_kwargs()"):
+    _check_at_end(request, made.finish)
+    with _guard("recording", "**recording.options_kwargs()"):
         yield made
         made.close()
 
 
 @contextmanager
-def _guarded(fixture: str, to_pass: str) -> Iterator[None]:
-    """While a fixture is in use, no CLI is started without its options."""
+def _guard(fixture: str, to_pass: str) -> Iterator[None]:
+    """While a fixture is in use, let no CLI start without its options."""
     from toolwire._transport.live_guard import use_kit  # noqa: PLC0415 - see the module
 
     leave = use_kit(fixture, to_pass)
@@ -322,18 +326,12 @@ def _guarded(fixture: str, to_pass: str) -> Iterator[None]:
         leave()
 
 
-def bare(tool: str) -> str:
-    """The name of a tool without its server: `add` for `mcp__calc__add`."""
-    prefix, _, rest = tool.partition("__")
-    return rest.partition("__")[2] or tool if prefix == "mcp" else tool
-
-
-def _at_end(request: pytest.FixtureRequest, check: Callable[[], None]) -> None:
+def _check_at_end(request: pytest.FixtureRequest, check: Callable[[], None]) -> None:
     request.node.stash.setdefault(_checks, []).append(check)
 
 
 def _file_name(item: Any) -> str:
-    """The test's name for a file: without its event loop, with its class."""
+    """Return a file name for a test: its name with its class, without its event loop."""
     callspec = getattr(item, "callspec", None)
     parts = [part for part in callspec.id.split("-") if part not in _BACKENDS] if callspec else []
     owner = f"{item.cls.__name__}." if getattr(item, "cls", None) else ""
@@ -342,12 +340,12 @@ def _file_name(item: Any) -> str:
 
 
 def _tool_uses(message: Mapping[str, Any]) -> Iterator[tuple[Any, tuple[str, dict[str, Any]]]]:
-    """The calls in a message of the model, each with its id."""
+    """Yield the calls in a message of the model, each with its id."""
     content = message.get("content")
     for block in content if isinstance(content, list) else []:
         if isinstance(block, dict) and block.get("type") == "tool_use":
             yield block.get("id"), (str(block.get("name")), dict(block.get("input") or {}))
 
 
-def _written(tool: str, arguments: Mapping[str, Any]) -> str:
+def _format_call(tool: str, arguments: Mapping[str, Any]) -> str:
     return f"{tool}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"

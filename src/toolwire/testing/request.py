@@ -1,8 +1,7 @@
-"""What the scripted model was asked: one recorded HTTP request, with helpers to read it.
+"""One HTTP request to the model, as it was recorded, with helpers to read it.
 
-Owns the reading of a Messages API request body: the prompt, the tool results, the tools on offer,
-and whether the CLI asked on its own account rather than for the conversation.
-Must not know of scripts, sockets or threads.
+Owns the reading of a Messages API request body: the prompt, the tool results, the tools, and whether the request
+belongs to the conversation or is the CLI's own. Must not know of scripts, sockets or threads.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +13,7 @@ _SUGGESTION = "[SUGGESTION MODE:"
 
 
 class ToolResult(NamedTuple):
-    """What the CLI told the model about one tool call."""
+    """The result of one tool call, as the CLI sent it to the model."""
 
     tool_use_id: str
     text: str
@@ -32,7 +31,7 @@ class Request:
 
     @property
     def model(self) -> str:
-        """The model that the CLI asked for."""
+        """The name of the requested model."""
         return str(self.body.get("model", ""))
 
     @property
@@ -42,12 +41,12 @@ class Request:
 
     @property
     def tools(self) -> list[str]:
-        """The names of the tools on offer."""
+        """The names of the tools that the model may call."""
         return [str(tool.get("name", "")) for tool in _dicts(self.body.get("tools"))]
 
     @property
     def prompt(self) -> str:
-        """The last thing a user said, without tool results and without the CLI's own reminders."""
+        """The last text of a user, without tool results and the CLI's own reminders."""
         for content in self._user_contents():
             said = [text for text in _texts(content) if not text.lstrip().startswith(_REMINDER)]
             if said:
@@ -56,7 +55,7 @@ class Request:
 
     @property
     def tool_results(self) -> list[ToolResult]:
-        """The results in the last user message; empty when it carries none."""
+        """The tool results in the last user message."""
         content = next(self._user_contents(), None)
         return [
             ToolResult(
@@ -70,26 +69,24 @@ class Request:
 
     @property
     def session_id(self) -> str | None:
-        """Which CLI session asks."""
+        """The id of the CLI session."""
         return self.headers.get("x-claude-code-session-id")
 
     @property
     def agent_id(self) -> str | None:
-        """Which subagent asks; `None` for the main conversation."""
+        """The id of the subagent; `None` for the main conversation."""
         return self.headers.get("x-claude-code-agent-id")
 
     @property
     def side(self) -> bool:
-        """Whether the CLI asks for itself, so that no turn of the script is meant.
+        """True for a request of the CLI's own, which takes no entry of the script.
 
-        Seen with CLI 2.1.325, by features that do not hang on wording wherever there is one:
-        - one token at most: a warm-up or a quota check;
-        - `output_config.format`: a helper that wants JSON, such as the session's title. The
-          conversation's own structured output comes through a tool instead;
-        - nothing but tools that the API runs itself (they have a `type` and no schema): the search
-          behind the WebSearch tool;
-        - a last user text that opens with the marker of the "what will the user type next" helper
-          (only when the host asked for prompt suggestions): it is otherwise like any turn.
+        Seen with CLI 2.1.325, and recognised by features other than wording where possible:
+        - at most one token: a warm-up or a quota check;
+        - `output_config.format`: a helper that wants JSON, such as the session's title. The conversation's own
+          structured output comes through a tool instead;
+        - only tools that the API runs itself (they have a `type` and no schema): the search of the WebSearch tool;
+        - a last user text that begins with the marker of prompt suggestions, if the host turned them on.
         """
         tools = _dicts(self.body.get("tools"))
         output = self.body.get("output_config")
@@ -101,10 +98,15 @@ class Request:
         )
 
     def _user_contents(self) -> Iterator[Any]:
-        # The CLI also puts messages of role "system" behind the last user message.
+        # The CLI also puts messages of role "system" after the last user message.
         for message in reversed(_dicts(self.body.get("messages"))):
             if message.get("role") == "user":
                 yield message.get("content")
+
+
+def bare_name(tool: str) -> str:
+    """Return the name of a tool without its server: `add` for `mcp__calc__add`."""
+    return tool.split("__", 2)[-1] if tool.startswith("mcp__") else tool
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:
@@ -112,7 +114,7 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
 
 
 def _texts(content: Any) -> list[str]:
-    """The texts of a content that may be a string or a list of blocks."""
+    """Return the texts of a content, which may be a string or a list of blocks."""
     if isinstance(content, str):
         return [content]
     return [str(block.get("text", "")) for block in _dicts(content) if block.get("type") == "text"]

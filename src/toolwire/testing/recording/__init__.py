@@ -1,1 +1,1 @@
-"""Recordings of conversations with the real CLI: written without secrets, played again."""
+"""Recordings of conversations with the real CLI, without secrets, and their replay."""

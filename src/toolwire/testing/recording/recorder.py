@@ -1,16 +1,16 @@
-"""`Recorder`: starts the real CLI and writes every frame, both ways, to a readable file without secrets.
+"""`Recorder`: starts the real CLI and writes every frame, in both directions, to a readable file without secrets.
 
-Owns the format of a recording, its reading too, and the transport that carries a process. One JSON object per line:
+Owns the format of a recording, for writing and reading, and the transport to a process. One JSON object per line:
 
     {"toolwire_recording": 1, "version": "0.1.0", "argv": [...]}   a connection begins; "connection": 2 and so on
     {"t": 0.012, "dir": ">", "frame": {...}}                       the host wrote a frame
     {"t": 0.815, "dir": "<", "frame": {...}}                       the CLI wrote one
     {"t": 2.110, "input": "ended"}                                 the host ended the input
     {"t": 2.110, "host": "closed"}                                 the host closed the connection
-    {"t": 2.250, "exit": 0}                                        the CLI is gone
+    {"t": 2.250, "exit": 0}                                        the CLI has exited
 
-`t` is in seconds since the start. Lines of a second or later connection have its number in "connection". Whoever
-reads one skips lines of other kinds, so that the format can grow. Must not know how a recording is played.
+`t` is in seconds since the start. Lines of a second or later connection have its number in "connection". Readers
+skip lines of other kinds, so that the format can grow. Must not know how a recording is replayed.
 """
 
 import json
@@ -42,17 +42,18 @@ _stderr = logger_for("cli.stderr")
 class Recorder:
     """Records each connection made with it: `ClaudeAgentOptions(spawn_claude_code_process=Recorder("run.jsonl"))`.
 
-    The file is written anew at the first connection, readable by this user only; further connections are added to
-    it. Scrubbed are the values of variables whose names look like secrets, of the CLI's environment and of this
-    process, and those given as `secrets`: raw, JSON-escaped, base64, URL-encoded. Values of fewer than 6
-    characters are not scrubbed, nor is a secret that is none of these, or that is cut over several frames (partial
-    messages): look before you share a recording.
+    The first connection replaces the file, which only this user can read; later ones append to it.
+
+    Secrets are replaced by `<scrubbed>`: the values of environment variables with names like API_KEY, of the CLI
+    and of this process, and those given as `secrets`, also JSON-escaped, in base64 and URL-encoded. Not replaced
+    are values of fewer than 6 characters, any other secret, and one that is split over several frames (partial
+    messages): check a recording before you share it.
 
     The CLI's stderr is not recorded and does not reach `ClaudeAgentOptions.stderr`; it goes to the log.
     """
 
     starts_here = True
-    """The CLI runs on this machine and sees our files."""
+    """The CLI runs on this machine and can read its files."""
 
     def __init__(self, path: str | os.PathLike[str], *, secrets: Iterable[str] = ()) -> None:
         self.path = os.fspath(path)
@@ -60,8 +61,8 @@ class Recorder:
         self._connections = count(1)
 
     def __call__(self, command: Command) -> Transport:
-        """Called with what would be started; starts it when connected."""
-        return _Recorded(command, self.path, next(self._connections), self._secrets)
+        """Make a connection, for `spawn_claude_code_process`. The CLI starts when it is connected."""
+        return _RecordedProcess(command, self.path, next(self._connections), self._secrets)
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Entry:
 
 
 def load(path: str | os.PathLike[str]) -> list[list[Entry]]:
-    """The entries of each connection in a recording. Lines of unknown kinds are skipped."""
+    """Read a recording: the entries of each connection. Lines of unknown kinds are skipped."""
     connections: dict[int, list[Entry]] = {}
     for number, text in enumerate(Path(path).read_text(encoding="utf-8").split("\n"), 1):
         if not text.strip():
@@ -86,26 +87,27 @@ def load(path: str | os.PathLike[str]) -> list[list[Entry]]:
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: not JSON ({error})") from None
         if not isinstance(line, dict):
-            raise ValueError(f"{path}, line {number}: not an object")  # noqa: TRY004 - the file's fault
+            raise ValueError(f"{path}, line {number}: not a JSON object")  # noqa: TRY004 - the file's fault
         key = line.get("connection", 1)
         if "toolwire_recording" in line:
             if line["toolwire_recording"] > FORMAT:
                 raise ValueError(
-                    f"{path}, line {number}: made by a newer toolwire ({line.get('version')}); update to play it"
+                    f"{path}, line {number}: recorded by a newer toolwire ({line.get('version')}); "
+                    "update toolwire to replay it"
                 )
             connections[key] = []
         elif key not in connections:
             raise ValueError(
-                f"{path}, line {number}: not a recording; it begins with a toolwire_recording line"
+                f"{path}, line {number}: not a recording, which has a toolwire_recording line before this"
             )
-        elif (entry := _entry(number, line)) is not None:
+        elif (entry := _parse_entry(number, line)) is not None:
             connections[key].append(entry)
     if not connections:
-        raise ValueError(f"{path}: not a recording; it is empty")
+        raise ValueError(f"{path}: the recording is empty; record it again")
     return list(connections.values())
 
 
-def _entry(number: int, line: dict[str, Any]) -> Entry | None:
+def _parse_entry(number: int, line: dict[str, Any]) -> Entry | None:
     t = float(line.get("t", 0.0))
     if isinstance(line.get("frame"), dict) and line.get("dir") in {"<", ">"}:
         return Entry(number, t, line["dir"], line["frame"])
@@ -130,7 +132,7 @@ class ProcessTransport(Transport):
 
     async def connect(self) -> None:
         argv = list(self._command.argv)
-        if argv[0] == "claude":  # nobody named a CLI, and nobody has looked for one yet
+        if argv[0] == "claude":  # the options name no CLI, and none was searched for yet
             argv[0] = find_cli(None)
         pipe = process_pipe(replace(self._command, argv=argv))
         await pipe.open(self)
@@ -157,7 +159,7 @@ class ProcessTransport(Transport):
     async def end_input(self) -> None:
         self._pipe.end_input()
 
-    # The pipe calls these.
+    # --- called by the pipe ---
 
     def data_received(self, data: bytes) -> None:
         for frame in self._lines.feed(data):
@@ -171,14 +173,14 @@ class ProcessTransport(Transport):
         for line in data.decode(errors="replace").splitlines():
             _stderr.debug("%s", line)
 
-    def ended(self, exit_code: int | None, error: Exception | None = None) -> None:  # noqa: ARG002 - a process has none
+    def ended(self, exit_code: int | None, error: Exception | None = None) -> None:  # noqa: ARG002 - of other pipes
         for frame in self._lines.finish():
             self.frame_received(frame)
         self._exit, self._ended = exit_code, True
         self._frames.close()
 
 
-class _Recorded(ProcessTransport):
+class _RecordedProcess(ProcessTransport):
     def __init__(self, command: Command, path: str, connection: int, secrets: Iterable[str]) -> None:
         super().__init__(command)
         self._path = path
@@ -190,10 +192,10 @@ class _Recorded(ProcessTransport):
     async def connect(self) -> None:
         self._file = open_for_lines(self._path, truncate=self._connection == 1)
         if os.name != "nt":
-            os.fchmod(self._file, 0o600)  # it may have been there, open to others
+            os.fchmod(self._file, 0o600)  # an existing file may have been readable by others
         self._start = time.monotonic()
         argv = [self._scrubber.argument(each) for each in self._command.argv]
-        self._line({"toolwire_recording": FORMAT, "version": __version__, "argv": argv})
+        self._write({"toolwire_recording": FORMAT, "version": __version__, "argv": argv})
         try:
             await super().connect()
         except BaseException:
@@ -201,34 +203,34 @@ class _Recorded(ProcessTransport):
             raise
 
     async def write(self, data: str) -> None:
-        self._note(dir=">", frame=decode(data.encode()))
+        self._write_event(dir=">", frame=decode(data.encode()))
         await super().write(data)
 
     async def end_input(self) -> None:
-        self._note(input="ended")
+        self._write_event(input="ended")
         await super().end_input()
 
     async def close(self) -> None:
-        self._note(host="closed")
+        self._write_event(host="closed")
         try:
             await super().close()
         finally:
             self._close_file()
 
     def frame_received(self, frame: dict[str, Any]) -> None:
-        self._note(dir="<", frame=frame)
+        self._write_event(dir="<", frame=frame)
         super().frame_received(frame)
 
     def ended(self, exit_code: int | None, error: Exception | None = None) -> None:
         super().ended(exit_code, error)
-        self._note(exit=exit_code)
+        self._write_event(exit=exit_code)
         self._close_file()
 
-    def _note(self, **what: Any) -> None:
-        self._line({"t": round(time.monotonic() - self._start, 4), **self._scrubber.value(what)})
+    def _write_event(self, **event: Any) -> None:
+        self._write({"t": round(time.monotonic() - self._start, 4), **self._scrubber.value(event)})
 
-    def _line(self, line: dict[str, Any]) -> None:
-        if self._file is None:  # closed after the process had ended
+    def _write(self, line: dict[str, Any]) -> None:
+        if self._file is None:  # the process had already exited
             return
         if self._connection > 1:
             line["connection"] = self._connection

@@ -1,19 +1,19 @@
-"""`Replay`: plays the CLI's side of a recording, and says where the host no longer does what it did.
+"""`Replay`: plays the CLI's side of a recording, and reports where the host differs from it.
 
-Owns the matching of host frames. The CLI's frames are played in the recorded order,
-each once the host has sent what it had sent by then. Among themselves host frames may come in another order.
+Owns the comparison of host frames. The CLI's frames are played in the recorded order, each once the host has sent
+everything that it had sent by then; the order among those host frames may differ.
 
 Compared are
 - prompts, in order, by their content;
-- answers to the CLI's questions, by the id of the question, whole; of an answer with a list of tools only the
-  names, and of the answer to MCP's `initialize` nothing (versions live there);
-- control requests, in order for each subtype, whole; `mcp_message` in any order; of `initialize` only that it comes
-  (it is made of the options, and grows with this library);
+- responses to the CLI's control requests, by the request id, whole; but only the names in a list of tools, and
+  nothing of the response to MCP's `initialize` (it has versions);
+- control requests, in order for each subtype, whole; `mcp_message` in any order; of `initialize` only that it is
+  sent (its content follows from the options and the version of this library);
 - any other frame by its type, without ids.
 
-Ignored are uuids, session ids, request ids, timings, the command line, and whatever stands where a secret was
-scrubbed. Answers to questions that the CLI withdrew may come or not. Nothing is asked of the host after it
-closed, and what the CLI said after its last result need not have been read.
+Ignored are uuids, session ids, request ids, times, the command line, and anything in place of a scrubbed secret.
+Responses to cancelled requests are optional. Nothing is expected of the host after it closed, and it need not have
+read what the CLI sent after its last result.
 """
 
 import json
@@ -41,7 +41,7 @@ Frame = dict[str, Any]
 
 
 class ReplayMismatch(AssertionError):  # noqa: N818 - it reads better where it is expected
-    """The host did something else than in the recording. `line` is the line of the file, counted from 1."""
+    """The host differs from the recording. `line` is the line number in the file, from 1."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)
@@ -51,75 +51,79 @@ class ReplayMismatch(AssertionError):  # noqa: N818 - it reads better where it i
 class Replay:
     """Plays a recording: `ClaudeAgentOptions(spawn_claude_code_process=Replay("run.jsonl"))`.
 
-    `speed` None plays as fast as the host goes along, 1.0 with the recorded pauses, 2.0 with half of them.
-    A host frame that does not come within `timeout` seconds (and the time that it took when it was recorded) is a
-    mismatch. Each connection is a fresh play; of a recording of several connections the n-th plays the n-th.
+    `speed` None plays without pauses, 1.0 with the recorded pauses, 2.0 with half of them. It is a mismatch if a
+    host frame does not come within `timeout` seconds, plus the time that it took in the recording. Each connection
+    starts from the beginning; if several were recorded, the n-th connection plays the n-th.
     """
 
     def __init__(
         self, path: str | os.PathLike[str], *, speed: float | None = None, timeout: float = 10.0
     ) -> None:
         if speed is not None and speed <= 0:
-            raise ValueError("speed must be more than 0, or None for as fast as possible")
+            raise ValueError(f"speed must be more than 0, or None for no pauses, not {speed!r}")
         self.path = os.fspath(path)
         self._connections = load(self.path)
         self._speed = speed
         self._timeout = timeout
-        self._plays: list[_Play] = []
+        self._plays: list[_ReplayConnection] = []
         self._number = count()
 
-    def __call__(self, command: Command) -> Transport:  # noqa: ARG002 - what would be started does not matter
-        """Called with what would be started; plays instead."""
+    def __call__(self, command: Command) -> Transport:  # noqa: ARG002 - the command line is not compared
+        """Make a connection, for `spawn_claude_code_process`."""
         number = next(self._number) if len(self._connections) > 1 else 0
         if number >= len(self._connections):
-            raise ReplayMismatch(f"{self.path}: only {len(self._connections)} connections were recorded")
-        play = _Play(self.path, self._connections[number], self._speed, self._timeout)
+            raise ReplayMismatch(
+                f"{self.path}: connection {number + 1} was opened, but only {len(self._connections)} were recorded"
+            )
+        play = _ReplayConnection(self.path, self._connections[number], self._speed, self._timeout)
         self._plays.append(play)
         return play
 
     def assert_finished(self) -> None:
-        """Raise the mismatch that there was, or `AssertionError` about what of the recording is left."""
+        """Raise the first `ReplayMismatch`, or `AssertionError` if the recording was not played to its end."""
         if not self._plays:
-            raise AssertionError(f"{self.path}: nothing was connected to this recording")
+            raise AssertionError(
+                f"{self.path}: nothing was connected to this recording; pass it as spawn_claude_code_process"
+            )
         for play in self._plays:
             if play.mismatch is not None:
                 raise play.mismatch
-        left = [text for play in self._plays for text in play.left()]
-        if left:
-            raise AssertionError("\n".join([f"{self.path}: the recording was not played to its end", *left]))
+        rest = [text for play in self._plays for text in play.describe_rest()]
+        if rest:
+            raise AssertionError("\n".join([f"{self.path}: the recording was not played to its end", *rest]))
 
 
-class _Play(Transport):
+class _ReplayConnection(Transport):
     def __init__(self, path: str, entries: list[Entry], speed: float | None, timeout: float) -> None:
         self.mismatch: ReplayMismatch | None = None
         self._path = path
         closed = next((at for at, entry in enumerate(entries) if entry.kind == "host"), len(entries))
-        self._entries = entries[: closed + 1]  # nothing is asked of a host that has closed
+        self._entries = entries[: closed + 1]  # nothing is expected of a host that has closed
         self._speed = speed
         self._timeout = timeout
-        self._asked = {
+        self._requests = {
             e.frame.get("request_id"): e for e in entries if _type(e) == "control_request" and e.kind == "<"
         }
-        self._withdrawn = {
+        self._cancelled = {
             e.frame.get("request_id")
             for e in entries
             if _type(e) == "control_cancel_request" and e.kind == "<"
         }
-        self._expected = [e for e in self._entries if e.kind == ">" and not self._needless(e.frame)]
-        self._ids: dict[str, str] = {}  # recorded -> of this host
+        self._expected = [e for e in self._entries if e.kind == ">" and not self._is_optional(e.frame)]
+        self._ids: dict[str, str] = {}  # recorded id -> id of this host
         self._played = 0
         self._input_ended = self._closed = False
         self._changed = Signal()
 
-    def left(self) -> Iterable[str]:
-        """What was not sent or not played, in words."""
+    def describe_rest(self) -> Iterable[str]:
+        """Yield a line for each frame that was not sent or not played."""
         for entry in self._expected:
             yield f"line {entry.line}: the host never sent {_title(entry.frame)}"
-        # What came after the last result was read or not, as luck would have it.
+        # The host may or may not have read what came after the last result.
         ends = (at for at, e in enumerate(self._entries, 1) if e.kind == ">" or _type(e) == "result")
         for entry in self._entries[self._played : max(ends, default=0)]:
             if entry.kind == "<":
-                yield f"line {entry.line}: not played, {_title(entry.frame)}"
+                yield f"line {entry.line}: {_title(entry.frame)} was not played"
 
     async def connect(self) -> None:
         """Nothing to start."""
@@ -145,7 +149,7 @@ class _Play(Transport):
 
     async def write(self, data: str) -> None:
         frame = json.loads(data)
-        if not self._needless(frame):
+        if not self._is_optional(frame):
             entry = self._find(frame)
             self._expected.remove(entry)
             if frame.get("type") == "control_request":
@@ -161,87 +165,87 @@ class _Play(Transport):
         self._changed.notify()
 
     async def _wait_for(self, entry: Entry, gap: float) -> None:
-        """Wait until the host has done what this line says."""
-        ways: dict[str, Callable[[], bool]] = {
+        """Wait until the host has done what this entry records."""
+        conditions: dict[str, Callable[[], bool]] = {
             ">": lambda: entry not in self._expected,
             "input": lambda: self._input_ended or self._closed,
             "host": lambda: self._closed,
         }
-        done = ways.get(entry.kind, lambda: True)
+        done = conditions.get(entry.kind, lambda: True)
         with anyio.move_on_after(self._timeout + gap):
             await self._changed.wait_until(done)
         if not done():
-            acts = {"input": "the end of the input", "host": "the host to close the connection"}
-            what = acts.get(entry.kind) or _title(entry.frame)
+            events = {"input": "the end of the input", "host": "the host to close the connection"}
+            what = events.get(entry.kind) or _title(entry.frame)
             self._fail(
                 entry.line,
-                f"expected {what}, and it did not come within {self._timeout + gap:.3g} s",
+                f"expected {what}, which did not come within {self._timeout + gap:.3g} s",
                 entry.frame,
             )
 
     def _find(self, frame: Frame) -> Entry:
-        """The recorded frame that this one is; raises when there is none or it differs."""
-        slot = _slot(frame)
-        candidates = [entry for entry in self._expected if _slot(entry.frame) == slot]
+        """Return the recorded frame for a host frame; `ReplayMismatch` if there is none or it differs."""
+        key = _match_key(frame)
+        candidates = [entry for entry in self._expected if _match_key(entry.frame) == key]
         if not candidates:
             after = self._entries[self._played - 1].line if self._played else 1
             expected = next(iter(self._expected), None)
             self._fail(
                 expected.line if expected else after,
-                f"the host sent {_title(frame)}, which the recording does not have here",
+                f"the host sent {_title(frame)}, which is not in the recording here",
                 expected.frame if expected else None,
                 frame,
             )
-        came = self._compared(frame)
-        if slot == ("control_request", "mcp_message"):
-            candidates = [e for e in candidates if same(self._compared(e.frame), came)] or candidates
+        actual = self._select(frame)
+        if key == ("control_request", "mcp_message"):
+            candidates = [e for e in candidates if same(self._select(e.frame), actual)] or candidates
         entry = candidates[0]
-        expected_part = self._compared(entry.frame)
-        if not same(expected_part, came):
-            self._fail(entry.line, f"the host sent another {_title(entry.frame)}", expected_part, came)
+        expected_part = self._select(entry.frame)
+        if not same(expected_part, actual):
+            self._fail(entry.line, f"the host sent a different {_title(entry.frame)}", expected_part, actual)
         return entry
 
-    def _fail(self, line: int, what: str, expected: Any = None, came: Any = None) -> NoReturn:
-        text = f"{self._path}, line {line}: {what}\n{side_by_side(expected, came)}"
+    def _fail(self, line: int, what: str, expected: Any = None, actual: Any = None) -> NoReturn:
+        text = f"{self._path}, line {line}: {what}\n{side_by_side(expected, actual)}"
         self.mismatch = self.mismatch or ReplayMismatch(text, line)
         raise self.mismatch
 
-    def _needless(self, frame: Frame) -> bool:
-        """Whether a host frame answers a question that was withdrawn, so that it may come or not."""
-        return frame.get("type") == "control_response" and _answered(frame) in self._withdrawn
+    def _is_optional(self, frame: Frame) -> bool:
+        """Return True for a response to a cancelled request."""
+        return frame.get("type") == "control_response" and _response_id(frame) in self._cancelled
 
-    def _compared(self, frame: Frame) -> Any:
-        """What of a host frame must be as recorded."""
+    def _select(self, frame: Frame) -> Any:
+        """Return the part of a host frame that must be as recorded."""
         match frame.get("type"):
             case "user":
                 message = frame.get("message")
                 return message.get("content") if isinstance(message, dict) else message
             case "control_request":
                 body = frame.get("request")
-                return "initialize" if _slot(frame) == ("control_request", "initialize") else body
+                return "initialize" if _match_key(frame) == ("control_request", "initialize") else body
             case "control_response":
                 response = frame.get("response") or {}
-                asked = self._asked.get(response.get("request_id"))
-                message = (asked.frame.get("request") or {}).get("message") if asked else None
+                request = self._requests.get(response.get("request_id"))
+                message = (request.frame.get("request") or {}).get("message") if request else None
                 if isinstance(message, dict) and message.get("method") == "initialize":
                     return response.get("subtype")
                 return _tools_by_name({key: value for key, value in response.items() if key != "request_id"})
         return {key: value for key, value in frame.items() if key not in _IDS}
 
     def _to_host(self, frame: Frame) -> Frame:
-        """A recorded frame of the CLI, with the ids of this host's requests."""
-        if frame.get("type") == "control_response" and _answered(frame) in self._ids:
-            return {**frame, "response": {**frame["response"], "request_id": self._ids[_answered(frame)]}}
+        """Return a recorded frame of the CLI with the ids of this host's requests."""
+        if frame.get("type") == "control_response" and _response_id(frame) in self._ids:
+            return {**frame, "response": {**frame["response"], "request_id": self._ids[_response_id(frame)]}}
         return frame
 
 
-def side_by_side(expected: Any, came: Any) -> str:
-    """Two JSON values in two columns, from just above the first row that differs."""
-    left, right = (_rows(value) for value in (expected, came))
+def side_by_side(expected: Any, actual: Any) -> str:
+    """Show two JSON values in two columns, from just above the first row that differs."""
+    left, right = (_rows(value) for value in (expected, actual))
     rows = list(zip_longest(left, right, fillvalue=""))
     first = next((at for at, (one, other) in enumerate(rows) if one != other), 0)
     start = max(0, first - _BEFORE)
-    table = [f"  {'recorded':<{_WIDTH}} | came"]
+    table = [f"  {'recorded':<{_WIDTH}} | now"]
     for one, other in rows[start : start + _ROWS]:
         table.append(f"{' ' if one == other else '!'} {one[:_WIDTH]:<{_WIDTH}} | {other[:_WIDTH]}".rstrip())
     if len(rows) > start + _ROWS:
@@ -253,7 +257,7 @@ def _rows(value: Any) -> list[str]:
     if value is None:
         return ["(nothing)"]
     text = json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True)
-    # A long text is folded, so that the place where it differs is in sight.
+    # A long text is wrapped, so that the place where it differs is shown.
     return [row[at : at + _WIDTH] for row in text.splitlines() for at in range(0, len(row), _WIDTH)]
 
 
@@ -271,20 +275,20 @@ def _type(entry: Entry) -> Any:
     return entry.frame.get("type")
 
 
-def _slot(frame: Frame) -> tuple[Any, Any]:
-    """The place that a host frame takes: its type, and what tells frames of that type apart."""
+def _match_key(frame: Frame) -> tuple[Any, Any]:
+    """Return the key by which host frames are matched: the type, and what distinguishes frames of that type."""
     kind = frame.get("type")
     if kind == "control_request":
         return kind, (frame.get("request") or {}).get("subtype")
-    return kind, _answered(frame) if kind == "control_response" else None
+    return kind, _response_id(frame) if kind == "control_response" else None
 
 
-def _answered(frame: Frame) -> Any:
+def _response_id(frame: Frame) -> Any:
     return (frame.get("response") or {}).get("request_id")
 
 
 def _title(frame: Frame) -> str:
-    kind, what = _slot(frame)
+    kind, what = _match_key(frame)
     return (
         f"{kind} {what}" if what else f"{kind} {frame['subtype']}" if "subtype" in frame else f"{kind} frame"
     )

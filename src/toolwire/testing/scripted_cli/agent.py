@@ -15,7 +15,7 @@ from uuid import uuid4
 import anyio
 from anyio.lowlevel import checkpoint
 
-from toolwire.testing.request import Request
+from toolwire.testing.request import Request, bare_name
 from toolwire.testing.script import (
     STRUCTURED_OUTPUT,
     Call,
@@ -450,7 +450,7 @@ class Agent:
             "subtype": "can_use_tool",
             "tool_name": call.name,
             **call.server_fields,
-            "display_name": to_title(call.name.split("__", 2)[-1]),
+            "display_name": to_title(bare_name(call.name)),
             "input": given,
             "permission_suggestions": [suggestion],
             "tool_use_id": call.id,

@@ -14,6 +14,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from toolwire._transport.find_cli import TESTED
+from toolwire.testing.request import bare_name
 from toolwire.testing.script import Failure, Turn
 from toolwire.testing.scripted_cli.host_channel import Settings
 from toolwire.testing.scripted_cli.mcp_client import Tool, to_title
@@ -195,7 +196,7 @@ def tool_use_meta(name: str, call_id: str, tool: Tool | None) -> dict[str, Any]:
     """Return the field with the display names of an MCP tool; empty for other tools."""
     if not name.startswith("mcp__"):
         return {}
-    names = {"id": call_id, "display_name": to_title(name.split("__", 2)[-1])}
+    names = {"id": call_id, "display_name": to_title(bare_name(name))}
     if tool is not None:
         names["display_name"] = tool.display_name
         names |= {"server_display_name": tool.server.name, "tool_name": tool.definition["name"]}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolwire.testing.request import Request
+from toolwire.testing.request import Request, bare_name
 from toolwire.testing.script import Answer, Fault, Scene, StepError, evaluate, fail, load_script
 
 
@@ -25,7 +25,7 @@ class ToolCall:
     @property
     def bare_name(self) -> str:
         """The tool's own name, without `mcp__server__`."""
-        return self.name.split("__", 2)[-1] if self.name.startswith("mcp__") else self.name
+        return bare_name(self.name)
 
     def __repr__(self) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self.input.items())

@@ -1,7 +1,7 @@
 """The HTTP side of the scripted model: a Messages API on a loopback port, in threads of its own.
 
-Owns sockets, threads and the order of bytes. What to answer is asked of two functions given by
-the caller; must not know of scripts, turns left or what is expected.
+Owns sockets, threads and the order of bytes. The caller passes a function that answers a request. Must not know of
+scripts.
 """
 
 import json
@@ -21,23 +21,23 @@ from toolwire.testing.script import Answer, Call, Drop, Failure, Hang, Text, Tur
 from toolwire.testing.scripted_model import sse
 
 _CREDENTIALS = {"authorization", "cookie", "proxy-authorization", "x-api-key"}
-_CLOSE_WITHIN = 2.0  # seconds; a handler that a user's function holds up is left behind after that
+_CLOSE_WITHIN = 2.0  # seconds; a handler that is still in a user's function then is abandoned
 _POLL = 0.02
 
 
 class ModelServer(ThreadingHTTPServer):
-    """Serves from `start` to `stop`. `answer` is asked about each messages request, `note` told of others."""
+    """Serves from `start` to `stop`. Calls `answer` with each messages request, `record` with all others."""
 
     daemon_threads = True
     block_on_close = False
     request_queue_size = 128
 
     def __init__(
-        self, answer: Callable[[Request], Answer], note: Callable[[Request, str | None], None]
+        self, answer: Callable[[Request], Answer], record: Callable[[Request, str | None], None]
     ) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answer = answer
-        self.note = note
+        self.record = record
         self.closed = threading.Event()
         self._open: set[socket.socket] = set()
         self._changed = threading.Condition()
@@ -55,41 +55,41 @@ class ModelServer(ThreadingHTTPServer):
         self._thread.start()
 
     def stop(self) -> None:
-        """Break off what is going on and stop; returns within a few seconds whatever happens."""
+        """Drop all connections and stop. Returns within a few seconds."""
         self.closed.set()
         self.shutdown()
         self.server_close()
         with self._changed:
             for connection in self._open:
-                _break(connection)
+                _shut_down(connection)
             self._changed.wait_for(lambda: not self._open, _CLOSE_WITHIN)
         self._thread.join(_CLOSE_WITHIN)
 
-    def opened(self, connection: socket.socket) -> None:
+    def add_connection(self, connection: socket.socket) -> None:
         with self._changed:
             self._open.add(connection)
 
-    def finished(self, connection: socket.socket) -> None:
+    def remove_connection(self, connection: socket.socket) -> None:
         with self._changed:
             self._open.discard(connection)
             self._changed.notify_all()
 
-    def message_id(self) -> str:
+    def new_message_id(self) -> str:
         # The CLI merges messages that share an id, so each has its own.
         return f"msg_{next(self._messages):04d}"
 
-    def call_ids(self, turn: Turn) -> list[str]:
+    def new_call_ids(self, turn: Turn) -> list[str]:
         return [
             block.id or f"toolu_{next(self._calls):04d}" for block in turn.blocks if isinstance(block, Call)
         ]
 
     def server_bind(self) -> None:
-        # HTTPServer's own asks the resolver for this machine's name; nothing here may leave loopback.
+        # HTTPServer's own looks up this machine's name; nothing here may leave loopback.
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = "127.0.0.1", self.server_address[1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        # A client that went away, or our own stop, is no news; anything else is a bug of ours.
+        # Expected: a client that disconnected, and our own stop. Anything else is a bug.
         if not self.closed.is_set() and not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -101,118 +101,120 @@ class _Handler(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         super().setup()
-        self.server.opened(self.connection)
+        self.server.add_connection(self.connection)
 
     def finish(self) -> None:
         try:
             with suppress(ConnectionError):
                 super().finish()
         finally:
-            self.server.finished(self.connection)
+            self.server.remove_connection(self.connection)
 
     def handle(self) -> None:
-        # Accepted while stopping: stop() may have missed it.
+        # Accepted while stopping, after stop() has dropped the open connections.
         if not self.server.closed.is_set():
             super().handle()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: what came in is on record."""
+        """Log nothing: requests are recorded."""
 
-    def _elsewhere(self) -> None:
-        self._read()  # or its bytes would be taken for the next request
-        self.server.note(self._record({}), None)
-        self._not_found()
+    def _reject_method(self) -> None:
+        self._read_body()  # or it would be parsed as the next request
+        self.server.record(self._to_request({}), None)
+        self._send_not_found()
 
-    do_GET = do_HEAD = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _elsewhere  # noqa: N815  names set by http.server
+    do_GET = do_HEAD = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _reject_method  # noqa: N815  names set by http.server
 
     def do_POST(self) -> None:
         if "chunked" in self.headers.get("transfer-encoding", "").lower():
             self.close_connection = True
             self._send(
-                HTTPStatus.LENGTH_REQUIRED, sse.error("invalid_request_error", "Content-Length wanted")
+                HTTPStatus.LENGTH_REQUIRED, sse.error("invalid_request_error", "Content-Length is required")
             )
             return
         try:
-            body = json.loads(self._read() or b"null")
+            body = json.loads(self._read_body() or b"null")
         except ValueError:
             body = None
-        request = self._record(body if isinstance(body, dict) else {})
+        request = self._to_request(body if isinstance(body, dict) else {})
         if request.path == "/v1/messages":
             if isinstance(body, dict):
-                self._perform(self.server.answer(request), request)
+                self._play(self.server.answer(request), request)
             else:
-                self.server.note(request, "the body is not a JSON object")
+                self.server.record(request, "the body is not a JSON object")
                 self._send(400, sse.error("invalid_request_error", "the body is not a JSON object"))
         elif request.path == "/v1/messages/count_tokens":
-            self.server.note(request, None)
+            self.server.record(request, None)
             self._send(200, {"input_tokens": max(1, len(json.dumps(body)) // 4)})
         else:
-            self.server.note(request, None)
-            self._not_found()
+            self.server.record(request, None)
+            self._send_not_found()
 
-    def _record(self, body: dict[str, Any]) -> Request:
+    def _to_request(self, body: dict[str, Any]) -> Request:
         headers = {name.lower(): value for name, value in self.headers.items()}
         headers.update(dict.fromkeys(_CREDENTIALS & headers.keys(), "[redacted]"))
         return Request(self.command, self.path.partition("?")[0], headers, body)
 
-    def _perform(self, answer: Answer, request: Request) -> None:
+    def _play(self, answer: Answer, request: Request) -> None:
         match answer:
             case Failure():
-                self._fail(answer)
+                self._send_failure(answer)
             case Hang():
-                self._gone_within(None)
+                self._disconnected_within(None)
                 self.close_connection = True
             case Drop(text):
-                self._drop(Turn((Text(text),)), request)
+                self._send_part(Turn((Text(text),)), request)
             case Turn():
-                self._turn(answer, request)
+                self._send_turn(answer, request)
             case block:
-                self._turn(Turn((block,)), request)
+                self._send_turn(Turn((block,)), request)
 
-    def _fail(self, failure: Failure) -> None:
+    def _send_failure(self, failure: Failure) -> None:
         headers = {"x-should-retry": "true" if failure.retry else "false"}
         if failure.retry_after is not None:
             headers["retry-after"] = f"{failure.retry_after:g}"
         self._send(failure.status, sse.error(failure.type, failure.message), headers)
 
-    def _turn(self, turn: Turn, request: Request) -> None:
-        if turn.delay and self._gone_within(turn.delay):
+    def _send_turn(self, turn: Turn, request: Request) -> None:
+        if turn.delay and self._disconnected_within(turn.delay):
             return
-        ids: dict[str, Any] = {"id": self.server.message_id(), "call_ids": self.server.call_ids(turn)}
+        ids: dict[str, Any] = {"id": self.server.new_message_id(), "call_ids": self.server.new_call_ids(turn)}
         if not request.body.get("stream"):
             self._send(200, sse.message(turn, model=request.model, **ids))
             return
-        self._stream_head()
-        if self._stream(sse.events(turn, model=request.model, **ids), turn.chunk_delay):
+        self._send_stream_head()
+        if self._send_events(sse.events(turn, model=request.model, **ids), turn.chunk_delay):
             self.wfile.write(b"0\r\n\r\n")
 
-    def _drop(self, turn: Turn, request: Request) -> None:
-        message_id = self.server.message_id()
+    def _send_part(self, turn: Turn, request: Request) -> None:
+        message_id = self.server.new_message_id()
         if request.body.get("stream"):
-            self._stream_head()
+            self._send_stream_head()
             events = sse.events(turn, id=message_id, model=request.model, call_ids=[])
-            self._stream(event for event in events if event["type"] in _BEGINNING)
+            self._send_events(event for event in events if event["type"] in _BEFORE_DROP)
         else:
             whole = sse.to_json(sse.message(turn, id=message_id, model=request.model, call_ids=[]))
-            self._head(200, {"content-type": "application/json", "content-length": str(len(whole))})
+            self._send_head(200, {"content-type": "application/json", "content-length": str(len(whole))})
             self.wfile.write(whole[: len(whole) // 2])
         self.close_connection = True
-        _break(self.connection)
+        _shut_down(self.connection)
 
-    def _stream_head(self) -> None:
-        self._head(200, {"content-type": "text/event-stream; charset=utf-8", "transfer-encoding": "chunked"})
+    def _send_stream_head(self) -> None:
+        self._send_head(
+            200, {"content-type": "text/event-stream; charset=utf-8", "transfer-encoding": "chunked"}
+        )
 
-    def _stream(self, events: Iterable[sse.Event], pause: float = 0.0) -> bool:
+    def _send_events(self, events: Iterable[sse.Event], pause: float = 0.0) -> bool:
         for event in events:
-            if pause and event["type"] == "content_block_delta" and self._gone_within(pause):
+            if pause and event["type"] == "content_block_delta" and self._disconnected_within(pause):
                 return False
             data = sse.encode(event)
             self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
         return True
 
-    def _gone_within(self, seconds: float | None) -> bool:
-        """Wait, but no longer than the client stays and the model is open; whether either ended."""
-        # stop() breaks the connection, so one blocking peek sees both ends of the wait.
+    def _disconnected_within(self, seconds: float | None) -> bool:
+        """Wait; returns True at once when the client disconnects or the server is stopped."""
+        # stop() shuts the connection down, so one blocking peek sees both.
         self.connection.settimeout(seconds)
         try:
             gone = not self.connection.recv(1, socket.MSG_PEEK)
@@ -223,35 +225,38 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             with suppress(OSError):
                 self.connection.settimeout(None)
-        if not gone:  # a next request came before the answer to this one: nothing to see on the socket
+        if not gone:  # the next request is already there, so the socket no longer shows a disconnect
             gone = self.server.closed.wait(seconds)
         self.close_connection |= gone
         return gone
 
-    def _not_found(self) -> None:
-        self._send(HTTPStatus.NOT_FOUND, sse.error("not_found_error", f"no {self.command} {self.path} here"))
+    def _send_not_found(self) -> None:
+        self._send(
+            HTTPStatus.NOT_FOUND,
+            sse.error("not_found_error", f"the scripted model has no {self.command} {self.path}"),
+        )
 
-    def _read(self) -> bytes:
+    def _read_body(self) -> bytes:
         return self.rfile.read(int(self.headers.get("content-length") or 0))
 
     def _send(self, status: int, body: dict[str, Any], headers: dict[str, str] | None = None) -> None:
         data = sse.to_json(body)
-        self._head(
+        self._send_head(
             status, {"content-type": "application/json", "content-length": str(len(data)), **(headers or {})}
         )
         if self.command != "HEAD":
             self.wfile.write(data)
 
-    def _head(self, status: int, headers: dict[str, str]) -> None:
+    def _send_head(self, status: int, headers: dict[str, str]) -> None:
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
 
 
-_BEGINNING = {"message_start", "content_block_start", "content_block_delta"}
+_BEFORE_DROP = {"message_start", "content_block_start", "content_block_delta"}
 
 
-def _break(connection: socket.socket) -> None:
+def _shut_down(connection: socket.socket) -> None:
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)

@@ -1,7 +1,7 @@
-"""Answers of the scripted model in the shapes of the Messages API.
+"""The scripted model's answers in the shapes of the Messages API.
 
-Owns the JSON of a whole message, of its stream of events and of an error. All pure: names and
-numbers come in, values come out. Must not know of sockets, scripts or who asks.
+Owns the JSON of a whole message, of its stream of events and of an error. Pure. Must not know of sockets, of the
+progress through a script or of the request.
 """
 
 import json
@@ -12,27 +12,27 @@ from toolwire.testing.script import Block, Call, Text, Thinking, Turn
 
 Event = dict[str, Any]
 
-# Characters in one piece when a turn does not say: a text of any usual length goes whole, and one of
-# 20 MB takes the CLI half the time that it takes in one piece.
+# Characters in one chunk if the turn does not say. A usual text is one chunk; one of 20 MB takes the CLI half
+# the time that it would take whole.
 _LARGEST = 1_000_000
 
 
 def message(turn: Turn, *, id: str, model: str, call_ids: list[str]) -> dict[str, Any]:
-    """The turn as one message, the answer to a request that does not stream."""
+    """Return the turn as one message, for a request that does not stream."""
     ids = iter(call_ids)
     return {
         **_envelope(turn, id, model),
-        "content": [_whole(block, ids) for block in turn.blocks],
+        "content": [_to_json_block(block, ids) for block in turn.blocks],
         "stop_reason": _stop_reason(turn),
     }
 
 
 def events(turn: Turn, *, id: str, model: str, call_ids: list[str]) -> Iterator[Event]:
-    """The turn as the events of a stream."""
+    """Yield the turn as the events of a stream."""
     ids = iter(call_ids)
     yield {"type": "message_start", "message": _envelope(turn, id, model)}
     for index, block in enumerate(turn.blocks):
-        start, deltas = _pieces(block, ids, turn.chunk_size)
+        start, deltas = _to_deltas(block, ids, turn.chunk_size)
         yield {"type": "content_block_start", "index": index, "content_block": start}
         for delta in deltas:
             yield {"type": "content_block_delta", "index": index, "delta": delta}
@@ -46,17 +46,17 @@ def events(turn: Turn, *, id: str, model: str, call_ids: list[str]) -> Iterator[
 
 
 def error(type: str, text: str) -> dict[str, Any]:
-    """The body of an HTTP error."""
+    """Return the body of an HTTP error."""
     return {"type": "error", "error": {"type": type, "message": text}}
 
 
 def encode(event: Event) -> bytes:
-    """One event as it stands in the stream."""
+    """Encode one event of a stream."""
     return b"event: %b\ndata: %b\n\n" % (event["type"].encode(), to_json(event))
 
 
 def to_json(value: Any) -> bytes:
-    """JSON in UTF-8, as the API sends it; escaped only where a text has no UTF-8 (half a surrogate pair)."""
+    """Encode as JSON in UTF-8, as the API does; all escaped if a text has half a surrogate pair."""
     try:
         return json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -86,7 +86,7 @@ def _stop_reason(turn: Turn) -> str:
     return turn.stop_reason or ("tool_use" if calls else "end_turn")
 
 
-def _whole(block: Block, ids: Iterator[str]) -> dict[str, Any]:
+def _to_json_block(block: Block, ids: Iterator[str]) -> dict[str, Any]:
     match block:
         case Text(text):
             return {"type": "text", "text": text}
@@ -98,30 +98,30 @@ def _whole(block: Block, ids: Iterator[str]) -> dict[str, Any]:
             assert_never(block)
 
 
-def _pieces(
+def _to_deltas(
     block: Block, ids: Iterator[str], size: int | None
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """How a block opens, and what is then added to it."""
+    """Return the block as it begins in a stream, and its deltas."""
     match block:
         case Text(text):
             return {"type": "text", "text": ""}, [
-                {"type": "text_delta", "text": piece} for piece in _cut(text, size)
+                {"type": "text_delta", "text": chunk} for chunk in _split(text, size)
             ]
         case Thinking(text, signature):
             return {"type": "thinking", "thinking": "", "signature": ""}, [
-                *({"type": "thinking_delta", "thinking": piece} for piece in _cut(text, size)),
+                *({"type": "thinking_delta", "thinking": chunk} for chunk in _split(text, size)),
                 {"type": "signature_delta", "signature": signature},
             ]
         case Call(name, input):
             return {"type": "tool_use", "id": next(ids), "name": name, "input": {}}, [
-                {"type": "input_json_delta", "partial_json": piece}
-                for piece in _cut(json.dumps(dict(input)), size)
+                {"type": "input_json_delta", "partial_json": chunk}
+                for chunk in _split(json.dumps(dict(input)), size)
             ]
         case _:
             assert_never(block)
 
 
-def _cut(text: str, size: int | None) -> list[str]:
+def _split(text: str, size: int | None) -> list[str]:
     size = size or _LARGEST
     if len(text) <= size:
         return [text]
