@@ -16,11 +16,11 @@ from itertools import count
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 
 from toolwire._protocol.json_codec import NOT_FINITE, has_non_finite, loads
 from toolwire._protocol.jsonrpc import make_notification
 from toolwire._protocol.lines import encode
+from toolwire._support.threads import loop_caller
 from toolwire._version import __version__
 from toolwire.errors import McpError
 from toolwire.mcp.foreign import as_server
@@ -290,7 +290,11 @@ class DirectClient:
     async def aclose(self) -> None:
         """Disconnect."""
         with anyio.CancelScope(shield=True):
-            await anyio.lowlevel.checkpoint()  # notifications that were just sent still arrive
+            delivered = anyio.Event()
+            loop_caller()(
+                delivered.set
+            )  # behind the notifications that were just sent, which go the same way
+            await delivered.wait()
             await self._connection.aclose()
 
     def _notified(self, message: dict[str, Any]) -> None:
