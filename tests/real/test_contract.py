@@ -30,6 +30,8 @@ DIFFERENCES = {
     "order of a call's result and the next block of the same message": "the real CLI starts tools while the "
     "model still streams, so it varies from run to run",
     "assistant: timestamp, thinking_duration_ms, thinking_display": "times, and a display setting of the account",
+    "system/notification after a Stop hook that blocks": "a line for the terminal",
+    "initialize of MCP: description and websiteUrl in clientInfo": "texts that servers show to people",
     "result: times, cache and service fields of usage, subagent and speed fields": "not made up by the script",
 }
 UNCOMPARED = {"thinking_tokens"}
@@ -254,8 +256,8 @@ async def test_both_are_interrupted_alike(scripted):
 
 
 @pytest.mark.real
-async def test_both_are_interrupted_alike_in_a_question(scripted):
-    """An interrupt while the host is asked for permission withdraws the question and rejects the call."""
+async def test_both_are_interrupted_alike_in_a_permission_request(scripted):
+    """An interrupt while the host is asked for permission cancels the request and rejects the call."""
     script = [ADD]
 
     def asking():

@@ -10,7 +10,16 @@ pytest_plugins = ["pytester"]
 
 PLUGIN = "toolwire.testing.plugin"
 
-HEAVY = ["anyio", "asyncio", "pydantic", "mcp", "trio", "orjson", "toolwire.client", "toolwire.testing.cli"]
+HEAVY = [
+    "anyio",
+    "asyncio",
+    "pydantic",
+    "mcp",
+    "trio",
+    "orjson",
+    "toolwire.client",
+    "toolwire.testing.scripted_cli",
+]
 
 # A user's test, as in the docs; only the fixture's name differs between the two peers.
 AGENT = """

@@ -46,7 +46,7 @@ class Playback:
         self.unexpected: list[str] = []
         self.failure: BaseException | None = None
         self.pending: dict[str, str] = {}
-        """What has begun and not ended, by id: turns, tool calls, requests to the host."""
+        """Descriptions of the turns, tool calls and requests to the host that have no end yet, by id."""
 
     def take_next(self, request: Request) -> Answer | Fault:
         """Take and evaluate the next entry of the script; an API error if there is none or it fails."""
