@@ -140,8 +140,8 @@ def test_a_secret_that_is_too_short_is_refused(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("closed", "code", "said", "answered"),
     [
-        ("<&-", 2, ["Error: stdin is closed, and a server over stdio talks to its client there"], False),
-        (">&-", 2, ["Error: stdout is closed, and a server over stdio talks to its client there"], False),
+        ("<&-", 2, ["Error: stdin is closed: a server over stdio needs it for its client"], False),
+        (">&-", 2, ["Error: stdout is closed: a server over stdio needs it for its client"], False),
         ("2>&-", 0, [], True),
     ],
 )

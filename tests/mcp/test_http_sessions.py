@@ -267,7 +267,7 @@ class Claims(RuleBasedStateMachine):
     def begin(self, data):
         free = [key for _, key in self.exchanges if key is not None and key not in self.work]
         key = data.draw(st.sampled_from(free))
-        self.work[key] = self.session.working(key)
+        self.work[key] = self.session.track(key)
         self.work[key].__enter__()
 
     @precondition(lambda self: self.work)

@@ -61,7 +61,7 @@ class Slow:
 @pytest.fixture
 def patient(monkeypatch):
     """However slow the machine is, a tool that stops has the time to."""
-    for name in ("http.STOP_TIMEOUT", "http._FLUSH_TIMEOUT", "stdio._STOP", "stdio._FLUSH"):
+    for name in ("http.STOP_TIMEOUT", "http._FLUSH_TIMEOUT", "stdio._STOP_TIMEOUT", "stdio._FLUSH_TIMEOUT"):
         monkeypatch.setattr(f"toolwire.mcp.serve.{name}", LIMIT)
 
 

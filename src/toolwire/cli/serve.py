@@ -161,9 +161,9 @@ def serve(  # noqa: PLR0917 - options
     """
     if not http:
         _check_http_options(context)
-    from toolwire.mcp.serve.stdio import Wire, have_stderr  # noqa: PLC0415 - heavy
+    from toolwire.mcp.serve.stdio import Wire, ensure_stderr  # noqa: PLC0415 - heavy
 
-    have_stderr()
+    ensure_stderr()
     wire = None if http else Wire()  # before the file is loaded, since it may print to stdout
     _log_to_stderr(quiet)
     from toolwire.mcp.serve.start import host_for  # noqa: PLC0415

@@ -1,7 +1,7 @@
-"""The two ends that an MCP server reads from and writes to, without a task between them.
+"""The two streams that an MCP server reads from and writes to, without a task between them.
 
-`Server.run` of `mcp` takes any pair of objects with a handful of methods. Ours never make a writer wait: what goes
-in is queued without bound, what comes out is handed over at once. They know nothing of what they carry.
+`Server.run` of `mcp` takes any pair of objects with a handful of methods. Ours never make a writer wait: input is
+queued without bound, and output is delivered at once. They must not know what they carry.
 """
 
 from collections import deque
@@ -13,54 +13,54 @@ import anyio.lowlevel
 
 
 class Inbox:
-    """What the server reads. Putting never waits, and keeps the order.
+    """The stream that the server reads. `put` never waits, and the order is kept.
 
-    It carries no context variables of the sender: handlers run in those of the server's task, with what its
-    lifespan has set, as they do over stdio.
+    It carries no context variables of the sender: handlers run in those of the server's task, which its lifespan
+    has set, as they do over stdio.
     """
 
     def __init__(self) -> None:
-        self.read_from = False
-        """Whether the server has begun to read: its lifespan is up."""
+        self.has_reader = False
+        """True once the server has started to read: then its lifespan has started too."""
         self._items: deque[Any] = deque()
-        self._moved: anyio.Event | None = None
+        self._put_event: anyio.Event | None = None
         self._closed = False
 
     @property
     def idle(self) -> bool:
-        """Whether the server waits: it has taken up all that was put before."""
-        return self._moved is not None
+        """True if the server waits for the next item: it has taken all others."""
+        return self._put_event is not None
 
     def put(self, item: Any) -> None:
-        """Queue an item; after the end it is dropped."""
+        """Queue an item. It is dropped if the stream is closed."""
         if not self._closed:
             self._items.append(item)
             self._wake()
 
     def close(self) -> None:
-        """The end: the reader gets what is queued, then nothing more."""
+        """End the stream. The reader still gets the items that are queued."""
         self._closed = True
         self._wake()
 
     async def receive(self) -> Any:
-        self.read_from = True
+        self.has_reader = True
         while not self._items:
             if self._closed:
                 raise anyio.EndOfStream
-            moved = self._moved = anyio.Event()
+            put = self._put_event = anyio.Event()
             try:
-                await moved.wait()
+                await put.wait()
             finally:
-                self._moved = None
+                self._put_event = None
         return self._items.popleft()
 
     async def aclose(self) -> None:
         self.close()
 
     def _wake(self) -> None:
-        if self._moved is not None:
-            self._moved.set()
-            self._moved = None
+        if self._put_event is not None:
+            self._put_event.set()
+            self._put_event = None
 
     def __aiter__(self) -> Self:
         return self
@@ -79,9 +79,9 @@ class Inbox:
 
 
 class Outbox:
-    """What the server writes to: each item goes straight to `deliver`.
+    """The stream that the server writes to: each item is given to `deliver` at once.
 
-    `deliver` says whether the writer should let others run first, so that a flood of notifications cannot hold
+    `deliver` returns True if the writer should let other tasks run, so that very many notifications cannot block
     the event loop.
     """
 
@@ -96,7 +96,7 @@ class Outbox:
             await anyio.lowlevel.checkpoint()
 
     def close(self) -> None:
-        """Nothing more is taken."""
+        """End the stream. `send` raises `ClosedResourceError` from now on."""
         self._closed = True
 
     async def aclose(self) -> None:

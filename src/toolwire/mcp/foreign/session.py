@@ -130,7 +130,7 @@ class ForeignSession:
 
         A server that does not stop by itself is cancelled, and abandoned after `grace` seconds.
         """
-        if self._inbox.read_from:
+        if self._inbox.has_reader:
             await self._wait(max(grace - _CANCEL_TIMEOUT, grace / 2))
         if self._begun and not self._ended.is_set():
             self._task.cancel()

@@ -43,7 +43,7 @@ from toolwire.tools.toolset import Toolset
 _CALL: Final = "tools/call"
 _LIST: Final = "tools/list"
 _CANCEL: Final = "notifications/cancelled"
-_PATIENCE: Final = 0.25  # seconds that a call may take to be answered here
+_ANSWER_TIMEOUT: Final = 0.25  # seconds that a call may take to be answered here
 _TAKEOVER_TIMEOUT: Final = 5.0  # seconds that `mcp` has to take a call over before it is cancelled
 _MAX_BODY: Final = 1 << 20
 _MAX_INTEGER_ID: Final = 1 << 53
@@ -196,7 +196,7 @@ class FastPath:
         )
         early.start(channel, work, forget)
         try:
-            with anyio.move_on_after(_PATIENCE):
+            with anyio.move_on_after(_ANSWER_TIMEOUT):
                 await early.turned.wait()
         except BaseException:
             early.cancel()

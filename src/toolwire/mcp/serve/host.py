@@ -361,8 +361,6 @@ class LowLevelServer(McpServer[None]):
     def __init__(self, name: str, capabilities: Callable[[], Mapping[str, Any]], **settings: Any) -> None:
         super().__init__(name, **settings)
         self._capabilities = capabilities
-        self.ready_made: Any = None
-        """Middleware for a carrier that writes with orjson: it answers with what is there as bytes."""
 
     async def run(
         self,

@@ -1,8 +1,9 @@
-"""The HTTP sessions of clients: how many are kept and for how long, and which request ids are in use in each.
+"""Limits the number of HTTP sessions and their idle time, and knows which request ids are in use in each.
 
-`mcp` keeps the sessions themselves, and ends them when told to. This module knows when each was last used and what
-is under way in it. Two requests with one id cannot be told apart inside `mcp`: the answer to the first would go to
-the second. So an id is claimed for as long as its request is in flight. It must not know what a request is about.
+`mcp` owns the sessions themselves, and ends them on request. This module knows when each was last used, and which
+requests run in it. `mcp` cannot distinguish two requests with the same id: it would send the response to the first
+as that to the second. So an id is claimed for as long as its request is in flight. This module must not know what a
+request is about.
 """
 
 import time
@@ -21,16 +22,16 @@ logger = logger_for("serving")
 
 HEADER: Final = b"mcp-session-id"
 MAX_ID: Final = 1_000
-"""Characters of a request id: it is kept for as long as its response may be asked for again."""
-_LEAVING: Final = 5.0  # seconds that an answer may take to get out before its id counts as in use
-_LOOKS: Final = 10  # how often in the time limit idle sessions are looked for
+"""Characters of a request id, at most. It is kept for as long as a client may resume the response."""
+_SEND_TIMEOUT: Final = 5.0  # seconds that a response may take to be sent before its id counts as in use
+_CHECKS: Final = 10  # number of times that idle sessions are looked for within the timeout
 
 
 class HttpSessions:
     """All open sessions, the one that was used longest ago first."""
 
     def __init__(self, limit: int, timeout: float, end: Callable[["HttpSession"], None]) -> None:
-        """`end` begins to end a session; `mcp` closes its connection then. Neither limit is for sessions in use."""
+        """`end` starts to end a session, and `mcp` closes it then. Sessions in use are never ended."""
         self._limit = limit
         self._timeout = timeout
         self._end = end
@@ -41,20 +42,20 @@ class HttpSessions:
         return len(self._open)
 
     def find(self, session_id: str) -> "HttpSession | None":
-        """The open session with that id."""
+        """Return the open session with that id."""
         return self._open.get(session_id)
 
     def is_ending(self, session_id: str) -> bool:
-        """Whether a session was ended to make room, or because nobody used it, and is not gone yet."""
+        """True if a session is being ended, to make room or because it was idle for too long."""
         return session_id in self._ending
 
     @property
     def full(self) -> bool:
-        """Whether there is no room for another session: all are in use."""
+        """True if there is no room for another session, and all are in use."""
         return len(self._open) >= self._limit and next(self._idle(), None) is None
 
     async def middleware(self, ctx: ServerRequestContext[Any, Any], call_next: Any) -> Any:
-        """Middleware of `mcp`: it sees each session from its first request on, and which requests run."""
+        """Middleware of `mcp`: add each session at its first request, and track the requests that run."""
         client = connection_of(ctx)
         session_id = client.session_id
         if session_id is None or session_id in self._ending:
@@ -67,17 +68,17 @@ class HttpSessions:
             self._make_room(session)
         if ctx.request_id is None:
             return await call_next(ctx)
-        with session.working(ctx.request_id):
+        with session.track(ctx.request_id):
             return await call_next(ctx)
 
     async def end_idle(self) -> None:
         """End sessions that have not been used for too long, until cancelled."""
         while True:
-            await anyio.sleep(min(self._timeout / _LOOKS, 60.0))
+            await anyio.sleep(min(self._timeout / _CHECKS, 60.0))
             self.end_idle_at(time.monotonic())
 
     def end_idle_at(self, now: float) -> None:
-        """End those that have not been used for too long at that time."""
+        """End the sessions that have not been used for too long at the time `now`."""
         for session in list(self._idle()):
             if now - session.used < self._timeout:
                 break
@@ -85,11 +86,11 @@ class HttpSessions:
 
     def _make_room(self, new: "HttpSession") -> None:
         while len(self._open) > self._limit:
-            longest = next(self._idle(), new)
-            if longest is new:  # all others are in use
+            oldest = next(self._idle(), new)
+            if oldest is new:  # all others are in use
                 return
             logger.info("ending the session that was idle longest: there are more than %d", self._limit)
-            self._close(longest)
+            self._close(oldest)
 
     def _idle(self) -> Iterator["HttpSession"]:
         return (session for session in self._open.values() if not session.busy)
@@ -105,52 +106,52 @@ class HttpSessions:
 
 
 class _Request:
-    """A request with its id. It is in flight while its HTTP exchange is open or its handler works."""
+    """A request that has claimed its id. It is in flight while its HTTP request is open or its handler runs."""
 
-    __slots__ = ("answered", "gone", "open", "working")
+    __slots__ = ("answered", "ended", "open", "running")
 
     def __init__(self) -> None:
         self.open = False
-        self.working = False
+        self.running = False
         self.answered = False
-        self.gone: anyio.Event | None = None  # somebody waits until its answer is out
+        self.ended: anyio.Event | None = None  # made by the first task that waits for it
 
 
 class HttpSession:
-    """One session. `user` is whoever opened it, where an application around ours knows its users."""
+    """One session. `user` is the user who opened it, if an application around ours authenticates users."""
 
     def __init__(self, session_id: str, user: Any, touch: Callable[[str], None]) -> None:
         self.id = session_id
         self.user = user
         self.used = time.monotonic()
-        """When it was last in use."""
+        """The time at which it was last in use."""
         self._touch = touch
         self._exchanges = 0
         self._requests: dict[int | str, _Request] = {}
 
     @property
     def busy(self) -> bool:
-        """Whether a request is being answered, or a stream is open."""
+        """True while a request is being answered, or a stream is open."""
         return bool(self._exchanges or self._requests)
 
     def exchange(self) -> "Exchange":
-        """Hold this around each HTTP request of the session."""
+        """Return a context manager to hold around one HTTP request of the session."""
         return Exchange(self)
 
-    def entered(self) -> None:
-        """An HTTP request has come."""
+    def start_exchange(self) -> None:
+        """Count an HTTP request that starts."""
         self._exchanges += 1
 
-    def left(self, key: int | str | None, request: _Request | None) -> None:
-        """An HTTP request is over; `request` is what it claimed, under `key`."""
+    def finish_exchange(self, key: int | str | None, request: _Request | None) -> None:
+        """Count an HTTP request that has ended, and release the id (`key`) that its `request` has claimed."""
         self._exchanges -= 1
         if key is not None and request is not None:
             request.open = False
             self._drop(key, request)
-        self._used_now()
+        self._mark_used()
 
     def take(self, key: int | str) -> _Request | None:
-        """Claim an id for an HTTP request. None if a request with it is in flight."""
+        """Claim an id for an HTTP request. None if another request with that id is in flight."""
         if key in self._requests:
             return None
         request = self._requests[key] = _Request()
@@ -158,44 +159,44 @@ class HttpSession:
         return request
 
     async def claim(self, key: int | str) -> _Request | None:
-        """The same; but wait a while for an earlier request that has its answer, which is on its way out."""
-        with anyio.move_on_after(_LEAVING):
+        """Claim an id like `take`, but first wait for an earlier request whose response is being sent."""
+        with anyio.move_on_after(_SEND_TIMEOUT):
             while (request := self._requests.get(key)) is not None:
                 if not request.answered:
                     return None
-                request.gone = request.gone or anyio.Event()
-                await request.gone.wait()
+                request.ended = request.ended or anyio.Event()
+                await request.ended.wait()
         return self.take(key)
 
     @contextmanager
-    def working(self, request_id: int | str) -> Iterator[None]:
-        """Hold this around a request's handler: without its HTTP request, it is in flight as well."""
+    def track(self, request_id: int | str) -> Iterator[None]:
+        """Run a request's handler inside the block. It is in flight then, even if its HTTP request has ended."""
         key = coerce_request_id(request_id)
         request = self._requests.get(key)
         if request is None:
             request = self._requests[key] = _Request()
-        request.working = True
+        request.running = True
         try:
             yield
         finally:
-            request.working, request.answered = False, True
+            request.running, request.answered = False, True
             self._drop(key, request)
-            self._used_now()
+            self._mark_used()
 
     def _drop(self, key: int | str, request: _Request) -> None:
-        if not request.open and not request.working and self._requests.get(key) is request:
+        if not request.open and not request.running and self._requests.get(key) is request:
             del self._requests[key]
-            if request.gone is not None:
-                request.gone.set()
+            if request.ended is not None:
+                request.ended.set()
 
-    def _used_now(self) -> None:
+    def _mark_used(self) -> None:
         self.used = time.monotonic()
         with suppress(KeyError):  # it is being ended
             self._touch(self.id)
 
 
 class Exchange:
-    """One HTTP request of a session while it is being answered, and the request id that it has claimed."""
+    """One HTTP request of a session, while it is open, and the request id that it has claimed."""
 
     __slots__ = ("_key", "_request", "_session")
 
@@ -205,20 +206,20 @@ class Exchange:
         self._request: _Request | None = None
 
     def __enter__(self) -> Self:
-        self._session.entered()
+        self._session.start_exchange()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._session.left(self._key, self._request)
+        self._session.finish_exchange(self._key, self._request)
 
     def take(self, request_id: int | str) -> bool:
-        """Claim a request id until the request is over. False if another one with it is in flight."""
+        """Claim a request id until the request has ended. False if another request with it is in flight."""
         self._key = coerce_request_id(request_id)
         self._request = self._session.take(self._key)
         return self._request is not None
 
     async def claim(self, request_id: int | str) -> bool:
-        """The same, once; but wait for an earlier request whose answer is on its way out."""
+        """Claim a request id unless that was done, and wait for an earlier request whose response is being sent."""
         if self._request is None:
             self._key = coerce_request_id(request_id)
             self._request = await self._session.claim(self._key)

@@ -40,7 +40,7 @@ _ENOUGH_DESCRIPTORS: Final = 65_536  # programs that tools start may walk throug
 
 @dataclass(frozen=True)
 class JsonLimits:
-    """How large a JSON message may be before anybody decodes it."""
+    """Limits of the size of a JSON message, checked before it is decoded."""
 
     max_depth: int = 100
     max_values: int = 100_000
@@ -79,7 +79,7 @@ class HttpLimits:
     """How long a session that nobody uses is kept."""
 
     def __post_init__(self) -> None:
-        """UsageError for what is no limit."""
+        """Raise UsageError for a value that is not a limit."""
         for each in fields(self):
             value = getattr(self, each.name)
             if value is not None and not 0 < value < math.inf:
@@ -87,12 +87,12 @@ class HttpLimits:
 
     @property
     def json(self) -> JsonLimits:
-        """Those of a request's JSON."""
+        """The limits of the JSON of a request."""
         return JsonLimits(self.max_depth, self.max_values)
 
 
 def connection_limit(limits: HttpLimits) -> int:
-    """How many connections this process can hold, with descriptors to spare for its tools."""
+    """Return how many connections this process can hold, with descriptors to spare for its tools."""
     allowed = _descriptors()
     room = _MOST_CONNECTIONS if allowed is None else max(1, allowed - max(_RESERVE, allowed // 4))
     if limits.max_connections is None:
@@ -123,7 +123,7 @@ def raise_descriptor_limit() -> None:
 
 
 def _descriptors() -> int | None:
-    """How many descriptors this process may have. None if there is no such limit."""
+    """Return how many descriptors this process may have. None if there is no such limit."""
     if sys.platform == "win32":
         return None
     import resource  # noqa: PLC0415 - not on Windows

@@ -1,7 +1,7 @@
-"""Counts and times of what a server does, for Prometheus.
+"""Counts and measures the requests of a server, for Prometheus.
 
 Owns the names of the metrics. Only names of tools that the server has become labels, so that a client cannot invent
-new ones without end; for a server of another library, those are the tools that it has listed or answered. With
+any number of labels; for a server of another library, those are the tools that it has listed or answered. With
 several worker processes (`PROMETHEUS_MULTIPROC_DIR` set, as `toolwire serve` does) one scrape covers all of them.
 """
 
@@ -46,9 +46,9 @@ class Metrics:
             "toolwire_requests_running", "Requests being answered.", multiprocess_mode="livesum", **add
         )
 
-    def observe(self, method: str, name: str) -> "_Observed":
+    def observe(self, method: str, name: str) -> "_RequestTimer":
         """Return a context manager to hold around one request."""
-        return _Observed(self, method, name if method == "tools/call" else "")
+        return _RequestTimer(self, method, name if method == "tools/call" else "")
 
     def start(self) -> None:
         """Count a request that starts."""
@@ -79,12 +79,12 @@ class Metrics:
         if not os.environ.get(FOLDER):
             more = self._more()
             return generate_latest(self._registry) + (b"" if more is None else generate_latest(more))
-        everyone = CollectorRegistry()
-        MultiProcessCollector(everyone)  # type: ignore[no-untyped-call]
-        return generate_latest(everyone)
+        all_workers = CollectorRegistry()
+        MultiProcessCollector(all_workers)  # type: ignore[no-untyped-call]
+        return generate_latest(all_workers)
 
 
-class _Observed:
+class _RequestTimer:
     """Measures one request."""
 
     def __init__(self, metrics: Metrics, method: str, tool: str) -> None:

@@ -27,7 +27,7 @@ DRAIN = 5.0
 
 @dataclass(frozen=True)
 class Listening:
-    """Where an HTTP server can be reached."""
+    """The address at which an HTTP server can be reached."""
 
     host: str
     port: int
@@ -42,9 +42,7 @@ class Listening:
 
 def host_for(server: object, *, name: str = "toolwire", secret: str | None = None) -> ServerHost:
     """Make a host for a server; `TypeError` if it is not one."""
-    host = ServerHost(as_server(server), name=name, secret=secret)
-    host.mcp_server.ready_made = ToolLists(host).middleware
-    return host
+    return ServerHost(as_server(server), name=name, secret=secret)
 
 
 def as_mcp_server(server: object, *, name: str = "toolwire") -> Any:
@@ -61,8 +59,9 @@ async def serve_stdio(server: object, *, drain: float = DRAIN) -> None:
 
 
 async def serve_pipe(served: ServerHost, wire: Wire, drain: float) -> None:
-    """Serve the one client at the other end of a pipe."""
+    """Serve the one client at the other end of a pipe. Once for each host."""
     served.request_scope = secrets.token_hex(8)
+    served.mcp_server.middleware.append(ToolLists(served).middleware)
     await serve_wire(wire, served.mcp_server, drain, closing=served.close_subscriptions, stop=served.stop)
 
 
@@ -93,8 +92,8 @@ async def serve_http(
     served = host_for(server)
     with bound_socket(host, port) as listening:
         where = Listening(host, listening.getsockname()[1], path)
-        if on_listening is not None and (told := on_listening(where)) is not None:
-            await told
+        if on_listening is not None and (waiting := on_listening(where)) is not None:
+            await waiting
         await serve_over(served, listening, guard, path=path, sessions=sessions, drain=drain, limits=limits)
 
 

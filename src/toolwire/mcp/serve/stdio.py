@@ -1,10 +1,10 @@
 """MCP over this process's own stdin and stdout.
 
-Owns the two descriptors while it serves: what tools and their children print goes to stderr, and they read nothing
-from the wire. A thread reads, so that a signal can end the server while nothing comes in; a client that stops
-reading holds up nobody but itself. At the end of input, as at a signal, what runs may finish within `drain`
-seconds, and nothing new is begun; then the rest is cancelled and answered with an error. When nobody reads any
-more, it ends at once.
+Owns the two descriptors while it serves: output of tools and their children goes to stderr, and they cannot read
+from the wire. A thread reads, so that a signal can end the server while no input comes. A client that does not read
+blocks only its own messages. At the end of input, and at a signal, running requests may finish within `drain`
+seconds, and no new ones start; then the rest is cancelled and answered with an error. If the client cannot be
+written to any more, the server ends at once. It must not know what a request is about.
 """
 
 import errno
@@ -23,6 +23,7 @@ from typing import Any, Final, Self
 import anyio
 import mcp_types as types
 import orjson
+from mcp.server import Server
 from pydantic import ValidationError
 from pydantic_core import from_json
 
@@ -47,50 +48,51 @@ from toolwire.mcp.streams import Inbox
 logger = logger_for("serving")
 
 _CHUNK: Final = 1 << 16
-_LINE: Final = 64 << 20  # a longer line is dropped with an error
-_JSON: Final = JsonLimits(max_values=1_000_000)  # the one client hurts nobody but itself
-_UNREAD: Final = 16 << 20  # bytes that may wait for a client that reads nothing
-_PATIENCE: Final = 60.0  # seconds that it may read nothing while so much waits
-_SURE: Final = 4096  # a pipe that select calls writable takes this much at once (PIPE_BUF)
-
+_MAX_LINE: Final = 64 << 20  # a longer line is dropped with an error
+_JSON_LIMITS: Final = JsonLimits(max_values=1_000_000)  # the one client can only harm itself
+_MAX_UNREAD: Final = 16 << 20  # bytes that may wait for a client that does not read
+_READ_TIMEOUT: Final = 60.0  # seconds that it may not read while more than that waits
+_PIPE_BUF: Final = 4096  # bytes that a pipe which select calls writable takes without blocking (PIPE_BUF)
 
 _TOO_LONG: Final = orjson.dumps(
-    make_error(None, RpcError(INVALID_REQUEST, f"Invalid Request: a line is longer than {_LINE} bytes"))
+    make_error(None, RpcError(INVALID_REQUEST, f"Invalid Request: a line is longer than {_MAX_LINE} bytes"))
 )
-_ENDING: Final = RpcError(types.CONNECTION_CLOSED, "the server is shutting down and takes no new requests")
-_STOP: Final = 4.0  # seconds in which requests that are cancelled at the end have to stop
-_FLUSH: Final = 2.0  # seconds for their answers to get out
-_UNWRITABLE: Final = RpcError(INTERNAL_ERROR, "the answer cannot be written as JSON")
+_SHUTTING_DOWN: Final = RpcError(
+    types.CONNECTION_CLOSED, "the server is shutting down and takes no new requests"
+)
+_STOP_TIMEOUT: Final = 4.0  # seconds that requests which are cancelled at the end have to stop
+_FLUSH_TIMEOUT: Final = 2.0  # seconds for their responses to be written
+_NOT_JSON: Final = RpcError(INTERNAL_ERROR, "the response cannot be written as JSON")
 
 
 class Wire:
-    """The client's end of this process: its stdin and stdout, out of the reach of tools."""
+    """This process's stdin and stdout, kept for the client alone."""
 
     def __init__(self) -> None:
-        """Claim both. From here on descriptor 0 reads nothing, and descriptor 1 is stderr."""
-        have_stderr()
+        """Take both. From here on descriptor 0 reads from the null device, and descriptor 1 is stderr."""
+        ensure_stderr()
         for number, name, stream in ((0, "stdin", sys.__stdin__), (1, "stdout", sys.__stdout__)):
             if stream is None or not _is_open(number):
-                raise UsageError(f"{name} is closed, and a server over stdio talks to its client there")
+                raise UsageError(f"{name} is closed: a server over stdio needs it for its client")
         sys.stdout.flush()
         self.input = os.dup(0)
         self.output = os.dup(1)
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(nothing, 0)
-        os.close(nothing)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.close(null)
         os.dup2(2, 1)
         if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(line_buffering=True)  # as stderr is: a print shows when it is made
+            sys.stdout.reconfigure(line_buffering=True)  # as stderr is, so that a print shows at once
 
 
-def have_stderr() -> None:
-    """Where the launcher has closed stderr, open it to nowhere, or the next file opened would be it."""
+def ensure_stderr() -> None:
+    """Open the null device as stderr if that is closed: else the next file that is opened would become stderr."""
     if sys.__stderr__ is not None or _is_open(2):
         return
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    if nowhere != 2:  # noqa: PLR2004 - stderr
-        os.dup2(nowhere, 2)
-        os.close(nowhere)
+    null = os.open(os.devnull, os.O_WRONLY)
+    if null != 2:  # noqa: PLR2004 - stderr
+        os.dup2(null, 2)
+        os.close(null)
     sys.stderr = os.fdopen(2, "w", closefd=False)
 
 
@@ -102,40 +104,38 @@ def _is_open(descriptor: int) -> bool:
     return True
 
 
-async def _nothing(seconds: float) -> None:
+async def _stop_nothing(seconds: float) -> None:
     del seconds
 
 
 async def serve_wire(
     wire: Wire,
-    core: Any,
+    server: Server[Any],
     drain: float = 5.0,
     *,
     closing: Callable[[], None] = lambda: None,
-    stop: Callable[[float], Awaitable[Any]] = _nothing,
+    stop: Callable[[float], Awaitable[Any]] = _stop_nothing,
 ) -> None:
     """Run an `mcp` server over the wire until its input ends or SIGINT or SIGTERM comes.
 
-    `closing` is called then: it ends what would never end by itself. `stop(seconds)` is called if requests still
-    run after `drain` seconds: it cancels them, and waits until they have stopped.
+    Then `closing` is called, to end requests that would never end by themselves. `stop(seconds)` is called if
+    requests still run after `drain` seconds: it cancels them, and waits until they have stopped.
     """
-    if (ready_made := getattr(core, "ready_made", None)) is not None:
-        core.middleware.append(ready_made)
-    inbox, unanswered = Inbox(), _Unanswered()
+    inbox, pending = Inbox(), _PendingRequests()
     ended, ending = anyio.Event(), anyio.Event()
 
-    def lost() -> None:
-        unanswered.forget()
+    def on_lost() -> None:
+        pending.discard_all()
         ended.set()
 
-    writer = _Writer(wire.output, unanswered.answering, lost)
+    writer = _Writer(wire.output, pending.respond, on_lost)
 
     def take(message: Any) -> None:
-        # Lists are no work, and `mcp`'s client wants one before it believes the result that it was waiting for.
-        work = isinstance(message, types.JSONRPCRequest) and not message.method.endswith("/list")
-        if ending.is_set() and work:
-            writer.put(dumps(make_error(message.id, _ENDING)))
-        elif unanswered.heard(message):
+        # Lists are still answered: `mcp`'s client needs one to validate the result that it is waiting for.
+        is_work = isinstance(message, types.JSONRPCRequest) and not message.method.endswith("/list")
+        if ending.is_set() and is_work:
+            writer.put(dumps(make_error(message.id, _SHUTTING_DOWN)))
+        elif pending.accept(message):
             inbox.put(SessionMessage(message))
         else:
             writer.put(dumps(make_error(message.id, id_in_use(message.id))))
@@ -147,55 +147,55 @@ async def serve_wire(
         daemon=True,
     ).start()
 
-    async def until_told() -> None:
+    async def shut_down_on_signal() -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            await _or_signal(signals, ended.wait)
+            await _wait_or_signal(signals, ended.wait)
             ending.set()
             closing()
-            await _or_signal(signals, partial(unanswered.none, drain))  # a second signal ends the wait
-            if unanswered:
-                logger.warning(
-                    "%d calls did not finish within %g s and are cancelled", len(unanswered), drain
-                )
-                await stop(_STOP)
-                await unanswered.none(_FLUSH)
+            drained = partial(pending.wait_until_empty, drain)
+            await _wait_or_signal(signals, drained)  # until a second signal
+            if pending:
+                logger.warning("%d calls did not finish within %g s and are cancelled", len(pending), drain)
+                await stop(_STOP_TIMEOUT)
+                await pending.wait_until_empty(_FLUSH_TIMEOUT)
             inbox.close()
-            await anyio.sleep_forever()  # with signals still caught: the end is under way
+            await anyio.sleep_forever()  # with signals still caught, until the server has ended
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(until_told)
-        await core.run(inbox, writer, None)  # what it can do is known when it is up, and asked for then
+        tasks.start_soon(shut_down_on_signal)
+        # Without options: the server makes them once its lifespan has started and its capabilities are known.
+        await server.run(inbox, writer, None)  # type: ignore[arg-type]
         tasks.cancel_scope.cancel()
 
 
-async def _or_signal(signals: Any, wait: Callable[[], Awaitable[Any]]) -> None:
-    """Wait for that or for a signal, whatever comes first."""
-    async with anyio.create_task_group() as either:
+async def _wait_or_signal(signals: Any, wait: Callable[[], Awaitable[Any]]) -> None:
+    """Run `wait()` until it returns or a signal comes."""
+    async with anyio.create_task_group() as tasks:
 
-        async def heard() -> None:
+        async def wait_for_signal() -> None:
             await anext(signals)
-            either.cancel_scope.cancel()
+            tasks.cancel_scope.cancel()
 
-        either.start_soon(heard)
+        tasks.start_soon(wait_for_signal)
         await wait()
-        either.cancel_scope.cancel()
+        tasks.cancel_scope.cancel()
 
 
-class _Unanswered:
-    """Requests that have come in and wait for their answer, and answers that are being written."""
+class _PendingRequests:
+    """The ids of requests that are not answered yet, and the number of responses that are being written."""
 
     def __init__(self) -> None:
         self._ids: set[int | str] = set()
         self._writing = 0
-        self._nobody = False
-        self._fewer = Signal()
+        self._discarded = False
+        self._changed = Signal()
 
     def __len__(self) -> int:
-        return 0 if self._nobody else len(self._ids) + self._writing
+        return 0 if self._discarded else len(self._ids) + self._writing
 
-    def heard(self, message: Any) -> bool:
-        """Something came from the client. False for a request with an id that waits for its answer already."""
-        if isinstance(message, types.JSONRPCRequest) and not self._nobody:
+    def accept(self, message: Any) -> bool:
+        """Take note of a message of the client. False for a request whose id belongs to a pending one."""
+        if isinstance(message, types.JSONRPCRequest) and not self._discarded:
             key = coerce_request_id(message.id)  # `mcp` takes "7" and 7 for one id
             if key in self._ids:
                 return False
@@ -205,31 +205,31 @@ class _Unanswered:
         return True
 
     @contextmanager
-    def answering(self, request_id: int | str | None) -> Iterator[None]:
-        """Hold this around the writing of an answer. Its id is free: a client that has read it may use it again."""
+    def respond(self, request_id: int | str | None) -> Iterator[None]:
+        """Write a response inside the block. Its id is free at once: a client that has read it may reuse the id."""
         self._drop(request_id)
         self._writing += 1
         try:
             yield
         finally:
             self._writing -= 1
-            self._fewer.notify()
+            self._changed.notify()
 
     def _drop(self, request_id: int | str | None) -> None:
         if request_id is not None:
             self._ids.discard(coerce_request_id(request_id))
-            self._fewer.notify()
+            self._changed.notify()
 
-    def forget(self) -> None:
-        """Nobody waits any more, for these or for others."""
-        self._nobody = True
+    def discard_all(self) -> None:
+        """Discard all requests, those that are still to come included: the client is gone."""
+        self._discarded = True
         self._ids.clear()
-        self._fewer.notify()
+        self._changed.notify()
 
-    async def none(self, seconds: float) -> None:
-        """Wait until there are none, but not longer than that."""
+    async def wait_until_empty(self, seconds: float) -> None:
+        """Wait until no request is pending, for at most so many seconds."""
         with anyio.move_on_after(seconds):
-            await self._fewer.wait_until(lambda: not len(self))
+            await self._changed.wait_until(lambda: not len(self))
 
 
 def _read(
@@ -239,7 +239,7 @@ def _read(
     post: Callable[[Callable[[], None]], None],
     ended: anyio.Event,
 ) -> None:
-    """The reading thread: bytes to lines to messages, until the end."""
+    """Read lines until the end of input, and post what to do for each to the event loop. Runs in a thread."""
     pending = bytearray()
     skipping = False
     while True:
@@ -256,8 +256,8 @@ def _read(
                 if skipping:
                     skipping = False
                 elif line.strip():
-                    post(_taken(bytes(line), take, writer))
-        if len(pending) > _LINE:
+                    post(_parse_line(bytes(line), take, writer))
+        if len(pending) > _MAX_LINE:
             pending.clear()
             if not skipping:
                 skipping = True
@@ -265,25 +265,26 @@ def _read(
     post(ended.set)
 
 
-def _taken(line: bytes, take: Callable[[Any], None], writer: "_Writer") -> Callable[[], None]:
-    """What to do on the event loop for one line."""
-    if (reason := describe_excess(line, _JSON)) is not None:
+def _parse_line(line: bytes, take: Callable[[Any], None], writer: "_Writer") -> Callable[[], None]:
+    """Return what to do for a line on the event loop: take its message, or answer with an error."""
+    if (reason := describe_excess(line, _JSON_LIMITS)) is not None:
         error = RpcError(INVALID_REQUEST, f"Invalid Request: {reason}, which is the limit of this server")
         refused = orjson.dumps(make_error(find_id(line), error))
         return lambda: writer.put(refused)
     try:
         message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValidationError as error:
-        complaint = orjson.dumps(_complaint(line, error.errors(include_url=False)[0]["msg"]))
-        return lambda: writer.put(complaint)
+        refused = orjson.dumps(_error_for(line, error.errors(include_url=False)[0]["msg"]))
+        return lambda: writer.put(refused)
     if isinstance(message, types.JSONRPCNotification) and "id" in from_json(line):
-        # A request with an id that is none: `mcp` overlooks it, and its sender would wait for ever.
-        complaint = orjson.dumps(_complaint(line, "the id must be a string or an integer"))
-        return lambda: writer.put(complaint)
+        # The id is invalid. `mcp` would take it for a notification, and the client would wait for ever.
+        refused = orjson.dumps(_error_for(line, "the id must be a string or an integer"))
+        return lambda: writer.put(refused)
     return lambda: take(message)
 
 
-def _complaint(line: bytes, reason: str) -> dict[str, Any]:
+def _error_for(line: bytes, reason: str) -> dict[str, Any]:
+    """Return the error response to a line that is not a valid message."""
     try:
         message = orjson.loads(line)
     except orjson.JSONDecodeError as broken:
@@ -293,112 +294,111 @@ def _complaint(line: bytes, reason: str) -> dict[str, Any]:
     return make_error(given if usable else None, RpcError(INVALID_REQUEST, f"Invalid Request: {reason}"))
 
 
-def _line(message: Any) -> bytes:
-    """A message as a line, or instead of one that JSON cannot hold what its receiver should know; maybe nothing."""
+def _encode(message: Any) -> bytes:
+    """Encode a message as a line. A response that is not JSON becomes an error, a notification is dropped."""
     try:
         if isinstance(message, types.JSONRPCResponse) and orjson.Fragment in map(
             type, message.result.values()
         ):
-            answer = {
-                **make_response("", message.result),
-                "id": orjson.Fragment(dumps(message.id)),
-            }  # maybe over 64 bits
-            return orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE)
+            request_id = orjson.Fragment(dumps(message.id))  # orjson has no integers of more than 64 bits
+            response = {**make_response("", message.result), "id": request_id}
+            return orjson.dumps(response, option=orjson.OPT_APPEND_NEWLINE)
         text: str = message.model_dump_json(by_alias=True, exclude_unset=True)
         return text.encode() + b"\n"
     except (ValueError, RecursionError) as error:
         if isinstance(message, types.JSONRPCRequest):
-            raise  # to whoever asks
+            raise  # to the tool that sends it
         logger.warning("a message to the client cannot be written as JSON: %s", error)
         if isinstance(message, types.JSONRPCNotification):
             return b""
-        return dumps(make_error(message.id, _UNWRITABLE)) + b"\n"
+        return dumps(make_error(message.id, _NOT_JSON)) + b"\n"
 
 
 class _Writer:
-    """What the server writes to: one line a message, in order. `lost` is called when nobody can read them.
+    """The stream that the server writes to: one line for each message, in order.
 
-    A client that reads nothing for too long while too much waits for it counts as lost.
+    `on_lost` is called when the client cannot be written to any more, or has not read for too long while too much
+    waits for it. `respond` is held around the writing of each response.
     """
 
     def __init__(
         self,
         target: int,
-        answering: Callable[[Any], AbstractContextManager[None]],
-        lost: Callable[[], None],
+        respond: Callable[[Any], AbstractContextManager[None]],
+        on_lost: Callable[[], None],
     ) -> None:
         self._target = target
-        self._answering = answering
-        self._lost = lost
+        self._respond = respond
+        self._on_lost = on_lost
         self._workers = Workers(1)
-        self._turn = anyio.Lock()
-        self._own: list[bytes] = []
+        self._lock = anyio.Lock()
+        self._queue: list[bytes] = []  # lines of the transport itself
         self._closed = False
         self._waiting = 0  # bytes
         self._read_at = 0.0  # when the client last took some of them
 
     def put(self, line: bytes) -> None:
-        """A line of the transport itself; it goes out before the next message, or now."""
-        if self._closed or not self._queued(len(line) + 1):
+        """Write a line of the transport itself: at once if possible, else before the next message."""
+        if self._closed or not self._add_waiting(len(line) + 1):
             return
-        self._own.append(line + b"\n")
+        self._queue.append(line + b"\n")
         with suppress(anyio.WouldBlock):
-            self._turn.acquire_nowait()
+            self._lock.acquire_nowait()
             try:
-                while self._own and _ready(self._target, len(self._own[0])):
-                    self._write_all(self._next())
+                while self._queue and _can_write_at_once(self._target, len(self._queue[0])):
+                    self._write_all(self._pop())
             except OSError as error:
-                self._break(error)
+                self._on_write_error(error)
             finally:
-                self._turn.release()
+                self._lock.release()
 
     async def send(self, item: SessionMessage) -> None:
-        line = _line(item.message)
+        line = _encode(item.message)
         if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
-            with self._answering(item.message.id):
-                await self._put_out(line)
+            with self._respond(item.message.id):
+                await self._send_line(line)
         else:
-            await self._put_out(line)
+            await self._send_line(line)
 
-    def _queued(self, size: int) -> bool:
-        """So many bytes more are to be written. False if the client reads nothing: it is lost."""
+    def _add_waiting(self, size: int) -> bool:
+        """Count bytes that wait to be written. False if the client does not read: then it is given up."""
         now = time.monotonic()
         if not self._waiting:
             self._read_at = now
         self._waiting += size
-        if self._waiting <= _UNREAD or now - self._read_at < _PATIENCE:
+        if self._waiting <= _MAX_UNREAD or now - self._read_at < _READ_TIMEOUT:
             return True
-        logger.error("the client has read nothing for %g s: the connection is ended", now - self._read_at)
-        self._lose()
+        logger.error("the client has not read anything for %g s: ending the connection", now - self._read_at)
+        self._give_up()
         return False
 
-    async def _put_out(self, line: bytes) -> None:
-        if self._closed or not self._queued(len(line)):
+    async def _send_line(self, line: bytes) -> None:
+        if self._closed or not self._add_waiting(len(line)):
             raise anyio.ClosedResourceError
         try:
-            async with self._turn:
+            async with self._lock:
                 if self._closed:
                     raise anyio.ClosedResourceError
-                await self._write_own()
+                await self._write_queue()
                 await self._write(line)
-                await self._write_own()  # those that came meanwhile
+                await self._write_queue()  # lines that were added meanwhile
         except OSError as error:
-            self._break(error)
+            self._on_write_error(error)
             raise anyio.BrokenResourceError from error
         finally:
             self._waiting -= len(line)
 
-    async def _write_own(self) -> None:
-        while self._own:
-            await self._write(self._next())
+    async def _write_queue(self) -> None:
+        while self._queue:
+            await self._write(self._pop())
 
-    def _next(self) -> bytes:
-        line = self._own.pop(0)
+    def _pop(self) -> bytes:
+        line = self._queue.pop(0)
         self._waiting -= len(line)
         return line
 
     async def _write(self, line: bytes) -> None:
-        if _ready(self._target, len(line)):
+        if _can_write_at_once(self._target, len(line)):
             self._write_all(line)
         else:
             await self._workers.run(partial(self._write_all, line))
@@ -409,16 +409,16 @@ class _Writer:
             view = view[os.write(self._target, view) :]
             self._read_at = time.monotonic()
 
-    def _break(self, error: OSError) -> None:
-        if error.errno != errno.EPIPE:  # else the client has left, as it may
+    def _on_write_error(self, error: OSError) -> None:
+        if error.errno != errno.EPIPE:  # otherwise the client has just left
             logger.error("cannot write to the client: %s", error.strerror)
-        self._lose()
+        self._give_up()
 
-    def _lose(self) -> None:
+    def _give_up(self) -> None:
         self._closed = True
-        while self._own:
-            self._next()
-        self._lost()
+        while self._queue:
+            self._pop()
+        self._on_lost()
 
     async def aclose(self) -> None:
         self._closed = True
@@ -430,6 +430,6 @@ class _Writer:
         self._closed = True
 
 
-def _ready(target: int, size: int) -> bool:
-    """Whether so many bytes can be written at once without waiting. Windows cannot tell."""
-    return sys.platform != "win32" and size <= _SURE and bool(select.select([], [target], [], 0)[1])
+def _can_write_at_once(target: int, size: int) -> bool:
+    """True if so many bytes can be written without waiting. Always False on Windows, which cannot tell."""
+    return sys.platform != "win32" and size <= _PIPE_BUF and bool(select.select([], [target], [], 0)[1])
