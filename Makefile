@@ -78,10 +78,10 @@ $(FUZZ_STAMP): requirements-fuzz.txt $(STAMP)
 	touch $(FUZZ_STAMP)
 
 fuzz: $(FUZZ_STAMP)  ## fuzz parsers, tables and policies, FUZZ_SECONDS=60 each; ARGS="shell schema" for some
-	$(BIN)/python tests/fuzz $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m fuzz $(ARGS)
 
 mutants: $(STAMP)  ## deliberate bugs, one at a time: named tests must catch each. ARGS="crossed-id" for some
-	$(BIN)/python tests/mutants $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m mutants $(ARGS)
 
 SOAK_MINUTES ?= 30
 
@@ -89,7 +89,7 @@ soak: $(BENCH_STAMP)  ## sessions, HTTP and a catalogue under load and faults fo
 	$(BIN)/python -m benchmarks.soak --minutes $(SOAK_MINUTES) $(ARGS)
 
 clis: $(STAMP)  ## the tests of any CLI with the oldest one supported and the newest on npm, in build/clis (needs npm)
-	$(BIN)/python tests/real/try_clis.py $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m real.try_clis $(ARGS)
 
 pythons: $(STAMP)  ## the fast tests with each supported Python that is found, in build/pythons
 	$(BIN)/python tests/try_pythons.py $(ARGS)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from shared.console import matches
 from toolwire._transport.find_cli import VARIABLE, bundled_cli
 
 ROOT = Path(__file__).parent.parent
@@ -23,15 +24,6 @@ def steps():
         for each in block.split("$ ")[1:]:
             command, _, output = each.partition("\n")
             yield command, output.splitlines()
-
-
-def matches(expected, shown):
-    """Whether the lines fit: `...` stands for the rest of a line, alone for any number of lines."""
-    pattern = "".join(
-        r"(?:.*\n)*" if line == "..." else re.escape(line.rstrip()).replace(r"\.\.\.", ".*") + r" *\n"
-        for line in expected
-    )
-    return re.fullmatch(pattern, shown) is not None
 
 
 @pytest.fixture

@@ -2,13 +2,13 @@
 
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from test_docs_console import matches
+from shared.console import matches
+from shared.market import PaidApi
 from toolwire.catalog.profile.reference import reference
 from toolwire.cli.main import app
 
@@ -16,9 +16,6 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "profiles.md"
 PORT = "8402"
 BLOCK = re.compile(r"```(toml|console)\n(.*?)```", re.DOTALL)
-
-sys.path.insert(0, str(ROOT / "examples"))
-from paid_api import PaidApi  # noqa: E402 - found by the line above
 
 
 def steps(text):

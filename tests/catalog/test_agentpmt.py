@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
-from market import KEYS, PaidApi
-from till import environ, ledger_in, opened, states
 
+from shared.market import KEYS, PaidApi
+from shared.till import environ, ledger_in, opened, states
 from toolwire.catalog.server import Catalog
 from toolwire.testing import connect
 

@@ -8,8 +8,8 @@ import anyio
 import httpx2
 import orjson
 import pytest
-from market import KEYS, Fault, PaidApi, api_for
 
+from shared.market import KEYS, Fault, PaidApi, api_for
 from toolwire.catalog.http import orders
 from toolwire.catalog.http.api import Attempt, Retry
 from toolwire.errors import CatalogError, UsageError

@@ -15,8 +15,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from market import KEYS, Fault, PaidApi, api_for, keys_of, profile_for
 
+from shared.market import KEYS, Fault, PaidApi, api_for, keys_of, profile_for
 from toolwire.catalog.http import fetch as http
 from toolwire.catalog.http.answers import parse_retry_after
 from toolwire.catalog.http.api import Api, Retry

@@ -15,8 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import anyio
 import httpx2
 import pytest
-from market import Fault, PaidApi, api_for, profile_for
 
+from shared.market import Fault, PaidApi, api_for, profile_for
 from toolwire.catalog.http.api import Retry
 from toolwire.catalog.profile.model import ProfileError
 from toolwire.catalog.server import Catalog

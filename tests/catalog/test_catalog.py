@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import anyio
 import pytest
-from market import BROKEN, KEYS, PaidApi, profile_for
-from till import ULM, environ, ledger_in, opened, states
 
+from shared.market import BROKEN, KEYS, PaidApi, profile_for
+from shared.till import ULM, environ, ledger_in, opened, states
 from toolwire.catalog.ledger.types import Limits
 from toolwire.catalog.money import micros
 from toolwire.catalog.server import Catalog

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import anyio
 import pytest
-from till import catalog_for, ledger_in, opened, states
 from typer.testing import CliRunner
 
+from shared.till import catalog_for, ledger_in, opened, states
 from toolwire.catalog.ledger.types import Limits
 from toolwire.cli.catalog import catalog_app
 from toolwire.errors import UsageError

@@ -7,9 +7,9 @@ import time
 
 import anyio
 import pytest
-from market import Fault, PaidApi
-from till import ULM, catalog_for, opened, states
 
+from shared.market import Fault, PaidApi
+from shared.till import ULM, catalog_for, opened, states
 from toolwire.catalog.purchase.limits import Breaker
 from toolwire.testing import connect
 

@@ -2,18 +2,14 @@
 
 import os
 import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import anyio
 import pytest
-from market import Fault, PaidApi
-from till import ULM, eventually, ledger_in, opened, states
 
+from shared.market import Fault, PaidApi
+from shared.till import ULM, eventually, ledger_in, opened, states, till_command
 from toolwire.catalog.ledger.types import Limits
-
-TILL = Path(__file__).parent / "till.py"
 
 
 @pytest.fixture
@@ -66,8 +62,8 @@ async def test_a_race_for_the_budget_spends_exactly_that(shop, tmp_path):
 def test_two_processes_share_a_budget(anyio_backend, shop, tmp_path):
     """The same, with the calls in two processes of one session."""
     env = {**os.environ, "TOOLWIRE_SESSION": "shared", "AGENT_PAYMENT_BUDGET": "0.5"}
-    command = [sys.executable, str(TILL), shop.url, str(tmp_path), "race"]
-    running = [subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    command = till_command(shop, tmp_path, "race")
+    running = [subprocess.Popen(**command, env=env, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     done = [int(each.communicate(timeout=60)[0]) for each in running]
     assert sum(done) == 50 == len(shop.purchases)
     assert states(tmp_path) == [("settled", 10_000)] * 50

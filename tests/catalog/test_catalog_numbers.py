@@ -5,9 +5,9 @@ import json
 
 import anyio
 import pytest
-from market import PaidApi
-from till import opened, states
 
+from shared.market import PaidApi
+from shared.till import opened, states
 from toolwire.errors import McpError
 
 pytestmark = pytest.mark.anyio

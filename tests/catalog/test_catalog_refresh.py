@@ -7,9 +7,9 @@ from functools import partial
 
 import anyio
 import pytest
-from market import Fault, PaidApi
-from till import ULM, catalog_for, eventually, opened, states
 
+from shared.market import Fault, PaidApi
+from shared.till import ULM, catalog_for, eventually, opened, states
 from toolwire.catalog import server
 from toolwire.catalog.tools.pins import Pins
 from toolwire.errors import McpError

@@ -4,10 +4,10 @@ import json
 
 import httpx2
 import pytest
-from market import PaidApi
-from other_apis import PROFILES, Acme, Atlas, Lumen
 from typer.testing import CliRunner
 
+from shared.market import PaidApi
+from shared.other_apis import PROFILES, Acme, Atlas, Lumen
 from toolwire._support.scrubber import Scrubber
 from toolwire.catalog.check import check_profile
 from toolwire.catalog.http.api import Api, Retry

@@ -6,9 +6,9 @@ import threading
 import anyio
 import anyio.lowlevel
 import pytest
-from shark import Shark
-from till import catalog_for, eventually, opened, states
 
+from shared.shark import Shark
+from shared.till import catalog_for, eventually, opened, states
 from toolwire._protocol.jsonrpc import ClientChannel
 from toolwire.catalog.purchase import purchase
 from toolwire.testing import connect

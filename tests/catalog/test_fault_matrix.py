@@ -9,23 +9,21 @@ import asyncio
 import os
 import sqlite3
 import subprocess
-import sys
 import threading
 from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
 import pytest
-from shark import FAULTS, Shark
-from till import Watched, eventually, ledger_in, opened, states
 
+from shared.shark import FAULTS, Shark
+from shared.till import Watched, eventually, ledger_in, opened, states, till_command
 from toolwire.catalog.http import transport
 from toolwire.catalog.purchase.limits import Breaker
 from toolwire.errors import CatalogError
 
 pytestmark = pytest.mark.anyio
 
-TILL = Path(__file__).parent / "till.py"
 PRICE = 10_000
 LONG, SHORT = 5.0, 0.15
 
@@ -340,8 +338,8 @@ async def test_a_process_that_is_killed_loses_no_money(anyio_backend, tmp_path, 
         if scene == "waiting":
             api.spoil = lambda number: "hang after" if number == 1 else ""
         env = {**os.environ, "TOOLWIRE_SESSION": "s"}
-        command = [sys.executable, str(TILL), api.url, str(tmp_path), scene]
-        with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
+        command = till_command(api, tmp_path, scene)
+        with subprocess.Popen(**command, env=env, stdout=subprocess.PIPE, text=True) as process:
             if scene == "waiting":
                 await eventually(lambda: api.sold, 20.0)
             else:

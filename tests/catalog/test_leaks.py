@@ -16,9 +16,9 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 import anyio
 import pytest
-from market import PaidApi, profile_for
 from prometheus_client import generate_latest
 
+from shared.market import PaidApi, profile_for
 from toolwire import ClaudeAgentOptions, run
 from toolwire._support.log import logger_for
 from toolwire._support.scrubber import Scrubber

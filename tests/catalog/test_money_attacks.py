@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import anyio
 import pytest
-from market import KEYS
-from shark import Shark
-from till import Watched, catalog_for, eventually, ledger_in, opened, states
 
+from shared.market import KEYS
+from shared.shark import Shark
+from shared.till import Watched, catalog_for, eventually, ledger_in, opened, states
 from toolwire.catalog import server
 from toolwire.catalog.http import streams
 from toolwire.catalog.http.listing import Reading

@@ -34,10 +34,10 @@ from math import inf
 
 import anyio
 import pytest
-import storm
-from shark import Shark
-from till import eventually, ledger_in
 
+from shared import storm
+from shared.shark import Shark
+from shared.till import eventually, ledger_in
 from toolwire.catalog.ledger.async_ledger import recover
 
 pytestmark = pytest.mark.anyio
@@ -198,8 +198,8 @@ async def test_after_a_storm_the_books_agree(tmp_path, anyio_backend_name, seed)
         plans = [weather.plan(number) for number in range(weather.processes)]
         others = []
         if weather.processes == 2:
-            command = [sys.executable, *storm.arguments(api, tmp_path, plans[1])]
-            weather.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            command = storm.storm_command(api, tmp_path, plans[1])
+            weather.process = subprocess.Popen(**command, stdout=subprocess.PIPE, text=True)
             others = [threading.Thread(target=read_lines, args=(weather.process, outcomes))]
             others[0].start()
             await eventually(lambda: api.lists, 30)

@@ -7,10 +7,10 @@ import threading
 
 import anyio
 import pytest
-from market import KEYS, Fault, PaidApi
 from prometheus_client import generate_latest
-from till import ULM, opened
 
+from shared.market import KEYS, Fault, PaidApi
+from shared.till import ULM, opened
 from toolwire.catalog.observe import AuditFile, Observer
 from toolwire.errors import CatalogError, McpError
 

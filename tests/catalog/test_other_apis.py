@@ -7,10 +7,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import anyio
 import pytest
-from market import QUICK
-from other_apis import PICTURE, PROFILES, Acme, Atlas, Lumen
-from till import ledger_in, states
 
+from shared.market import QUICK
+from shared.other_apis import PICTURE, PROFILES, Acme, Atlas, Lumen
+from shared.till import ledger_in, states
 from toolwire.catalog.profile.model import Profile
 from toolwire.catalog.server import Catalog
 from toolwire.testing import connect

@@ -8,7 +8,8 @@ from decimal import Decimal
 
 import httpx2
 import pytest
-from market import BROKEN, KEYS, PROGRAM, Fault, PaidApi
+
+from shared.market import BROKEN, KEYS, PROGRAM, Fault, PaidApi
 
 WEATHER = {"city": "Ulm"}
 

@@ -1,8 +1,8 @@
 """What a real vendor publishes: every action becomes a tool, and every sample that fits the API is accepted."""
 
 import pytest
-from published import ACTIONS, PRODUCTS, published
 
+from shared.published import ACTIONS, PRODUCTS, published
 from toolwire.catalog.tools.definitions import Entry, define
 from toolwire.tools.schema.arguments import InvalidArguments
 from toolwire.tools.schema.official import from_json_schema

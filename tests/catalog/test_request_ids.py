@@ -8,8 +8,9 @@ from contextlib import contextmanager
 
 import httpx2
 import pytest
-from market import KEYS
-from shark import Shark
+
+from shared.market import KEYS
+from shared.shark import Shark
 
 PROFILE = """
 name = "shark"

@@ -17,8 +17,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from market import api_for
 
+from shared.market import api_for
 from toolwire.catalog.http.addresses import Base, Network
 from toolwire.catalog.http.answers import describe_error
 from toolwire.catalog.http.retry import Retry

@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 import pytest
-from terminal import Terminal
 from typer.testing import CliRunner
 
+from shared.terminal import Terminal
 from toolwire.cli.main import app
 from toolwire.cli.shared.arguments import parse_arguments
 from toolwire.errors import UsageError

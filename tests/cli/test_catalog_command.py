@@ -7,9 +7,9 @@ import sys
 from datetime import UTC, datetime
 
 import pytest
-from terminal import Terminal
 from typer.testing import CliRunner
 
+from shared.terminal import Terminal
 from toolwire.catalog.ledger.sqlite import Limits, Order, PriceRaised, SqliteLedger
 from toolwire.cli.catalog import catalog_app
 

@@ -14,13 +14,11 @@ from pathlib import Path
 
 import anyio
 import pytest
-from served import PATIENCE, Http, Served, Stdio
+
+from shared.market import Fault, PaidApi, Product, takes
+from shared.served import PATIENCE, Http, Served, Stdio
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-sys.path.insert(0, str(EXAMPLES))
-
-from _paid_products import Product, takes  # noqa: E402 - found by the line above
-from paid_api import Fault, PaidApi  # noqa: E402
 
 KEYS = {"AGENT_PAYMENT_API_KEY": "Kq7/api+Xw2-key_Zz9", "AGENT_PAYMENT_BUDGET_KEY": "Bd4-budget_Yy8-Tt6"}
 FETCH = "/products/fetch"

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from terminal import Terminal
 
+from shared.terminal import Terminal
 from toolwire._transport.find_cli import VARIABLE, bundled_cli
 
 pytestmark = [

@@ -8,7 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from terminal import Terminal
+
+from shared.terminal import Terminal
 
 APP = '''
 import anyio

@@ -9,9 +9,9 @@ import sys
 import time
 
 import pytest
-from served import MODERN, Http, Served, Stdio
 from typer.testing import CliRunner
 
+from shared.served import MODERN, Http, Served, Stdio
 from toolwire.cli.main import app as command
 
 APP = '''

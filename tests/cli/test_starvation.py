@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 import pytest
 from benchmarks import idlers as idlers_program
-from served import MODERN, PATIENCE, Http, Served
+
+from shared.served import MODERN, PATIENCE, Http, Served
 
 PROGRAM_OF_IDLERS = Path(idlers_program.__file__)
 TOKEN = "a-token-of-the-test"  # noqa: S105 - of a server on loopback that ends with the test

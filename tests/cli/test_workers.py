@@ -7,8 +7,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from served import Http
 
+from shared.served import Http
 from toolwire.cli.serve_workers import _Worker, metrics_folder, worker_command
 
 ENDING = {

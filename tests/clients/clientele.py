@@ -16,7 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 BUILD = ROOT / "build" / "clients"
-APP = ROOT / "tests" / "mcp" / "served_app.py"
+APP = ROOT / "tests" / "shared" / "served_app.py"
 SERVE = [sys.executable, "-m", "toolwire", "serve", str(APP)]
 
 INSTALL_SECONDS = 300

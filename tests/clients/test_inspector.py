@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from clientele import BUILD, SERVE, install, play, served
+
+from clients.clientele import BUILD, SERVE, install, play, served
 
 SCRIPT = BUILD / "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 TOOL_FAILED = 5

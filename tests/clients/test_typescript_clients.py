@@ -7,7 +7,8 @@ import json
 import shutil
 
 import pytest
-from clientele import BUILD, HERE, SERVE, install, play, served
+
+from clients.clientele import BUILD, HERE, SERVE, install, play, served
 
 CLIENTS = [("1", "legacy"), ("2", "legacy"), ("2", "modern")]
 INVALID_PARAMS = -32602

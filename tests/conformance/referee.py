@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from judging import Suite
+from conformance.judging import Suite
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent

@@ -1,6 +1,6 @@
 """The suites that we hold ourselves to, and the checks that we decided against, each with its reason."""
 
-from judging import Suite
+from conformance.judging import Suite
 
 _OLD_HEADER = (
     "the suite asks with the header of 2025-03-26, whose clients cannot read the event of 2025-11-25 that it then "

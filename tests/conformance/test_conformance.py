@@ -3,9 +3,10 @@
 import shutil
 
 import pytest
-from judging import judge, scenarios
-from referee import BUILD, install, listing, play, results, served
-from suites import SUITES
+
+from conformance.judging import judge, scenarios
+from conformance.referee import BUILD, install, listing, play, results, served
+from conformance.suites import SUITES
 
 
 @pytest.fixture(scope="module", autouse=True)

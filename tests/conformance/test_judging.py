@@ -1,9 +1,10 @@
 """What counts as conforming, without any suite."""
 
 import pytest
-from judging import Suite, judge, scenarios
-from referee import results
-from suites import SUITES
+
+from conformance.judging import Suite, judge, scenarios
+from conformance.referee import results
+from conformance.suites import SUITES
 
 LISTING = """\
 Required for 2026-07-28 (3 scenarios, frozen; run at the 2026-07-28 wire):

@@ -18,7 +18,7 @@ import anyio
 import pytest
 
 import toolwire.types as ours
-from toolwire.client import answers as _answers
+from toolwire.client import responses as _responses
 from toolwire.errors import OptionsError
 from toolwire.hooks import HookMatcher
 from toolwire.hooks.registry import register
@@ -473,7 +473,7 @@ def test_the_fields_are_the_same(name: str):
 
 TYPED_DICTS = [
     name
-    for module in (_option_types, _answers)
+    for module in (_option_types, _responses)
     for name, value in vars(module).items()
     if hasattr(value, "__required_keys__") and hasattr(official_types, name)
 ]
@@ -482,7 +482,7 @@ TYPED_DICTS = [
 @pytest.mark.parametrize("name", TYPED_DICTS)
 def test_the_typed_dicts_have_the_same_keys(name: str):
     """Each official key is there and is required here where it is there; keys of ours are optional."""
-    mine = getattr(_option_types, name, None) or getattr(_answers, name)
+    mine = getattr(_option_types, name, None) or getattr(_responses, name)
     theirs = getattr(official_types, name)
     assert mine.__required_keys__ == theirs.__required_keys__
     assert theirs.__optional_keys__ <= mine.__optional_keys__
@@ -498,8 +498,10 @@ def test_the_literals_are_the_same(name: str):
 
 def test_the_statuses_of_a_server_are_the_same():
     """A server's status is one of the official words."""
-    assert get_args(_answers.McpServerConnectionStatus) == get_args(official_types.McpServerConnectionStatus)
-    assert get_type_hints(_answers.McpServerStatus)["status"] == _answers.McpServerConnectionStatus
+    assert get_args(_responses.McpServerConnectionStatus) == get_args(
+        official_types.McpServerConnectionStatus
+    )
+    assert get_type_hints(_responses.McpServerStatus)["status"] == _responses.McpServerConnectionStatus
 
 
 SKILL_NAMES: list[Any] = [

@@ -6,8 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from stage import Stage, make_program
 
+from faults.stage import Stage, make_program
 from toolwire._transport import process as _process
 
 HERE = Path(__file__).parent

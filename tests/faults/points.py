@@ -13,7 +13,8 @@ from typing import Any
 
 import anyio
 import trio
-from leftovers import settled_tasks, tasks
+
+from faults.leftovers import settled_tasks, tasks
 
 WAYS_TO_CANCEL = ("task", "late", "scope", "trio")
 MOST = 400

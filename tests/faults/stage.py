@@ -13,9 +13,9 @@ from functools import cache, partial
 from pathlib import Path
 
 import anyio
-from hostile_cli import LIMIT, RIGHT
-from leftovers import MARK, Watch, settled_tasks, tasks
 
+from faults.hostile_cli import LIMIT, RIGHT
+from faults.leftovers import MARK, Watch, settled_tasks, tasks
 from toolwire import (
     AssistantMessage,
     ClaudeAgentOptions,

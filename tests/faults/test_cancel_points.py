@@ -5,26 +5,20 @@ the cancellation must come out, nothing may be left, and the next one who uses t
 """
 
 import json
-import sys
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import anyio
 import pytest
-from hostile_cli import RIGHT
-from points import WAYS_TO_CANCEL, sweep
-from stage import Outcome
 
+from faults.hostile_cli import RIGHT
+from faults.points import WAYS_TO_CANCEL, sweep
+from faults.stage import Outcome
+from shared.shark import Shark
+from shared.till import eventually, opened, states
 from toolwire import ClaudeAgentOptions, ClaudeSDKClient, ResultMessage, ToolServer, query, run
+from toolwire.catalog.purchase.limits import Breaker
 from toolwire.mcp.serve.start import http_app
 from toolwire.testing import ScriptedCLI, call, connect, say
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "catalog"))
-
-from shark import Shark
-from till import eventually, opened, states
-
-from toolwire.catalog.purchase.limits import Breaker
 
 every_way = pytest.mark.parametrize("how", WAYS_TO_CANCEL)
 every_peer = pytest.mark.parametrize("peer", ["memory", "process"])

@@ -1,8 +1,9 @@
 """Whatever bytes and frames come between those of a conversation, at whatever step: it goes on and ends right."""
 
 import pytest
-from hostile_cli import BYTES, FRAMES, SPOILS, STEPS
-from stage import WAYS, name_of, one_by_one
+
+from faults.hostile_cli import BYTES, FRAMES, SPOILS, STEPS
+from faults.stage import WAYS, name_of, one_by_one
 
 CASES = [
     case

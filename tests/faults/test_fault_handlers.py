@@ -11,9 +11,9 @@ from contextlib import suppress
 
 import anyio
 import pytest
-from hostile_cli import RIGHT
-from stage import BACKENDS, DEADLINE, WAYS, Outcome, name_of
 
+from faults.hostile_cli import RIGHT
+from faults.stage import BACKENDS, DEADLINE, WAYS, Outcome, name_of
 from toolwire import (
     ClaudeSDKClient,
     ClaudeSDKError,

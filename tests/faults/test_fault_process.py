@@ -7,10 +7,10 @@ import tempfile
 from contextlib import contextmanager, suppress
 
 import pytest
-from hostile_cli import HUGE, SPOILS, STEPS, TURN
-from leftovers import descriptors
-from stage import BACKENDS, WAIT, WAYS, name_of, one_by_one
 
+from faults.hostile_cli import HUGE, SPOILS, STEPS, TURN
+from faults.leftovers import descriptors
+from faults.stage import BACKENDS, WAIT, WAYS, name_of, one_by_one
 from toolwire import (
     CLIConnectionError,
     CLINotFoundError,

@@ -4,9 +4,9 @@ import time
 
 import anyio
 import pytest
-from hostile_cli import STEPS
-from stage import BACKENDS, WAIT, WAYS, Outcome, giving_up, in_turns, name_of
 
+from faults.hostile_cli import STEPS
+from faults.stage import BACKENDS, WAIT, WAYS, Outcome, giving_up, in_turns, name_of
 from toolwire import ClaudeSDKClient, ClaudeSDKError, CLITimeoutError, query
 
 YEAR = 365 * 24 * 3600

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
-from leftovers import MARK, processes
-from stage import BACKENDS, Outcome
 
+from faults.leftovers import MARK, processes
+from faults.stage import BACKENDS, Outcome
 from toolwire import (
     ClaudeAgentOptions,
     ClaudeSDKClient,

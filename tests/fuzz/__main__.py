@@ -1,9 +1,9 @@
 """`make fuzz`: each target for a while, and what came of it as a table. Exits with 1 if a promise was broken.
 
-- `python tests/fuzz`: all targets and the model, each for FUZZ_SECONDS (60). FUZZ_SEED=1 tries the same inputs each
+- `make fuzz`: all targets and the model, each for FUZZ_SECONDS (60). FUZZ_SEED=1 tries the same inputs each
   time, as far as the time goes.
-- `python tests/fuzz shell schema`: only these.
-- `python tests/fuzz --replay FILE...`: inputs of tests/fuzz/corpus/TARGET or build/fuzz/TARGET once more.
+- `make fuzz ARGS="shell schema"`: only these.
+- `make fuzz ARGS="--replay FILE..."`: inputs of tests/fuzz/corpus/TARGET or build/fuzz/TARGET once more.
 """
 
 import os
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from findings import minimise
-from fuzz_targets import NAMES, load
+from fuzz.findings import minimise
+from fuzz.fuzz_targets import NAMES, load
 
 _HERE: Final = Path(__file__).parent
 _WORK: Final = Path("build/fuzz")
@@ -53,7 +53,7 @@ def main() -> int:
             f"{each.name:<10}{each.runs:>12,}{len(each.findings):>10}{'   ' + each.broken if each.broken else ''}"
         )
     for finding in (finding for each in outcomes for finding in each.findings):
-        print(f"broken promise: python tests/fuzz --replay {finding}")
+        print(f'broken promise: make fuzz ARGS="--replay {finding}"')
     return int(any(each.findings or each.broken for each in outcomes))
 
 
@@ -67,7 +67,7 @@ def _fuzz(name: str, seconds: int, seed: int) -> Outcome:
     for old in findings.iterdir():
         old.unlink()
     folders = map(str, (findings, corpus, seeds))
-    command = [sys.executable, str(_HERE / "fuzz_one.py"), name, str(seconds), str(seed), *folders]
+    command = [sys.executable, "-m", "fuzz.fuzz_one", name, str(seconds), str(seed), *folders]
     done = subprocess.run(
         command,
         capture_output=True,
@@ -88,7 +88,7 @@ def _fuzz(name: str, seconds: int, seed: int) -> Outcome:
 
 def _run_model(seconds: int, seed: int) -> Outcome:
     """The model of the control protocol, in a process of its own."""
-    command = [sys.executable, str(_HERE / "fuzz_model.py"), str(seconds), str(seed)]
+    command = [sys.executable, "-m", "fuzz.fuzz_model", str(seconds), str(seed)]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     log = _WORK / _MODEL / "log"
     log.parent.mkdir(parents=True, exist_ok=True)

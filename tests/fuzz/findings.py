@@ -4,7 +4,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import PurePath
 
-from fuzz_targets.json_mutation import dump, load
+from fuzz.fuzz_targets.json_mutation import dump, load
 
 
 def signature(error: BaseException) -> str:

@@ -6,9 +6,10 @@ import sys
 import time
 
 import hypothesis.core
-from control_model import ControlModel, ControlModelOnTrio
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
+
+from fuzz.control_model import ControlModel, ControlModelOnTrio
 
 _SETTINGS = settings(
     max_examples=25,

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 import atheris
-from findings import complaint_of
+
+from fuzz.findings import complaint_of
 
 LONGEST: Final = 2_000
 """Bytes of an input."""
@@ -29,7 +30,7 @@ class Fuzzer:
 
     def __init__(self, name: str, findings: Path, seeds: Path) -> None:
         with atheris.instrument_imports(include=["toolwire"]):
-            from fuzz_targets import load  # noqa: PLC0415 - imports what is to be instrumented
+            from fuzz.fuzz_targets import load  # noqa: PLC0415 - imports what is to be instrumented
 
             self._target = load(name)
             for seed in sorted(seeds.iterdir()):  # what is imported late is instrumented too

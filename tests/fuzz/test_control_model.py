@@ -1,9 +1,10 @@
 """The control protocol against its model: a few sequences, the same each time. `make fuzz` tries many more."""
 
 import pytest
-from control_model import ControlModel, ControlModelOnTrio
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
+
+from fuzz.control_model import ControlModel, ControlModelOnTrio
 
 SETTINGS = settings(
     max_examples=40,

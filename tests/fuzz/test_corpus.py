@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from findings import complaint_of, minimise
-from fuzz_targets import NAMES, load
+
+from fuzz.findings import complaint_of, minimise
+from fuzz.fuzz_targets import NAMES, load
 
 CORPUS = Path(__file__).parent / "corpus"
 INPUTS = [(file.parent.name, file) for file in sorted(CORPUS.glob("*/*"))]

@@ -7,7 +7,8 @@ import anyio
 import claude_agent_sdk
 import mcp_types as types
 import pytest
-from foreign import (
+
+from shared.foreign_servers import (
     KINDS,
     Calls,
     RecordingChannel,
@@ -23,7 +24,6 @@ from foreign import (
     request,
     text_of,
 )
-
 from toolwire._protocol.jsonrpc import RpcError, Unanswerable
 from toolwire.errors import NotSupportedError
 from toolwire.mcp.foreign.connection import ForeignServer

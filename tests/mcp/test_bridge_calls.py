@@ -3,7 +3,8 @@
 import anyio
 import mcp_types as types
 import pytest
-from foreign import (
+
+from shared.foreign_servers import (
     KINDS,
     Calls,
     RecordingChannel,

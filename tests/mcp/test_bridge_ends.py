@@ -6,7 +6,9 @@ from contextlib import asynccontextmanager
 import anyio
 import mcp_types as types
 import pytest
-from foreign import (
+from mcp.shared.exceptions import MCPError
+
+from shared.foreign_servers import (
     KINDS,
     Calls,
     RecordingChannel,
@@ -23,8 +25,6 @@ from foreign import (
     running,
     text_of,
 )
-from mcp.shared.exceptions import MCPError
-
 from toolwire.mcp.foreign import connection as bridge
 from toolwire.mcp.foreign.connection import ForeignServer
 from toolwire.mcp.streams import Inbox, Outbox

@@ -5,10 +5,10 @@ import json
 
 import anyio
 import pytest
-from foreign import KINDS, Scene, connected, do, greet, initialize, note, request, text_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from shared.foreign_servers import KINDS, Scene, connected, do, greet, initialize, note, request, text_of
 from toolwire._protocol.jsonrpc import Unanswerable
 
 pytestmark = [

@@ -6,9 +6,8 @@ import re
 
 import anyio
 import pytest
-from test_ids_in_flight import Waiting
-from test_quick_edges import HANDSHAKE, call, client_of, opened
 
+from shared.http_clients import HANDSHAKE, Waiting, call, client_of, opened
 from toolwire import Context, ToolServer, http_app
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]

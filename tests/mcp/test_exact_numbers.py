@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 import anyio
 import httpx2
 import pytest
-from test_stdio import serving as serving_wire
 
 from mcp import Client
+from shared.stdio_peer import serving as serving_wire
 from toolwire import McpError, ToolServer, create_sdk_mcp_server, tool
 from toolwire._protocol.jsonrpc import ClientChannel
 from toolwire.mcp.serve.access import guard_for

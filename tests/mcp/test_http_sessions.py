@@ -17,11 +17,19 @@ from hypothesis.stateful import (
 )
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
-from test_ids_in_flight import LIMIT, Waiting, text_of
-from test_quick import Client
-from test_quick_edges import HANDSHAKE, MODERN, call, client_of, opened
-from test_refused_calls import message_of
 
+from shared.http_clients import (
+    HANDSHAKE,
+    LIMIT,
+    MODERN,
+    Client,
+    Waiting,
+    call,
+    client_of,
+    message_of,
+    opened,
+    text_of,
+)
 from toolwire import HttpLimits, http_app
 from toolwire.mcp.serve.access import guard_for
 from toolwire.mcp.serve.fast_path import FastPath

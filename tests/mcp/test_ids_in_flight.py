@@ -4,52 +4,28 @@ import json
 
 import anyio
 import pytest
-from test_quick import Client, served
-from test_quick_edges import HANDSHAKE, MODERN, client_of, opened
-from test_quick_edges import call as call_of
-from test_refused_calls import message_of
-from test_stdio import core, serving  # noqa: F401 - a fixture
 
+from shared.http_clients import (
+    HANDSHAKE,
+    LIMIT,
+    MODERN,
+    Client,
+    Waiting,
+    client_of,
+    message_of,
+    opened,
+    served,
+    text_of,
+)
+from shared.http_clients import call as call_of
+from shared.stdio_peer import serving
 from toolwire import Context, ToolServer, http_app
 from toolwire.mcp.serve.start import as_mcp_server
 
 pytestmark = pytest.mark.anyio
 
-LIMIT = 30
 IN_USE = -32600
 over_http = pytest.mark.parametrize("anyio_backend", ["asyncio"])  # the HTTP server is asyncio's
-
-
-class Waiting:
-    """A server with a tool that waits until it is let go, and how often it has begun."""
-
-    def __init__(self):
-        self.begun = 0
-        self.more = anyio.Event()
-        self.let_go = anyio.Event()
-        self.server = ToolServer("waiting")
-        self.server.tool(self.wait)
-        self.server.tool(self.echo)
-
-    async def wait(self, text: str = "waited") -> str:
-        """Wait."""
-        self.begun += 1
-        self.more.set()
-        await self.let_go.wait()
-        return text
-
-    async def echo(self, text: str) -> str:
-        """Say it again."""
-        return text
-
-    async def has_begun(self, times=1):
-        while self.begun < times:
-            self.more = anyio.Event()
-            await self.more.wait()
-
-
-def text_of(reply):
-    return message_of(reply)["result"]["content"][0]["text"]
 
 
 @pytest.mark.parametrize("handed_over", [False, True], ids=["in the first moment", "later"])
@@ -244,7 +220,7 @@ async def test_progress_tokens_may_repeat():
 
 
 @pytest.mark.parametrize(("first", "second"), [(1, 1), ("a", "a"), (1, "1"), ("1", 1), (2**70, 2**70)])
-async def test_the_second_is_refused_over_stdio(core, first, second):  # noqa: F811
+async def test_the_second_is_refused_over_stdio(core, first, second):
     """The first is answered, and its id is free then."""
     async with serving(core) as peer:
         await peer.shake_hands()
@@ -261,7 +237,7 @@ async def test_the_second_is_refused_over_stdio(core, first, second):  # noqa: F
             assert (await peer.receive())["result"] == {"waited": True}
 
 
-async def test_an_id_is_free_over_stdio_once_it_is_cancelled(core):  # noqa: F811
+async def test_an_id_is_free_over_stdio_once_it_is_cancelled(core):
     """And what is cancelled that nobody asked for changes nothing."""
     async with serving(core) as peer:
         await peer.shake_hands()

@@ -7,7 +7,10 @@ from contextvars import ContextVar
 import anyio
 import mcp_types as types
 import pytest
-from foreign import (
+from mcp.server import Server
+from mcp.shared.exceptions import MCPError, NoBackChannelError
+
+from shared.foreign_servers import (
     Calls,
     RecordingChannel,
     Scene,
@@ -20,8 +23,6 @@ from foreign import (
     request,
     text_of,
 )
-from mcp.server import Server
-from mcp.shared.exceptions import MCPError, NoBackChannelError
 
 pytestmark = [
     pytest.mark.anyio,

@@ -6,10 +6,8 @@ from contextlib import suppress
 import anyio
 import httpx2
 import pytest
-from test_quick import Client
-from test_quick_edges import HANDSHAKE, MODERN
-from test_refused_calls import message_of
 
+from shared.http_clients import HANDSHAKE, MODERN, Client, message_of
 from toolwire import Context, HttpLimits, ToolServer
 from toolwire.mcp.serve.access import guard_for
 from toolwire.mcp.serve.http import bound_socket

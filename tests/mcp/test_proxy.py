@@ -7,7 +7,6 @@ import anyio
 import mcp_types as types
 import pytest
 import uvicorn
-from foreign import KINDS, Calls, RecordingChannel, Scene, connected, do, low_level, note, request, text_of
 from mcp.server import MCPServer, Server
 from mcp.server.mcpserver import Context
 from mcp.shared.exceptions import MCPError
@@ -16,6 +15,18 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
 from mcp import Client
+from shared.foreign_servers import (
+    KINDS,
+    Calls,
+    RecordingChannel,
+    Scene,
+    connected,
+    do,
+    low_level,
+    note,
+    request,
+    text_of,
+)
 from toolwire.errors import McpError
 from toolwire.mcp.remote.proxy import name_of, proxy
 from toolwire.testing import connect

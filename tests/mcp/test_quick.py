@@ -2,29 +2,15 @@
 
 import json
 import socket
-from contextlib import asynccontextmanager
 from functools import cache
 
 import anyio
-import httpx2
 import pytest
 
-from toolwire import Context, ToolServer, tool
-from toolwire.mcp.serve.access import guard_for
+from shared.http_clients import ANY, BOTH, LIMIT, MODERN, VERSIONS, Calc, served
+from toolwire import ToolServer, tool
 from toolwire.mcp.serve.http import bound_socket
-from toolwire.mcp.serve.start import host_for, serve_over
 from toolwire.wrap import combine, only, prefix, rename, without
-
-LIMIT = 30
-VERSIONS = ["2025-06-18", "2025-11-25", "2026-07-28"]
-MODERN = "2026-07-28"
-BOTH = "application/json, text/event-stream"
-ANY = "*/*"  # as good to say, but not what clients do, so `mcp` has it
-ENVELOPE = {
-    "io.modelcontextprotocol/protocolVersion": MODERN,
-    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
 
 pytestmark = pytest.mark.anyio
 
@@ -33,98 +19,6 @@ pytestmark = pytest.mark.anyio
 def anyio_backend():
     """The HTTP server is asyncio's."""
     return "asyncio"
-
-
-class Calc:
-    """A server, and what its tools saw."""
-
-    def __init__(self):
-        self.runs = 0
-        self.begun, self.let_go = anyio.Event(), anyio.Event()
-        self.ended = anyio.Event()
-        self.server = ToolServer("calc")
-        for each in (self.add, self.told, self.wait, self.broken, self.odd):
-            self.server.tool(each)
-
-    async def add(self, a: float, b: float) -> float:
-        """Add."""
-        self.runs += 1
-        return a + b
-
-    async def told(self, context: Context) -> str:
-        """Tell of progress first."""
-        self.runs += 1
-        context.progress(1, 2)
-        return "told"
-
-    async def wait(self) -> str:
-        """Wait."""
-        self.runs += 1
-        self.begun.set()
-        try:
-            await self.let_go.wait()
-        finally:
-            self.ended.set()
-        return "waited"
-
-    async def broken(self) -> str:
-        """Fail."""
-        raise ValueError("broken")
-
-    async def odd(self) -> dict:
-        """Give a content that no version knows."""
-        return {"content": [{"type": "smell", "of": "roses"}]}
-
-
-class Client:
-    """Speaks one version to a server."""
-
-    def __init__(self, http, version):
-        self.http = http
-        self.version = version
-        self.headers = {"content-type": "application/json", "accept": BOTH, "mcp-protocol-version": version}
-
-    async def open(self):
-        if self.version != MODERN:
-            info = {"name": "test", "version": "1"}
-            params = {"protocolVersion": self.version, "capabilities": {}, "clientInfo": info}
-            opened = await self.post("initialize", params, 0)
-            self.headers["mcp-session-id"] = opened.headers["mcp-session-id"]
-            await self.post("notifications/initialized", {}, None)
-        return self
-
-    def request(self, method, params, number=1, **more):
-        headers = {**self.headers, **more}
-        if self.version == MODERN:
-            params = {**params, "_meta": ENVELOPE}
-            headers |= {"mcp-method": method, **({"mcp-name": params["name"]} if "name" in params else {})}
-        body = {
-            "jsonrpc": "2.0",
-            "method": method,
-            "params": params,
-            **({} if number is None else {"id": number}),
-        }
-        return {"url": "/mcp", "headers": headers, "json": body}
-
-    async def post(self, method, params, number=1, **more):
-        return await self.http.post(**self.request(method, params, number, **more))
-
-    async def call(self, tool, number=1, **arguments):
-        return await self.post("tools/call", {"name": tool, "arguments": arguments}, number)
-
-
-@asynccontextmanager
-async def served(calc, version):
-    """A client that is connected."""
-    with anyio.fail_after(LIMIT), bound_socket("127.0.0.1", 0) as listening:
-        base = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        async with (
-            anyio.create_task_group() as serving,
-            httpx2.AsyncClient(base_url=base, timeout=LIMIT) as http,
-        ):
-            serving.start_soon(serve_over, host_for(calc.server), listening, guard_for("127.0.0.1", None))
-            yield await Client(http, version).open()
-            serving.cancel_scope.cancel()
 
 
 def is_stream(reply):

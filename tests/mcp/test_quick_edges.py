@@ -1,7 +1,6 @@
 """Where what is answered at once meets the rest: sessions and their users, bodies that break off, the hand-over."""
 
 import json
-from contextlib import asynccontextmanager
 
 import anyio
 import httpx2
@@ -9,46 +8,15 @@ import pytest
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 
-from toolwire import ToolServer, http_app
+from shared.http_clients import HANDSHAKE, Calc, call, client_of, opened
+from toolwire import http_app
 from toolwire.mcp.serve.access import guard_for
 from toolwire.mcp.serve.fast_path import FastPath
 from toolwire.mcp.serve.http import HttpApp
 from toolwire.mcp.serve.start import host_for
 
-LIMIT = 30
-HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
 BODY = 1 << 20  # more is never answered at once
-ENVELOPE = {
-    "io.modelcontextprotocol/protocolVersion": MODERN,
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
-
 pytestmark = pytest.mark.anyio
-
-
-class Calc:
-    """A server, and what its tools saw."""
-
-    def __init__(self):
-        self.runs = 0
-        self.begun, self.ended = anyio.Event(), anyio.Event()
-        self.server = ToolServer("calc")
-        self.server.tool(self.add)
-        self.server.tool(self.wait)
-
-    async def add(self, a: float, b: float) -> float:
-        """Add."""
-        self.runs += 1
-        return a + b
-
-    async def wait(self) -> None:
-        """Wait for ever."""
-        self.runs += 1
-        self.begun.set()
-        try:
-            await anyio.sleep_forever()
-        finally:
-            self.ended.set()
 
 
 class Held:
@@ -64,47 +32,6 @@ class Held:
             self.handing_over.set()
             await self.let_go.wait()
         return answered, early
-
-
-def call(tool="add", number=1, version=MODERN, **arguments):
-    """A call, as body and headers."""
-    params = {"name": tool, "arguments": arguments}
-    headers = {
-        "content-type": "application/json",
-        "accept": "application/json, text/event-stream",
-        "mcp-protocol-version": version,
-    }
-    if version == MODERN:
-        params["_meta"] = ENVELOPE
-        headers |= {"mcp-method": "tools/call", "mcp-name": tool}
-    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}, headers
-
-
-@asynccontextmanager
-async def client_of(app, served=None):
-    """A client of an application that is up; `served` is what runs, if that is only a part of it."""
-    served = app if served is None else served
-    with anyio.fail_after(LIMIT):
-        async with (
-            served.router.lifespan_context(served),
-            httpx2.AsyncClient(
-                transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1", timeout=LIMIT
-            ) as http,
-        ):
-            yield http
-
-
-async def opened(http, **more):
-    """The headers of a session."""
-    _, headers = call(version=HANDSHAKE)
-    info = {"name": "test", "version": "1"}
-    params = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": info}
-    first = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
-    reply = await http.post("/mcp", headers=headers | more, json=first)
-    headers |= {"mcp-session-id": reply.headers["mcp-session-id"]}
-    for further in ({"method": "notifications/initialized"}, {"method": "ping", "id": 1}):
-        await http.post("/mcp", headers=headers | more, json={"jsonrpc": "2.0", **further})
-    return headers
 
 
 async def asgi(app, came, headers):

@@ -15,8 +15,19 @@ from mcp.server.runner import serve_one
 from mcp.shared.exceptions import MCPError
 from mcp.shared.transport_context import TransportContext
 from pydantic import ValidationError
-from test_quick_edges import ENVELOPE, HANDSHAKE, MODERN, Calc, call, client_of, opened
 
+from shared.http_clients import (
+    ANY,
+    ENVELOPE,
+    HANDSHAKE,
+    MODERN,
+    VERSIONS,
+    Calc,
+    call,
+    client_of,
+    message_of,
+    opened,
+)
 from toolwire import ToolServer, http_app
 from toolwire.mcp.serve.access import guard_for
 from toolwire.mcp.serve.fast_path import FastPath
@@ -25,8 +36,6 @@ from toolwire.mcp.serve.start import host_for
 
 pytestmark = pytest.mark.anyio
 
-VERSIONS = ["2025-06-18", HANDSHAKE, MODERN]
-ANY = "*/*"  # as good to say, but not what clients do, so `mcp` has it
 
 REFUSED = {
     "no progress token": {"_meta": {"progressToken": None}},
@@ -38,11 +47,6 @@ REFUSED = {
     "a name that is none": {"name": None},
     "meta that is none": {"_meta": 1},
 }
-
-
-def message_of(reply):
-    lines = [each for each in reply.text.splitlines() if each.startswith("data: {")]
-    return json.loads(lines[-1].removeprefix("data: ") if lines else reply.text)
 
 
 def body_of(version, params, tool="add"):

@@ -8,11 +8,9 @@ from contextlib import asynccontextmanager
 import anyio
 import httpx2
 import pytest
-from test_quick import Client
-from test_quick_edges import HANDSHAKE, MODERN
-from test_refused_calls import message_of
-from test_stdio import Peer
 
+from shared.http_clients import HANDSHAKE, MODERN, Client, message_of
+from shared.stdio_peer import Peer
 from toolwire import Context, ToolServer
 from toolwire.mcp.serve.access import guard_for
 from toolwire.mcp.serve.http import bound_socket

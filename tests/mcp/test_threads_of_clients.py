@@ -4,10 +4,8 @@ import threading
 
 import anyio
 import pytest
-from test_quick import Client, served
-from test_quick_edges import HANDSHAKE, MODERN
-from test_refused_calls import message_of
 
+from shared.http_clients import HANDSHAKE, MODERN, Client, message_of, served
 from toolwire import ToolServer
 
 pytestmark = pytest.mark.anyio

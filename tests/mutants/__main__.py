@@ -3,7 +3,7 @@
 First all of these tests run without a bug, and must pass. A test that only hangs has caught nothing: it must fail
 by a bound of its own. Exits with 1 if a bug survives or no longer applies.
 
-`python tests/mutants lost-reply ...` tries only these.
+`make mutants ARGS="lost-reply ..."` tries only these.
 """
 
 import os
@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from applying import Definitions, Mutant, NoLongerAppliesError, apply
-from bugs import MUTANTS
+from mutants.applying import Definitions, Mutant, NoLongerAppliesError, apply
+from mutants.bugs import MUTANTS
 
 _ROOT: Final = Path(__file__).parents[2]
 _AT_ONCE: Final = 2

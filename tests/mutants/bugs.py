@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from applying import Mutant
+from mutants.applying import Mutant
 
 MUTANTS: Final = (
     # Requests and replies.

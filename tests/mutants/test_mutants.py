@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
-from applying import Definitions, Mutant, NoLongerAppliesError, apply
-from bugs import MUTANTS
+
+from mutants.applying import Definitions, Mutant, NoLongerAppliesError, apply
+from mutants.bugs import MUTANTS
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,9 +6,9 @@ import subprocess
 import time
 
 import pytest
-from shell_attacks import BROAD
-from test_commands_policy import verdict
 
+from shared.shell_attacks import BROAD
+from shared.shell_policy import verdict
 from toolwire.permissions import ToolPermissionContext
 from toolwire.permissions.policies import commands
 from toolwire.permissions.shell.programs import BUILTINS, KEYWORDS, SAFE_BUILTINS

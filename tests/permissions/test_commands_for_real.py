@@ -6,9 +6,9 @@ import random
 from collections import Counter
 
 import pytest
-from shell_attacks import ATTACKS, BROAD
-from shell_sandbox import lines_that_leave_a_mark, programs_started
 
+from shared.shell_attacks import ATTACKS, BROAD
+from shared.shell_sandbox import lines_that_leave_a_mark, programs_started
 from toolwire.permissions import ToolPermissionContext
 from toolwire.permissions.policies import commands
 from toolwire.permissions.shell.literal import read_literal

@@ -3,8 +3,8 @@
 from contextlib import asynccontextmanager
 
 import pytest
-from cli_under_test import cli_under_test
 
+from real.cli_under_test import cli_under_test
 from toolwire import ClaudeAgentOptions
 from toolwire.testing import ClaudeEnvironment, ScriptedModel
 

@@ -9,8 +9,8 @@ import subprocess
 
 import anyio
 import pytest
-from cli_under_test import cli_under_test
 
+from real.cli_under_test import cli_under_test
 from toolwire import (
     AssistantMessage,
     ClaudeSDKClient,

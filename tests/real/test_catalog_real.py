@@ -1,20 +1,14 @@
 """A catalogue in process with the real CLI: what the model gets to see of tools, costs and changes."""
 
 import json
-import sys
-from pathlib import Path
 
 import anyio
 import pytest
 
+from shared.market import PaidApi, Product, takes
 from toolwire import ClaudeSDKClient
 from toolwire.catalog.server import Catalog
 from toolwire.testing import call, say, turn
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
-
-from _paid_products import Product, takes
-from paid_api import PaidApi
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

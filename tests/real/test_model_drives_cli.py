@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from cli_under_test import cli_under_test
 
+from real.cli_under_test import cli_under_test
 from toolwire.testing import ClaudeEnvironment, ScriptedModel, answer, call, fail, say, think, turn
 
 Frame = dict[str, Any]

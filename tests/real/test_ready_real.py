@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from real.small_server import answer
 from toolwire import ClaudeSDKClient, CLIConnectionError, CLITimeoutError, ToolServer
 from toolwire.testing import say
 
@@ -64,11 +65,6 @@ def calc():
 @contextmanager
 def small_over_http():
     """The same small server on a loopback port."""
-    sys.path.insert(0, str(PROGRAM.parent))
-    try:
-        from small_server import answer  # noqa: PLC0415 - a program of this folder
-    finally:
-        sys.path.pop(0)
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):

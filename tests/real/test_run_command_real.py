@@ -1,14 +1,13 @@
 """`toolwire run` with the real CLI, always aimed at a scripted model on loopback."""
 
-import importlib.util
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from cli_under_test import cli_under_test
 
+from real.cli_under_test import cli_under_test
+from shared.terminal import Terminal
 from toolwire import ClaudeAgentOptions, run
 from toolwire.cli.shared.target import resolve
 from toolwire.testing import ClaudeEnvironment, Replay, ScriptedModel, call, fail, say
@@ -33,15 +32,6 @@ async def forever() -> str:
     """Never end."""
     await anyio.sleep_forever()
 '''
-
-
-def _helper():
-    """The terminal of the command's other tests, which are not on the path here."""
-    path = Path(__file__).parents[1] / "cli" / "terminal.py"
-    spec = importlib.util.spec_from_file_location("terminal_for_real", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.Terminal
 
 
 def command(*arguments):
@@ -76,7 +66,7 @@ def scripted_env(folder):
 def test_a_conversation_with_questions_and_an_interrupt(folder):
     """The same as with the scripted CLI: ask, allow, call, interrupt a call, go on, leave."""
     asks = "[n]o: "
-    with _helper()(command("--scripted"), folder, scripted_env(folder), timeout=60) as terminal:
+    with Terminal(command("--scripted"), folder, scripted_env(folder), timeout=60) as terminal:
         terminal.expect("the real Claude Code CLI and a scripted model")
         terminal.expect("> ")
         terminal.send("add a=15 b=27\n")

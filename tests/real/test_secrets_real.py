@@ -22,7 +22,7 @@ from toolwire.testing import call, say
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
 LIMIT = 90
-APP = Path(__file__).parent.parent / "mcp" / "served_app.py"
+APP = Path(__file__).parents[1] / "shared" / "served_app.py"
 SECRETS = [
     f"very-secret-{what}-1234" for what in ("header", "token", "password", "env", "setting", "tool", "dsn")
 ]

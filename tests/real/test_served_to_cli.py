@@ -13,7 +13,7 @@ from toolwire.testing import call, say, turn
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
-APP = Path(__file__).parent.parent / "mcp" / "served_app.py"
+APP = Path(__file__).parents[1] / "shared" / "served_app.py"
 LIMIT = 60
 SERVE = ["-m", "toolwire", "serve", str(APP)]
 

@@ -1,6 +1,6 @@
 """`make clis`: the tests of any CLI with the oldest CLI that is supported and with the newest there is.
 
-python tests/real/try_clis.py [--folder build/clis] [VERSION ...]
+`make clis ARGS="[--folder build/clis] [VERSION ...]"`
 
 Installs each version by npm into a folder of its own, and runs tests/real/test_any_cli.py with it, in the scratch
 environment that all tests with the real CLI have. With the newest the scripted CLI is compared too; where they
@@ -14,8 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cli_under_test import VARIABLE
-
+from real.cli_under_test import VARIABLE
 from toolwire._transport.find_cli import OLDEST_SUPPORTED, TESTED
 
 PACKAGE = "@anthropic-ai/claude-code"

@@ -7,8 +7,8 @@ from typing import Literal
 
 import anyio
 import pytest
-from doubles import connected
 
+from shared.doubles import connected
 from toolwire import ToolDefinitionError, ToolError, ToolServer
 from toolwire.testing import connect
 

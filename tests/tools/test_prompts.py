@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 import anyio
 import pytest
-from doubles import RecordingChannel, connected
 from mcp.types import PromptMessage, TextContent
 from pydantic import AfterValidator, Field
 
+from shared.doubles import RecordingChannel, connected
 from toolwire import (
     Audio,
     Context,

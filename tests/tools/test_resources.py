@@ -14,9 +14,9 @@ import anyio
 import mcp.types
 import orjson
 import pytest
-from doubles import Client, RecordingChannel, connected
 from pydantic import BaseModel, Field
 
+from shared.doubles import Client, RecordingChannel, connected
 from toolwire import (
     Context,
     Image,

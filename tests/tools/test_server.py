@@ -14,10 +14,10 @@ from typing import Any, TypedDict
 import anyio
 import orjson
 import pytest
-from doubles import Client, RecordingChannel, connected
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from shared.doubles import Client, RecordingChannel, connected
 from toolwire import (
     Context,
     Image,

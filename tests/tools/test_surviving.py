@@ -8,8 +8,8 @@ import threading
 
 import anyio
 import pytest
-from doubles import RecordingChannel, connected
 
+from shared.doubles import RecordingChannel, connected
 from toolwire import Context, McpError, Resource, ToolError, ToolServer
 from toolwire.tools.context import ToolCancelled
 from toolwire.tools.results.to_json import sendable

@@ -30,5 +30,5 @@ class Target:
 
 def load(name: str) -> Target:
     """Import a target, and with it the code under test."""
-    module: Any = importlib.import_module(f"fuzz_targets.{name}")
+    module: Any = importlib.import_module(f"fuzz.fuzz_targets.{name}")
     return Target(name, module.check, module.run, module.grow, module.mutate)

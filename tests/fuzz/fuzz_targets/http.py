@@ -9,7 +9,7 @@ import json
 import random
 from typing import Any, Final
 
-from fuzz_targets.json_mutation import dump, load, mutate_json
+from fuzz.fuzz_targets.json_mutation import dump, load, mutate_json
 from toolwire import Context, ToolServer
 from toolwire.mcp.serve.start import http_app
 

@@ -5,7 +5,7 @@ import zlib
 from itertools import pairwise
 from typing import Any, Final
 
-from fuzz_targets.json_mutation import load, mutate_json
+from fuzz.fuzz_targets.json_mutation import load, mutate_json
 from toolwire._protocol.lines import DEFAULT_LIMIT, Lines, decode, encode
 
 _SHORT: Final = 400

@@ -4,7 +4,7 @@ import copy
 import random
 from typing import Any, Final
 
-from fuzz_targets.json_mutation import dump, load, mutate_json
+from fuzz.fuzz_targets.json_mutation import dump, load, mutate_json
 from toolwire._protocol.control import Control
 from toolwire._protocol.parse import parse
 from toolwire._protocol.run import Run

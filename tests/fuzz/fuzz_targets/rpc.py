@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import jsonschema
 
-from fuzz_targets.json_mutation import dump, load, mutate_json
+from fuzz.fuzz_targets.json_mutation import dump, load, mutate_json
 from toolwire import ToolServer
 from toolwire._protocol.jsonrpc import ClientChannel, Unanswerable
 from toolwire.tools.dispatch.connection import DirectConnection

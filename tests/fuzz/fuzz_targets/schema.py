@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import jsonschema
 
-from fuzz_targets.json_mutation import dump, load, mutate_json
+from fuzz.fuzz_targets.json_mutation import dump, load, mutate_json
 from toolwire.catalog.schema_repair.repair import Unrepairable, repair_schema
 from toolwire.tools.schema.arguments import InvalidArguments
 from toolwire.tools.schema.official import from_json_schema

@@ -6,7 +6,7 @@ from pathlib import Path
 PROGRAM = Path(__file__).parents[2] / "examples" / "paid_api.py"
 sys.path.insert(0, str(PROGRAM.parent))
 
-from _paid_products import BROKEN  # noqa: E402 - found by the line above
+from _paid_products import BROKEN, Product, takes  # noqa: E402 - found by the line above
 from paid_api import Fault, PaidApi  # noqa: E402
 
 from toolwire.catalog.http.api import Api, Retry  # noqa: E402
@@ -14,7 +14,18 @@ from toolwire.catalog.profile.model import BUILTIN, Call  # noqa: E402
 from toolwire.catalog.profile.tables import Request  # noqa: E402
 from toolwire.catalog.secrets import Credentials  # noqa: E402
 
-__all__ = ["BROKEN", "KEYS", "PROGRAM", "Fault", "PaidApi", "api_for", "keys_of", "profile_for"]
+__all__ = [
+    "BROKEN",
+    "KEYS",
+    "PROGRAM",
+    "Fault",
+    "PaidApi",
+    "Product",
+    "api_for",
+    "keys_of",
+    "profile_for",
+    "takes",
+]
 
 KEYS = {"x-api-key": "key-of-a-test", "x-budget-key": "budget-of-a-test"}
 # Settings that a test may give without the table that they are in.

@@ -1,6 +1,6 @@
 """One process of a storm: many calls at once, some cancelled, some made twice, while the list changes.
 
-python storm.py URL FOLDER PLAN       makes the calls of a plan (JSON); a line of JSON for each that ended
+python -m shared.storm URL FOLDER PLAN       makes the calls of a plan (JSON); a line of JSON for each that ended
 """
 
 import asyncio
@@ -14,8 +14,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import anyio
-from till import Watched, opened
 
+from shared.till import Watched, opened
 from toolwire._support.tasks import on_trio
 from toolwire.catalog.ledger.types import Limits
 from toolwire.catalog.purchase.limits import Breaker
@@ -154,9 +154,10 @@ def _say(line):
     sys.stdout.flush()
 
 
-def arguments(api, folder, plan):
-    """The arguments of the program for a plan."""
-    return [str(Path(__file__)), api.url, str(folder), json.dumps(asdict(plan))]
+def storm_command(api, folder, plan):
+    """Return the arguments for `Popen` that start this program with a plan."""
+    command = [sys.executable, "-m", "shared.storm", api.url, str(folder), json.dumps(asdict(plan))]
+    return {"args": command, "cwd": Path(__file__).parents[1]}
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """A catalogue on the sample paid API, connected, with its ledger at hand; as a program, one in another process.
 
-python till.py URL FOLDER SCENE       the scene "race" makes 100 calls at once; any other is an act of the
-                                      ledger, at which it says so and waits to be killed ("waiting" is none)
+python -m shared.till URL FOLDER SCENE
+
+The scene "race" makes 100 calls at once; any other is an act of the ledger, at which it says so and waits to be
+killed ("waiting" is none).
 """
 
 import os
@@ -13,13 +15,11 @@ from time import monotonic
 from types import SimpleNamespace
 
 import anyio
-from market import KEYS, QUICK, profile_for
 
+from shared.market import KEYS, QUICK, profile_for
 from toolwire.catalog.ledger.sqlite import SqliteLedger
 from toolwire.catalog.server import Catalog
 from toolwire.testing import connect
-
-__all__ = ["ULM", "Watched", "catalog_for", "environ", "eventually", "ledger_in", "opened", "states"]
 
 ULM = {"city": "Ulm"}
 
@@ -95,6 +95,12 @@ async def eventually(true, within=5.0):
     while not true():
         assert monotonic() < ends, "it did not come"
         await anyio.sleep(0.005)
+
+
+def till_command(shop, folder, scene):
+    """Return the arguments for `Popen` that start this program."""
+    command = [sys.executable, "-m", "shared.till", shop.url, str(folder), scene]
+    return {"args": command, "cwd": Path(__file__).parents[1]}
 
 
 def say(word):
