@@ -127,4 +127,4 @@ async def test_a_recorded_run_can_be_replayed(folder):
     servers = {"calc": resolve(str(folder / "app.py")).server}
     options = ClaudeAgentOptions(spawn_claude_code_process=replay, mcp_servers=servers)
     reply = await run("hello", options=options)
-    assert "scripted stand-in" in reply.text
+    assert "a scripted model, not Claude" in reply.text
