@@ -831,9 +831,9 @@ def test_a_reason_is_cut_and_made_proper_text(ledger):
     call = sent(ledger)
     ledger.unknown(call, "\ud800" + "x" * 5000)
     assert ledger.rows()[0].why == "?" + "x" * 499
-    with pytest.raises(CatalogError, match="no proper text"):
+    with pytest.raises(CatalogError, match="is not valid text"):
         sent(ledger, tool="\ud800")
-    with pytest.raises(CatalogError, match="no proper text"):
+    with pytest.raises(CatalogError, match="is not valid text"):
         ledger.note_entries({"api:1": "\ud800", "api:2": "x"})
 
 
