@@ -1,11 +1,15 @@
 """Hooks: what the CLI is told of them, and what goes back to it."""
 
+import re
 import typing
+from pathlib import Path
 
 import pytest
 
 from toolwire import hooks
 from toolwire.hooks import HookEvent, HookMatcher
+from toolwire.hooks.checking import check_output
+from toolwire.hooks.events import SPECIFIC_OUTPUTS
 from toolwire.hooks.registry import RegisteredHook, blocks_on_failure, output_to_wire, register
 
 
@@ -104,3 +108,24 @@ def test_every_specific_output_names_its_event():
         [event] = typing.get_args(typing.get_type_hints(kind)["hookEventName"])
         assert event in typing.get_args(HookEvent)
         assert kind.__name__ == f"{event}HookSpecificOutput"
+        assert getattr(hooks, kind.__name__) is kind, "not in _NAMES"
+
+
+@pytest.mark.parametrize("event", SPECIFIC_OUTPUTS)
+def test_every_key_of_a_specific_output_can_be_checked(event):
+    """A value of a wrong type is a problem, not an exception, whatever type the key has."""
+    for key, kind in typing.get_type_hints(SPECIFIC_OUTPUTS[event]).items():
+        _, problems = check_output(event, {"hookSpecificOutput": {"hookEventName": event, key: object()}})
+        assert problems or kind is typing.Any, key
+
+
+def test_the_page_on_hooks_lists_every_event():
+    """Its table has a row for each event, in order, marked where the event takes context."""
+    page = (Path(__file__).parent.parent / "docs" / "hooks.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\w+) \| (C?) ?\| ", page.partition("## Events")[2], re.MULTILINE)
+    taking = [
+        event for event, kind in SPECIFIC_OUTPUTS.items() if "additionalContext" in kind.__annotations__
+    ]
+    assert [(event, bool(context)) for event, context in rows if event != "event"] == [
+        (event, event in taking) for event in typing.get_args(HookEvent)
+    ]

@@ -184,10 +184,12 @@ def _check_value(key: str, value: object, kind: Any) -> Problem | None:
 _ACCEPTED: dict[type, tuple[type, ...]] = {
     str: (str,),
     bool: (bool,),
+    int: (int,),
     float: (int, float),
     dict: (dict,),
     list: (list, tuple),
 }
+"""The type of a key in `events` -> the types of values that the CLI takes for it."""
 
 
 def _describe_unknown(
