@@ -1,9 +1,11 @@
 """Prices: which one was agreed to for an order, and how replies change that. Inside a caller's transaction.
 
 The first price that a list asks is agreed to; more needs a person. A price is confirmed once a reply was charged no
-more than that: until then nobody but the list vouches for it. A rule about prices has to consider every way in which
-one is agreed to: the first in a list (`_first_price`), the user's default (`agree`), the cost that a reply told
-(`learn`), a person (`put`), and an earlier entry of the same name (`entries`).
+more than that: until then nobody but the list vouches for it.
+
+A rule about prices has to consider every way in which one is agreed to: the first in a list (`_first_price`), the
+user's default (`agree`), the cost that a reply told (`learn`), a person (`put`), and an earlier entry of the same
+name (`entries`).
 """
 
 from dataclasses import dataclass
