@@ -22,7 +22,7 @@ demo: $(STAMP)  ## a conversation with the real CLI and a scripted model: no key
 	$(BIN)/python examples/catalog_proxy.py
 
 PYTEST := PYTHONHASHSEED=0 $(BIN)/python -m pytest -n 2
-SLOW := tests/cli tests/catalog tests/test_docs_console.py tests/permissions/test_commands_for_real.py
+SLOW := tests/cli tests/catalog tests/project/test_docs_console.py tests/permissions/shell/test_commands_for_real.py
 REAL := tests/real tests/differential
 
 test: $(STAMP)  ## the tests, but for those of `make slow` and `make real`
@@ -92,4 +92,4 @@ clis: $(STAMP)  ## the tests of any CLI with the oldest one supported and the ne
 	PYTHONPATH=tests $(BIN)/python -m real.try_clis $(ARGS)
 
 pythons: $(STAMP)  ## the fast tests with each supported Python that is found, in build/pythons
-	$(BIN)/python tests/try_pythons.py $(ARGS)
+	$(BIN)/python tests/project/try_pythons.py $(ARGS)

@@ -39,7 +39,7 @@ def stage(program, tmp_path, record_property):
 
 @pytest.fixture
 def quick_end(monkeypatch):
-    """Wait less for a CLI that does not go by itself: how long is for tests/test_process.py to say."""
+    """Wait less for a CLI that does not go by itself: how long is for tests/transport/test_process.py to say."""
     monkeypatch.setattr(_process, "CLOSE_TIMEOUT", 0.2)
     monkeypatch.setattr(_process, "TERMINATE_TIMEOUT", 0.2)
 

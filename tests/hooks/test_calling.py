@@ -82,7 +82,7 @@ async def test_an_exception_is_logged_and_told(caplog, on_failure):
         await calling(guard, matcher="Bash", on_failure=on_failure)()
     assert caught.value.__suppress_context__
     [line] = lines(caplog)
-    assert "the PreToolUse hook test_hook_calling.test_an_exception_is_logged" in line
+    assert f"the PreToolUse hook {__name__}.test_an_exception_is_logged" in line
     assert "guard (matcher 'Bash') failed" in line
     assert ("blocks the action" if on_failure == "block" else "the action continues") in line
     assert "Traceback" in caplog.text
@@ -308,7 +308,7 @@ async def test_a_denial_is_never_lost(caplog, case, on_failure):
     assert await calling(lambda *_: returned, event=event, on_failure=on_failure)() == wire
     [line] = lines(caplog)
     assert words in line
-    assert f"the {event} hook test_hook_calling" in line
+    assert f"the {event} hook {__name__}" in line
 
 
 @pytest.mark.parametrize(
@@ -364,7 +364,7 @@ async def test_values_of_another_type_are_failures(caplog, event, returned, word
     with pytest.raises(RuntimeError, match=words.replace("(", r"\(")):
         await calling(lambda *_: returned, event=event, on_failure=on_failure)()
     [line] = lines(caplog)
-    assert f"the {event} hook test_hook_calling" in line
+    assert f"the {event} hook {__name__}" in line
     assert words in line
 
 

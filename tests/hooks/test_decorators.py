@@ -97,7 +97,7 @@ async def test_methods_can_be_hooks():
         {"callback_id": "hook_0", "input": {}, "tool_use_id": "t"}
     )
     assert answer == {"systemMessage": "t"}
-    assert str(register(hooks)[1]["hook_0"]) == "the Stop hook test_hook_decorators.Bound.method"
+    assert str(register(hooks)[1]["hook_0"]) == f"the Stop hook {__name__}.Bound.method"
 
 
 def giving(function):

@@ -12,7 +12,7 @@ from toolwire import testing
 from toolwire._transport.find_cli import VARIABLE, bundled_cli
 from toolwire.testing import ClaudeEnvironment, ScriptedModel
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NO_CONVERSATIONS = {"offline.py", "paid_api.py", *(each.name for each in (ROOT / "examples").glob("_*.py"))}
 EXAMPLES = sorted(each for each in (ROOT / "examples").glob("*.py") if each.name not in NO_CONVERSATIONS)

@@ -11,7 +11,7 @@ import pytest
 from shared.console import matches
 from toolwire._transport.find_cli import VARIABLE, bundled_cli
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "command.md"
 BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 

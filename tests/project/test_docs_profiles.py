@@ -12,7 +12,7 @@ from shared.market import PaidApi
 from toolwire.catalog.profile.reference import reference
 from toolwire.cli.main import app
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "profiles.md"
 PORT = "8402"
 BLOCK = re.compile(r"```(toml|console)\n(.*?)```", re.DOTALL)

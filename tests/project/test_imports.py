@@ -122,7 +122,7 @@ def test_a_lazy_name_is_the_same_object_everywhere():
 
 def test_what_is_generated_is_up_to_date():
     """`make generate` would change nothing."""
-    script = Path(__file__).parent.parent / "scripts" / "generate.py"
+    script = Path(__file__).parents[2] / "scripts" / "generate.py"
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "generated files: up to date\n"), done
 

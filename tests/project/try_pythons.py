@@ -1,6 +1,6 @@
 """`make pythons`: the fast part of the tests with every Python that toolwire supports and that is found.
 
-python tests/try_pythons.py [--folder build/pythons] [VERSION ...]
+python tests/project/try_pythons.py [--folder build/pythons] [VERSION ...]
 
 A Python is looked for on PATH and among pyenv's; a version that is not found is told and left out. Each gets a
 virtual environment of its own with the dev requirements. Only the standard library is used here.
@@ -16,13 +16,17 @@ import time
 from pathlib import Path
 
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 NEEDS = (ROOT / "requirements-dev.txt", ROOT / "pyproject.toml")
 FAST = [
-    *("tests/wire", "tests/hooks", "tests/permissions/test_policies.py", "tests/tools"),
-    *(f"tests/test_{name}.py" for name in ("argv", "blocks", "cli_versions", "find", "imports", "layers")),
-    *(f"tests/test_{name}.py" for name in ("log", "messages", "options", "output", "servers", "session")),
-    *(f"tests/test_{name}.py" for name in ("tasks", "threads", "wrap")),
+    *(
+        f"tests/{name}"
+        for name in ("protocol", "messages", "options", "conversation", "client", "hooks", "tools")
+    ),
+    *(f"tests/support/test_{name}.py" for name in ("log", "tasks", "threads")),
+    *(f"tests/transport/test_{name}.py" for name in ("find_cli", "find_cli_versions")),
+    *(f"tests/project/test_{name}.py" for name in ("imports", "layers")),
+    "tests/permissions/test_policies.py",
 ]
 """Tests that start no server and few processes: about a minute for each Python."""
 RUNNING = ".".join(map(str, sys.version_info[:2]))

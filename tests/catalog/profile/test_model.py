@@ -27,7 +27,7 @@ from toolwire.catalog.tools.definitions import Entry, price_for
 from toolwire.catalog.values import get_path
 from toolwire.errors import UsageError
 
-SHOP = Path(__file__).parents[2] / "examples" / "profiles" / "shop.toml"
+SHOP = Path(__file__).parents[3] / "examples" / "profiles" / "shop.toml"
 SMALL = {
     "name": "x",
     "base_url": "https://x.example",

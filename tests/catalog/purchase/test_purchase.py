@@ -236,7 +236,7 @@ async def test_a_use_that_bought_nothing_may_be_tried_again(shop, tmp_path):
     assert states(tmp_path) == [("released", 0), ("settled", 10_000)]
 
 
-# --- cancelled (on its way: see test_fault_matrix) ---
+# --- cancelled (on its way: see test_purchase_faults) ---
 
 
 @pytest.mark.anyio

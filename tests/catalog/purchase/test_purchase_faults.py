@@ -147,7 +147,7 @@ def locked(ledger, _act):
 
 @contextmanager
 def full(ledger, act):
-    """The disk is full, by the word of SQLite; what a disk that really is does is seen in test_ledger_sqlite."""
+    """The disk is full, by the word of SQLite; what a disk that really is does is seen in ledger/test_sqlite."""
     error = sqlite3.OperationalError("database or disk is full")
     error.sqlite_errorcode = sqlite3.SQLITE_FULL
     ledger.before[act] = lambda *_: ledger._database.refuse(error)

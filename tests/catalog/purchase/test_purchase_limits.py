@@ -1,6 +1,6 @@
 """Replies that fail, and what holds calls back: time limits, the breaker, the rate, results given again.
 
-What can go wrong on the way is in test_fault_matrix.
+What can go wrong on the way is in test_purchase_faults.
 """
 
 import time

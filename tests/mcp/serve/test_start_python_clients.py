@@ -19,7 +19,7 @@ from mcp import Client, MCPError, StdioServerParameters
 
 pytestmark = pytest.mark.anyio
 
-APP = Path(__file__).parents[1] / "shared" / "served_app.py"
+APP = Path(__file__).parents[2] / "shared" / "served_app.py"
 LIMIT = 30
 MODES = {"2025-11-25": "legacy", "2026-07-28": "auto"}
 ANSWERS = {"Your name?": {"name": "Ada"}, "Your age?": {"age": 36}}

@@ -222,8 +222,8 @@ def deep(levels):
 
 
 REFUSED = [
-    (Plain(), "test_values.Plain", "JSON"),
-    (Broken(), "test_values.Broken", "no database"),
+    (Plain(), f"{__name__}.Plain", "JSON"),
+    (Broken(), f"{__name__}.Broken", "no database"),
     ((i for i in "ab"), "generator", "not a generator"),
     (async_generator(), "async_generator", "not awaited"),
     (len, "builtin_function_or_method", "call it"),
