@@ -121,7 +121,7 @@ def test_every_key_of_a_specific_output_can_be_checked(event):
 
 def test_the_page_on_hooks_lists_every_event():
     """Its table has a row for each event, in order, marked where the event takes context."""
-    page = (Path(__file__).parent.parent / "docs" / "hooks.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "hooks.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\w+) \| (C?) ?\| ", page.partition("## Events")[2], re.MULTILINE)
     taking = [
         event for event, kind in SPECIFIC_OUTPUTS.items() if "additionalContext" in kind.__annotations__
