@@ -1,10 +1,12 @@
 """Write the files that follow from lists in the source; with `--check`, fail if one of them differs.
 
 Stubs (`.pyi`) of the modules that load their names lazily: without one, a type checker would see no names there.
-The lists of hook events, which type checkers need written out. docs/options.md, the reference of all options.
+The lists of hook events, which type checkers need written out. docs/options.md, the reference of all options. The
+tables of docs/profiles.md and the JSON schema of profiles.
 """
 
 import ast
+import json
 import re
 import sys
 import textwrap
@@ -41,6 +43,7 @@ def generate() -> Iterator[tuple[Path, str]]:
             yield path.with_suffix(".pyi"), stub(path)
     yield from hook_events()
     yield ROOT / "docs" / "options.md", options_page()
+    yield from profile_reference()
 
 
 def stub(path: Path) -> str:
@@ -98,6 +101,15 @@ def replace_section(path: Path, lines: list[str]) -> tuple[Path, str]:
     section = re.compile(r"(# generated[^\n]*: begin\n).*?( *# generated: end)", re.DOTALL)
     body = "\n".join(lines) + "\n"
     return path, section.sub(lambda marks: marks[1] + body + marks[2], text)
+
+
+def profile_reference() -> Iterator[tuple[Path, str]]:
+    """Yield the page on profiles with the tables of its models, and their JSON schema for editors."""
+    page = ROOT / "docs" / "profiles.md"
+    text, _, _ = page.read_text(encoding="utf-8").partition("### At the top")
+    yield page, text + import_module("toolwire.catalog.profile.reference").reference()
+    schema = import_module("toolwire.catalog.profile.model").json_schema()
+    yield ROOT / "examples" / "profiles" / "profile.schema.json", json.dumps(schema, indent=2) + "\n"
 
 
 def options_page() -> str:

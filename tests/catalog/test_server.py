@@ -198,7 +198,7 @@ def test_what_is_missing_is_told_when_it_is_made(tmp_path):
         match="TOKEN is not set: set it .or AGENT_PAYMENT_API_KEY and AGENT_PAYMENT_BUDGET_KEY",
     ):
         Catalog(environ={})
-    with pytest.raises(UsageError, match="budget is no amount"):
+    with pytest.raises(UsageError, match="budget is not an amount of dollars"):
         Catalog(budget="five", environ=environ(tmp_path))
     with pytest.raises(UsageError, match="AGENT_PAYMENT_BASE_URL"):
         Catalog(environ=environ(tmp_path, AGENT_PAYMENT_BASE_URL="http://example.com"))

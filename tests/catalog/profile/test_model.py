@@ -1,7 +1,6 @@
 """Profiles: what they hold, and what is refused with which words."""
 
 import datetime as dt
-import json
 import sys
 import tomllib
 from pathlib import Path
@@ -480,11 +479,6 @@ def test_plain_http_to_other_machines_must_be_allowed():
     with pytest.raises(ProfileError, match=r"plain http is allowed to .* \(or with network.allow_http\)"):
         small(base_url="http://shop.internal")
     assert small(base_url="http://shop.internal", network={"allow_http": True}).network.allow_http
-
-
-def test_the_schema_of_profiles_is_the_one_in_the_examples():
-    """Editors complete profiles with it. To renew it: toolwire catalog schema > FILE."""
-    assert json.loads((SHOP.parent / "profile.schema.json").read_text()) == json_schema()
 
 
 @pytest.mark.parametrize("path", sorted(SHOP.parent.glob("*.toml")), ids=lambda path: path.stem)
