@@ -78,6 +78,15 @@ class FakePipe:
         return {body["request_id"]: body for body in bodies}
 
 
+class Clock:
+    """Takes the place of the module `time`."""
+
+    now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+
 @asynccontextmanager
 async def opened(handlers=None, **more):
     """An open session and its pipe, closed at the end, all within bounded time."""
@@ -677,6 +686,62 @@ class TestWaitingForAResponse:
                 await anyio.wait_all_tasks_blocked()
                 pipe.say(result("second", origin={"kind": "task-notification"}))
         assert read == ["task_started", "first", "task_notification", "init", "second"]
+
+    async def test_a_slow_handler_is_no_silence_of_the_cli(self, monkeypatch):
+        """A hook that runs longer than an idle CLI may be silent, before the turn has begun."""
+        clock = Clock()
+        monkeypatch.setattr("toolwire._conversation.session.time", clock)
+        release, read = anyio.Event(), []
+
+        async def hook(_body):
+            await release.wait()
+            return {}
+
+        async with opened({"ping": hook}) as (session, pipe):
+
+            async def reader():
+                with pytest.raises(CLIConnectionError, match="no prompt waits"):
+                    while (frame := await session.next_frame(of_response=True)) is not None:
+                        read.append(frame["type"])
+
+            pipe.say(state("idle"))
+            session.prompt(prompt())
+            pipe.say(request())
+            async with anyio.create_task_group() as group:
+                group.start_soon(reader)
+                await anyio.wait_all_tasks_blocked()
+                clock.now = 100.0
+                pipe.say({"type": "note"})  # wakes the reader
+                await anyio.wait_all_tasks_blocked()
+                assert session.unread == 0
+                release.set()
+                await pipe.has_written(2)
+                clock.now = 120.0
+                pipe.say({"type": "note"})
+                await anyio.wait_all_tasks_blocked()
+                assert read == ["note", "note"]
+                clock.now = 131.0  # 31 seconds after the response, and the CLI is still idle
+                pipe.say({"type": "note"})
+        assert read == ["note"] * 3
+
+    async def test_a_slow_handler_does_not_end_the_input(self, monkeypatch):
+        """Streamed prompts: the second one's hook takes longer than an idle CLI may be silent."""
+        clock = Clock()
+        monkeypatch.setattr("toolwire._conversation.session.time", clock)
+
+        async with opened({"ping": lambda _body: anyio.sleep_forever()}) as (session, pipe):
+            pipe.say(state("idle"))
+            session.prompt(prompt())
+            pipe.say(request())
+            async with anyio.create_task_group() as group:
+                group.start_soon(session.end_input_when_over)
+                await anyio.wait_all_tasks_blocked()
+                clock.now = 100.0
+                pipe.say({"type": "note"})
+                await anyio.wait_all_tasks_blocked()
+                assert "end_input" not in pipe.calls
+                pipe.say(state("running"), result(), state("idle"))
+            assert "end_input" in pipe.calls
 
     async def test_a_response_that_never_comes_ends_with_the_session(self):
         """Whoever waits for one is woken when the session is closed."""

@@ -91,6 +91,7 @@ class Session:
         self._inbox: deque[Any] = deque()
         self._pending: dict[str, Future[Responded | None]] = {}  # requests of ours, by their ids
         self._unanswered: dict[str, Requested] = {}  # requests of the CLI, by their ids
+        self._answered_at = 0.0  # when a request of the CLI was last answered by a task
         self._tasks: dict[Requested, Task] = {}  # all handlers that run, those of cancelled requests too
         self._changed = Signal()  # at every message and every change of state
         self._prompt_streams = 0
@@ -210,6 +211,7 @@ class Session:
         return self._inbox.popleft()
 
     async def _wait_for_response(self, began: float) -> None:
+        self._note_work()
         due = None if self._prompt_streams else self._run.result_due(began)
         if due is not None and due <= time.monotonic():
             raise CLIConnectionError(
@@ -217,6 +219,10 @@ class Session:
                 "comes, also across responses, use receive_messages()."
             )
         await self._wait(due)
+
+    def _note_work(self) -> None:
+        """Count the handling of the CLI's requests as work of the CLI: a slow hook must not look like silence."""
+        self._run.at_work(time.monotonic() if self._unanswered else self._answered_at)
 
     async def _wait(self, until: float | None) -> None:
         """Wait for a change, at most until that time."""
@@ -226,6 +232,7 @@ class Session:
     async def end_input_when_over(self) -> None:
         """Wait until the run is over, then end the input, so that the CLI exits by itself."""
         while self._state is _OPEN:
+            self._note_work()
             until = self._run.over_at()
             if until is not None and until <= time.monotonic():
                 break
@@ -382,6 +389,7 @@ class Session:
         if self._unanswered.get(request.request_id) is not request:
             return False
         del self._unanswered[request.request_id]
+        self._answered_at = time.monotonic()
         return True
 
     def _failure(self, request: Requested, error: BaseException) -> bytes:

@@ -76,6 +76,12 @@ class Run:
         elif kind == "system":
             self._system(frame, now)
 
+    def at_work(self, now: float) -> None:
+        """Note that the CLI was at work then, though it sent no message: it waited for a response of ours."""
+        self._heard = max(self._heard, now)
+        if not self._result_seen:
+            self._since = max(self._since, now)
+
     def over_at(self) -> float | None:
         """Return when the run is over if nothing more comes: a time in the past means now, None no end in sight."""
         if not self._prompted:
