@@ -6,11 +6,13 @@ import shlex
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+import toolwire
 from toolwire._transport.find_cli import VARIABLE, bundled_cli
 from toolwire.cli.main import app
 from toolwire.cli.new import package_name, project_files
@@ -268,3 +270,18 @@ def test_the_texts_are_filled_in():
     for path, text in project_files("my_tools").items():
         assert "{{" not in path + text
         assert text.endswith("\n")
+
+
+def test_the_templates_are_found_in_a_zip_file(folder):
+    """As with toolwire inside a zipped application."""
+    package = Path(toolwire.__file__).parent
+    with zipfile.ZipFile(folder / "toolwire.zip", "w") as archive:
+        for path in package.rglob("*"):
+            if "__pycache__" not in path.parts:
+                archive.write(path, path.relative_to(package.parent))
+    program = "import sys; sys.path.insert(0, 'toolwire.zip'); from toolwire.cli import new; "
+    program += "assert 'toolwire.zip' in new.__file__; print(sorted(new.project_files('shop')))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True
+    )
+    assert "shop.py" in done.stdout

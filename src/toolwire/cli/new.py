@@ -13,6 +13,7 @@ import sys
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -24,7 +25,7 @@ from toolwire.errors import UsageError
 
 LONGEST_NAME: Final = 40
 _RESERVED: Final = frozenset({"agent", "tests", "conftest", "toolwire", "pytest"})
-_TEMPLATES: Final = Path(__file__).parent / "templates"
+_TEMPLATES: Final = files("toolwire.cli") / "templates"  # works from a zip file too
 _FILES: Final = {  # path in the project: template
     "pyproject.toml": "pyproject.toml.txt",
     "{{package}}.py": "server.py.txt",
@@ -57,12 +58,12 @@ def new(
     folder = Path(os.path.abspath(Path(name).expanduser()))  # noqa: PTH100 - without following links
     package = package_name(folder.name, packages_distributions())
     _check_folder(folder, force=force)
-    files = project_files(package)
-    kept = [path for path in files if os.path.lexists(folder / path)]
-    _write(folder, {path: text for path, text in files.items() if path not in kept})
+    texts = project_files(package)
+    kept = [path for path in texts if os.path.lexists(folder / path)]
+    _write(folder, {path: text for path, text in texts.items() if path not in kept})
 
     typer.echo(f"Created {package} in {folder}")
-    for path in files:
+    for path in texts:
         typer.echo(f"  {path}{'  (existed, kept unchanged)' if path in kept else ''}")
     typer.echo("\nNext:")
     for line in _next_steps(folder, package):
