@@ -1,25 +1,25 @@
-"""Every exception that toolwire raises on its own account.
+"""Every exception class of toolwire.
 
     ClaudeSDKError
     ├── CLIConnectionError            the CLI could not be started or reached
-    │   ├── CLINotFoundError          there is no CLI where we looked
-    │   ├── CLITimeoutError           it was started and never answered (also a TimeoutError)
+    │   ├── CLINotFoundError          the CLI was not found
+    │   ├── CLITimeoutError           it was started and did not answer in time (also a TimeoutError)
     │   └── LiveStartError            a test would have started the real CLI with the user's account
-    ├── ProcessError                  the CLI ended badly: exit code, last lines of stderr
-    │   └── ResultError               it ended after reporting a failed run; carries that report
+    ├── ProcessError                  the CLI failed: exit code, last lines of stderr
+    │   └── ResultError               it ended after reporting a failed run; has that report
     ├── ControlRequestError           the CLI refused a control request
     │   └── UnsupportedRequestError   this CLI does not know that control request
-    ├── OptionsError                  options that contradict each other or are not of the right kind
+    ├── OptionsError                  options that contradict each other or have a wrong type
     ├── McpError                      a JSON-RPC error of MCP, with its code
-    ├── ToolError                     raised by a tool: its text goes to the model as it is
+    ├── ToolError                     raised by a tool: the model gets its text unchanged
     ├── ResourceNotFoundError         raised by a resource's function: there is nothing at that address
-    ├── ToolDefinitionError           a tool or server that cannot work, refused where it is defined
+    ├── ToolDefinitionError           a tool or server that cannot work, raised where it is defined
     ├── UsageError                    a target, file or value on the command line that cannot be used
     ├── CatalogError                  a catalogue that cannot be read or paid: the API, the network, the budget
     ├── NotSupportedError             an official feature that toolwire does not have yet
     ├── OutputValidationError         the structured output does not fit `output_type`
     ├── CLIJSONDecodeError            kept for code that catches it; toolwire skips bad lines instead
-    └── MessageParseError             kept for code that catches it; toolwire keeps odd messages instead
+    └── MessageParseError             kept for code that catches it; toolwire keeps incomplete messages instead
 
 The first seven names, their arguments and attributes are those of `claude_agent_sdk`. This module imports
 nothing of toolwire.
@@ -29,7 +29,7 @@ from typing import Any
 
 
 class ClaudeSDKError(Exception):
-    """The root of the tree."""
+    """The base class of all errors of toolwire."""
 
 
 class CLIConnectionError(ClaudeSDKError):
@@ -37,7 +37,7 @@ class CLIConnectionError(ClaudeSDKError):
 
 
 class CLINotFoundError(CLIConnectionError):
-    """There is no Claude Code CLI in any of the places that were searched."""
+    """The Claude Code CLI was not found in any of the places that were searched."""
 
     def __init__(self, message: str = "Claude Code not found", cli_path: str | None = None) -> None:
         super().__init__(f"{message}: {cli_path}" if cli_path else message)
@@ -48,7 +48,7 @@ class CLITimeoutError(CLIConnectionError, TimeoutError):
 
 
 class LiveStartError(CLIConnectionError):
-    """The test kit is in use, and the options that were given are not the kit's: nothing was started."""
+    """A test would have started the real CLI: the test kit is in use, but the options are not those of the kit."""
 
 
 class ProcessError(ClaudeSDKError):
@@ -65,10 +65,10 @@ class ProcessError(ClaudeSDKError):
 
 
 class ResultError(ProcessError):
-    """The run ended with a result that says it failed.
+    """The run ended with a result that reports a failure.
 
     `data` is that result as the CLI sent it; the attributes are its fields, None where it has none.
-    `reply` is what `run()` had collected by then, None outside `run()`.
+    `reply` is the reply that `run()` had collected until then, None outside `run()`.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class UnsupportedRequestError(ControlRequestError):
 
 
 class OptionsError(ClaudeSDKError, ValueError, TypeError):
-    """`ClaudeAgentOptions` that cannot work. `option` names the field at fault.
+    """`ClaudeAgentOptions` that cannot work. `option` names the invalid field.
 
     It is a ValueError and a TypeError, because the official SDK raises one or the other for the same mistakes.
     """
@@ -119,7 +119,7 @@ class OptionsError(ClaudeSDKError, ValueError, TypeError):
 
 
 class McpError(ClaudeSDKError):
-    """An error as JSON-RPC has it: a server refuses a request with it, `Context` raises what a client refused."""
+    """A JSON-RPC error. Raise it to refuse a request; `Context` raises it if the client refuses one."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         self.code = code
@@ -129,29 +129,30 @@ class McpError(ClaudeSDKError):
 
 
 class ToolError(ClaudeSDKError):
-    """What the model shall read when a tool cannot do its work.
+    """Raised by a tool that cannot do its work, with a text for the model.
 
-    Any exception in a tool becomes an error result; this one's text goes out as it is, and no trace is logged.
+    Any exception in a tool becomes an error result. The text of this one is sent unchanged, and no traceback is
+    logged.
     """
 
 
 class ResourceNotFoundError(ClaudeSDKError, LookupError):
-    """Raised by a resource's function for an address that fits its template and has nothing behind it.
+    """Raised by a resource's function for an address that matches its template but does not exist.
 
-    The client hears "not found", with this text if there is one.
+    The client gets the error "not found", with this text if there is one.
     """
 
 
 class ToolDefinitionError(ClaudeSDKError, TypeError, ValueError):
-    """A tool or server that could not work. Raised where it is defined."""
+    """A tool or server that cannot work. Raised where it is defined."""
 
 
 class UsageError(ClaudeSDKError):
-    """What was named on the command line (a target, a file, a value) is not there or cannot be used."""
+    """A target, file or value of the command line does not exist or cannot be used."""
 
 
 class CatalogError(ClaudeSDKError):
-    """A catalogue of remote tools cannot be fetched or used: by the API's fault, the network's, or a limit."""
+    """A catalogue of remote tools cannot be fetched or used, because of the API, the network or a limit."""
 
 
 class NotSupportedError(ClaudeSDKError, NotImplementedError):
@@ -159,9 +160,9 @@ class NotSupportedError(ClaudeSDKError, NotImplementedError):
 
 
 class OutputValidationError(ClaudeSDKError):
-    """The structured output of a run does not fit the `output_type` asked for.
+    """The structured output of a run does not fit the requested `output_type`.
 
-    `output` is what came, `reply` the whole reply, `__cause__` the validator's own error.
+    `output` is the output, `reply` the whole reply, `__cause__` the error of the validator.
     """
 
     def __init__(self, message: str, output: Any = None, reply: Any = None) -> None:
@@ -180,7 +181,7 @@ class CLIJSONDecodeError(ClaudeSDKError):
 
 
 class MessageParseError(ClaudeSDKError):
-    """A message without a needed field. toolwire never raises it: such messages keep what they have."""
+    """A message without a required field. toolwire never raises it: such messages keep the fields they have."""
 
     def __init__(self, message: str, data: dict[str, Any] | None = None) -> None:
         self.data = data
@@ -188,7 +189,7 @@ class MessageParseError(ClaudeSDKError):
 
 
 class CanUseToolShadowedWarning(UserWarning):
-    """`can_use_tool` is set, and other options approve some or all tools before it is asked."""
+    """`can_use_tool` is set, and other options approve some or all tools before it is called."""
 
 
 def message_of(error: BaseException) -> str:
@@ -200,14 +201,14 @@ def message_of(error: BaseException) -> str:
 
 
 def result_errors(data: dict[str, Any]) -> list[str]:
-    """The error texts of a result frame, blank and non-text ones left out."""
+    """Return the error texts of a result frame, without those that are blank or not text."""
     raw = data.get("errors")
     listed = [raw] if isinstance(raw, str) else raw if isinstance(raw, list) else []
     return [text.strip() for text in listed if isinstance(text, str) and text.strip()]
 
 
 def result_error_text(data: dict[str, Any]) -> str:
-    """The most telling sentence in a failed result frame.
+    """Return the best description of the failure in a result frame.
 
     The CLI's own errors are in `errors`; an API failure arrives as subtype "success" with the text in `result`.
     """

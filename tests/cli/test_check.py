@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from toolwire.cli.main import app
-from toolwire.tools.lint import findings
+from toolwire.tools.lint import find_problems
 
 GOOD = {
     "name": "add",
@@ -27,24 +27,24 @@ def schema(**changes):
 
 def test_a_good_tool_has_no_findings():
     """Nothing to say of it."""
-    assert findings([GOOD], "calc") == []
+    assert find_problems([GOOD], "calc") == []
 
 
 @pytest.mark.parametrize(
     ("tool", "level", "words"),
     [
-        (changed(name=""), "error", "a tool has no name"),
-        (changed(name="äöü"), "error", "nothing of the name is left on the wire: mcp__calc_____"),
+        (changed(name=""), "error", "the name of a tool is ''"),
+        (changed(name="äöü"), "error", "the name has no character that Claude can see: mcp__calc_____"),
         (changed(name="größe"), "warning", "the name is not ASCII, so Claude sees mcp__calc__gr__e"),
         (changed(name="a.b"), "hint", "Claude sees the name as mcp__calc__a_b"),
-        (changed(name="x" * 54), "error", "has 65 characters, and the API takes 64"),
+        (changed(name="x" * 54), "error", "has 65 characters, and the API accepts at most 64"),
         (changed(description=""), "warning", "it has no description"),
         (changed(description=None), "warning", "it has no description"),
         (changed(description="Adds."), "hint", "the description is very short: 'Adds.'"),
         (changed(description="x" * 4097), "warning", "has 4,097 characters, and the CLI cuts it at 4,096"),
-        (changed(inputSchema=None), "error", "the input schema is missing: the CLI drops all tools"),
+        (changed(inputSchema=None), "error", "the input schema is missing: the CLI then drops all tools"),
         (changed(inputSchema={"anyOf": []}), "error", "the input schema is not of type object"),
-        (schema(oneOf=[{}]), "error", "the input schema has oneOf at the top, which the API refuses"),
+        (schema(oneOf=[{}]), "error", "the input schema has oneOf at the top, which the API rejects"),
         (schema(anyOf=[{}], allOf=[{}]), "error", "the input schema has anyOf and allOf at the top"),
         (schema(required="a"), "error", "the JSON schema is not valid"),
         (schema(properties={"a": {"$ref": "http://x.y/z"}}), "error", "refers to 'http://x.y/z'"),
@@ -54,19 +54,19 @@ def test_a_good_tool_has_no_findings():
         (
             changed(annotations={"readOnlyHint": True, "destructiveHint": True}),
             "warning",
-            "it is marked read-only and destructive",
+            "it is marked as read-only and as destructive",
         ),
         (
             changed(_meta={"anthropic/maxResultSizeChars": 600_000}),
             "warning",
-            "the CLI takes 500,000 at most",
+            "the CLI accepts at most 500,000",
         ),
         (changed(_meta={"anthropic/maxResultSizeChars": "x"}), "error", "maxResultSizeChars is 'x'"),
     ],
 )
 def test_each_rule_finds_what_it_looks_for(tool, level, words):
     """One finding, with its level, its words and a way out."""
-    (found,) = findings([tool], "calc")
+    (found,) = find_problems([tool], "calc")
     assert (found.level, words in found.what) == (level, True), found
     assert found.fix
 
@@ -74,20 +74,23 @@ def test_each_rule_finds_what_it_looks_for(tool, level, words):
 def test_the_limits_themselves_are_fine():
     """64 characters on the wire, 4,096 of description, 500,000 of result."""
     meta = {"anthropic/maxResultSizeChars": 500_000}
-    assert findings([changed(name="x" * 53, description="x" * 4096, _meta=meta)], "calc") == []
+    assert find_problems([changed(name="x" * 53, description="x" * 4096, _meta=meta)], "calc") == []
 
 
 def test_tools_that_the_cli_spells_the_same_are_found():
     """And those that are the same."""
-    found = findings([GOOD, changed(name="a.b"), changed(name="a_b"), GOOD], "calc")
+    found = find_problems([GOOD, changed(name="a.b"), changed(name="a_b"), GOOD], "calc")
     errors = [each.what for each in found if each.level == "error"]
-    assert errors == ["there are 2 tools of this name", "'a.b' and 'a_b' are both mcp__calc__a_b to Claude"]
+    assert errors == [
+        "there are 2 tools with this name",
+        "'a.b' and 'a_b' both have the name mcp__calc__a_b for Claude",
+    ]
 
 
 def test_a_list_that_is_empty_or_long_is_told():
     """In numbers."""
-    assert findings([], "calc")[0].what == "the server has no tools"
-    (found,) = findings([changed(name=f"tool_{number}") for number in range(298)], "calc")
+    assert find_problems([], "calc")[0].what == "the server has no tools"
+    (found,) = find_problems([changed(name=f"tool_{number}") for number in range(298)], "calc")
     assert (found.level, found.tool) == ("hint", None)
     assert "298 tools" in found.what
 
@@ -128,7 +131,7 @@ def test_hints_and_warnings_do_not_fail_unless_strict(check):
     done = check(text)
     assert done.exit_code == 0
     assert "warning add: it has no description" in done.stdout
-    assert "fix: say what it does" in done.stdout
+    assert "fix: describe what it does" in done.stdout
     assert done.stdout.endswith("OK: 1 tool, 1 warning, 1 hint\n")
     assert check(text, "--strict").exit_code == 1
 

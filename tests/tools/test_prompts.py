@@ -332,12 +332,12 @@ async def test_results(case):
 @pytest.mark.parametrize(
     ("value", "what"),
     [
-        (None, "NoneType is no message: return a str"),
-        (5, "int is no message"),
-        ({"a": 1}, "dict is no message"),
+        (None, "NoneType is not a message: return a str"),
+        (5, "int is not a message"),
+        ({"a": 1}, "dict is not a message"),
         ({"role": "system", "content": "a"}, "role must be 'user' or 'assistant', not 'system'"),
         ({"role": "user", "content": {"type": "video"}}, "unknown type 'video'"),
-        (["a", 5], "int is no message"),
+        (["a", 5], "int is not a message"),
     ],
     ids=["none", "number", "data", "role", "block", "inside"],
 )
@@ -435,7 +435,7 @@ def takes_any(**rest: str) -> str:
         (
             review,
             {"complete": {"cod": ["x"]}},
-            "complete names 'cod', which is no argument of it (arguments: code",
+            "complete names 'cod', which is not one of its arguments (code",
         ),
         (review, {"complete": {"code": "abc"}}, "must be a list of strings or a function"),
         (review, {"complete": {"code": [1]}}, "all values must be strings"),

@@ -255,8 +255,8 @@ async def test_results_that_are_resources_already():
     ("value", "what"),
     [
         (threading.Lock(), "lock"),
-        ([Resource("a://1", text="x"), "y"], "not both"),
-        (ResourceLink("a://1", "x"), "content cannot stand inside data"),
+        ([Resource("a://1", text="x"), "y"], "only Resource objects or only data"),
+        (ResourceLink("a://1", "x"), "content cannot be part of data"),
     ],
     ids=["lock", "mixture", "link"],
 )
@@ -553,7 +553,7 @@ def yields():
 @pytest.mark.parametrize(
     ("uri", "function", "settings", "what"),
     [
-        ("a://{x", needs_id, {}, "resource 'a://{x': 'a://{x' has a brace"),
+        ("a://{x", needs_id, {}, "resource 'a://{x': 'a://{x' has an unmatched brace"),
         ("nowhere", needs_id, {}, "scheme"),
         ("a://{other}", needs_id, {}, "names 'other', which the function does not take: add a parameter"),
         ("a://b", needs_id, {}, "needs 'id', which the address does not give: put {id}"),
@@ -564,7 +564,7 @@ def yields():
         ("a://b", lambda: 1, {"description": 5}, "description must be a string"),
         ("a://b", lambda: 1, {"timeout": 0}, "timeout"),
         ("a://b", lambda: 1, {"size": "big"}, "size"),
-        ("a://{id}", needs_id, {"size": 5}, "size is for one resource"),
+        ("a://{id}", needs_id, {"size": 5}, "size is for a single resource"),
         ("a://b", lambda: 1, {"annotations": {"priority": 7}}, "priority"),
         ("a://b", lambda: 1, {"icons": ["https://x/i"]}, "icon"),
         ("a://b", lambda: 1, {"tittle": "x"}, "a resource has no setting tittle: it has annotations"),
@@ -595,7 +595,7 @@ def test_addresses_that_are_taken():
     server.add_resource("a://{x}", lambda x: 1, name="t")
     with pytest.raises(ToolDefinitionError, match="already has it; replace=True"):
         server.add_resource("a://b", lambda: 2, name="r")
-    with pytest.raises(ToolDefinitionError, match="already has 'a://{x}', which has the same addresses"):
+    with pytest.raises(ToolDefinitionError, match="already has 'a://{x}', which matches the same addresses"):
         server.add_resource("a://{y}", lambda y: 2, name="t", replace=True)
     new = server.add_resource("a://{x}", lambda x: 2, name="new", replace=True)
     assert server.resource_templates == {"a://{x}": new}

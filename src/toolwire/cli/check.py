@@ -35,11 +35,11 @@ def check(
 
       toolwire check app.py --strict --json
     """
-    from toolwire.tools.lint import findings  # noqa: PLC0415 - heavy
+    from toolwire.tools.lint import find_problems  # noqa: PLC0415 - heavy
 
     where = resolve_target(target, header)
     tools = run(list_tools, where)
-    found = findings(tools, where.name)
+    found = find_problems(tools, where.name)
     failing = ("error", "warning") if strict else ("error",)
     failed = any(each.level in failing for each in found)
     if json:

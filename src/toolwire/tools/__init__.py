@@ -1,1 +1,1 @@
-"""Tools: functions, values and results as MCP wants them, and the server that offers them."""
+"""Tools, resources and prompts made from Python functions, and the server that serves them."""

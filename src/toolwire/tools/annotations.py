@@ -1,4 +1,4 @@
-"""`ToolAnnotations` of the `mcp` package, loaded when somebody asks for it. A plain dict does as well."""
+"""`ToolAnnotations` of the `mcp` package, loaded when it is first used. A plain dict works as well."""
 
 from mcp.types import ToolAnnotations
 

@@ -1,7 +1,7 @@
-"""Completion: the values to choose from while a user types an argument of a prompt or of a resource's address.
+"""Completion: suggests values while a user types an argument of a prompt or of a resource's address.
 
-Owns where the values come from (a list, a function, or the type itself: `Literal`, `Enum`, `bool`) and how many go
-out. It runs no function by itself: `source` says what to call, `complete_result` takes the values.
+Owns the sources of the values (a list, a function, or the type itself: `Literal`, `Enum`, `bool`) and the limit of
+how many are sent. Calls no function itself: `find_source` returns what to call, `complete_result` takes the values.
 """
 
 import inspect
@@ -16,11 +16,11 @@ from toolwire.errors import ToolDefinitionError
 from toolwire.tools.results.to_json import BadResult, clean
 
 Source = Iterable[str] | Callable[..., Any]
-"""Values to choose from, or `fn(value)`, `fn(value, arguments)` that gives some."""
+"""Values to suggest, or a function `fn(value)` or `fn(value, arguments)` that returns them."""
 
 MOST: Final = 100
-"""Values in one answer, as MCP has it."""
-_COUNTED: Final = 10_000  # values are counted up to here: an iterator may have no end
+"""Values in one response: the limit of MCP."""
+_MAX_COUNTED: Final = 10_000  # values that are counted, since an iterator may be infinite
 _EMPTY: Final = inspect.Parameter.empty
 
 
@@ -35,42 +35,44 @@ class Completer:
             if name not in properties:
                 known = ", ".join(properties) or "none"
                 raise ToolDefinitionError(
-                    f"complete names {name!r}, which is no argument of it (arguments: {known})"
+                    f"complete names {name!r}, which is not one of its arguments ({known})"
                 )
         self._sources: dict[str, list[str] | Callable[..., Any]] = {}
         for name, shown in properties.items():
             if name in given:
-                self._sources[name] = _read(name, given[name])
+                self._sources[name] = _check_source(name, given[name])
             elif choices := list(dict.fromkeys(_choices(shown, schema))):
                 self._sources[name] = choices
 
     def __bool__(self) -> bool:
         return bool(self._sources)
 
-    def source(self, argument: str, value: str, arguments: dict[str, str]) -> list[str] | Callable[[], Any]:
-        """The values for an argument, or what to call for them."""
+    def find_source(
+        self, argument: str, value: str, arguments: dict[str, str]
+    ) -> list[str] | Callable[[], Any]:
+        """Return the values for an argument, or the function to call for them."""
         source = self._sources.get(argument, [])
         if isinstance(source, list):
-            begun = value.casefold()
-            return [each for each in source if each.casefold().startswith(begun)]
+            start = value.casefold()
+            return [each for each in source if each.casefold().startswith(start)]
         return partial(source, value, arguments) if _wants_arguments(source) else partial(source, value)
 
 
 def complete_result(values: Any) -> dict[str, Any]:
-    """A `CompleteResult`; `BadResult` for what is no iterable of strings."""
+    """Make a `CompleteResult`; `BadResult` for anything but an iterable of strings."""
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise BadResult(f"a list of strings is needed, not {type(values).__name__}", type(values))
-    found = list(islice(values, _COUNTED + 1))
+    found = list(islice(values, _MAX_COUNTED + 1))
     for each in found:
         if not isinstance(each, str):
             raise BadResult(f"the values must be strings, not {type(each).__name__}", type(each))
     shown: dict[str, Any] = {"values": [clean(each) for each in found[:MOST]], "hasMore": len(found) > MOST}
-    if len(found) <= _COUNTED:
+    if len(found) <= _MAX_COUNTED:
         shown["total"] = len(found)
     return {"completion": shown}
 
 
-def _read(name: str, given: Any) -> list[str] | Callable[..., Any]:
+def _check_source(name: str, given: Any) -> list[str] | Callable[..., Any]:
     if callable(given):
         if inspect.isasyncgenfunction(given):
             raise ToolDefinitionError(f"complete for {name!r}: an async generator; return a list instead")
@@ -104,10 +106,10 @@ def _choices(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[str]:
 
 
 def _wants_arguments(function: Callable[..., Any]) -> bool:
-    """Return whether a function takes the other arguments too: a second parameter that is required or so named."""
+    """True if a function takes the other arguments too: its second parameter is required or named `arguments`."""
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # a builtin that does not tell
+    except (TypeError, ValueError):  # a builtin without a signature
         return False
     places = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
     return len(places) > 1 and (places[1].default is _EMPTY or places[1].name == "arguments")

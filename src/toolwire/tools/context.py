@@ -1,7 +1,7 @@
-"""`Context`: what a running tool, resource or prompt can know and do.
+"""`Context`: gives a running tool, resource or prompt access to its call and to the client.
 
-One that has a parameter annotated `Context` gets one for each call. Everything that goes out goes through the
-connection's channel; this module does not know what is on the other side.
+A function with a parameter annotated `Context` gets one for each call. Owns the requests and notifications that a
+function can send. They go through the connection's channel; this module must not know what is on the other side.
 """
 
 import math
@@ -25,11 +25,10 @@ T = TypeVar("T")
 LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
+_EXACT: Final = 1 << 53  # larger integers are not exact in every JSON parser
 
-_EXACT: Final = 1 << 53  # larger integers are no JSON numbers for everybody
 
-
-class ToolCancelled(ClaudeSDKError):  # noqa: N818 - it says what happened
+class ToolCancelled(ClaudeSDKError):  # noqa: N818 - an event
     """Raised by `Context.check_cancelled()` and `wait()` in a sync tool whose call was cancelled or timed out."""
 
 
@@ -39,7 +38,7 @@ class Elicited(Generic[T]):
 
     action: Literal["accept", "decline", "cancel"]
     content: T | None = None
-    """The answer, when accepted: of the type asked for, or a dict."""
+    """The answer, if accepted: an instance of the requested type, or a dict."""
 
     @property
     def accepted(self) -> bool:
@@ -59,7 +58,7 @@ class Sampled:
 
 @dataclass
 class Root:
-    """A place that the client works in."""
+    """A directory or file that the client works in."""
 
     uri: str
     name: str | None = None
@@ -95,16 +94,15 @@ class Context(Generic[S]):
         self.state = state
         """The application's own object: `ToolServer(state=...)`, or what its lifespan yields."""
         self.session = session
-        """Stands for the client, to tell one from another: good as a key, and nothing more.
+        """Identifies the client: use it as a key, and for nothing else.
 
         The same object for all calls of one client, in process and where the client has a session (up to
-        2025-11-25, over stdio and over HTTP with sessions). Elsewhere each request has one of its own."""
+        2025-11-25, over stdio and over HTTP with sessions). Otherwise each request has its own."""
         self.request_key = request_key
-        """Identifies the request: equal for the same request of the same client only; None if that is not known.
+        """Identifies the request: equal only for the same request of the same client; None if that is not known.
 
-        There is one over stdio and over HTTP with sessions. In process there is none: the CLI uses request ids
-        again,
-        and tells calls apart by their `tool_use_id`."""
+        It is known over stdio and over HTTP with sessions. In process it is None: the CLI reuses request ids, and
+        distinguishes calls by their `tool_use_id`."""
         self.meta: Mapping[str, Any] = meta or {}
         """The request's `_meta`."""
         self._cancelled = False
@@ -115,51 +113,51 @@ class Context(Generic[S]):
 
     @property
     def cancelled(self) -> bool:
-        """True once the call was cancelled. Async tools are cancelled anyway; sync ones look here."""
-        # On the event loop a cancellation from outside shows in the scope before anybody could tell us.
+        """True once the call was cancelled. For sync tools to check; async tools are cancelled anyway."""
+        # On the event loop a cancellation from outside shows in the scope before the setter is called.
         return self._cancelled or (self._post is None and anyio.current_effective_deadline() == -math.inf)
 
     @cancelled.setter
     def cancelled(self, value: bool) -> None:
         self._cancelled = value
         if value and self._waits is not None:
-            self._waits.release()
+            self._waits.cancel_all()
 
     @property
     def tool_use_id(self) -> str | None:
-        """The id of the model's tool use, where the client tells it."""
+        """The id of the model's tool use, if the client sends it."""
         value = self.meta.get("claudecode/toolUseId")
         return value if isinstance(value, str) else None
 
     def check_cancelled(self) -> None:
-        """For sync tools: raise `ToolCancelled` if the call was cancelled."""
+        """Raise `ToolCancelled` if the call was cancelled. For sync tools."""
         if self.cancelled:
-            raise self._over()
+            raise self._cancelled_error()
 
-    def _over(self) -> ToolCancelled:
+    def _cancelled_error(self) -> ToolCancelled:
         return ToolCancelled(f"the call of {self.tool} was cancelled")
 
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> "Done":
-        """Say how far it is. TypeError and ValueError for what is no finite number."""
+        """Report progress, if the client wants it. TypeError or ValueError unless the numbers are finite."""
         token = self.meta.get("progressToken")
-        params: dict[str, Any] = {"progressToken": token, "progress": _number("progress", progress)}
+        params: dict[str, Any] = {"progressToken": token, "progress": _check_number("progress", progress)}
         if total is not None:
-            params["total"] = _number("total", total)
+            params["total"] = _check_number("total", total)
         if message is not None:
             if not isinstance(message, str):
                 raise TypeError(f"the message of progress must be a string, got {type(message).__name__}")
             params["message"] = clean(message)
         if token is not None:
-            self._notify("notifications/progress", self._marked(params))
+            self._notify("notifications/progress", self._add_tool_use_id(params))
         return Done()
 
     def log(self, data: Any, level: LogLevel = "info", logger: str | None = None) -> "Done":
-        """Send a log message, if the client wants that level. Data that is no JSON goes as Python shows it."""
+        """Send a log message, if the client wants that level. Data that is not JSON is sent as its `repr`."""
         check_level(level)
         if reaches(level, self._log_level()):
-            said = clean(str(logger)) if logger else self.server
-            params = {"level": level, "logger": said, "data": sendable(data)}
-            self._notify("notifications/message", self._marked(params))
+            name = clean(str(logger)) if logger else self.server
+            params = {"level": level, "logger": name, "data": sendable(data)}
+            self._notify("notifications/message", self._add_tool_use_id(params))
         return Done()
 
     @property
@@ -168,19 +166,19 @@ class Context(Generic[S]):
         return self._channel.capabilities
 
     def client_supports(self, capability: str) -> bool:
-        """Return whether the client answers such requests (`elicitation`, `sampling`, `roots`)."""
+        """True if the client answers such requests (`elicitation`, `sampling`, `roots`)."""
         return capability in self._channel.capabilities
 
     def close_stream(self) -> "Done":
-        """Over HTTP, end the stream that the answer would come on; a client that can comes back for it later.
+        """Close the HTTP stream that waits for the response; clients that can do so resume it later.
 
-        For calls that take long, so that no connection is held. Elsewhere it does nothing.
+        For long calls, so that they hold no connection. Does nothing in other transports.
         """
         self._on_loop(self._channel.close_stream)
         return Done()
 
-    # Questions. A client of MCP 2026-07-28 answers by running the call again, with the answers: everything before a
-    # question then runs once more. `key` names a question in such a round; without it, its content does.
+    # Requests to the client. One of MCP 2026-07-28 sends its responses with a repeated call, so everything before a
+    # request runs again. `key` identifies a request in such a round; without it, its content does.
 
     @overload
     async def elicit(
@@ -191,9 +189,9 @@ class Context(Generic[S]):
     async def elicit(
         self, message: str, schema: type[Any] | dict[str, Any] | None = None, *, key: str | None = None
     ) -> "Elicited[Any]":
-        """Ask the user. `schema` is a type or a JSON schema; a type's answer is validated and an instance of it."""
+        """Ask the user. `schema` is a JSON schema, or a type of which the validated answer is an instance."""
         adapter, wire = _answer_schema(schema)
-        answer = await self._ask("elicitation/create", {"message": message, "requestedSchema": wire}, key)
+        answer = await self._request("elicitation/create", {"message": message, "requestedSchema": wire}, key)
         content = answer.get("content")
         if answer.get("action") == "accept" and adapter is not None:
             content = adapter.validate_python(content)
@@ -202,9 +200,9 @@ class Context(Generic[S]):
     async def elicit_url(
         self, message: str, url: str, elicitation_id: str, *, key: str | None = None
     ) -> "Elicited[None]":
-        """Ask the user to open an address, to sign in for instance."""
+        """Ask the user to open a URL, to sign in for instance."""
         params = {"mode": "url", "message": message, "url": url, "elicitationId": elicitation_id}
-        answer = await self._ask("elicitation/create", params, key)
+        answer = await self._request("elicitation/create", params, key)
         return Elicited(answer.get("action", "cancel"))
 
     async def sample(
@@ -215,10 +213,10 @@ class Context(Generic[S]):
         key: str | None = None,
         **params: Any,
     ) -> Sampled:
-        """Ask a model. `messages` is a prompt or MCP sampling messages; other parameters go out as they are."""
+        """Ask a model. `messages` is a prompt or MCP sampling messages; other `params` are sent unchanged."""
         if isinstance(messages, str):
             messages = [{"role": "user", "content": {"type": "text", "text": messages}}]
-        raw = await self._ask(
+        raw = await self._request(
             "sampling/createMessage", {"messages": list(messages), "maxTokens": max_tokens, **params}, key
         )
         content = raw.get("content")
@@ -227,34 +225,34 @@ class Context(Generic[S]):
         return Sampled(text, raw.get("model", ""), raw.get("stopReason"), raw)
 
     async def roots(self, *, key: str | None = None) -> list[Root]:
-        """The places that the client works in."""
-        answer = await self._ask("roots/list", {}, key)
+        """Return the directories and files that the client works in."""
+        answer = await self._request("roots/list", {}, key)
         return [Root(root["uri"], root.get("name")) for root in answer.get("roots", [])]
 
     def wait(self, awaitable: Awaitable[T]) -> T:
-        """In a sync tool: run something on the event loop and wait for it.
+        """Wait for an awaitable, which runs on the event loop. For sync tools.
 
         `ToolCancelled` if the call is cancelled or timed out meanwhile.
         """
         if self._post is None:
-            raise RuntimeError("wait() is for sync tools: in an async one, await it")
+            raise RuntimeError("wait() is for sync tools: use await in an async tool")
         outcome: Future[T] = Future()
-        self._post(lambda: self._begin(awaitable, outcome))
+        self._post(lambda: self._start_wait(awaitable, outcome))
         return outcome.result()
 
-    def _begin(self, awaitable: Awaitable[Any], outcome: "Future[Any]") -> None:
+    def _start_wait(self, awaitable: Awaitable[Any], outcome: "Future[Any]") -> None:
         if self._waits is None:
-            self._waits = Waits(self._over)
+            self._waits = Waits(self._cancelled_error)
             if self._cancelled:
-                self._waits.release()
-        self._waits.begin(awaitable, outcome)
+                self._waits.cancel_all()
+        self._waits.start(awaitable, outcome)
 
-    def _marked(self, params: dict[str, Any]) -> dict[str, Any]:
-        """With the tool use it belongs to: tokens and ids are used again, this is not."""
-        used = self.tool_use_id
-        return params if used is None else {**params, "_meta": {"claudecode/toolUseId": used}}
+    def _add_tool_use_id(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Add the id of the tool use, which is unique; progress tokens and request ids are reused."""
+        tool_use_id = self.tool_use_id
+        return params if tool_use_id is None else {**params, "_meta": {"claudecode/toolUseId": tool_use_id}}
 
-    async def _ask(self, method: str, params: dict[str, Any], key: str | None) -> dict[str, Any]:
+    async def _request(self, method: str, params: dict[str, Any], key: str | None) -> dict[str, Any]:
         return await self._channel.request(method, sendable(params), key=key, repeatable=self._repeatable)
 
     def _notify(self, method: str, params: dict[str, Any]) -> None:
@@ -269,7 +267,7 @@ class Context(Generic[S]):
 
 
 class Done:
-    """The result of something that is done already: may be awaited, need not be."""
+    """The result of a call that is already complete: it may be awaited or not."""
 
     def __await__(self) -> Generator[Any, None, None]:
         return
@@ -282,13 +280,13 @@ def reaches(level: object, threshold: object) -> bool:
 
 
 def check_level(level: object) -> None:
-    """ValueError for what is no log level."""
+    """Raise ValueError unless `level` is a log level."""
     if level not in LEVELS:
-        raise ValueError(f"unknown log level {level!r}: one of {', '.join(LEVELS)}")
+        raise ValueError(f"unknown log level {level!r}: use one of {', '.join(LEVELS)}")
 
 
-def _number(what: str, value: Any) -> float:
-    """A number that JSON has."""
+def _check_number(what: str, value: Any) -> float:
+    """Return the value as a number that JSON has; TypeError or ValueError if it is not one."""
     if type(value) is int and -_EXACT <= value <= _EXACT:
         return value
     if isinstance(value, bool) or not isinstance(value, numbers.Real):

@@ -1,6 +1,7 @@
-"""The lifespan of a server: a context manager, entered with the first connection and left after the last.
+"""The lifespan of a server: a context manager, entered at the first connection and exited after the last.
 
-The context manager is entered and left in one task of its own, because cancel scopes in it demand that.
+It is entered and exited in one task of its own, because cancel scopes inside it require that. Must not know what
+the lifespan is for.
 """
 
 from contextlib import AbstractAsyncContextManager
@@ -14,17 +15,17 @@ from toolwire.tools.dispatch.errors import describe, is_failure
 
 logger = logger_for("server")
 
-_CLOSING: Final = 10.0
+_CLOSE_TIMEOUT: Final = 10.0  # seconds
 
 
 class Lifespan:
-    """One opening of a server's resources, shared by the connections of that time."""
+    """One run of a server's lifespan, shared by all connections that are open at that time."""
 
     def __init__(self, manager: AbstractAsyncContextManager[Any], fallback: Any) -> None:
         self._manager = manager
         self._ready = anyio.Event()
         self._stop = anyio.Event()
-        self._gone = anyio.Event()
+        self._closed = anyio.Event()
         self._task: Task | None = None
         self.state: Any = fallback
         self.error: Exception | None = None
@@ -35,28 +36,28 @@ class Lifespan:
         return self._ready.is_set() and self.error is None
 
     def start(self) -> None:
-        """Begin to open."""
-        self._task = spawn(self._live)
+        """Start to enter the context manager."""
+        self._task = spawn(self._run)
 
     async def wait(self) -> Any:
-        """The state, once it is there; what opening raised, if it failed."""
+        """Wait until it is entered, and return the state. Raises what entering raised."""
         await self._ready.wait()
         if self.error is not None:
             raise self.error
         return self.state
 
     async def aclose(self) -> None:
-        """Close, in bounded time; what has not opened yet is not waited for."""
+        """Exit it, in bounded time. If it is not entered yet, that is cancelled."""
         self._stop.set()
         if not self._ready.is_set() and self._task is not None:
             self._task.cancel()
-        with anyio.move_on_after(_CLOSING, shield=True):
-            await self._gone.wait()
-        if not self._gone.is_set() and self._task is not None:
-            logger.error("the lifespan did not end within %g s: cancelled", _CLOSING)
+        with anyio.move_on_after(_CLOSE_TIMEOUT, shield=True):
+            await self._closed.wait()
+        if not self._closed.is_set() and self._task is not None:
+            logger.error("the lifespan did not end within %g s and is cancelled", _CLOSE_TIMEOUT)
             self._task.cancel()
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         try:
             async with self._manager as state:
                 if state is not None:
@@ -74,4 +75,4 @@ class Lifespan:
                 logger.exception("opening the lifespan failed")
         finally:
             self._ready.set()
-            self._gone.set()
+            self._closed.set()

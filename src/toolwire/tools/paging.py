@@ -1,4 +1,4 @@
-"""A list in pages, each encoded once. It knows nothing of the things that are listed."""
+"""Splits a list into pages, each encoded once. Must not know what is listed."""
 
 import threading
 from collections.abc import Iterable, Mapping
@@ -16,8 +16,8 @@ Page = tuple[dict[str, Any], orjson.Fragment]
 """A page as a dict, and as bytes."""
 
 
-class Listed(Protocol):
-    """Something that can be listed."""
+class Listable(Protocol):
+    """An item that can be listed."""
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -26,32 +26,32 @@ class Listed(Protocol):
 
 
 class Pages:
-    """The pages of one list, made when first asked for, and again after a change."""
+    """The pages of one list, made when one is first requested, and again after a change."""
 
-    def __init__(self, key: str, items: Mapping[str, Listed], lock: threading.Lock) -> None:
+    def __init__(self, key: str, items: Mapping[str, Listable], lock: threading.Lock) -> None:
         self._key = key
         self._items = items
         self._lock = lock
-        self._made: list[Page] | None = None
+        self._pages: list[Page] | None = None
 
-    def forget(self) -> None:
-        """The items have changed. Whoever changes them holds the lock."""
-        self._made = None
+    def drop(self) -> None:
+        """Drop the pages, because the items have changed. The caller holds the lock."""
+        self._pages = None
 
-    def make(self, items: Iterable[Listed]) -> list[Page]:
+    def make(self, items: Iterable[Listable]) -> list[Page]:
         """Make the pages of other items, for `install`. Needs no lock."""
-        return _pages(self._key, [each.definition for each in items])
+        return _make_pages(self._key, [each.definition for each in items])
 
     def install(self, pages: list[Page]) -> None:
-        """The items have changed to those of the pages. Whoever changes them holds the lock."""
-        self._made = pages
+        """Use these pages, because the items have changed to theirs. The caller holds the lock."""
+        self._pages = pages
 
     def page(self, cursor: Any) -> Page:
-        """One page. KeyError for a cursor that we never gave."""
+        """Return one page. KeyError for a cursor that is not one of ours."""
         with self._lock:
-            if self._made is None:
-                self._made = _pages(self._key, [each.definition for each in self._items.values()])
-            pages = self._made
+            if self._pages is None:
+                self._pages = _make_pages(self._key, [each.definition for each in self._items.values()])
+            pages = self._pages
         if cursor is None:
             return pages[0]
         if not isinstance(cursor, str) or not cursor.isdecimal() or len(cursor) > _DIGITS:
@@ -62,7 +62,7 @@ class Pages:
         return pages[number]
 
 
-def _pages(key: str, definitions: list[dict[str, Any]]) -> list[Page]:
+def _make_pages(key: str, definitions: list[dict[str, Any]]) -> list[Page]:
     starts = range(0, len(definitions), SIZE) or range(1)
     pages = []
     for number, start in enumerate(starts):
@@ -74,7 +74,7 @@ def _pages(key: str, definitions: list[dict[str, Any]]) -> list[Page]:
 
 
 def make_page(page: dict[str, Any]) -> Page:
-    """Encode a page, whatever its texts and numbers are."""
+    """Encode a page. Works for any text and any number."""
     try:
         return page, orjson.Fragment(orjson.dumps(page))
     except TypeError:  # a text that UTF-8 cannot carry, a number over 64 bits

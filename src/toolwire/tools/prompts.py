@@ -1,7 +1,7 @@
-"""Prompts: a typed function that writes messages for a conversation.
+"""Prompts: typed functions that return messages for a conversation.
 
-Owns what is listed of them, and what a function's result is on the wire. It runs no function, and knows no
-connection.
+Owns their entries in the list, and the conversion of a function's result to messages. Calls no function, and must
+not know connections.
 """
 
 import threading
@@ -12,10 +12,10 @@ from typing import Any, Final, TypedDict
 
 from toolwire._support.words import closest
 from toolwire.tools.completion import Source
-from toolwire.tools.exposed_function import ExposedFunction, checked_settings, function_name
-from toolwire.tools.names import problem_with
+from toolwire.tools.exposed_function import ExposedFunction, check_settings, function_name
+from toolwire.tools.names import find_name_problem
 from toolwire.tools.paging import Pages
-from toolwire.tools.results.adapters import dump_model, own_block
+from toolwire.tools.results.adapters import dump_model, to_block
 from toolwire.tools.results.blocks import check_block
 from toolwire.tools.results.to_json import BadResult, clean, type_name
 
@@ -42,17 +42,17 @@ class PromptSettings(TypedDict, total=False):
 
 @dataclass
 class ServedPrompt(ExposedFunction):
-    """A function that writes messages, under a name."""
+    """A function that is served as a prompt."""
 
     def __post_init__(self) -> None:
         self.name = self.name or function_name(self.function)
         self.label = f"Prompt {self.name!r}"
-        if (problem := problem_with(self.name)) is not None:
-            raise self.wrong(problem)
-        self.read()
+        if (problem := find_name_problem(self.name)) is not None:
+            raise self.error(problem)
+        self.inspect_function()
         for key in ("title", "description"):
             if not isinstance(getattr(self, key), str | None):
-                raise self.wrong(f"the {key} must be a string")
+                raise self.error(f"the {key} must be a string")
         self.definition = self._define()
         """Its entry in the list. Built once; do not change it."""
 
@@ -71,7 +71,7 @@ class ServedPrompt(ExposedFunction):
         return definition | self.extras()
 
     def messages(self, value: Any) -> dict[str, Any]:
-        """The `GetPromptResult` for what the function returned; `BadResult` for what cannot be one."""
+        """Convert what the function returned to a `GetPromptResult`; `BadResult` if that is not possible."""
         return {"description": self.description, "messages": _messages(value)}
 
 
@@ -84,22 +84,22 @@ class Prompts:
         self.by_name: Mapping[str, ServedPrompt] = MappingProxyType(self._prompts)
         self.pages = Pages("prompts", self._prompts, lock)
         self.ever = False
-        """True once there was one. Until then clients were not told that the method exists."""
+        """True once there was a prompt. Until then clients do not know that the server has prompts."""
 
     def add(self, prompt: ServedPrompt, *, replace: bool) -> None:
-        """Add one; `ToolDefinitionError` if its name is taken."""
+        """Add a prompt; `ToolDefinitionError` if its name is taken."""
         with self._lock:
             if prompt.name in self._prompts and not replace:
-                raise prompt.wrong("the server already has it; replace=True replaces it")
+                raise prompt.error("the server already has it; replace=True replaces it")
             self._prompts[prompt.name] = prompt
-            self.pages.forget()
+            self.pages.drop()
             self.ever = True
 
     def remove(self, name: str) -> ServedPrompt:
-        """Remove one. KeyError if there is no such prompt."""
+        """Remove a prompt. KeyError if there is no such prompt."""
         with self._lock:
             if name in self._prompts:
-                self.pages.forget()
+                self.pages.drop()
                 return self._prompts.pop(name)
         raise KeyError(self.unknown(name))
 
@@ -109,28 +109,26 @@ class Prompts:
         return f"Unknown prompt: {name!r}." + (f" Did you mean {near!r}?" if near else "")
 
 
-def served_prompt(function: Callable[..., Any], settings: Mapping[str, Any]) -> ServedPrompt:
-    """A prompt by a function."""
-    return ServedPrompt(function, **checked_settings(ServedPrompt, settings))
+def make_prompt(function: Callable[..., Any], settings: Mapping[str, Any]) -> ServedPrompt:
+    """Make a prompt from a function."""
+    return ServedPrompt(function, **check_settings(ServedPrompt, settings))
 
 
 def _messages(value: Any) -> list[dict[str, Any]]:
-    """The messages of a result."""
+    """Convert what a function returned to a list of messages."""
     if isinstance(value, list) or (isinstance(value, tuple) and not _is_pair(value)):
         return [message for each in value for message in _messages(each)]
-    role, content = _taken_apart(value)
+    role, content = _split_message(value)
     if role not in _ROLES:
         raise BadResult(f"a message's role must be 'user' or 'assistant', not {role!r}", type(role))
     several = content if isinstance(content, list | tuple) else [content]
     return [{"role": role, "content": _block(each)} for each in several]
 
 
-def _taken_apart(value: Any) -> tuple[Any, Any]:
+def _split_message(value: Any) -> tuple[Any, Any]:
     if isinstance(value, tuple):
         return value[0], value[1]
-    if hasattr(type(value), "model_dump") and hasattr(
-        value, "role"
-    ):  # the message classes of mcp and FastMCP
+    if hasattr(type(value), "model_dump") and hasattr(value, "role"):  # a message class of mcp or FastMCP
         value = dump_model(value, mode="json")
     if isinstance(value, Mapping) and "role" in value and "content" in value:
         return value["role"], value["content"]
@@ -146,7 +144,7 @@ def _block(value: Any) -> dict[str, Any]:
         return {"type": "text", "text": clean(str.__str__(value))}
     if isinstance(value, Mapping) and "type" in value:
         return check_block(value, "the message's content")
-    block = own_block(value)
+    block = to_block(value)
     if block is None:
-        raise BadResult(f"{type_name(type(value))} is no message: {_HINT}", type(value))
+        raise BadResult(f"{type_name(type(value))} is not a message: {_HINT}", type(value))
     return block

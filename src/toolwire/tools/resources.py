@@ -1,7 +1,7 @@
-"""Resources: a typed function behind an address, or behind a template of addresses.
+"""Resources: typed functions that return the contents of an address, or of all addresses of a template.
 
-Owns what is listed of them, which one an address belongs to, and what a function's result is on the wire. It runs
-no function, and knows no connection.
+Owns their entries in the list, the search for the resource of an address, and the conversion of a function's result
+to contents. Calls no function, and must not know connections.
 """
 
 import threading
@@ -14,9 +14,9 @@ from typing import Any, TypedDict
 from toolwire._support.words import closest
 from toolwire.errors import ToolDefinitionError
 from toolwire.tools.completion import Source
-from toolwire.tools.exposed_function import ExposedFunction, checked_settings, function_name
+from toolwire.tools.exposed_function import ExposedFunction, check_settings, function_name
 from toolwire.tools.paging import Pages
-from toolwire.tools.results.adapters import own_block
+from toolwire.tools.results.adapters import to_block
 from toolwire.tools.results.blocks import check_block
 from toolwire.tools.results.content import Audio, Image, Resource, Text
 from toolwire.tools.results.to_json import BadResult, clean, text
@@ -44,12 +44,12 @@ class ResourceSettings(TypedDict, total=False):
 
 @dataclass
 class ServedResource(ExposedFunction):
-    """A function behind an address, or behind a template such as `res://{id}`."""
+    """A function that is served under an address, or under a template such as `res://{id}`."""
 
     uri: str = ""
     mime_type: str | None = None
     size: int | None = None
-    """Bytes, where they are known beforehand."""
+    """Size in bytes, if known beforehand."""
     annotations: Any = None
     """MCP annotations: `audience`, `priority`, `lastModified`."""
 
@@ -60,30 +60,30 @@ class ServedResource(ExposedFunction):
             check_uri(self.uri)
             self.template = UriTemplate(self.uri) if "{" in self.uri or "}" in self.uri else None
         except ToolDefinitionError as error:
-            raise self.wrong(str(error)) from None
-        self.read()
-        self._compare()
+            raise self.error(str(error)) from None
+        self.inspect_function()
+        self._check_parameters()
         self.definition = self._define()
         """Its entry in the list. Built once; do not change it."""
 
-    def _compare(self) -> None:
-        """See that template and function have the same parameters."""
+    def _check_parameters(self) -> None:
+        """Check that template and function have the same parameters."""
         names = self.template.names if self.template is not None else ()
         for name in names:
             if name not in self.arguments:
-                raise self.wrong(
+                raise self.error(
                     f"the template names {name!r}, which the function does not take: "
                     f"add a parameter {name!r}, or take {{{name}}} out"
                 )
         for name in self.arguments:
             if name not in names and name in self.required:
-                raise self.wrong(
+                raise self.error(
                     f"the function needs {name!r}, which the address does not give: "
                     f"put {{{name}}} into the address, or give the parameter a default"
                 )
 
     def _define(self) -> dict[str, Any]:
-        # A listed resource has the fields of a link to one, and the same is to be checked of it.
+        # A listed resource has the fields of a resource link, so the same checks apply.
         try:
             link = check_block(
                 {
@@ -94,28 +94,28 @@ class ServedResource(ExposedFunction):
                     "description": self.description or None,
                     "mimeType": self.mime_type,
                     "size": self.size,
-                    "annotations": _dict_of(self.annotations),
+                    "annotations": _as_dict(self.annotations),
                 },
                 "the definition",
             )
         except BadResult as error:
-            raise self.wrong(str(error)) from error
+            raise self.error(str(error)) from error
         del link["type"]
         if self.template is not None:
             if self.size is not None:
-                raise self.wrong("size is for one resource, not for a template of many")
+                raise self.error("size is for a single resource, not for a template")
             link = {"uriTemplate": link.pop("uri"), **link}
         return link | self.extras()
 
     def contents(self, uri: str, value: Any) -> dict[str, Any]:
-        """The `ReadResourceResult` for what the function returned; `BadResult` for what cannot be one."""
+        """Convert what the function returned to a `ReadResourceResult`; `BadResult` if that is not possible."""
         if isinstance(value, list | tuple) and any(isinstance(each, Resource) for each in value):
             if not all(isinstance(each, Resource) for each in value):
                 raise BadResult(
-                    "a list has Resource objects or data, not both: make each part a Resource", list
+                    "a list must have only Resource objects or only data: make each part a Resource", list
                 )
-            return {"contents": [_content(uri, each, None) for each in value]}
-        return {"contents": [_content(uri, value, self.mime_type)]}
+            return {"contents": [_make_content(uri, each, None) for each in value]}
+        return {"contents": [_make_content(uri, value, self.mime_type)]}
 
 
 class Resources:
@@ -131,36 +131,36 @@ class Resources:
         self.pages = Pages("resources", self._fixed, lock)
         self.template_pages = Pages("resourceTemplates", self._templates, lock)
         self.ever = False
-        """True once there was one. Until then clients were not told that the method exists."""
+        """True once there was a resource. Until then clients do not know that the server has resources."""
 
     def add(self, resource: ServedResource, *, replace: bool) -> None:
-        """Add one; `ToolDefinitionError` if its address, or one that no other could be told from, is taken."""
+        """Add a resource; `ToolDefinitionError` if its address or an equivalent template is taken."""
         with self._lock:
-            holder = self._holder(resource)
+            holder = self._find_holder(resource)
             if holder is not None and not (replace and holder == resource.uri):
                 if holder == resource.uri:
-                    raise resource.wrong("the server already has it; replace=True replaces it")
-                raise resource.wrong(f"the server already has {holder!r}, which has the same addresses")
+                    raise resource.error("the server already has it; replace=True replaces it")
+                raise resource.error(f"the server already has {holder!r}, which matches the same addresses")
             table = self._fixed if resource.template is None else self._templates
             table[resource.uri] = resource
-            self._changed()
+            self._update()
             self.ever = True
 
     def remove(self, uri: str) -> ServedResource:
-        """Remove one, by its address or template. KeyError if there is no such resource."""
+        """Remove a resource, by its address or template. KeyError if there is no such resource."""
         with self._lock:
             for table in (self._fixed, self._templates):
                 if uri in table:
                     removed = table.pop(uri)
-                    self._changed()
+                    self._update()
                     return removed
         raise KeyError(f"Resource not found: {uri}{self.hint(uri)}")
 
     def find(self, uri: str) -> tuple[ServedResource, dict[str, str]] | None:
         """Return the resource of an address, and the values in the address; None if no resource has it.
 
-        A resource of just that address comes first, then the template with the most letters of its own.
-        `InvalidArguments` if it is too long, or all that fit it refuse a value in it.
+        A resource with exactly that address comes first, then the template with the most literal characters.
+        `InvalidArguments` if the address is too long, or all templates that match it refuse a value in it.
         """
         fixed = self._fixed.get(uri)
         if fixed is not None:
@@ -185,34 +185,34 @@ class Resources:
         near = closest(uri, [*self._fixed, *self._templates])
         return f". Did you mean {near!r}?" if near else ""
 
-    def _holder(self, resource: ServedResource) -> str | None:
+    def _find_holder(self, resource: ServedResource) -> str | None:
         if resource.template is None:
             return resource.uri if resource.uri in self._fixed else None
         shape = resource.template.shape
         return next((each.uri for template, each in self._closest if template.shape == shape), None)
 
-    def _changed(self) -> None:
+    def _update(self) -> None:
         templates = [(each.template, each) for each in self._templates.values() if each.template is not None]
         self._closest = tuple(sorted(templates, key=lambda pair: (-pair[0].literal, pair[0].wide)))
-        self.pages.forget()
-        self.template_pages.forget()
+        self.pages.drop()
+        self.template_pages.drop()
 
 
-def served_resource(uri: str, function: Callable[..., Any], settings: Mapping[str, Any]) -> ServedResource:
-    """A resource by an address and a function."""
-    return ServedResource(function, uri=uri, **checked_settings(ServedResource, settings))
+def make_resource(uri: str, function: Callable[..., Any], settings: Mapping[str, Any]) -> ServedResource:
+    """Make a resource from an address and a function."""
+    return ServedResource(function, uri=uri, **check_settings(ServedResource, settings))
 
 
-def _content(uri: str, value: Any, mime_type: str | None) -> dict[str, Any]:
+def _make_content(uri: str, value: Any, mime_type: str | None) -> dict[str, Any]:
     uri = clean(uri)
     if isinstance(value, Resource):
-        block = own_block(value) or {}
+        block = to_block(value) or {}
         meta = {"_meta": block["_meta"]} if "_meta" in block else {}
         inner: dict[str, Any] = block["resource"]
         return {**inner, **meta}
     if value is None or isinstance(value, str | Text):
-        said = value.text if isinstance(value, Text) else str.__str__(value or "")
-        return {"uri": uri, "mimeType": mime_type or "text/plain", "text": clean(said)}
+        content = value.text if isinstance(value, Text) else str.__str__(value or "")
+        return {"uri": uri, "mimeType": mime_type or "text/plain", "text": clean(content)}
     if isinstance(value, Image | Audio):
         mime_type, value = mime_type or value.mime_type, value.data
     if isinstance(value, _BYTES):
@@ -221,6 +221,6 @@ def _content(uri: str, value: Any, mime_type: str | None) -> dict[str, Any]:
     return {"uri": uri, "mimeType": mime_type or "application/json", "text": text(value)}
 
 
-def _dict_of(given: Any) -> Any:
-    """Annotations as a dict, from a model of them or a dict."""
+def _as_dict(given: Any) -> Any:
+    """Return annotations as a dict, from a Pydantic model or a dict."""
     return given.model_dump(by_alias=True, exclude_none=True) if hasattr(given, "model_dump") else given

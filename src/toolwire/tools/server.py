@@ -18,10 +18,10 @@ from toolwire.errors import ToolDefinitionError
 from toolwire.tools.context import LogLevel
 from toolwire.tools.dispatch.interface import ConnectionSettings
 from toolwire.tools.lifespan import Lifespan
-from toolwire.tools.names import problem_with, wire_name
+from toolwire.tools.names import find_name_problem, wire_name
 from toolwire.tools.paging import Page, Pages
-from toolwire.tools.prompts import Prompts, PromptSettings, ServedPrompt, served_prompt
-from toolwire.tools.resources import Resources, ResourceSettings, ServedResource, served_resource
+from toolwire.tools.prompts import Prompts, PromptSettings, ServedPrompt, make_prompt
+from toolwire.tools.resources import Resources, ResourceSettings, ServedResource, make_resource
 from toolwire.tools.tool import Tool, from_function
 from toolwire.tools.toolset import Toolset
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 S = TypeVar("S", default=Any)
 F = TypeVar("F", bound=Callable[..., Any])
 
-_BESIDE = 8  # how many times the limit of threads may run beside it, after their calls were given up
+_ABANDONED_FACTOR = 8  # times the limit: threads that may still run after their calls were abandoned
 
 
 class ToolServer(Toolset, Generic[S]):
@@ -66,12 +66,12 @@ class ToolServer(Toolset, Generic[S]):
         """Make a server.
 
         `instructions` tell the model what the server is for. `state` is handed to every tool as `context.state`;
-        `lifespan(server)` makes it when the first client connects and puts it away after the last. `always_load`
-        shows all tools to the model at once, where the CLI would let it search. `timeout` (seconds) is for tools
+        `lifespan(server)` makes it when the first client connects and cleans up after the last. `always_load`
+        shows all tools to the model at once, even if the CLI would have it search. `timeout` (seconds) is for tools
         that have none of their own. `workers` limits how many sync tools run at once. `debug` puts the trace of a
         failed tool into the result's `_meta`.
         """
-        if (problem := problem_with(name)) is not None:
+        if (problem := find_name_problem(name)) is not None:
             raise ToolDefinitionError(f"server: {problem}")
         if timeout is not None and not timeout > 0:
             raise ToolDefinitionError(f"server {name!r}: timeout must be over 0 seconds, got {timeout!r}")
@@ -83,8 +83,8 @@ class ToolServer(Toolset, Generic[S]):
         self.timeout = timeout
         self.debug = debug
         limit = DEFAULT_LIMIT if workers is None else workers
-        # One at a time stays one at a time, though a call that was given up holds up the others.
-        self.workers = Workers(limit, abandoned_limit=0 if limit == 1 else _BESIDE * limit)
+        # With a limit of one, an abandoned call blocks the others: the tools rely on running one at a time.
+        self.workers = Workers(limit, abandoned_limit=0 if limit == 1 else _ABANDONED_FACTOR * limit)
         self._state = state
         self._make_lifespan = lifespan
         self._lifespan: Lifespan | None = None
@@ -143,8 +143,8 @@ class ToolServer(Toolset, Generic[S]):
             self._version += 1
             self._tools[added.name] = added
             self._wire_names[spelt] = added.name
-            self._pages.forget()
-        self._changed("tools")
+            self._pages.drop()
+        self._notify_changed("tools")
         return added
 
     def remove(self, name: str) -> "Tool[Any]":
@@ -155,12 +155,12 @@ class ToolServer(Toolset, Generic[S]):
             self._version += 1
             removed = self._tools.pop(name)
             del self._wire_names[wire_name(name)]
-            self._pages.forget()
-        self._changed("tools")
+            self._pages.drop()
+        self._notify_changed("tools")
         return removed
 
     def swap(self, remove: Collection[str], add: Iterable["Tool[Any]"]) -> None:
-        """Take many tools away and add or replace others, in one step. Any thread may call it.
+        """Remove many tools and add or replace others, in one step. Any thread may call it.
 
         The list that clients get is made before anything changes, so that the event loop does not have to.
         `ToolDefinitionError` for two tools that the CLI spells the same; then nothing changes.
@@ -179,14 +179,14 @@ class ToolServer(Toolset, Generic[S]):
             pages = self._pages.make(tools.values())
             with self._lock:
                 if self._version != version:
-                    continue  # somebody added or removed a tool meanwhile
+                    continue  # another thread has added or removed a tool meanwhile
                 self._version += 1
                 self._tools.clear()
                 self._tools.update(tools)
                 self._wire_names = spelt
                 self._pages.install(pages)
             break
-        self._changed("tools")
+        self._notify_changed("tools")
 
     # Resources.
 
@@ -201,8 +201,8 @@ class ToolServer(Toolset, Generic[S]):
 
         Names in braces are parameters of the function: `{name}` is one part of a path, `{+name}` may have slashes,
         `{?a,b}` are query parameters. Settings: `name`, `title`, `description`, `mime_type`, `size`,
-        `annotations`, `complete` (values for parameters: a list, or a function that finds them), `icons`, `meta`,
-        `timeout`, `inline`.
+        `annotations`, `complete` (values to suggest for parameters: a list, or a function that returns them),
+        `icons`, `meta`, `timeout`, `inline`.
         """
         if not isinstance(uri, str):
             raise ToolDefinitionError(
@@ -224,15 +224,15 @@ class ToolServer(Toolset, Generic[S]):
         **settings: Unpack[ResourceSettings],
     ) -> ServedResource:
         """Serve a function under an address, as `resource` does. A taken one is refused unless `replace` is set."""
-        added = served_resource(uri, function, settings)
+        added = make_resource(uri, function, settings)
         self.registered_resources.add(added, replace=replace)
-        self._changed("resources")
+        self._notify_changed("resources")
         return added
 
     def remove_resource(self, uri: str) -> ServedResource:
         """Remove a resource, by its address or template. KeyError if there is no such resource."""
         removed = self.registered_resources.remove(uri)
-        self._changed("resources")
+        self._notify_changed("resources")
         return removed
 
     def resource_updated(self, uri: str) -> None:
@@ -271,22 +271,22 @@ class ToolServer(Toolset, Generic[S]):
         self, function: Callable[..., Any], *, replace: bool = False, **settings: Unpack[PromptSettings]
     ) -> ServedPrompt:
         """Serve a function as a prompt, as `prompt` does. A taken name is refused unless `replace` is set."""
-        added = served_prompt(function, settings)
+        added = make_prompt(function, settings)
         self.registered_prompts.add(added, replace=replace)
-        self._changed("prompts")
+        self._notify_changed("prompts")
         return added
 
     def remove_prompt(self, name: str) -> ServedPrompt:
         """Remove a prompt. KeyError if there is no prompt of that name."""
         removed = self.registered_prompts.remove(name)
-        self._changed("prompts")
+        self._notify_changed("prompts")
         return removed
 
     # For connections.
 
     def connect(self, channel: ClientChannel, **settings: Unpack[ConnectionSettings]) -> "DirectConnection":
         """Open a connection for one client, with the settings of `DirectConnection`. On an event loop."""
-        from toolwire.tools.dispatch.connection import DirectConnection  # noqa: PLC0415 - loaded when somebody calls
+        from toolwire.tools.dispatch.connection import DirectConnection  # noqa: PLC0415 - only needed with a client
 
         connection = DirectConnection(self, channel, **settings)
         self._connections.add(connection)
@@ -296,7 +296,7 @@ class ToolServer(Toolset, Generic[S]):
         return connection
 
     def page(self, cursor: Any) -> Page:
-        """One page of the tool list, as a dict and as bytes made once. KeyError for a cursor that we never gave."""
+        """Return one page of the tool list, as a dict and as bytes made once. KeyError for an unknown cursor."""
         return self._pages.page(cursor)
 
     @property
@@ -328,14 +328,14 @@ class ToolServer(Toolset, Generic[S]):
         return {"alwaysLoad": True} if self.always_load else {}
 
     def cli_policies(self) -> list[dict[str, Any]]:
-        """The tools with a permission policy of their own."""
+        """Return the permission policies of the tools that have one of their own."""
         return [
             {"name": tool.name, "permission_policy": tool.policy}
             for tool in self._tools.values()
             if tool.policy
         ]
 
-    def _changed(self, kind: str) -> None:
+    def _notify_changed(self, kind: str) -> None:
         for connection in list(self._connections):
             connection.list_changed(kind)
 
@@ -343,5 +343,5 @@ class ToolServer(Toolset, Generic[S]):
 def create_sdk_mcp_server(
     name: str, version: str = "1.0.0", tools: "list[Tool[Any]] | None" = None, **settings: Any
 ) -> dict[str, Any]:
-    """The official way to make a server: a config dict for `mcp_servers`. `settings` are those of `ToolServer`."""
+    """Make a server in the official way: a config dict for `mcp_servers`. `settings` are those of `ToolServer`."""
     return {"type": "sdk", "name": name, "instance": ToolServer[Any](name, version, tools or (), **settings)}

@@ -1,4 +1,4 @@
-"""A tool: a name, what it takes, and the function that does it.
+"""A tool: a name, a schema of its arguments, and the function that is called.
 
 `Tool` is the official `SdkMcpTool` with more fields. It is made from a typed function (`tool(fn)`), in the official
 way (`tool(name, description, schema)`), or by hand for a schema known only at run time. Everything that can be
@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, Literal, TypeVar, overload
 from toolwire._support.tasks import is_async
 from toolwire.errors import ToolDefinitionError
 from toolwire.tools.context import Context
-from toolwire.tools.names import problem_with
+from toolwire.tools.names import find_name_problem
 from toolwire.tools.results.to_json import BadResult
 from toolwire.tools.schema.arguments import Parameters
 
@@ -51,34 +51,34 @@ class SdkMcpTool(Generic[T]):
     annotations: Any = None
     """MCP annotations: `ToolAnnotations`, or a dict such as `{"readOnlyHint": True}`."""
     title: str | None = None
-    """A name for people."""
+    """A name to show to people."""
     output_schema: Any = None
-    """A type or JSON schema: the result then is structured content of that shape."""
+    """A type or JSON schema: the result then is structured content that fits it."""
     always_load: bool | None = None
-    """True: the model sees the tool at once, even where the CLI would let it search for tools first."""
+    """True: the model sees the tool at once, even if the CLI would have it search for tools first."""
     search_hint: str | None = None
     """Words by which the model finds the tool when it searches."""
     max_result_size_chars: int | None = None
-    """Longest result that the CLI hands to the model whole (its default is 50,000, the most is 500,000)."""
+    """Longest result that the CLI gives to the model whole (default 50,000, at most 500,000)."""
     requires_user_interaction: bool | None = None
-    """True: ask for permission even where a rule allows the tool."""
+    """True: ask for permission even if a rule allows the tool."""
     timeout: float | None = None
     """Seconds that a call may take."""
     inline: bool = False
     """True: run a quick sync function on the event loop instead of in a thread."""
     policy: ToolPolicy | None = None
-    """Permission by the server's word: `always_ask`, `always_deny`."""
+    """Permission policy of the server, such as `always_ask` or `always_deny`."""
     meta: dict[str, Any] | None = None
     """More `_meta` of the definition."""
     repeatable: bool = True
-    """True if a call may be run again from its start, with the user's answers, by a client that keeps none open."""
+    """True if a stateless client may run a call again from its start, with the user's answers."""
     text_mirrors_structured: bool = False
-    """True: structured content holds all that the text does, so nothing is lost where only that is shown."""
+    """True: structured content holds all that the text does, so nothing is lost if only that is shown."""
     typed: Any = field(default=None, repr=False, compare=False)
     """The signature of a typed function; None for a handler that takes a dict."""
 
     def __post_init__(self) -> None:
-        if (problem := problem_with(self.name)) is not None:
+        if (problem := find_name_problem(self.name)) is not None:
             raise ToolDefinitionError(f"tool {self.name!r}: {problem}")
         if not callable(self.handler):
             raise ToolDefinitionError(
@@ -94,12 +94,12 @@ class SdkMcpTool(Generic[T]):
             )
         if inspect.isasyncgenfunction(self.handler) or inspect.isgeneratorfunction(self.handler):
             raise ToolDefinitionError(
-                f"tool {self.name!r}: a generator gives no one result; return a list instead"
+                f"tool {self.name!r}: a generator has no single result; return a list instead"
             )
-        self.parameters: Parameters = _parameters(self)
+        self.parameters: Parameters = _compile_parameters(self)
         self.is_async = is_async(self.handler)
-        self.output = _output(self)
-        self._pass_context = self.typed is None and _takes_two(self.handler)
+        self.output = _compile_output(self)
+        self._pass_context = self.typed is None and _takes_context(self.handler)
         self.takes_context = self._pass_context or (
             self.typed is not None and self.typed.context_parameter is not None
         )
@@ -118,13 +118,13 @@ class SdkMcpTool(Generic[T]):
 
     @property
     def json_schema(self) -> dict[str, Any]:
-        """The input schema as it goes out."""
+        """The input schema that clients get."""
         return self.parameters.json_schema
 
     def invoke(self, values: dict[str, Any], context: Context[Any] | None) -> Any:
-        """Call the handler with validated values. Gives its result, or an awaitable of it.
+        """Call the handler with validated values. Returns its result, or an awaitable of it.
 
-        The context may be None for one that does not take it.
+        The context may be None for a handler that does not take it.
         """
         if self.typed is not None:
             args, kwargs = self.typed.arguments_for(values, context)
@@ -132,7 +132,7 @@ class SdkMcpTool(Generic[T]):
         return self.handler(values, context) if self._pass_context else self.handler(values)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function as if it were no tool."""
+        """Call the function directly."""
         return self.handler(*args, **kwargs)
 
     def _define(self) -> dict[str, Any]:
@@ -157,7 +157,7 @@ class SdkMcpTool(Generic[T]):
 Tool = SdkMcpTool
 
 
-def _parameters(tool: "Tool[Any]") -> Parameters:
+def _compile_parameters(tool: "Tool[Any]") -> Parameters:
     if tool.typed is not None:
         parameters: Parameters = tool.typed.parameters
         return parameters
@@ -169,11 +169,11 @@ def _parameters(tool: "Tool[Any]") -> Parameters:
         raise ToolDefinitionError(f"tool {tool.name!r}: {error}") from error
 
 
-def _takes_two(handler: Any) -> bool:
-    """Return whether a handler of a dict takes the context too."""
+def _takes_context(handler: Any) -> bool:
+    """True if a handler that takes a dict takes the context too."""
     try:
         parameters = list(inspect.signature(handler).parameters.values())
-    except (TypeError, ValueError):  # a builtin that does not tell
+    except (TypeError, ValueError):  # a builtin without a signature
         return False
     places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return len(places) > 1 and (
@@ -182,7 +182,7 @@ def _takes_two(handler: Any) -> bool:
 
 
 def _annotations(given: Any) -> dict[str, Any]:
-    """MCP annotations with the wire's spelling, from a dict or any model of them."""
+    """Convert annotations, a dict or a Pydantic model, to MCP's spelling."""
     if given is None:
         return {}
     if hasattr(given, "model_dump"):
@@ -192,7 +192,7 @@ def _annotations(given: Any) -> dict[str, Any]:
     raise ToolDefinitionError(f"annotations must be ToolAnnotations or a dict, got {type(given).__name__}")
 
 
-def _output(tool: "Tool[Any]") -> "_TypedOutput | _SchemaOutput | None":
+def _compile_output(tool: "Tool[Any]") -> "_TypedOutput | _SchemaOutput | None":
     given = tool.output_schema
     if given is None or given is False:
         return None
@@ -249,17 +249,17 @@ class _SchemaOutput:
 
 
 def from_function(function: Callable[..., Any], *, name: str | None = None, **settings: Any) -> "Tool[Any]":
-    """A tool from a typed function. `settings` are fields of `Tool`, or hints such as `read_only`."""
+    """Make a tool from a typed function. `settings` are fields of `Tool`, or hints such as `read_only`."""
     from toolwire.tools.schema.signature import signature_of  # noqa: PLC0415 - loads Pydantic
 
     if isinstance(function, SdkMcpTool):
-        changes: dict[str, Any] = _settings(settings, function.annotations)
+        changes: dict[str, Any] = _check_settings(settings, function.annotations)
         return replace(function, **({**changes, "name": name} if name else changes))
     if not callable(function):
         raise ToolDefinitionError(f"a tool must be a function, got {function!r}")
     own = name or getattr(function, "__name__", None) or type(function).__name__
     signature = signature_of(function, context_type=Context, name=own)
-    known = _settings(settings, None)
+    known = _check_settings(settings, None)
     description = known.pop("description", None)
     return Tool(
         name=own,
@@ -271,8 +271,8 @@ def from_function(function: Callable[..., Any], *, name: str | None = None, **se
     )
 
 
-def _settings(given: dict[str, Any], annotations: Any) -> dict[str, Any]:
-    """Hints gathered into annotations; a misspelt setting is named."""
+def _check_settings(given: dict[str, Any], annotations: Any) -> dict[str, Any]:
+    """Move hints into the annotations; `ToolDefinitionError` names an unknown setting."""
     settings = {key: value for key, value in given.items() if value is not None}
     hints = {wire: settings.pop(key) for key, wire in _HINTS.items() if key in settings}
     if settings.pop("structured", None):
@@ -325,6 +325,6 @@ def tool(
         if input_schema is None:
             return from_function(function, name=name, description=description, **settings)
         about = inspect.getdoc(function) if description is None else description
-        return Tool(name, about or "", input_schema, function, **_settings(settings, None))
+        return Tool(name, about or "", input_schema, function, **_check_settings(settings, None))
 
     return decorate

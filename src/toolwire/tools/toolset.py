@@ -26,7 +26,7 @@ from toolwire._protocol.jsonrpc import (
 from toolwire._support.words import closest
 from toolwire.errors import ToolDefinitionError
 from toolwire.tools.dispatch.interface import Connection, ConnectionSettings, Pending, Reply, Server
-from toolwire.tools.names import problem_with
+from toolwire.tools.names import find_name_problem
 from toolwire.tools.paging import Page, make_page
 
 if TYPE_CHECKING:
@@ -264,7 +264,7 @@ class Combined:
     """Several servers under one name. The first one answers everything that is not about tools."""
 
     def __init__(self, name: str, servers: Sequence[Server]) -> None:
-        if (problem := problem_with(name)) is not None:
+        if (problem := find_name_problem(name)) is not None:
             raise ToolDefinitionError(f"combine: {problem}")
         if not servers:
             raise ToolDefinitionError("combine: no servers given")

@@ -1,11 +1,11 @@
-"""Addresses of resources, and templates for them: the part of RFC 6570 that can be matched backwards.
+"""Addresses of resources, and templates of addresses: the part of RFC 6570 that can be matched.
 
     {name}          one or more characters other than / ? #
-    {+name}, {name*}  the same, with slashes; one in a template
+    {+name}, {name*}  the same, with slashes; only one in a template
     {?a,b}          query parameters at the end, in any order, each of them optional
 
-Owns the reading of a template, the match, and the refusal of values that could lead a function out of its folder.
-A match takes time in proportion to the address, whatever it is. It knows no function, no type and no server.
+Owns the parsing of templates, the matching, and the check for values that could lead a function out of its folder.
+Matching takes linear time for any address. It must not know functions, types or servers.
 """
 
 import re
@@ -21,7 +21,7 @@ from toolwire.tools.schema.arguments import (
 )
 
 LONGEST: Final = 8_192
-"""Characters of an address that a client may ask for by a template."""
+"""Characters of an address that is matched against templates, at most."""
 _SCHEME: Final = r"[A-Za-z][A-Za-z0-9+.-]*:"
 _BLANK: Final = r"[\s\x00-\x1f\x7f]"
 _PIECES: Final = r"\{([^{}]*)\}"
@@ -37,13 +37,13 @@ class _Variable(NamedTuple):
     wide: bool
     """True if its value may have slashes."""
 
-    def takes(self, raw: str) -> bool:
+    def accepts(self, raw: str) -> bool:
         ends = "?#" if self.wide else "/?#"
         return raw != "" and not any(end in raw for end in ends)
 
 
 class UriTemplate:
-    """A template, read once. `DefinitionError` says what in it cannot be."""
+    """A parsed template. `DefinitionError` if it is not valid, or not supported."""
 
     def __init__(self, text: str) -> None:
         check_uri(text)
@@ -52,11 +52,11 @@ class UriTemplate:
         self._variables: list[_Variable] = []
         self.query: tuple[str, ...] = ()
         """The names of query parameters."""
-        self._read(text)
+        self._parse(text)
         self.names: tuple[str, ...] = (*(each.name for each in self._variables), *self.query)
         """All names in it."""
         self.literal = sum(map(len, self._literals))
-        """The number of characters outside of variables: the more, the closer is a match."""
+        """The number of characters outside of variables. Of templates that match, the largest number wins."""
         self.wide = any(each.wide for each in self._variables)
         """True if one of the values may have slashes."""
         self.shape = (
@@ -73,7 +73,7 @@ class UriTemplate:
     def match(self, uri: str) -> dict[str, str] | None:
         """Return the values in an address, decoded; None if the template does not match it.
 
-        `InvalidArguments` for one that fits, with a value that no function shall see.
+        `InvalidArguments` if it matches, with a value that could be harmful.
         """
         path, mark, query = uri.partition("?") if self.query else (uri, "", "")
         raw = self._split(path)
@@ -82,7 +82,7 @@ class UriTemplate:
         wrong: list[Violation] = []
         values: dict[str, str] = {}
         for variable, part in zip(self._variables, raw, strict=True):
-            values[variable.name] = _decoded(part, variable.name, wrong)
+            values[variable.name] = _decode(part, variable.name, wrong)
             _check_path(variable, values[variable.name], wrong)
         if mark and query:
             self._take_query(query, values, wrong)
@@ -90,12 +90,12 @@ class UriTemplate:
             raise InvalidArguments(wrong)
         return values
 
-    # Reading.
+    # Parsing.
 
-    def _read(self, text: str) -> None:
+    def _parse(self, text: str) -> None:
         end = 0
         for piece in re.finditer(_PIECES, text):
-            self._literal(text[end : piece.start()])
+            self._add_literal(text[end : piece.start()])
             end = piece.end()
             if (query := re.fullmatch(_QUERY, piece[1])) is not None:
                 if end != len(text):
@@ -104,15 +104,15 @@ class UriTemplate:
                 if "?" in "".join(self._literals):
                     raise DefinitionError(f"{text!r}: {piece[0]} after a '?': name all parameters in it")
                 return
-            self._variable(piece[0], piece[1])
-        self._literal(text[end:])
+            self._add_variable(piece[0], piece[1])
+        self._add_literal(text[end:])
 
-    def _literal(self, literal: str) -> None:
+    def _add_literal(self, literal: str) -> None:
         if "{" in literal or "}" in literal:
-            raise DefinitionError(f"{self.text!r} has a brace without its other half: {_FORMS}")
+            raise DefinitionError(f"{self.text!r} has an unmatched brace: {_FORMS}")
         self._literals.append(literal)
 
-    def _variable(self, shown: str, inner: str) -> None:
+    def _add_variable(self, shown: str, inner: str) -> None:
         parts = re.fullmatch(_VARIABLE, inner)
         if parts is None or (parts[1] and parts[3]):
             raise DefinitionError(f"{self.text!r}: {shown} is not supported: {_FORMS}")
@@ -126,10 +126,10 @@ class UriTemplate:
     # Matching.
 
     def _split(self, path: str) -> list[str] | None:
-        """The raw values. From the front up to the wide variable, from the back up to it, without a second try.
+        """Return the raw values: from the start up to the wide variable, and from the end back to it.
 
-        Nothing is lost by that: a value that ends at the first (from the back: begins after the last) occurrence of
-        the text beside it is the shortest possible, and what it leaves can only help its neighbour.
+        No backtracking is needed: a value that ends at the first (from the end: starts after the last) occurrence
+        of the literal beside it is the shortest possible, which leaves the most for its neighbour.
         """
         first, last = self._literals[0], self._literals[-1]
         if not self._variables:
@@ -153,7 +153,9 @@ class UriTemplate:
             back.append(path[at + len(literal) : end])
             end = at
         raw = [*front, path[start:end], *reversed(back)]
-        return raw if all(each.takes(part) for each, part in zip(self._variables, raw, strict=True)) else None
+        return (
+            raw if all(each.accepts(part) for each, part in zip(self._variables, raw, strict=True)) else None
+        )
 
     def _take_query(self, query: str, values: dict[str, str], wrong: list[Violation]) -> None:
         for pair in query.split("&"):
@@ -163,39 +165,39 @@ class UriTemplate:
             elif name in values:
                 wrong.append(Violation(name, "Given twice"))
             else:
-                values[name] = _decoded(part, name, wrong)
+                values[name] = _decode(part, name, wrong)
                 _check_any(name, values[name], wrong)
 
 
 def check_uri(text: object) -> None:
-    """See that something can be an address or a template of some."""
+    """Raise `DefinitionError` unless a value can be an address or a template."""
     if not isinstance(text, str):
         raise DefinitionError(f"an address must be a string, got {type(text).__name__}")
     if not re.match(_SCHEME, text) or re.fullmatch(_SCHEME, text):
-        raise DefinitionError(f"{text!r} is no address: it needs a scheme, as in config://app")
+        raise DefinitionError(f"{text!r} is not an address: it needs a scheme, as in config://app")
     if re.search(_BLANK, text):
         raise DefinitionError(f"{text!r} has blanks or control characters: write them as %20 and so on")
 
 
-def _decoded(raw: str, name: str, wrong: list[Violation]) -> str:
+def _decode(raw: str, name: str, wrong: list[Violation]) -> str:
     try:
         return unquote(raw, errors="strict")
     except UnicodeDecodeError:
-        wrong.append(Violation(name, got("Must be UTF-8 under its percent signs", raw)))
+        wrong.append(Violation(name, got("Must be percent-encoded UTF-8", raw)))
         return ""
 
 
 def _check_path(variable: _Variable, value: str, wrong: list[Violation]) -> None:
     if not variable.wide and "/" in value:
-        wrong.append(Violation(variable.name, got("Must not have slashes", value)))
+        wrong.append(Violation(variable.name, got("Must not contain slashes", value)))
     else:
         _check_any(variable.name, value, wrong)
 
 
 def _check_any(name: str, value: str, wrong: list[Violation]) -> None:
     if "\0" in value:
-        wrong.append(Violation(name, got("Must not have a NUL", value)))
+        wrong.append(Violation(name, got("Must not contain a NUL character", value)))
     elif _ABSOLUTE.match(value):
         wrong.append(Violation(name, got("Must not be an absolute path", value)))
     elif any(part.strip() == ".." for part in _SEPARATORS.split(value)):
-        wrong.append(Violation(name, got("Must not have '..' as a part of a path", value)))
+        wrong.append(Violation(name, got("Must not contain '..' as a part of a path", value)))

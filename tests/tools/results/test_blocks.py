@@ -62,7 +62,7 @@ def test_blocks_are_mended_where_they_can_be(given, wanted):
         ({"type": "image", "data": "@@@", "mimeType": "image/png"}, "data is not base64"),
         (
             {"type": "image", "data": f"data:image/png;base64,{PNG64}", "mimeType": "image/png"},
-            "comma of a data: URL",
+            "part after the comma of the data: URL",
         ),
         ({"type": "image", "data": b"????"}, "mimeType is missing"),
         ({"type": "audio", "data": WAV, "mimeType": 5}, "mimeType must be a string"),

@@ -155,7 +155,7 @@ def test_every_block_takes_annotations_and_meta(make):
     ("make", "words"),
     [
         (lambda: Image(), "data or path"),  # noqa: PLW0108 - the call is what is tested
-        (lambda: Image(PNG, "a.png"), "not both"),
+        (lambda: Image(PNG, "a.png"), "needs either data or path"),
         (lambda: Image(b""), "no bytes"),
         (lambda: Image("text"), "needs bytes, not str"),
         (lambda: Image(b"????"), "give mime_type"),
@@ -166,7 +166,7 @@ def test_every_block_takes_annotations_and_meta(make):
         (lambda: Image(path=Path(__file__).parent), "cannot be read"),
         (lambda: Text(5), "needs a str"),
         (lambda: Resource("res://a"), "text or blob"),
-        (lambda: Resource("res://a", text="a", blob=b"b"), "not both"),
+        (lambda: Resource("res://a", text="a", blob=b"b"), "needs either text or blob"),
         (lambda: Resource("res://a", text=b"a"), "bytes go to blob"),
         (lambda: Resource("res://a", blob="a"), "needs bytes"),
         (lambda: Resource("", text="a"), "needs a uri"),

@@ -232,12 +232,12 @@ def test_subclasses_are_what_they_derive_from():
 
 def test_content_inside_data_is_refused():
     """A picture that nobody would see is the author's mistake, and the message says what to do."""
-    with pytest.raises(BadResult, match=r"beside the data \(at chart\)") as caught:
+    with pytest.raises(BadResult, match=r"a list of the content and the data \(at chart\)") as caught:
         to_result({"chart": Image(PNG)})
     assert caught.value.type_name == "toolwire.tools.results.content.Image"
     with pytest.raises(BadResult, match=r"at \[1\]\[0\]"):
         to_result([Order(1), [Image(PNG)]])
-    with pytest.raises(BadResult, match=r"beside the data"):
+    with pytest.raises(BadResult, match=r"a list of the content and the data"):
         to_result(["a", Image(PNG), [Image(PNG)]])
     with pytest.raises(BadResult, match=r"at x"):
         to_result(Point(Image(PNG), 1))
@@ -395,7 +395,7 @@ def test_a_whole_result_keeps_its_content_and_is_checked():
     assert to_result(whole, output=Totals()) == {**whole, "structuredContent": {"total": 1}}
     with pytest.raises(BadResult, match="total is missing"):
         to_result({"content": [], "structuredContent": {}}, output=Totals())
-    with pytest.raises(BadResult, match="has none"):
+    with pytest.raises(BadResult, match="but its result has no structuredContent"):
         to_result(mcp.types.CallToolResult(content=[]), output=Totals())
 
 

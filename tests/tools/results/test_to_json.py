@@ -232,7 +232,7 @@ REFUSED = [
     (json, "module", "module"),
     (ValueError("x"), "ValueError", "raised, not returned"),
     (zip("a", "b", strict=True), "zip", "only once"),
-    (Text("a"), "toolwire.tools.results.content.Text", "beside the data"),
+    (Text("a"), "toolwire.tools.results.content.Text", "a list of the content and the data"),
     ({1: "a", "1": "b"}, "dict", "two keys"),
     (10**5000, "int", "digits"),
 ]

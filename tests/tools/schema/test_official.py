@@ -227,21 +227,21 @@ def test_a_dict_of_json_with_a_keyword_is_a_json_schema(given):
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"a": "string"}, "'a' is 'string', which is no type"),
-        ({"a": 5}, "'a' is 5, which is no type"),
-        ({"a": None}, "'a' is null, which is no type"),
-        ({"a": str, "b": "string"}, "'b' is 'string', which is no type"),
+        ({"a": "string"}, "'a' is 'string', which is not a type"),
+        ({"a": 5}, "'a' is 5, which is not a type"),
+        ({"a": None}, "'a' is null, which is not a type"),
+        ({"a": str, "b": "string"}, "'b' is 'string', which is not a type"),
         ({"a": {"type": "string"}}, 'put it under "properties"'),
         ({"type": str, "properties": {"a": str}}, 'put it under "properties"'),
-        ({"description": "a tool"}, "which is no type"),
+        ({"description": "a tool"}, "which is not a type"),
         ({"properties": {"a": str}}, "not JSON"),
         ({"type": "string"}, '"type": "object" at the top'),
-        ({1: str}, "does not say what the tool takes"),
-        ("object", "does not say what the tool takes"),
-        (None, "does not say what the tool takes"),
-        ([str], "does not say what the tool takes"),
-        (str, "str is no object"),
-        (list[int], "is no object"),
+        ({1: str}, "is not a schema of arguments"),
+        ("object", "is not a schema of arguments"),
+        (None, "is not a schema of arguments"),
+        ([str], "is not a schema of arguments"),
+        (str, "str is not an object"),
+        (list[int], "is not an object"),
         ({"good": int, "bad": asyncio.Event}, "parameter 'bad': asyncio.locks.Event has no JSON schema"),
         (asyncio.Event, "asyncio.locks.Event has no JSON schema"),
     ],
@@ -314,7 +314,7 @@ def test_violations_of_a_schema_in_words():
             "l[1].p: Field required",
             "l[1].q: Unknown argument",
             "k: Input should be 4, got 5",
-            "o: Input should fit exactly one of the allowed forms, and fits more, got 3",
+            "o: Input should fit exactly one of the allowed forms, but fits several, got 3",
             "n: Not allowed here, got 0",
             "z: Field required",
             f"f: {known}",
@@ -466,7 +466,7 @@ def test_output_types():
     adapter, schema = output_type(Point)
     assert list(schema["properties"]) == ["x", "y"]
     assert adapter.dump_python(Point(1)) == {"x": 1, "y": 0}
-    with pytest.raises(DefinitionError, match="int is no object"):
+    with pytest.raises(DefinitionError, match="int is not an object"):
         output_type(int)
     with pytest.raises(DefinitionError, match="no JSON schema"):
         output_type(asyncio.Event)

@@ -392,7 +392,7 @@ def test_two_parameters_with_one_wire_name_are_refused():
 
     def send(sender: Annotated[str, Field(alias="to")], to: str): ...
 
-    with pytest.raises(DefinitionError, match="same name on the wire"):
+    with pytest.raises(DefinitionError, match="same name in JSON"):
         sig(send)
 
 
@@ -662,7 +662,7 @@ def test_deep_nesting_is_a_violation_not_a_crash():
         (collections.abc.Callable[[int], int], r"Callable\[\[int\], int\]"),
         (collections.abc.Callable[..., int] | None, "Callable"),
         (collections.abc.Callable[..., int] | int | str, "Callable"),
-        (type[Point], "no JSON value"),
+        (type[Point], "not a JSON value"),
         (collections.abc.Generator[int, None, None], r"use list\[...\]"),
         (collections.abc.Iterator[int], "Iterator"),
         (re.Match, "re.Match"),
@@ -670,7 +670,7 @@ def test_deep_nesting_is_a_violation_not_a_crash():
         (Annotated[str, Field(pattern="(?=a)")], "look-around"),
         ("Missing", "name 'Missing' is not defined"),
         ("list[Missing]", "name 'Missing' is not defined"),
-        ("1 +", "no type"),
+        ("1 +", "is not a type"),
     ],
     ids=lambda value: str(value).partition(" at 0x")[0],
 )
@@ -747,7 +747,7 @@ def test_two_contexts_are_refused():
 
     def function(a: Context, b: Context | None = None): ...
 
-    with pytest.raises(DefinitionError, match="'a' and 'b' both want the context"):
+    with pytest.raises(DefinitionError, match="'a' and 'b' both take the context"):
         sig(function)
 
 
@@ -857,11 +857,11 @@ def test_what_a_partial_fixes_is_not_shown():
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        (Service.look, "a method without its object"),
+        (Service.look, "an unbound method"),
         (Service.__dict__["make"], "classmethod needs its class"),
-        (5, "5 is no function"),
-        (max, "not known|use one parameter"),
-        (type("Odd", (), {"__call__": 5})(), "not known|no function"),
+        (5, "5 is not a function"),
+        (max, "cannot be found|use one parameter"),
+        (type("Odd", (), {"__call__": 5})(), "cannot be found|not a function"),
     ],
     ids=["unbound", "classmethod", "number", "builtin", "odd"],
 )

@@ -21,7 +21,7 @@ from toolwire.cli.shared import user_module
 from toolwire.errors import NotSupportedError, ToolDefinitionError, UsageError
 from toolwire.mcp.foreign.detect import find_low_level_server
 from toolwire.options.mcp_servers import is_server as could_serve
-from toolwire.tools.names import problem_with, wire_name
+from toolwire.tools.names import find_name_problem, wire_name
 from toolwire.tools.server import ToolServer
 from toolwire.tools.tool import Tool, from_function
 from toolwire.tools.toolset import Combined, Renamed
@@ -162,7 +162,7 @@ def _make_target(text: str, module: types.ModuleType, place: str, name: str | No
     path = Path(module.__file__).resolve() if module.__file__ else None
     label, server = _find_one(module, place) if name is None else _find_named(module, place, name)
     own = None if isinstance(server, Renamed) else getattr(server, "name", None)
-    called = own if isinstance(own, str) and problem_with(own) is None else wire_name(label)
+    called = own if isinstance(own, str) and find_name_problem(own) is None else wire_name(label)
     loaded = tuple(user_module.neighbours(path)) if path is not None else ()
     return Target(text, called, server, path, tuple(dict.fromkeys([module.__name__, *loaded])))
 
@@ -201,7 +201,7 @@ def _stem(module: types.ModuleType) -> str:
     """Derive a server name from the file of a module."""
     file = Path(module.__file__ or module.__name__)
     stem = wire_name(file.parent.name if file.stem == "__init__" else file.stem)
-    return stem if problem_with(stem) is None else "tools"
+    return stem if find_name_problem(stem) is None else "tools"
 
 
 def _servers_in(module: types.ModuleType) -> dict[str, Any]:
@@ -266,7 +266,7 @@ def _as_server(value: Any, label: str, where: str) -> Any:
 
 def _make_server(name: str, tools: Any, place: str) -> ToolServer[Any]:
     name = wire_name(name)
-    server: ToolServer[Any] = ToolServer(name if problem_with(name) is None else "tools")
+    server: ToolServer[Any] = ToolServer(name if find_name_problem(name) is None else "tools")
     for each in tools:
         called = each.name if isinstance(each, Tool) else getattr(each, "__name__", repr(each))
         try:

@@ -194,7 +194,7 @@ async def _find_values(
     value: str,
 ) -> dict[str, Any]:
     about = error_data(connection, argument=name)
-    work = _run_source(connection, subject, subject.completer.source(name, value, arguments))
+    work = _run_source(connection, subject, subject.completer.find_source(name, value, arguments))
     return await await_result(connection, subject, work, lambda result: result, about)
 
 

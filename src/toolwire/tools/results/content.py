@@ -1,10 +1,10 @@
-"""Content that a tool may return besides text and data: pictures, sound, resources, links to them.
+"""Content that a tool may return besides text and data: images, audio, resources and links to resources.
 
-A tool's author makes one of these, alone or in a list with text, and each becomes one MCP content block. What
-cannot work (no bytes, a missing file, both text and blob) is a ValueError here, in the author's own line, and not
-a result that the CLI throws away later. `path=` is read once, when the object is made: the only I/O of this module.
+A tool returns one of these, alone or in a list with text, and each becomes one MCP content block. A mistake (no
+bytes, a missing file, both text and blob) raises ValueError when the object is made, so that the CLI does not
+discard the result later. `path=` is read once, when the object is made: the only I/O of this module.
 
-It knows what a block looks like, not what a result is; `results` decides that.
+It knows what a block looks like, and must not know what a result is: that is `result`.
 """
 
 from base64 import b64encode
@@ -58,7 +58,7 @@ _SUFFIXES = {
 
 
 def sniff(data: bytes) -> str | None:
-    """The MIME type that the first bytes show: PNG, JPEG, GIF, WebP, WAV, MP3, Ogg, FLAC; None for others."""
+    """Return the MIME type by the first bytes: PNG, JPEG, GIF, WebP, WAV, MP3, Ogg, FLAC; None for others."""
     for start, mime_type in _STARTS:
         if data.startswith(start):
             return mime_type
@@ -70,14 +70,14 @@ def sniff(data: bytes) -> str | None:
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
-class _Noted(Record):
-    """Add the parts that every block may have: hints for the client, and `_meta`, which no model sees."""
+class _Annotated(Record):
+    """The fields that every block may have: hints for the client, and `_meta`, which the model does not see."""
 
     audience: Audience | None = None
     priority: float | None = None
     meta: dict[str, Any] | None = None
 
-    def _check_notes(self) -> None:
+    def _check_annotations(self) -> None:
         if isinstance(self.audience, str) or any(each not in _ROLES for each in self.audience or ()):
             raise ValueError(f"audience must be a list of 'user' and 'assistant', not {self.audience!r}")
         if self.priority is not None and (
@@ -85,7 +85,7 @@ class _Noted(Record):
         ):
             raise ValueError(f"priority must be from 0 to 1, not {self.priority!r}")
 
-    def _with_notes(self, block: dict[str, Any]) -> dict[str, Any]:
+    def _add_annotations(self, block: dict[str, Any]) -> dict[str, Any]:
         notes: dict[str, Any] = {}
         if self.audience is not None:
             notes["audience"] = list(self.audience)
@@ -99,24 +99,24 @@ class _Noted(Record):
 
 
 @dataclass(repr=False, eq=False)
-class Text(_Noted):
-    """Text with hints or `_meta`; a plain `str` does for the rest."""
+class Text(_Annotated):
+    """Text with hints or `_meta`. Without these, return a `str`."""
 
     text: str
 
     def __post_init__(self) -> None:
-        self._check_notes()
+        self._check_annotations()
         if not isinstance(self.text, str):
             raise ValueError(f"Text needs a str, not {type(self.text).__name__}")  # noqa: TRY004 - one class for all
 
     def block(self) -> dict[str, Any]:
-        """The block on the wire."""
-        return self._with_notes({"type": "text", "text": self.text})
+        """Return the content block."""
+        return self._add_annotations({"type": "text", "text": self.text})
 
 
 @dataclass(repr=False, eq=False)
-class _Media(_Noted):
-    """Bytes of one kind, given as they are or as the name of a file."""
+class _Media(_Annotated):
+    """Bytes of one kind, given directly or as the path of a file."""
 
     kind: ClassVar[str]
     data: Bytes | None = field(default=None, repr=False)
@@ -124,31 +124,31 @@ class _Media(_Noted):
     mime_type: str | None = None
 
     def __post_init__(self, path: str | PathLike[str] | None) -> None:
-        self._check_notes()
+        self._check_annotations()
         name = type(self).__name__
         if (self.data is None) == (path is None):
-            raise ValueError(f"{name} needs data or path, and not both")
-        self.data = _read(name, path) if path is not None else _raw(name, self.data)
+            raise ValueError(f"{name} needs either data or path")
+        self.data = _read(name, path) if path is not None else _to_bytes(name, self.data)
         if not self.data:
             raise ValueError(f"{name} has no bytes" if path is None else f"{name} is empty: {fspath(path)}")
-        self.mime_type = self.mime_type or sniff(self.data) or _by_suffix(path)
+        self.mime_type = self.mime_type or sniff(self.data) or _type_by_suffix(path)
         if self.mime_type is None:
-            raise ValueError(f"{name} of an unknown kind: give mime_type, such as {self.kind}/...")
+            raise ValueError(f"{name} has an unknown type: give mime_type, such as {self.kind}/...")
         if not str(self.mime_type).startswith(f"{self.kind}/"):
             raise ValueError(f"{name} cannot be {self.mime_type}")
 
     def block(self) -> dict[str, Any]:
-        """The block on the wire."""
+        """Return the content block."""
         data = b64encode(self.data or b"").decode()
-        return self._with_notes({"type": self.kind, "data": data, "mimeType": self.mime_type})
+        return self._add_annotations({"type": self.kind, "data": data, "mimeType": self.mime_type})
 
 
 @dataclass(repr=False, eq=False)
 class Image(_Media):
-    """A picture: `Image(png_bytes)` or `Image(path="plot.png")`.
+    """An image: `Image(png_bytes)` or `Image(path="plot.png")`.
 
     The type comes from `mime_type`, else from the bytes, else from the file's name. The model sees PNG, JPEG, GIF
-    and WebP; other kinds the CLI saves to a file and tells the model its name.
+    and WebP; images of other types are saved by the CLI to a file, whose name the model gets.
     """
 
     kind: ClassVar[str] = "image"
@@ -156,14 +156,14 @@ class Image(_Media):
 
 @dataclass(repr=False, eq=False)
 class Audio(_Media):
-    """Sound, made like `Image`. The CLI saves it to a file and tells the model its name."""
+    """Audio, made like `Image`. The CLI saves it to a file, whose name the model gets."""
 
     kind: ClassVar[str] = "audio"
 
 
 @dataclass(repr=False, eq=False)
-class Resource(_Noted):
-    """A document that travels with the result: `text` the model reads, `blob` the CLI saves to a file."""
+class Resource(_Annotated):
+    """A document inside the result. The model reads `text`; the CLI saves `blob` to a file."""
 
     uri: str
     text: str | None = None
@@ -171,18 +171,18 @@ class Resource(_Noted):
     mime_type: str | None = None
 
     def __post_init__(self) -> None:
-        self._check_notes()
-        _need_text("Resource", "uri", self.uri)
+        self._check_annotations()
+        _require_text("Resource", "uri", self.uri)
         if (self.text is None) == (self.blob is None):
-            raise ValueError("Resource needs text or blob, and not both")
+            raise ValueError("Resource needs either text or blob")
         if self.text is not None and not isinstance(self.text, str):
             raise ValueError(f"Resource text must be a str, not {type(self.text).__name__}; bytes go to blob")
         if self.blob is not None:
-            self.blob = _raw("Resource", self.blob)
+            self.blob = _to_bytes("Resource", self.blob)
             self.mime_type = self.mime_type or sniff(self.blob) or "application/octet-stream"
 
     def block(self) -> dict[str, Any]:
-        """The block on the wire."""
+        """Return the content block."""
         inner: dict[str, Any] = {"uri": self.uri}
         if self.mime_type is not None:
             inner["mimeType"] = self.mime_type
@@ -190,12 +190,12 @@ class Resource(_Noted):
             inner["text"] = self.text
         else:
             inner["blob"] = b64encode(self.blob).decode()
-        return self._with_notes({"type": "resource", "resource": inner})
+        return self._add_annotations({"type": "resource", "resource": inner})
 
 
 @dataclass(repr=False, eq=False)
-class ResourceLink(_Noted):
-    """A pointer to a document that the client may fetch; the model sees name, address and description."""
+class ResourceLink(_Annotated):
+    """A link to a document that the client may read; the model sees name, address and description."""
 
     uri: str
     name: str
@@ -205,27 +205,27 @@ class ResourceLink(_Noted):
     title: str | None = None
 
     def __post_init__(self) -> None:
-        self._check_notes()
-        _need_text("ResourceLink", "uri", self.uri)
-        _need_text("ResourceLink", "name", self.name)
+        self._check_annotations()
+        _require_text("ResourceLink", "uri", self.uri)
+        _require_text("ResourceLink", "name", self.name)
         if self.size is not None and (type(self.size) is not int or self.size < 0):
             raise ValueError(f"ResourceLink size must be a number of bytes, not {self.size!r}")
 
     def block(self) -> dict[str, Any]:
-        """The block on the wire."""
+        """Return the content block."""
         block: dict[str, Any] = {"type": "resource_link", "uri": self.uri, "name": self.name}
         extra = {"title": self.title, "description": self.description, "mimeType": self.mime_type}
         block.update({key: value for key, value in extra.items() if value is not None})
         if self.size is not None:
             block["size"] = self.size
-        return self._with_notes(block)
+        return self._add_annotations(block)
 
 
 Content = Text | Image | Audio | Resource | ResourceLink
 
 
 def from_bytes(data: Bytes) -> Content:
-    """Make a block of bytes: a picture or sound if they start like one, else an embedded blob."""
+    """Make content from bytes: an image or audio if they start like one, else a resource with a blob."""
     raw = bytes(data)
     mime_type = sniff(raw)
     if mime_type is None:
@@ -234,7 +234,7 @@ def from_bytes(data: Bytes) -> Content:
 
 
 def blob_uri(data: bytes) -> str:
-    """An address for bytes that have none: the same bytes always get the same one."""
+    """Make an address for bytes: the same bytes always get the same address."""
     from hashlib import sha256  # noqa: PLC0415 - rare, and it loads OpenSSL
 
     return f"toolwire://bytes/{sha256(data).hexdigest()[:32]}"
@@ -248,16 +248,16 @@ def _read(name: str, path: str | PathLike[str]) -> bytes:
         raise ValueError(f"{name} cannot be read: {error}") from error
 
 
-def _raw(name: str, data: object) -> bytes:
+def _to_bytes(name: str, data: object) -> bytes:
     if isinstance(data, bytes | bytearray | memoryview):
         return bytes(data)
     raise ValueError(f"{name} needs bytes, not {type(data).__name__}")
 
 
-def _by_suffix(path: str | PathLike[str] | None) -> str | None:
+def _type_by_suffix(path: str | PathLike[str] | None) -> str | None:
     return None if path is None else _SUFFIXES.get(splitext(path)[1].lower())  # noqa: PTH122 - pathlib costs an import
 
 
-def _need_text(name: str, field_name: str, value: object) -> None:
+def _require_text(name: str, field_name: str, value: object) -> None:
     if not isinstance(value, str) or not value:
         raise ValueError(f"{name} needs a {field_name}, not {value!r}")

@@ -1,8 +1,8 @@
-"""Any Python value as JSON, with nothing lost on the way: `text` for the model, `plain` for structured content.
+"""Converts any Python value to JSON without losing anything: `text` for the model, `plain` for structured content.
 
-Most values go through orjson, with `unfold` for the classes that it does not know. What it cannot write or would
-change in silence (NaN, integers over 64 bits, keys that are no strings, lone surrogates) is walked in Python, and
-so is every value that fails, to say where: `BadResult` names the type and the place.
+Most values are encoded by orjson, with `unfold` for the classes that it does not know. Values that it cannot encode
+or would change silently (NaN, integers over 64 bits, keys that are not strings, lone surrogates) are converted in
+Python, and so is every value that fails, to find the place: `BadResult` names the type and the place.
 
 How values are written:
 - Enum: its value. date, time: ISO 8601. timedelta, Decimal, UUID, paths, addresses: a string, as Pydantic does.
@@ -10,9 +10,9 @@ How values are written:
   with aliases. numpy and others that have `tolist()`: that list or number.
 - set: an array, sorted where its items can be. bytes inside data: base64.
 - NaN and the infinities: the strings "NaN", "Infinity", "-Infinity"; null would be another value.
-- keys that are no strings: their JSON spelling; two keys that then are the same are refused.
+- keys that are not strings: their JSON text; two keys that are the same then are refused.
 
-It knows nothing of MCP, beyond that content objects are blocks of their own and never part of JSON.
+It must not know MCP, except that content objects are blocks of their own and never part of JSON.
 """
 
 import json
@@ -54,14 +54,14 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-# Rows tried in order: classes that a class may be of, or a name that it may have; and what holds for it then.
+# Rows that are tried in order: base classes or an attribute name, and the entry for classes that have it.
 Table = tuple[tuple[type | tuple[type, ...] | str, T], ...]
 
 CONTENT = (Text, Image, Audio, Resource, ResourceLink)
 
 
-class BadResult(TypeError):  # noqa: N818 - it names the value at fault
-    """A value that cannot be the result of a tool. `type_name` names the type of it, or of the part at fault."""
+class BadResult(TypeError):  # noqa: N818 - it names the value
+    """A value that cannot be the result of a tool. `type_name` is the type of it, or of the invalid part."""
 
     def __init__(self, message: str, kind: type | str) -> None:
         self.type_name = kind if isinstance(kind, str) else type_name(kind)
@@ -69,28 +69,28 @@ class BadResult(TypeError):  # noqa: N818 - it names the value at fault
 
 
 def type_name(kind: type) -> str:
-    """The name to show for a class, with its module unless that is plain Python's."""
+    """Return the name of a class for messages, with its module unless it is a builtin."""
     module = kind.__module__
     return kind.__qualname__ if module in ("builtins", "__main__") else f"{module}.{kind.__qualname__}"
 
 
 def text(value: Any) -> str:
-    """Compact JSON, with letters of all languages as they are."""
-    raw = _fast(value)
-    return _spell(_walk(value, (), {})) if raw is None else raw.decode()
+    """Encode a value as compact JSON, without escapes for non-ASCII characters."""
+    raw = _encode_fast(value)
+    return _encode(_walk(value, (), {})) if raw is None else raw.decode()
 
 
 def plain(value: Any) -> tuple[Any, str]:
-    """The value as dicts, lists and scalars that any JSON encoder takes, and its text."""
-    raw = _fast(value)
+    """Convert a value to dicts, lists and scalars that any JSON encoder takes. Returns its JSON text too."""
+    raw = _encode_fast(value)
     if raw is not None:
-        return orjson.loads(raw), raw.decode()  # what orjson wrote has no integers over 64 bits
+        return orjson.loads(raw), raw.decode()  # orjson writes no integers over 64 bits
     walked = _walk(value, (), {})
-    return walked, _spell(walked)
+    return walked, _encode(walked)
 
 
 def clean(string: str) -> str:
-    """A string that UTF-8 can carry: halves of a cut character, as in odd file names, become their escapes."""
+    """Make a string valid for UTF-8: lone surrogates, as in undecodable file names, become escapes."""
     if string.isascii():
         return string
     try:
@@ -101,7 +101,7 @@ def clean(string: str) -> str:
 
 
 def sendable(value: Any) -> Any:
-    """The value as plain JSON data, whatever it is: what has no such form is shown as Python shows it."""
+    """Convert any value to plain JSON data; one that cannot be converted becomes its `repr`."""
     if type(value) is str:
         return clean(value)
     try:
@@ -114,16 +114,16 @@ def sendable(value: Any) -> Any:
         return f"<{type_name(type(value))}>"
 
 
-def _fast(value: Any) -> bytes | None:
+def _encode_fast(value: Any) -> bytes | None:
     """Encode with orjson; None if it cannot, or would write null for a NaN."""
     try:
         raw = orjson.dumps(value, default=unfold, option=orjson.OPT_PASSTHROUGH_DATACLASS)
     except TypeError:
         return None
-    return None if b"null" in raw and _hides_nan(value) else raw
+    return None if b"null" in raw and _has_nan(value) else raw
 
 
-def _hides_nan(value: Any) -> bool:
+def _has_nan(value: Any) -> bool:
     try:
         _STRICT.encode(value)
     except (TypeError, ValueError, RecursionError):
@@ -131,36 +131,36 @@ def _hides_nan(value: Any) -> bool:
     return False
 
 
-def _spell(walked: Any) -> str:
+def _encode(walked: Any) -> str:
     try:
         return clean(_COMPACT.encode(walked))
     except (ValueError, RecursionError) as error:  # an integer of thousands of digits, or too deep
         raise BadResult(f"cannot be written as JSON: {error}", type(walked)) from error
 
 
-# --- one step: a value -> a simpler one, whose parts may need a step themselves ---
+# --- one step: convert a value to a simpler one, whose parts may need another step ---
 
 
 def unfold(value: Any) -> Any:
     """Turn a value into a more basic one, one step towards JSON. `BadResult` if it cannot be."""
     kind: Any = type(value)
-    return _step_for(kind)(value)
+    return _find_step(kind)(value)
 
 
 @lru_cache(maxsize=1024)
-def _step_for(kind: type) -> Callable[[Any], Any]:
-    return first_fit(kind, _SHAPES) or _by_pydantic
+def _find_step(kind: type) -> Callable[[Any], Any]:
+    return first_fit(kind, _SHAPES) or _dump_by_pydantic
 
 
 def first_fit(kind: type, table: "Table[T]") -> T | None:
-    """The entry of the first row that fits a class."""
+    """Return the entry of the first row that fits a class."""
     for test, entry in table:
         if hasattr(kind, test) if isinstance(test, str) else issubclass(kind, test):
             return entry
     return None
 
 
-def _refuse(hint: str) -> Callable[[Any], Any]:
+def _make_refusal(hint: str) -> Callable[[Any], Any]:
     def step(value: Any) -> Any:
         raise BadResult(f"{type_name(type(value))}: {hint}", type(value))
 
@@ -190,7 +190,7 @@ def _struct(value: Any) -> dict[str, Any]:
     return {name: getattr(value, name) for name in value.__struct_fields__}
 
 
-def _by_pydantic(value: Any) -> Any:
+def _dump_by_pydantic(value: Any) -> Any:
     from pydantic_core import to_jsonable_python  # noqa: PLC0415 - heavy, and seldom needed
 
     try:
@@ -202,20 +202,23 @@ def _by_pydantic(value: Any) -> Any:
 
 _SHAPES: Final[Table[Callable[[Any], Any]]] = (
     (Enum, attrgetter("value")),
-    (CONTENT, _refuse("content cannot stand inside data: return a list, the content beside the data")),
-    ((CoroutineType, AsyncGeneratorType), _refuse("an async function or generator was not awaited")),
-    ("__await__", _refuse("it was not awaited")),
-    (GeneratorType, _refuse("return the value, not a generator: list(...) gathers its items")),
-    ((FunctionType, BuiltinFunctionType, MethodType), _refuse("return the value, not the function: call it")),
-    (ModuleType, _refuse("a module is no value")),
-    (type, _refuse("return an instance, not the class")),
-    (BaseException, _refuse("an exception is raised, not returned")),
-    (Iterator, _refuse("an iterator gives its items only once: return list(...)")),
+    (CONTENT, _make_refusal("content cannot be part of data: return a list of the content and the data")),
+    ((CoroutineType, AsyncGeneratorType), _make_refusal("an async function or generator was not awaited")),
+    ("__await__", _make_refusal("it was not awaited")),
+    (GeneratorType, _make_refusal("return the value, not a generator: list(...) gathers its items")),
+    (
+        (FunctionType, BuiltinFunctionType, MethodType),
+        _make_refusal("return the value, not the function: call it"),
+    ),
+    (ModuleType, _make_refusal("a module is not a value")),
+    (type, _make_refusal("return an instance, not the class")),
+    (BaseException, _make_refusal("an exception is raised, not returned")),
+    (Iterator, _make_refusal("an iterator can be read only once: return list(...)")),
     (str, str.__str__),
     (int, int.__int__),
     (float, float.__float__),
     ((bytes, bytearray, memoryview), _base64),
-    ("__pydantic_serializer__", _by_pydantic),
+    ("__pydantic_serializer__", _dump_by_pydantic),
     ("__dataclass_fields__", _dataclass),
     ("__attrs_attrs__", _attrs),
     ("__struct_fields__", _struct),
@@ -234,11 +237,11 @@ _STRICT: Final = json.JSONEncoder(default=unfold, allow_nan=False)
 _COMPACT: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-# --- the whole way, in Python ---
+# --- the whole conversion, in Python ---
 
 
 def _walk(value: Any, path: tuple[str | int, ...], above: dict[int, Any]) -> Any:
-    """The value as plain JSON data. `above` holds what encloses it, to see a value that contains itself."""
+    """Convert a value to plain JSON data. `above` holds its containers, to detect a value that contains itself."""
     kind = type(value)
     if kind is str:
         return clean(value)
@@ -247,7 +250,7 @@ def _walk(value: Any, path: tuple[str | int, ...], above: dict[int, Any]) -> Any
     if kind is float:
         return value if isfinite(value) else spell_float(value)
     if id(value) in above:
-        raise BadResult(f"{type_name(kind)}{_at(path)} contains itself", kind)
+        raise BadResult(f"{type_name(kind)}{_describe_place(path)} contains itself", kind)
     above[id(value)] = value
     try:
         if isinstance(value, dict):
@@ -265,9 +268,9 @@ def _walk_dict(value: dict[Any, Any], path: tuple[str | int, ...], above: dict[i
     walked: dict[str, Any] = {}
     for key, item in value.items():
         name = _walk(key, path, above)
-        name = name if isinstance(name, str) else _spell(name)
+        name = name if isinstance(name, str) else _encode(name)
         if name in walked:
-            raise BadResult(f"two keys{_at(path)} are both {name!r} in JSON", type(value))
+            raise BadResult(f"two keys{_describe_place(path)} are both {name!r} in JSON", type(value))
         walked[name] = _walk(item, (*path, name), above)
     return walked
 
@@ -276,20 +279,21 @@ def _step(value: Any, path: tuple[str | int, ...]) -> Any:
     try:
         return unfold(value)
     except BadResult as error:
-        raise BadResult(f"{error}{_at(path)}", error.type_name) from error
+        raise BadResult(f"{error}{_describe_place(path)}", error.type_name) from error
     except Exception as error:  # the value's own code ran: a property, an iterator, a serializer
         kind = type(value)
-        what = f"{type_name(kind)}{_at(path)} failed while it was read: {type(error).__name__}: {error}"
+        where = f"{type_name(kind)}{_describe_place(path)}"
+        what = f"{where} raised an error while it was converted: {type(error).__name__}: {error}"
         raise BadResult(what, kind) from error
 
 
 def spell_float(value: float) -> str:
-    """JSON's spelling; the three values that have none get JavaScript's."""
+    """Spell a float as JSON does; NaN and the infinities, which JSON does not have, as JavaScript does."""
     if isfinite(value):
         return float.__repr__(value)
     return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-def _at(path: tuple[str | int, ...]) -> str:
+def _describe_place(path: tuple[str | int, ...]) -> str:
     spelled = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return f" (at {spelled.removeprefix('.')})" if spelled else ""

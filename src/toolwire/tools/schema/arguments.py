@@ -1,7 +1,7 @@
-"""The parameters of a tool: the schema that goes on the wire, and the validation of the arguments that come back.
+"""The parameters of a tool: their JSON schema, and the validation of arguments.
 
-Owns the interface that both kinds of schema fill (typed functions, raw JSON Schema), the errors they raise and
-the words for a violation. It knows neither Pydantic nor a JSON Schema library.
+Owns the interface that both kinds of schema implement (typed functions, raw JSON Schema), the errors that they
+raise and the texts of violations. It must know neither Pydantic nor a JSON Schema library.
 """
 
 import math
@@ -20,19 +20,19 @@ _MESSAGE_LENGTH: Final = 400
 _DEEPEST: Final = 254
 _LIST_LENGTHS: Final = (100, 10, 2)
 
-TOO_LARGE_TO_SAY: Final = "The arguments do not fit the schema, and are too large to say where"
+TOO_LARGE_TO_NAME: Final = "The arguments do not fit the schema, and are too large to name the errors"
 
 REQUIRED: Final = "Field required"
 NOT_FINITE: Final = "Input should be a finite number"
 
 
-# The name by which these modules call it: the text says which part of a tool cannot be, why, and what to do.
+# The text of the error says which part of a definition is invalid, why, and what to do.
 DefinitionError = ToolDefinitionError
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One thing wrong with the arguments. `path` is like `items[2].price`, empty for the arguments as a whole."""
+    """One error in the arguments. `path` is like `items[2].price`, and empty for the arguments as a whole."""
 
     path: str
     message: str
@@ -41,11 +41,11 @@ class Violation:
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
-class InvalidArguments(ClaudeSDKError):  # noqa: N818 - it names the arguments, not a fault of ours
-    """Arguments that break the schema, with what is wrong with them."""
+class InvalidArguments(ClaudeSDKError):  # noqa: N818 - it names the arguments
+    """Arguments that do not fit the schema, with their errors."""
 
     def __init__(self, violations: Iterable[Violation], unnamed: int = 0) -> None:
-        """`unnamed` is how many there are besides."""
+        """`unnamed` is the number of further errors, which are not in `violations`."""
         self.violations = list(dict.fromkeys(violations))
         self._unnamed = unnamed
         shown = "; ".join(map(str, self.violations[:_SHOWN_VIOLATIONS]))
@@ -61,38 +61,38 @@ class Parameters(Protocol):
 
     @property
     def json_schema(self) -> dict[str, Any]:
-        """An object schema, as it goes on the wire."""
+        """The JSON schema that clients get, of type object."""
         ...
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The values for the handler, or `InvalidArguments`. Never changes what it is given."""
+        """Return the values for the handler; `InvalidArguments` if they do not fit. Never changes `arguments`."""
         ...
 
 
 def shorten(arguments: dict[str, Any], most: int) -> dict[str, Any] | None:
     """Cut the lists in the arguments so that at most `most` values are left. None if that is not enough.
 
-    For naming what is wrong with large arguments: all the mistakes in 4 MB of them take a minute to put into words.
+    For errors in large arguments: to describe all errors in 4 MB of them would take a minute.
     """
     if _has_at_most(arguments, most):
         return arguments
     for length in _LIST_LENGTHS:
-        cut: dict[str, Any] = _with_short_lists(arguments, length)
+        cut: dict[str, Any] = _cut_lists(arguments, length)
         if _has_at_most(cut, most):
             return cut
     return None
 
 
-def _with_short_lists(value: Any, length: int) -> Any:
+def _cut_lists(value: Any, length: int) -> Any:
     if isinstance(value, dict):
-        return {key: _with_short_lists(each, length) for key, each in value.items()}
+        return {key: _cut_lists(each, length) for key, each in value.items()}
     if isinstance(value, list):
-        return [_with_short_lists(each, length) for each in value[:length]]
+        return [_cut_lists(each, length) for each in value[:length]]
     return value
 
 
 def _has_at_most(value: Any, most: int) -> bool:
-    """Return whether a JSON value holds at most `most` values."""
+    """True if a JSON value contains at most `most` values."""
     left = [value]
     for _ in range(most + 1):
         if not left:
@@ -105,8 +105,8 @@ def _has_at_most(value: Any, most: int) -> bool:
     return False
 
 
-def path_of(steps: Iterable[str | int]) -> str:
-    """Keys and indexes as one path: `items[2].price`."""
+def format_path(steps: Iterable[str | int]) -> str:
+    """Join keys and indexes to a path: `items[2].price`."""
     text = ""
     for step in steps:
         if isinstance(step, int):
@@ -117,18 +117,18 @@ def path_of(steps: Iterable[str | int]) -> str:
 
 
 def got(message: str, value: Any) -> str:
-    """A message that ends with the value that it is about."""
+    """Append the value to a message."""
     return f"{clip(message, _MESSAGE_LENGTH)}, got {show_value(value)}"
 
 
 def unknown_argument(known: Sequence[str] = ()) -> str:
-    """The message for an argument that is not in the schema."""
+    """Return the message for an argument that is not in the schema."""
     names = clip(", ".join(known), _MESSAGE_LENGTH)
     return f"Unknown argument (known: {names})" if names else "Unknown argument"
 
 
 def show_value(value: Any) -> str:
-    """A value as a model reads it: text in quotes, the rest as JSON, cut when long."""
+    """Show a value to a model: a string in quotes, anything else as JSON, cut if long."""
     if isinstance(value, str):
         return clip(repr(value[: _VALUE_LENGTH + 1]))
     try:
@@ -138,34 +138,37 @@ def show_value(value: Any) -> str:
 
 
 def clip(text: str, length: int = _VALUE_LENGTH) -> str:
-    """The text, or its beginning."""
+    """Cut a text that is longer than `length`."""
     return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
 def to_json(arguments: dict[str, Any]) -> bytes:
-    """The arguments as JSON. `InvalidArguments` when they cannot have come from there."""
+    """Encode the arguments as JSON. `InvalidArguments` if they are not JSON."""
     try:
         raw = orjson.dumps(arguments)
         if b"null" not in raw:  # the usual case, which costs no further call
             return raw
     except TypeError:
-        pass  # integers over 64 bits, or no JSON at all
+        pass  # integers over 64 bits, or values that are not JSON
     try:
         return dumps(arguments)
     except TypeError as error:
         raise InvalidArguments([Violation("", f"The arguments are not JSON: {error}")]) from error
     except ValueError as error:
-        found = [Violation(path_of(path), got(NOT_FINITE, value)) for path, value in _non_finite(arguments)]
+        found = [
+            Violation(format_path(path), got(NOT_FINITE, value))
+            for path, value in _find_non_finite(arguments)
+        ]
         other = Violation("", f"The arguments cannot be read: {error}")
         raise InvalidArguments(found or [other]) from error
 
 
-def _non_finite(arguments: Any) -> Iterator[tuple[tuple[str | int, ...], float]]:
-    """Each number that JSON does not have, with where it is."""
+def _find_non_finite(arguments: Any) -> Iterator[tuple[tuple[str | int, ...], float]]:
+    """Yield the path and value of each number that JSON does not have."""
     stack: list[tuple[tuple[str | int, ...], Any]] = [((), arguments)]
     while stack:
         path, each = stack.pop()
-        if len(path) > _DEEPEST:  # no JSON, or a value that contains itself: others will tell
+        if len(path) > _DEEPEST:  # not JSON, or a value that contains itself: reported elsewhere
             continue
         if isinstance(each, dict):
             stack.extend(((*path, str(key)), value) for key, value in each.items())

@@ -1,8 +1,8 @@
-"""The forms of `input_schema` that the official SDK takes: JSON schemas, dicts of types, classes.
+"""Compiles the forms of `input_schema` that the official SDK accepts: JSON schemas, dicts of types, classes.
 
-Decides which of them is given, by the rules in `from_official`. A handler of these forms
-gets one dict of plain JSON values, whatever the form: types are for the check and for the schema. Both kinds of
-schema are made elsewhere, and their libraries load only when one of their kind is made.
+Owns the rules that decide which form is given (see `from_official`). A handler of these forms always gets one dict
+of plain JSON values: types are only used for validation and for the schema. `json_schema` and `pydantic_types` make
+the schemas, and load their libraries only when needed.
 """
 
 from typing import Any, Final
@@ -27,27 +27,27 @@ _KEYWORDS: Final = {
     *("dependentRequired", "dependentSchemas", "propertyNames", "unevaluatedProperties", "enum", "const"),
 }
 _ACCEPTED: Final = (
-    'accepted are a dict of names to types such as {"a": float}, a JSON schema such as {"type": "object", '
+    'give a dict of names to types such as {"a": float}, a JSON schema such as {"type": "object", '
     '"properties": {...}}, or a TypedDict, dataclass or Pydantic model'
 )
 _JSON: Final = (str, int, float, list, tuple, dict, type(None))
 
 
 def from_json_schema(schema: dict[str, Any]) -> Parameters:
-    """Parameters by a JSON schema, compiled now and checked offline.
+    """Compile a JSON schema. Does no network access.
 
-    Any draft by its `$schema`, 2020-12 without. A missing `type` is added, any but "object" is refused, and so is a
-    reference to another document. The schema is copied: later changes to the dict have no effect.
+    The draft is that of its `$schema`, or 2020-12. A missing `type` is added; any other than "object" is refused,
+    and so is a reference to another document. The schema is copied: later changes to the dict have no effect.
     """
     return compile_schema(schema)
 
 
 def from_official(schema: Any) -> Parameters:
-    """Parameters by what `claude_agent_sdk`'s `tool(name, description, input_schema)` takes.
+    """Compile any `input_schema` that `tool(name, description, input_schema)` of `claude_agent_sdk` accepts.
 
-    1. `{}` takes anything.
+    1. `{}` accepts anything.
     2. A dict whose values are all types is `{parameter: type}`, whatever the keys: `{"type": str}` has a parameter
-       called type. All are required, `X | None` may be null; arguments that are not named are let through.
+       called type. All are required, `X | None` may be null; other arguments are accepted.
     3. A dict without any type, with at least one keyword of JSON Schema, is a JSON schema: `{"type": "object"}`,
        `{"properties": {...}}`, `{"$ref": "#/$defs/x", "$defs": {...}}`.
     4. A class: TypedDict, dataclass, Pydantic model, or any other type that is an object in JSON.
@@ -60,7 +60,7 @@ def from_official(schema: Any) -> Parameters:
     if not isinstance(schema, _JSON):
         return _TypedForm(schema)
     if not isinstance(schema, dict) or not all(isinstance(name, str) for name in schema):
-        raise DefinitionError(f"{show_value(schema)} does not say what the tool takes; {_ACCEPTED}")
+        raise DefinitionError(f"{show_value(schema)} is not a schema of arguments; {_ACCEPTED}")
     values = {name: value for name, value in schema.items() if isinstance(value, _JSON)}
     if not values:
         return _TypedForm(schema)
@@ -70,18 +70,17 @@ def from_official(schema: Any) -> Parameters:
 
 
 def output_type(given: Any) -> tuple[Any, dict[str, Any]]:
-    """The Pydantic adapter and the JSON schema of a type of results. `DefinitionError` unless it is an object."""
+    """Return the Pydantic adapter and JSON schema of a result type. `DefinitionError` unless it is an object."""
     from toolwire.tools.schema.pydantic_types import output_schema  # noqa: PLC0415 - loads Pydantic
 
     return output_schema(given)
 
 
 class _TypedForm:
-    """Parameters by Python types, for a handler of a dict.
+    """Parameters defined by Python types, for a handler that takes a dict.
 
-    Arguments must fit the schema that was advertised, with no leniency: the handler gets them as they are, and a
-    number in quotes would be text there. Then the types have their say, on what no schema can tell (is it a date,
-    what do the model's own validators think).
+    Arguments must fit the JSON schema strictly, because the handler gets them unchanged: a number in quotes would
+    be a string there. Then the types check what a schema cannot express, such as dates and own validators.
     """
 
     def __init__(self, given: Any) -> None:
@@ -100,5 +99,5 @@ class _TypedForm:
 def _not_a_type(name: str, value: Any) -> str:
     """Describe an entry of a dict that is neither types nor a JSON schema."""
     if isinstance(value, dict):
-        return f'{name!r} is described by a dict: put it under "properties" of a JSON schema'
-    return f"{name!r} is {show_value(value)}, which is no type"
+        return f'{name!r} is a dict: put it under "properties" of a JSON schema'
+    return f"{name!r} is {show_value(value)}, which is not a type"

@@ -1,9 +1,8 @@
-"""A typed function as a tool: its parameters, its description, and how to call it with the arguments that came.
+"""Inspects a typed function: finds its parameters, its description, and how to call it.
 
-Owns the reading of a callable in all its forms (functions, bound methods, partials, objects with `__call__`,
-wrapped ones), of its annotations wherever they were written, of its defaults, of the parameter that takes the
-context, and of its docstring. Schemas are made by `pydantic_types`. It calls nothing, and knows neither servers nor
-the wire.
+Owns the inspection of a callable in all its forms (functions, bound methods, partials, objects with `__call__`,
+decorated ones), of its annotations wherever they were written, of its defaults, of the parameter that takes the
+context, and of its docstring. `pydantic_types` makes the schemas. It calls no function, and must not know servers.
 """
 
 import collections.abc
@@ -60,13 +59,13 @@ class Signature:
 
     parameters: Parameters
     description: str
-    """Summary and long description of the docstring."""
+    """The summary and long description in the docstring."""
     context_parameter: str | None
-    """The parameter that wants the context; it is not in the schema."""
+    """The parameter that takes the context; it is not in the schema."""
     returns: Any = _EMPTY
-    """The return annotation, resolved; empty if there is none or it has no meaning here."""
+    """The return annotation, resolved; empty if there is none or it cannot be resolved."""
     positional: tuple[tuple[str, Any], ...] = ()
-    """The parameters that can be passed by position only, in order, with their defaults."""
+    """The positional-only parameters, in order, with their defaults."""
 
     def arguments_for(self, values: dict[str, Any], context: Any) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments to call the function with. It uses its own defaults for those that are missing."""
@@ -80,7 +79,7 @@ class Signature:
 
     @property
     def output_schema(self) -> dict[str, Any] | None:
-        """The schema of the result, if the return annotation is a type of object that says what is in it."""
+        """The schema of the result, if the return annotation is an object with known fields."""
         return None if self._output is None else self._output[1]
 
     @property
@@ -96,30 +95,30 @@ class Signature:
             adapter, schema = output_schema(self.returns)
         except DefinitionError:
             return None
-        return (adapter, schema) if _says_something(schema) else None
+        return (adapter, schema) if _describes_fields(schema) else None
 
 
 def signature_of(function: Any, *, context_type: type, name: str | None = None) -> Signature:
-    """Read a typed function. `DefinitionError` says what in it cannot be a tool, and what to do about it."""
+    """Inspect a typed function. `DefinitionError` says why it cannot be a tool, and what to do."""
     tool = name or getattr(function, "__name__", None) or type(function).__name__
     try:
-        return _read(source_of(function), context_type, tool)
+        return _inspect_source(source_of(function), context_type, tool)
     except DefinitionError as error:
         raise DefinitionError(f"tool {tool!r}: {error}") from error.__cause__
 
 
-def _read(source: "Source", context_type: type, tool: str) -> Signature:
+def _inspect_source(source: "Source", context_type: type, tool: str) -> Signature:
     context: str | None = None
     taken: dict[str, Any] = {}
     for parameter in source.parameters:
         if (instead := _REFUSED.get(parameter.kind)) is not None:
             raise DefinitionError(f"parameter {str(parameter).partition(':')[0]!r}: {instead}")
-        annotation = _annotation(parameter, source, context_type)
-        if not _wants_context(annotation, context_type):
+        annotation = _resolve_annotation(parameter, source, context_type)
+        if not _is_context(annotation, context_type):
             taken[parameter.name] = annotation
         elif context is not None:
             raise DefinitionError(
-                f"parameters {context!r} and {parameter.name!r} both want the context: keep one"
+                f"parameters {context!r} and {parameter.name!r} both take the context: keep one"
             )
         else:
             context = parameter.name
@@ -129,15 +128,15 @@ def _read(source: "Source", context_type: type, tool: str) -> Signature:
         parameters=_build(tool, parameters, taken, documentation.parameters),
         description=documentation.description,
         context_parameter=context,
-        returns=_returns(source),
+        returns=_return_type(source),
         positional=tuple(
-            (each.name, _default(each)) for each in source.parameters if each.kind is each.POSITIONAL_ONLY
+            (each.name, _default_of(each)) for each in source.parameters if each.kind is each.POSITIONAL_ONLY
         ),
     )
 
 
-def _annotation(parameter: inspect.Parameter, source: "Source", context_type: type) -> Any:
-    """The annotation of a parameter, resolved and ready for Pydantic."""
+def _resolve_annotation(parameter: inspect.Parameter, source: "Source", context_type: type) -> Any:
+    """Resolve the annotation of a parameter, and prepare it for Pydantic."""
     try:
         hint = source.resolve(parameter.annotation, extra={context_type.__name__: context_type})
     except NameError as error:
@@ -147,36 +146,34 @@ def _annotation(parameter: inspect.Parameter, source: "Source", context_type: ty
         ) from error
     except (TypeError, SyntaxError, AttributeError) as error:
         raise DefinitionError(
-            f"parameter {parameter.name!r}: {parameter.annotation!r} is no type: {gist(error)}; {HINT}"
+            f"parameter {parameter.name!r}: {parameter.annotation!r} is not a type: {gist(error)}; {HINT}"
         ) from error
-    if _wants_context(hint, context_type):
+    if _is_context(hint, context_type):
         return hint
     hint = readable(hint, source.namespace)
     if isinstance(parameter.default, FieldInfo):  # written as in FastAPI: x: int = Field(3, ge=1)
         hint = with_metadata(hint, parameter.default)
     elif parameter.default is not _EMPTY and has_default(hint):
-        hint = with_metadata(
-            hint, Field(default=parameter.default)
-        )  # the later one, which is what Python uses
-    return nullable(hint) if _default(parameter) is None else hint
+        hint = with_metadata(hint, Field(default=parameter.default))  # the later one, which Python uses
+    return nullable(hint) if _default_of(parameter) is None else hint
 
 
-def _default(parameter: inspect.Parameter) -> Any:
-    """The value that an omitted argument has; the empty mark if there is none."""
+def _default_of(parameter: inspect.Parameter) -> Any:
+    """Return the value of an omitted argument; `_EMPTY` if it is required."""
     default = parameter.default
     if isinstance(default, FieldInfo):
         return _EMPTY if default.is_required() or default.default_factory is not None else default.default
     return default
 
 
-def _wants_context(annotation: Any, context_type: type) -> bool:
+def _is_context(annotation: Any, context_type: type) -> bool:
     origin = typing.get_origin(annotation)
     if origin is Annotated:
-        return _wants_context(typing.get_args(annotation)[0], context_type)
+        return _is_context(typing.get_args(annotation)[0], context_type)
     if isinstance(origin or annotation, type) and issubclass(origin or annotation, context_type):
         return True
     inner = [each for each in typing.get_args(annotation) if each is not type(None)]
-    return origin in UNIONS and len(inner) == 1 and _wants_context(inner[0], context_type)
+    return origin in UNIONS and len(inner) == 1 and _is_context(inner[0], context_type)
 
 
 def _build(
@@ -188,7 +185,7 @@ def _build(
     optional = {
         each.name
         for each in parameters
-        if _default(each) is not _EMPTY or has_default(annotations[each.name])
+        if _default_of(each) is not _EMPTY or has_default(annotations[each.name])
     }
     built = build(tool, annotations, optional)
     # In the order of the parameters; the keys may be aliases.
@@ -196,13 +193,13 @@ def _build(
         if parameter.name in said:
             shown.setdefault("description", said[parameter.name])
         if "default" not in shown:
-            shown.update(_shown_default(parameter, annotations[parameter.name]))
+            shown.update(_default_schema(parameter, annotations[parameter.name]))
     return built
 
 
-def _shown_default(parameter: inspect.Parameter, annotation: Any) -> dict[str, Any]:
-    """The default for the schema, if it survives the way to JSON and back; else the parameter is just optional."""
-    default = _default(parameter)
+def _default_schema(parameter: inspect.Parameter, annotation: Any) -> dict[str, Any]:
+    """Return the default for the schema, if it is the same after conversion to JSON and back."""
+    default = _default_of(parameter)
     if default is _EMPTY:
         return {}
     try:
@@ -215,7 +212,7 @@ def _shown_default(parameter: inspect.Parameter, annotation: Any) -> dict[str, A
         return {}
 
 
-def _returns(source: "Source") -> Any:
+def _return_type(source: "Source") -> Any:
     try:
         hint = source.resolve(source.returns)
     except (NameError, TypeError, SyntaxError, AttributeError):
@@ -224,12 +221,12 @@ def _returns(source: "Source") -> Any:
     return readable(hint, source.namespace)
 
 
-def _says_something(schema: dict[str, Any]) -> bool:
-    """Return whether a schema says more than "an object", which is all that dict[str, Any] says."""
+def _describes_fields(schema: dict[str, Any]) -> bool:
+    """True if a schema describes the fields of an object, which that of dict[str, Any] does not."""
     return "properties" in schema or isinstance(schema.get("additionalProperties"), dict)
 
 
-# --- the callable, and the names that its annotations mean ---
+# --- the callable, and the names that its annotations use ---
 
 
 @dataclass
@@ -237,36 +234,36 @@ class Source:
     """A callable, and the names that its annotations can use."""
 
     function: Any
-    """The function in which its code was written, behind partials, methods and decorators."""
+    """The function that has the code, behind partials, methods and decorators."""
     parameters: list[inspect.Parameter]
-    """Its parameters, without those that a partial has fixed by name: these may be secrets."""
+    """Its parameters, without those that a partial has set by name, which may be secrets."""
     returns: Any
     docstring: str | None
 
     @cached_property
     def namespace(self) -> dict[str, Any]:
-        """Names that are not of the module: type parameters, closure, and locals of the functions around."""
+        """Names that are not in the module: type parameters, closure, and locals of enclosing functions."""
         names = {each.__name__: each for each in getattr(self.function, "__type_params__", ())}
         code = getattr(self.function, "__code__", None)
         if code is not None and "<locals>" in self.function.__qualname__:
-            names |= {**_locals_around(code), **_closure(self.function)}
+            names |= {**_find_enclosing_locals(code), **_find_closure(self.function)}
         return names
 
     def resolve(self, annotation: Any, extra: Mapping[str, Any] | None = None) -> Any:
-        """The type that an annotation means, strings in it evaluated. `extra` has names for what is not found."""
+        """Return the type of an annotation, with strings in it evaluated. `extra` has further names to try."""
         if annotation is inspect.Parameter.empty:
             return Any
 
-        def bearer() -> None: ...
+        def holder() -> None: ...
 
-        bearer.__annotations__ = {"it": annotation}
+        holder.__annotations__ = {"it": annotation}
         try:
-            hints = typing.get_type_hints(bearer, self._globals, self.namespace, include_extras=True)
+            hints = typing.get_type_hints(holder, self._globals, self.namespace, include_extras=True)
         except NameError as error:
             if not extra or error.name not in extra:
                 raise
             names = {**extra, **self.namespace}
-            hints = typing.get_type_hints(bearer, self._globals, names, include_extras=True)
+            hints = typing.get_type_hints(holder, self._globals, names, include_extras=True)
         return hints["it"]
 
     @cached_property
@@ -279,51 +276,51 @@ class Source:
 def source_of(given: Any) -> Source:
     """Inspect a callable. `DefinitionError` if it is not one, or its parameters cannot be known."""
     if isinstance(given, classmethod):
-        raise DefinitionError("a classmethod needs its class: give Class.method, after the class is defined")
+        raise DefinitionError("a classmethod needs its class: use Class.method, after the class is defined")
     if isinstance(given, staticmethod):
         given = given.__func__
     if not callable(given):
-        raise DefinitionError(f"{given!r} is no function")
+        raise DefinitionError(f"{given!r} is not a function")
     inner, fixed = given, set[str]()
     while isinstance(inner, functools.partial):
         fixed |= inner.keywords.keys()
         inner = inner.func
     try:
-        signature = _inspect(given)
+        signature = _signature_of(given)
     except (TypeError, ValueError) as error:
-        raise DefinitionError(f"its parameters are not known ({error}): wrap it in a function") from error
+        raise DefinitionError(f"its parameters cannot be found ({error}): wrap it in a function") from error
     parameters = [each for each in signature.parameters.values() if each.name not in fixed]
-    function = _code_holder(inner)
+    function = _find_function(inner)
     if parameters and inner is given and _is_unbound(function, parameters[0]):
         raise DefinitionError(
-            f"{function.__qualname__} is a method without its object: give the bound method, as in instance.method"
+            f"{function.__qualname__} is an unbound method: use the bound method, as in instance.method"
         )
-    return Source(function, parameters, signature.return_annotation, _docstring(inner, function))
+    return Source(function, parameters, signature.return_annotation, _find_docstring(inner, function))
 
 
-def _inspect(given: Any) -> inspect.Signature:
+def _signature_of(given: Any) -> inspect.Signature:
     if sys.version_info >= (3, 14):
-        # Annotations are evaluated late there: a name that is missing shall not hide the other parameters.
-        from annotationlib import Format  # noqa: PLC0415 - only there is it
+        # Annotations are evaluated lazily there, so a missing name must not hide the other parameters.
+        from annotationlib import Format  # noqa: PLC0415 - new in 3.14
 
         return inspect.signature(given, annotation_format=Format.FORWARDREF)
     return inspect.signature(given)
 
 
-def _code_holder(inner: Any) -> Any:
-    """The function that has the code; a class is left as it is."""
+def _find_function(inner: Any) -> Any:
+    """Return the function that has the code; a class is returned unchanged."""
     inner = inspect.unwrap(inner)
     if not isinstance(inner, type) and not hasattr(inner, "__code__"):
         inner = inspect.unwrap(type(inner).__call__)
     return getattr(inner, "__func__", inner)
 
 
-def _docstring(inner: Any, function: Any) -> str | None:
+def _find_docstring(inner: Any, function: Any) -> str | None:
     if inspect.ismethod(inner):
-        return inspect.getdoc(inner)  # an override without a text has that of what it overrides
-    # Of an object with __call__, that method's text before the one of its class.
-    speaker = inner if hasattr(inner, "__code__") or not hasattr(function, "__code__") else function
-    text: str | None = speaker.__doc__ or inner.__doc__
+        return inspect.getdoc(inner)  # an override without a docstring inherits it
+    # For an object with __call__, the docstring of that method comes before that of its class.
+    documented = inner if hasattr(inner, "__code__") or not hasattr(function, "__code__") else function
+    text: str | None = documented.__doc__ or inner.__doc__
     return text
 
 
@@ -333,7 +330,7 @@ def _is_unbound(function: Any, first: inspect.Parameter) -> bool:
     return in_class and first.name in ("self", "cls") and first.annotation is first.empty
 
 
-def _closure(function: Any) -> dict[str, Any]:
+def _find_closure(function: Any) -> dict[str, Any]:
     found = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
@@ -343,61 +340,61 @@ def _closure(function: Any) -> dict[str, Any]:
     return found
 
 
-def _locals_around(code: types.CodeType) -> dict[str, Any]:
-    """The locals of the running functions in whose source this code stands; the innermost counts first."""
+def _find_enclosing_locals(code: types.CodeType) -> dict[str, Any]:
+    """Return the locals of the running functions that enclose this code; inner ones come first."""
     found: dict[str, Any] = {}
     frame = inspect.currentframe()
     while frame is not None:
-        if frame.f_locals is not frame.f_globals and code in _codes(frame.f_code):
+        if frame.f_locals is not frame.f_globals and code in _iter_codes(frame.f_code):
             found = {**frame.f_locals, **found}
         frame = frame.f_back
     return found
 
 
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """The code of everything defined inside, at any depth."""
+def _iter_codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Yield the code of all functions and classes inside, at any depth."""
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield constant
-            yield from _codes(constant)
+            yield from _iter_codes(constant)
 
 
 # --- the docstring, in Google, NumPy or Sphinx style ---
 
-# Every section of every style has one of these in it.
+# Every section of every style contains one of these.
 _MARKS: Final = (":", "@", "--")
 _GOOGLE_SECTION: Final = (
     r"(Args|Arguments|Params|Parameters|Raises|Exceptions?|Except|Attributes|Examples?|Returns|Yields):\s*"
 )
-# The end of a line that was only wrapped: no blank line, no list item and no deeper indent follows.
+# The end of a wrapped line: no blank line, list item or indented line follows.
 _WRAP: Final = r"(?<!\n)\n(?![\n\s\-*•\d])"
 
 
 class Documentation(NamedTuple):
-    """A docstring, taken apart."""
+    """A parsed docstring."""
 
     description: str = ""
     parameters: Mapping[str, str] = MappingProxyType({})
 
 
 def read_docstring(text: str | None, names: Collection[str]) -> Documentation:
-    """The description, without the sections on parameters and results, and what is said of each parameter."""
+    """Return the description, without the sections on parameters and results, and the text of each parameter."""
     if not text or not text.strip():
         return Documentation()
     text = inspect.cleandoc(text)
-    best = _best_reading(text, names) if any(mark in text for mark in _MARKS) else None
+    best = _parse_best(text, names) if any(mark in text for mark in _MARKS) else None
     if best is None:
         return Documentation(text)
     from docstring_parser import DocstringStyle  # noqa: PLC0415 - loaded only when there can be sections
 
     google = best.style is DocstringStyle.GOOGLE
-    description = _outside_sections(text) if google else (best.description or "").strip()
+    description = _remove_sections(text) if google else (best.description or "").strip()
     texts = {name: text for name, text in _parameter_texts(best).items() if name in names}
     return Documentation(description, texts)
 
 
-def _best_reading(text: str, names: Collection[str]) -> "Docstring | None":
-    """The reading that finds the most, None if no style finds any section."""
+def _parse_best(text: str, names: Collection[str]) -> "Docstring | None":
+    """Parse a docstring in the style that finds the most; None if no style finds any section."""
     from docstring_parser import DocstringStyle, ParseError, parse  # noqa: PLC0415
 
     best, most = None, (0, 0)
@@ -409,9 +406,9 @@ def _best_reading(text: str, names: Collection[str]) -> "Docstring | None":
     ):
         try:
             reading = parse(text, style)
-        except (ParseError, ValueError, IndexError):  # odd text, or a slip of the parser: not this style
+        except (ParseError, ValueError, IndexError):  # not this style, or a bug of the parser
             continue
-        # A bare DocstringMeta is a section that the parser has no name for: often just prose with a colon.
+        # A bare DocstringMeta is a section that the parser does not know: often just prose with a colon.
         sections = sum(type(meta).__name__ != "DocstringMeta" for meta in reading.meta)
         score = (len(_parameter_texts(reading).keys() & set(names)), sections)
         if score > most:
@@ -420,7 +417,7 @@ def _best_reading(text: str, names: Collection[str]) -> "Docstring | None":
 
 
 def _parameter_texts(reading: "Docstring") -> dict[str, str]:
-    """Return the text on each parameter; `a, b : int` is about both."""
+    """Return the text of each parameter; `a, b : int` describes both."""
     return {
         name.strip().lstrip("*"): re.sub(_WRAP, " ", parameter.description.strip())
         for parameter in reading.params
@@ -429,8 +426,8 @@ def _parameter_texts(reading: "Docstring") -> dict[str, str]:
     }
 
 
-def _outside_sections(text: str) -> str:
-    """The text around Google sections: what follows one is kept too, which the parser would drop."""
+def _remove_sections(text: str) -> str:
+    """Return the text outside of Google sections. The parser would drop the text after a section."""
     kept: list[str] = []
     inside = False
     for line in text.splitlines():
