@@ -46,7 +46,7 @@ class ListedTool:
 
 @dataclass(frozen=True)
 class CallResult:
-    """What a tool gave. `structured` is its structured content, `meta` its `_meta`."""
+    """The result of a tool. `structured` is its structured content, `meta` its `_meta`."""
 
     content: list[dict[str, Any]]
     structured: Any = None
@@ -119,7 +119,7 @@ class PromptResult:
 
 @dataclass(frozen=True)
 class Completed:
-    """Values that the server offers for an argument; `total` is how many there are, where it tells."""
+    """Values that the server suggests for an argument; `total` is their number, if the server sends it."""
 
     values: list[str]
     total: int | None = None
@@ -172,7 +172,7 @@ class DirectClient:
         )
 
     async def list_tools(self) -> list[ListedTool]:
-        """All tools, all pages."""
+        """Return all tools, of all pages."""
         return [
             ListedTool(
                 name=each["name"],
@@ -188,7 +188,7 @@ class DirectClient:
         ]
 
     async def list_resources(self) -> list[ListedResource]:
-        """All resources."""
+        """Return all resources."""
         return [
             ListedResource(
                 each["uri"], each.get("name", ""), each.get("description") or "", each.get("mimeType"), each
@@ -197,7 +197,7 @@ class DirectClient:
         ]
 
     async def list_resource_templates(self) -> list[ListedTemplate]:
-        """All templates of resources."""
+        """Return all resource templates."""
         return [
             ListedTemplate(
                 each["uriTemplate"],
@@ -210,7 +210,7 @@ class DirectClient:
         ]
 
     async def read_resource(self, uri: str) -> list[ResourceContent]:
-        """The parts of a resource."""
+        """Return the parts of a resource."""
         result = await self._request("resources/read", {"uri": uri})
         return [
             ResourceContent(
@@ -220,15 +220,15 @@ class DirectClient:
         ]
 
     async def subscribe(self, uri: str) -> None:
-        """Ask to hear of updates of a resource; they are in `notifications`."""
+        """Subscribe to updates of a resource; they are in `notifications`."""
         await self._request("resources/subscribe", {"uri": uri})
 
     async def unsubscribe(self, uri: str) -> None:
-        """Ask to hear no more of it."""
+        """End the subscription to a resource."""
         await self._request("resources/unsubscribe", {"uri": uri})
 
     async def list_prompts(self) -> list[ListedPrompt]:
-        """All prompts."""
+        """Return all prompts."""
         return [
             ListedPrompt(
                 each["name"],
@@ -240,7 +240,7 @@ class DirectClient:
         ]
 
     async def get_prompt(self, name: str, /, **arguments: str) -> PromptResult:
-        """A prompt, filled in."""
+        """Return a prompt, filled in with arguments."""
         result = await self._request("prompts/get", {"name": name, "arguments": arguments})
         return PromptResult(result.get("messages") or [], result.get("description") or "")
 
@@ -253,7 +253,7 @@ class DirectClient:
         template: str | None = None,
         arguments: dict[str, str] | None = None,
     ) -> Completed:
-        """What the server offers for an argument of a prompt, or of a resource template, that begins with `value`.
+        """Return suggestions for an argument of a prompt or resource template that begins with `value`.
 
         `arguments` are those that are filled in already.
         """
@@ -271,14 +271,14 @@ class DirectClient:
         return Completed(found.get("values") or [], found.get("total"), found.get("hasMore") is True)
 
     async def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Any other request, by its MCP name; the result as it came."""
+        """Send any other request, by its MCP name, and return the result unchanged."""
         result: dict[str, Any] = await self._request(method, params or {})
         return result
 
     # Inside.
 
     async def initialize(self) -> None:
-        """Shake hands with the server."""
+        """Do the handshake with the server."""
         info = {"name": "toolwire.testing", "version": __version__}
         params = {"protocolVersion": _PROTOCOL, "capabilities": {}, "clientInfo": info}
         result = await self._request("initialize", params)

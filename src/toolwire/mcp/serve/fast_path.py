@@ -285,7 +285,7 @@ class EarlyCall:
         return self.result
 
     @contextmanager
-    def offered(self, scope: dict[str, Any], is_answered: Callable[[], bool]) -> Iterator[None]:
+    def put_into_scope(self, scope: dict[str, Any], is_answered: Callable[[], bool]) -> Iterator[None]:
         """Put it into the scope for the handler of `mcp`.
 
         If that has not taken it over by the end of the block, it is cancelled: at once if the client was answered,

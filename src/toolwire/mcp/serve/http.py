@@ -273,7 +273,7 @@ class HttpApp:
             await self._pass_to_mcp(scope, receive, reply.send)
             return
         reply.request_id = early.request_id
-        with early.offered(scope, reply.is_complete):
+        with early.put_into_scope(scope, reply.is_complete):
             await self._pass_to_mcp(scope, receive, reply.send)
 
     async def _pass_to_mcp(self, scope: Any, receive: Any, send: Any) -> None:

@@ -422,7 +422,7 @@ class DirectConnection(Connection):
             raise RpcError(INTERNAL_ERROR, text, {"server": self.server.name}) from error
 
     def _cancel(self, request_id: Any) -> None:
-        """The newest open call with that id: the CLI uses ids again while older ones are open."""
+        """Cancel the newest open call with that id: the CLI reuses ids while older calls are open."""
         calls = self._calls.get(request_id) if isinstance(request_id, int | float | str) else None
         if calls:
             calls[-1].cancel()
@@ -436,9 +436,9 @@ class DirectConnection(Connection):
         """
         if kind not in self._unannounced and not self._closed:
             self._unannounced.add(kind)
-            self._post(partial(self._announce, kind))
+            self._post(partial(self._send_list_changed, kind))
 
-    def _announce(self, kind: str) -> None:
+    def _send_list_changed(self, kind: str) -> None:
         self._unannounced.discard(kind)
         if not self._closed:
             self._channel.notify(make_notification(f"notifications/{kind}/list_changed"))
@@ -447,24 +447,24 @@ class DirectConnection(Connection):
         """Send the client a log message that belongs to no call, if it wants that level. Any thread may call it."""
         check_level(level)
         if not self._closed:
-            self._post(partial(self._tell_log, sendable(data), level))
+            self._post(partial(self._send_log, sendable(data), level))
 
-    def _tell_log(self, data: Any, level: LogLevel) -> None:
+    def _send_log(self, data: Any, level: LogLevel) -> None:
         if not self._closed and reaches(level, self._log_level):
             params = {"level": level, "logger": self.server.name, "data": data}
             self._channel.notify(make_notification("notifications/message", params))
 
     def resource_updated(self, uri: str) -> None:
-        """Tell the client of a resource that has new contents, if it wants to hear. Any thread may call it."""
+        """Notify the client of new contents of a resource, if it has subscribed. Any thread may call it."""
         if not self._closed:
-            self._post(partial(self._tell_update, uri))
+            self._post(partial(self._send_update, uri))
 
-    def _tell_update(self, uri: str) -> None:
+    def _send_update(self, uri: str) -> None:
         if not self._closed and (self._notify_all_updates or uri in self.subscriptions):
             self._channel.notify(make_notification("notifications/resources/updated", {"uri": uri}))
 
     async def aclose(self) -> None:
-        """Cancel what runs and let go of the server; bounded, and may be called again."""
+        """Cancel what runs and disconnect, in bounded time. May be called again."""
         if self._closed:
             return
         self._closed = True
