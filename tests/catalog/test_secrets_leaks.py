@@ -19,6 +19,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from shared.market import PaidApi, profile_for
+from shared.waiting import eventually
 from toolwire import ClaudeAgentOptions, run
 from toolwire._support.log import logger_for
 from toolwire._support.scrubber import Scrubber
@@ -29,19 +30,13 @@ from toolwire.catalog.server import Catalog
 from toolwire.catalog.tools.pins import Pins
 from toolwire.testing import call, connect, say
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]  # the event loop does not matter
 
 KEY = 'sk_Live/7+qZ"Ab\\Zz%41=x9Wv'
 BUDGET = "bdgQRSTUV0123456789wxyz"
 ENVIRON = {"AGENT_PAYMENT_API_KEY": KEY, "AGENT_PAYMENT_BUDGET_KEY": BUDGET}
 WINDOW = 8
 ONCE = Retry(attempts=1)
-
-
-@pytest.fixture
-def anyio_backend():
-    """One is enough: what is said does not depend on the event loop."""
-    return "asyncio"
 
 
 @pytest.fixture(autouse=True)
@@ -363,8 +358,7 @@ async def test_no_entry_gives_a_key_away(item, seen):
             Pins.of(catalog.definitions.values()).save(seen.folder / "pins.json")
             api.listed = reply({"tools": [entry("2", f"stock — {EVERYTHING}", price=0.02)]})
             catalog.refresh()
-            while catalog.status.fetched != 1:
-                await anyio.sleep(0.01)
+            await eventually(lambda: catalog.status.fetched == 1)
     seen.check()
 
 

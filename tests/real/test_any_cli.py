@@ -28,16 +28,10 @@ from toolwire import (
 from toolwire._transport.find_cli import OLDEST_SUPPORTED, parse_version
 from toolwire.testing import ClaudeEnvironment, answer, call, fail, say, turn
 
-pytestmark = [pytest.mark.anyio, pytest.mark.real]
+pytestmark = [pytest.mark.anyio, pytest.mark.real, pytest.mark.asyncio_only]  # each test starts a CLI
 
 LIMIT = 90
 ADD = "mcp__calc__add"
-
-
-@pytest.fixture
-def anyio_backend():
-    """One loop is enough here: each test starts a real CLI."""
-    return "asyncio"
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from toolwire import (
 )
 from toolwire.testing import ScriptedCLI, answer, call, fail, say, think, turn
 
-pytestmark = [pytest.mark.anyio]
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]  # each scenario starts a real CLI
 
 LIMIT = 60
 
@@ -39,12 +39,6 @@ RESULT_FIELDS = (
     *("subtype", "is_error", "terminal_reason", "num_turns", "result", "structured_output", "errors"),
     *("stop_reason", "permission_denials", "api_error_status", "api_error_type"),
 )
-
-
-@pytest.fixture
-def anyio_backend():
-    """One loop is enough here: each scenario starts a real CLI."""
-    return "asyncio"
 
 
 def server():

@@ -25,7 +25,7 @@ from toolwire import (
 )
 from toolwire.testing import call, say, turn
 
-pytestmark = [pytest.mark.anyio, pytest.mark.real]
+pytestmark = [pytest.mark.anyio, pytest.mark.real, pytest.mark.asyncio_only]  # each test starts a CLI
 
 LIMIT = 90
 PAGE = Path(__file__).parent.parent.parent / "docs" / "control.md"
@@ -122,12 +122,6 @@ TRIES = [
     ("end_session", "end_session"),
 ]
 FROM_THE_START = {each[1] for each in TRIES if each[0] == "initialize"} - {"reinitialize"}
-
-
-@pytest.fixture
-def anyio_backend():
-    """One loop is enough here: each test starts a real CLI."""
-    return "asyncio"
 
 
 def calc():

@@ -9,15 +9,9 @@ import pytest
 from toolwire import ClaudeSDKClient, ToolServer
 from toolwire.testing import call, say
 
-pytestmark = [pytest.mark.anyio, pytest.mark.real]
+pytestmark = [pytest.mark.anyio, pytest.mark.real, pytest.mark.asyncio_only]  # each test starts a CLI
 
 LIMIT = 60
-
-
-@pytest.fixture
-def anyio_backend():
-    """One loop is enough here: each test starts a real CLI."""
-    return "asyncio"
 
 
 async def test_waiting_prompts_are_on_the_receipt(scripted):

@@ -15,17 +15,11 @@ from real.small_server import answer
 from toolwire import ClaudeSDKClient, CLIConnectionError, CLITimeoutError, ToolServer
 from toolwire.testing import say
 
-pytestmark = [pytest.mark.anyio, pytest.mark.real]
+pytestmark = [pytest.mark.anyio, pytest.mark.real, pytest.mark.asyncio_only]  # each test starts a CLI
 
 LIMIT = 60
 PROGRAM = Path(__file__).with_name("small_server.py")
 SMALL = {"command": sys.executable, "args": [str(PROGRAM)]}
-
-
-@pytest.fixture
-def anyio_backend():
-    """One loop is enough here: each test starts a real CLI."""
-    return "asyncio"
 
 
 class Gate:

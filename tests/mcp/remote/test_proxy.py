@@ -32,15 +32,10 @@ from toolwire.mcp.remote.proxy import name_of, proxy
 from toolwire.testing import connect
 
 pytestmark = [
+    pytest.mark.asyncio_only,  # uvicorn knows asyncio only
     pytest.mark.anyio,
     pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
 ]
-
-
-@pytest.fixture
-def anyio_backend():
-    """uvicorn knows asyncio only."""
-    return "asyncio"
 
 
 class Web(uvicorn.Server):

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 import anyio
 import pytest
 
+from shared.waiting import eventually
 from toolwire import HttpLimits, ToolServer
 from toolwire.errors import UsageError
 from toolwire.mcp.serve import limits as limits_module
@@ -32,13 +33,7 @@ META = {
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend():
-    """The HTTP server is asyncio's."""
-    return "asyncio"
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]  # the HTTP server is asyncio's
 
 
 class App:
@@ -368,8 +363,7 @@ async def test_an_answer_that_nobody_reads_is_held_for_a_limited_time():
         deaf.writer.transport.pause_reading()
         await deaf.send(call("big"))
         wire = deaf.writer.get_extra_info("socket")
-        while wire.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != errno.ECONNRESET:
-            await anyio.sleep(0.05)
+        await eventually(lambda: wire.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNRESET)
 
 
 async def test_a_stream_that_nobody_reads_ends_and_its_work_is_cancelled():

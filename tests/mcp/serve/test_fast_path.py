@@ -12,13 +12,7 @@ from toolwire import ToolServer, tool
 from toolwire.mcp.serve.http import bound_socket
 from toolwire.wrap import combine, only, prefix, rename, without
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend():
-    """The HTTP server is asyncio's."""
-    return "asyncio"
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]  # the HTTP server is asyncio's
 
 
 def is_stream(reply):

@@ -18,15 +18,11 @@ from toolwire.mcp.serve.access import guard_for
 from toolwire.mcp.serve.http import HttpApp, bound_socket
 from toolwire.mcp.serve.start import host_for, serve_over
 
+pytestmark = pytest.mark.asyncio_only  # the HTTP server is asyncio's
+
 LIMIT = 30
 BAD = "\ud800"  # half of a character: no UTF-8 can hold it
 ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-
-
-@pytest.fixture
-def anyio_backend():
-    """The HTTP server is asyncio's."""
-    return "asyncio"
 
 
 def asking(method, params=None, request_id=1):

@@ -8,21 +8,16 @@ import httpx2
 import pytest
 
 from shared.http_clients import HANDSHAKE, MODERN, Client, message_of
+from shared.waiting import eventually
 from toolwire import Context, HttpLimits, ToolServer
 from toolwire.mcp.serve.access import guard_for
 from toolwire.mcp.serve.http import bound_socket
 from toolwire.mcp.serve.start import host_for, serve_over
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]  # the HTTP server is asyncio's
 
 LIMIT = 90
 CALLS = 16
-
-
-@pytest.fixture
-def anyio_backend():
-    """The HTTP server is asyncio's."""
-    return "asyncio"
 
 
 def mixed_server():
@@ -154,7 +149,6 @@ async def test_honest_clients_get_their_own_answers():
                 for version in (HANDSHAKE, MODERN):
                     clients.start_soon(leaving, http, version)
                     clients.start_soon(refused, http, version)
-            while serving.running:
-                await anyio.sleep(0.01)
+            await eventually(lambda: not serving.running)
             await honest(http, HANDSHAKE, "afterwards")
             server.cancel_scope.cancel()

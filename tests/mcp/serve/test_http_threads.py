@@ -6,18 +6,13 @@ import anyio
 import pytest
 
 from shared.http_clients import HANDSHAKE, MODERN, Client, message_of, served
+from shared.waiting import eventually
 from toolwire import ToolServer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]  # the HTTP server is asyncio's
 
 LIMIT = 30
 WORKERS = 4
-
-
-@pytest.fixture
-def anyio_backend():
-    """The HTTP server is asyncio's."""
-    return "asyncio"
 
 
 class Hanging:
@@ -66,8 +61,7 @@ async def hang_and_cancel(hanging, client, count):
     async with anyio.create_task_group() as calls:
         for number in range(100, 100 + count):
             calls.start_soon(client.call, "hang", number)
-        while hanging.begun < begun:
-            await anyio.sleep(0.005)
+        await eventually(lambda: hanging.begun >= begun)
         if client.version == MODERN:
             calls.cancel_scope.cancel()  # that is how it cancels: it breaks the connection
         else:

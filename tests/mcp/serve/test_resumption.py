@@ -12,14 +12,8 @@ from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCResponse
 from toolwire.mcp.serve import resumption as module
 from toolwire.mcp.serve.resumption import MAX_EVENTS, SessionLogs
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]  # the HTTP server is asyncio's
 LIMIT = 30
-
-
-@pytest.fixture
-def anyio_backend():
-    """The HTTP server is asyncio's."""
-    return "asyncio"
 
 
 def notice(number):

@@ -17,7 +17,7 @@ from mcp.shared.exceptions import MCPDeprecationWarning
 
 from mcp import Client, MCPError, StdioServerParameters
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]  # one event loop for the module
 
 APP = Path(__file__).parents[2] / "shared" / "served_app.py"
 LIMIT = 30
@@ -35,12 +35,6 @@ EVENTS = {
     "ResourcesListChanged": "resources",
     "ResourceUpdated": "updated",
 }
-
-
-@pytest.fixture(scope="module")
-def anyio_backend():
-    """The connections live as long as the module, so the event loop must."""
-    return "asyncio"
 
 
 @dataclass

@@ -1,0 +1,117 @@
+"""For all tests: the markers, and `--fast` (`make fast`).
+
+With `--fast`, tests run on asyncio only, Hypothesis tries a few examples, and tests that start processes or need
+more than half a second are left out. They are marked `process` and `slow`; a test that starts a process without the
+mark fails, so that the marks stay right.
+"""
+
+import sys
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+TESTS = Path(__file__).parent
+NOT_FAST = {
+    "cli",
+    "clients",
+    "conformance",
+    "differential",
+    "faults",
+    "flows",
+    "mutants",
+    "project",
+    "real",
+    "work",
+}
+"""Folders that `--fast` leaves out as a whole: nearly all of their tests start processes."""
+FEW_EXAMPLES = 5
+STARTS = {"subprocess.Popen", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "os.exec", "os.system"}
+"""Audit events of a process that starts another."""
+
+pytest.register_assert_rewrite("shared")
+hypothesis.settings.register_profile(
+    "default", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)  # a loaded machine is no failure
+hypothesis.settings.register_profile(
+    "fast", hypothesis.settings.get_profile("default"), max_examples=FEW_EXAMPLES
+)
+
+
+def pytest_addoption(parser):
+    """Add `--fast`."""
+    parser.addoption(
+        "--fast",
+        action="store_true",
+        help="one event loop, few Hypothesis examples, no processes, nothing slow",
+    )
+
+
+def pytest_configure(config):
+    """Load the profile of Hypothesis, and with `--fast` forbid processes."""
+    fast = config.getoption("--fast")
+    hypothesis.settings.load_profile("fast" if fast else "default")
+    if fast:
+        config.pluginmanager.register(_NoProcesses(), "no-processes")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc):
+    """Choose the event loops of a test: those of the anyio plugin, unless it is to run on asyncio only."""
+    test = metafunc.definition
+    chosen = any("anyio_backend" in each.args[0] for each in test.iter_markers("parametrize"))
+    only = metafunc.config.getoption("--fast") or test.get_closest_marker("asyncio_only")
+    if only and not chosen and "anyio_backend" in metafunc.fixturenames:
+        test.add_marker(pytest.mark.parametrize("anyio_backend", ["asyncio"], scope="module"))
+
+
+def pytest_ignore_collect(collection_path, config):
+    """With `--fast`, do not even import the suites that start processes."""
+    inside = collection_path.is_relative_to(TESTS) and collection_path.relative_to(TESTS).parts[:1]
+    return True if config.getoption("--fast") and inside and inside[0] in NOT_FAST else None
+
+
+def pytest_collection_modifyitems(config, items):
+    """With `--fast`, leave out what is marked, and try fewer examples."""
+    if not config.getoption("--fast"):
+        return
+    left_out = [item for item in items if not _is_fast(item)]
+    items[:] = [item for item in items if _is_fast(item)]
+    config.hook.pytest_deselected(items=left_out)
+    for item in items:
+        _try_fewer_examples(item)
+
+
+def _is_fast(item):
+    if any(item.get_closest_marker(name) for name in ("process", "real", "slow")):
+        return False
+    backend = getattr(item, "callspec", None) and item.callspec.params.get("anyio_backend", "asyncio")
+    return backend != "trio"
+
+
+def _try_fewer_examples(item):
+    """Lower the number of examples of a test that sets one: the profile is for those that do not."""
+    function = getattr(item, "function", None)
+    used = getattr(function, "_hypothesis_internal_use_settings", None)
+    if used is not None and used.max_examples > FEW_EXAMPLES:
+        function._hypothesis_internal_use_settings = hypothesis.settings(used, max_examples=FEW_EXAMPLES)
+
+
+class _NoProcesses:
+    """Makes the start of a process an error while a test runs."""
+
+    def __init__(self):
+        self._running = ""
+        sys.addaudithook(self._see)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item):
+        self._running = item.nodeid
+        try:
+            return (yield)
+        finally:
+            self._running = ""
+
+    def _see(self, event, _args):
+        if self._running and event in STARTS:
+            raise RuntimeError(f"{self._running} starts a process: mark it with pytest.mark.process")
