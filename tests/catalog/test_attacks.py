@@ -6,7 +6,6 @@ Each docstring ends with the defence in brackets: without it, that test fails (e
 import json
 import re
 import threading
-import time
 import unicodedata
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,6 +16,7 @@ import httpx2
 import pytest
 
 from shared.market import Fault, PaidApi, api_for, profile_for
+from shared.waiting import eventually
 from toolwire.catalog.http.api import Retry
 from toolwire.catalog.profile.model import ProfileError
 from toolwire.catalog.server import Catalog
@@ -119,8 +119,7 @@ async def refreshed(catalog):
     """Wait until the list was fetched once more."""
     before = catalog.status.at
     catalog.refresh()
-    while catalog.status.at == before:
-        await anyio.sleep(0.01)
+    await eventually(lambda: catalog.status.at != before)
 
 
 async def offered(api, folder, *items, **more):
@@ -277,18 +276,17 @@ async def test_a_reference_out_of_the_schema_is_not_followed(api, trap, tmp_path
     assert trap.asked == []
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|a)*$", r"^(a+)+\Z", r"^(?=a)(a+)+$", r"^((a+)+)\1$"])
 async def test_a_pattern_cannot_hold_the_process(api, tmp_path, pattern):
     """Exponential in most engines; the model's text decides how long. [jsonschema-rs: linear time]"""
     Listed(api, item("bad", schema=of(x={"type": "string", "pattern": pattern})), GOOD)
     async with opened(catalog_for(api, tmp_path)) as client:
-        since = time.perf_counter()
         for length in (27, 5_000):
             try:
                 await client.call("bad", {"x": "a" * length + "!"})
             except McpError as error:
                 assert "Validation failed" in error.message  # noqa: PT017 - either refusal is good
-        assert time.perf_counter() - since < 30
     assert api.purchases == []
 
 
@@ -321,12 +319,11 @@ BOMBS = {
 }  # fmt: skip
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("schema", BOMBS.values(), ids=BOMBS)
 async def test_a_schema_bomb_costs_itself_only(api, tmp_path, schema):
     """Left out or made small in little time, and the others stay. [the caps in _bounds, before any recursion]"""
-    since = time.perf_counter()
     found, catalog = await offered(api, tmp_path, item("bad", schema=schema), GOOD)
-    assert time.perf_counter() - since < 30
     assert "good" in found
     assert len(json.dumps(found)) < 600_000
     assert "bad" in found or [each.id for each in catalog.status.skipped] == ["bad"]
@@ -351,8 +348,7 @@ async def test_a_list_of_100_000_levels_ends_nothing(api, tmp_path):
         json.dumps = lambda *args, **more: plain(*args, **more).replace('"@"', deep)
         try:
             catalog.refresh()
-            while catalog.status.state == "live":
-                await anyio.sleep(0.01)
+            await eventually(lambda: catalog.status.state != "live")
         finally:
             json.dumps = plain
         assert catalog.status.state == "cached"

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import time
 from dataclasses import replace
 
 import anyio
@@ -234,13 +233,11 @@ async def test_a_ledger_that_cannot_be_used_stops_all_calls(shop, tmp_path):
     async with opened(shop, tmp_path):
         pass
     (tmp_path / "ledger.db").write_text("no database, but long enough to look like one " * 20)
-    since = time.monotonic()
     async with opened(shop, tmp_path) as (catalog, client):
         assert catalog.status.state == "down"
         assert str(tmp_path / "ledger.db") in catalog.status.error
         with pytest.raises(McpError, match="The catalogue is down: the ledger"):
             await client.call("weather", ULM)
-    assert time.monotonic() - since < 5
     assert [each for each in shop.requests if each[0] == "POST"] == []
 
 

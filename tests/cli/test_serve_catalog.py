@@ -17,6 +17,7 @@ import pytest
 
 from shared.market import Fault, PaidApi, Product, takes
 from shared.served import PATIENCE, Http, Served, Stdio
+from shared.waiting import wait_until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -99,14 +100,6 @@ def toolwire(*args, cwd, env):
     return done.returncode, done.stdout, done.stderr
 
 
-def until(true):
-    """Wait for something, not for long."""
-    deadline = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.02)
-
-
 def call(served, name, arguments, request_id):
     served.send("tools/call", {"name": name, "arguments": arguments}, request_id)
     return served.answer(request_id)["result"]
@@ -130,7 +123,7 @@ def test_the_handshake_does_not_wait_for_the_api(api, env, tmp_path):
     api.page = lambda **given: (gate.wait(2 * PATIENCE), page(**given))[1]
     with Stdio("catalog:agentpmt", cwd=tmp_path, env=env) as served:
         assert served.shake_hands()["capabilities"]["tools"] == {"listChanged": True}
-        until(lambda: api.requests)
+        wait_until(lambda: api.requests)
         served.send("tools/list", {}, 1)  # both wait for a while, side by side
         served.send("tools/call", {"name": "weather", "arguments": ULM}, 2)
         answers = {}
@@ -204,7 +197,7 @@ def test_sighup_fetches_again(api, env, tmp_path):
         served.expect("fetching the list again")
         while served.receive().get("method") != "notifications/tools/list_changed":
             pass
-        until(lambda: "news" in (found := names(served, time.monotonic_ns())) and "stock" not in found)
+        wait_until(lambda: "news" in (found := names(served, time.monotonic_ns())) and "stock" not in found)
 
 
 def test_sighup_while_the_list_is_on_its_way_ends_nothing(api, env, tmp_path):
@@ -212,7 +205,7 @@ def test_sighup_while_the_list_is_on_its_way_ends_nothing(api, env, tmp_path):
     api.faults.append(Fault("hang_before_buying", FETCH, seconds=1))
     with Stdio("catalog:agentpmt", cwd=tmp_path, env=env) as served:
         served.shake_hands()
-        until(lambda: api.requests)
+        wait_until(lambda: api.requests)
         served.signal(signal.SIGHUP)
         served.expect("6 tools registered")
         assert "weather" in names(served, 1)
@@ -227,7 +220,7 @@ def test_sigterm_while_a_purchase_is_out(api, env, tmp_path, seconds, state):
         served.shake_hands()
         served.expect("6 tools registered")
         served.send("tools/call", {"name": "slow", "arguments": {"seconds": seconds}}, 1)
-        until(lambda: api.purchases)
+        wait_until(lambda: api.purchases)
         served.signal()
         if state == "settled":
             assert served.answer(1)["result"]["content"][0]["text"].startswith("done")
@@ -271,7 +264,7 @@ def test_pins_keep_changes_out(api, env, tmp_path, priced):
     with Stdio(priced, cwd=tmp_path, env=env) as served:
         served.shake_hands()
         served.expect("6 tools registered")
-        until(lambda: list((tmp_path / "cache").rglob("*.json")))
+        wait_until(lambda: list((tmp_path / "cache").rglob("*.json")))
     known = anyio.run(on_offer)
     Pins.of(each for each in known.values() if each.name != "echo").save(tmp_path / "pins.json")
     api.products[api.id_of("stock")].price = 0.5

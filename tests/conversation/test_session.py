@@ -5,7 +5,6 @@ import contextvars
 import gc
 import json
 import logging
-import time
 from contextlib import asynccontextmanager, suppress
 
 import anyio
@@ -826,9 +825,8 @@ class TestClosing:
         async with opened({"ping": ping}) as (session, pipe):
             pipe.say(request())
             await started.wait()
-            begun = time.monotonic()
             await session.aclose()
-            assert time.monotonic() - begun < 5
+            assert not ended.is_set()
             assert pipe.calls == ["stop"]
             release.set()
             await ended.wait()

@@ -14,7 +14,8 @@ from faults.hostile_cli import RIGHT
 from faults.points import WAYS_TO_CANCEL, sweep
 from faults.stage import Outcome
 from shared.shark import Shark
-from shared.till import eventually, opened, states
+from shared.till import opened, states
+from shared.waiting import eventually
 from toolwire import ClaudeAgentOptions, ClaudeSDKClient, ResultMessage, ToolServer, query, run
 from toolwire.catalog.purchase.limits import Breaker
 from toolwire.mcp.serve.start import http_app

@@ -2,11 +2,12 @@
 
 import os
 import sys
-import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from shared.waiting import wait_until
 from toolwire import ClaudeAgentOptions
 
 PLAYER = Path(__file__).with_name("player.py")
@@ -46,7 +47,6 @@ def nothing_left():
     """No test may leave a process behind."""
     before = children()
     yield
-    deadline = time.monotonic() + 5
-    while (left := [child for child in children() if child not in before]) and time.monotonic() < deadline:
-        os.sched_yield()
-    assert not left
+    with suppress(TimeoutError):
+        wait_until(lambda: all(child in before for child in children()), 5)
+    assert [child for child in children() if child not in before] == []

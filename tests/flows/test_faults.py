@@ -1,7 +1,5 @@
 """What happens when the CLI misbehaves: typed errors, in bounded time, and nothing left behind."""
 
-import time
-
 import anyio
 import pytest
 
@@ -40,10 +38,8 @@ async def test_an_early_exit_is_an_error_with_code_and_stderr(play):
 
 async def test_initialize_unanswered_ends_in_the_configured_time(play):
     """A CLI that never answers initialize is given up after the time that was set."""
-    started = time.monotonic()
-    with pytest.raises(CLITimeoutError, match="initialize.*within 0.3 s") as caught:
+    with anyio.fail_after(20), pytest.raises(CLITimeoutError, match="initialize.*within 0.3 s") as caught:
         await read_all(play("never initializes", initialize_timeout=0.3))
-    assert time.monotonic() - started < 8
     assert "thinking about it" in str(caught.value)
 
 
@@ -154,20 +150,17 @@ async def test_interrupt_answers_behind_10000_unread_messages(play):
 
 async def test_a_grandchild_that_holds_stdout_does_not_hold_us(play):
     """The end of the CLI is the end, even if somebody else keeps its stdout open."""
-    started = time.monotonic()
-    messages = await read_all(play("leaves a child"))
+    with anyio.fail_after(20):  # that child lives for 60
+        messages = await read_all(play("leaves a child"))
     assert isinstance(messages[-1], ResultMessage)
-    assert time.monotonic() - started < 10
 
 
 async def test_a_deaf_cli_is_killed(play):
     """A CLI that heeds neither the end of input nor SIGTERM is gone within the bound all the same."""
-    started = time.monotonic()
-    with anyio.fail_after(20):
+    with anyio.fail_after(12):
         async with ClaudeSDKClient(play("deaf")) as client:
             await client.query("hello")
             assert [message async for message in client.receive_response()]
-    assert time.monotonic() - started < 12
 
 
 async def test_odd_requests_get_error_replies_and_the_run_goes_on(play):

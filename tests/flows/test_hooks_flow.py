@@ -7,6 +7,7 @@ import threading
 import anyio
 import pytest
 
+from shared.waiting import eventually
 from toolwire import AssistantMessage, ClaudeSDKClient, Hooks, query
 from toolwire.hooks import block
 
@@ -57,7 +58,7 @@ async def test_a_failing_hook_does_not_end_the_run(play, caplog):
 
     answer = await answered(play("hook", hooks=hooks))
     assert (answer["subtype"], answer["error"]) == ("error", "boom")
-    assert "the Stop hook test_hooks_flow" in caplog.text
+    assert f"the Stop hook {__name__}" in caplog.text
     assert "broken failed" in caplog.text
 
 
@@ -95,6 +96,5 @@ async def test_a_session_ends_while_a_hook_runs(play):
         with anyio.fail_after(5):
             async with ClaudeSDKClient(play("hook", hooks=hooks)) as client:
                 await client.query("go")
-                while not entered.is_set():
-                    await anyio.sleep(0.01)
+                await eventually(entered.is_set)
     release.set()

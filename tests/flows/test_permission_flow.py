@@ -5,6 +5,7 @@ import json
 import anyio
 import pytest
 
+from shared.waiting import eventually
 from toolwire import AssistantMessage, CanUseToolShadowedWarning, ClaudeSDKClient, query
 from toolwire.permissions.policies import allow, audit, commands, deny
 
@@ -47,8 +48,7 @@ async def test_a_cancelled_request_is_on_record(play, tmp_path):
             await client.query("go")
             await started.wait()
             await client.interrupt()
-            while not record.exists():
-                await anyio.sleep(0.01)
+            await eventually(record.exists)
     assert json.loads(record.read_text())["decision"] == "cancelled"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from shared.waiting import eventually
 from toolwire import (
     ClaudeAgentOptions,
     ClaudeSDKClient,
@@ -183,8 +184,7 @@ async def test_a_cancelled_start_leaves_nothing(options, place, tmp_path):
             assert list(place.iterdir()) == []
         async with anyio.create_task_group() as group:
             group.start_soon(startup, options("silent"))
-            while not (tmp_path / "report").exists():
-                await anyio.sleep(0.01)
+            await eventually((tmp_path / "report").exists)
             group.cancel_scope.cancel()
         assert list(place.iterdir()) == []
 

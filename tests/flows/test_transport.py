@@ -4,7 +4,6 @@ import asyncio
 import gc
 import json
 import logging
-import time
 from collections import deque
 
 import anyio
@@ -480,11 +479,9 @@ class TestItsExceptions:
             async def close(self):
                 await anyio.sleep_forever()
 
-        begun = time.monotonic()
         with anyio.fail_after(LIMIT):
             async with ClaudeSDKClient(transport=Bad()):
                 pass
-        assert time.monotonic() - begun < 5
         assert "did not close" in caplog.text
 
     async def test_close_runs_to_its_end_when_we_are_cancelled(self):

@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from shared.market import PaidApi, Product, takes
+from shared.waiting import eventually
 from toolwire import ClaudeSDKClient
 from toolwire.catalog.server import Catalog
 from toolwire.testing import call, say, turn
@@ -100,8 +101,7 @@ async def test_what_changes_at_the_api_reaches_the_model(scripted, api, tmp_path
                 changed(api)
                 if way == "asked":
                     shop.refresh()
-                while "news" not in shop.definitions:
-                    await anyio.sleep(0.01)
+                await eventually(lambda: "news" in shop.definitions)
                 await listed(client, "news", "stock")
                 await asked(client, "The news?")
         before, after, bought, refused = model.requests

@@ -13,6 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from shared.waiting import eventually
 from toolwire import (
     ClaudeSDKClient,
     ControlRequestError,
@@ -69,8 +70,7 @@ async def one(client, prompt):
 
 async def until(told, event):
     """Wait for an event that no answer of the model brings about."""
-    while event not in told:
-        await anyio.sleep(0.01)
+    await eventually(lambda: event in told)
 
 
 def got(request):

@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from shared.waiting import eventually
 from toolwire import ClaudeSDKClient, ElicitationRequest, ElicitationResult, McpProgressMessage
 from toolwire.testing import call, say, turn
 
@@ -117,8 +118,7 @@ async def test_an_interrupt(scripted, transport, tmp_path, anyio_backend):
                 async with ClaudeSDKClient(options) as client:
                     for tool in ("hang", "busy"):
                         await client.query("take your time")
-                        while not (tmp_path / tool).exists():
-                            await anyio.sleep(0.01)
+                        await eventually((tmp_path / tool).exists)
                         await client.interrupt()
                         ended = [message async for message in client.receive_response()]
                         assert ended[-1].terminal_reason == "aborted_tools"

@@ -12,6 +12,7 @@ import pytest
 from fastmcp import FastMCP
 from mcp.server import MCPServer
 
+from shared.waiting import eventually
 from toolwire import (
     Audio,
     ClaudeSDKClient,
@@ -192,8 +193,7 @@ async def test_interrupt_tells_a_sync_handler_and_does_not_wait_for_it(scripted)
         with anyio.fail_after(LIMIT):
             async with ClaudeSDKClient(options) as client:
                 await client.query("go")
-                while not started.is_set():
-                    await anyio.sleep(0.01)
+                await eventually(started.is_set)
                 await client.interrupt()
                 messages = [message async for message in client.receive_response()]
                 assert messages[-1].terminal_reason == "aborted_tools"

@@ -11,7 +11,6 @@ import sys
 import threading
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from time import monotonic
 from types import SimpleNamespace
 
 import anyio
@@ -87,14 +86,6 @@ def states(folder):
     """Every call in the ledger, the oldest first: its state and the money that counts."""
     with ledger_in(folder) as ledger:
         return [(row.state, row.money) for row in reversed(ledger.rows())]
-
-
-async def eventually(true, within=5.0):
-    """Wait until something is so."""
-    ends = monotonic() + within
-    while not true():
-        assert monotonic() < ends, "it did not come"
-        await anyio.sleep(0.005)
 
 
 def till_command(shop, folder, scene):

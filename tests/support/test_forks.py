@@ -4,11 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from shared.waiting import wait_until
 from toolwire._transport.find_cli import bundled_cli
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the lifeline and /proc are Linux")
@@ -135,9 +136,8 @@ def lives(pid):
 
 
 def ends(pid):
-    deadline = time.monotonic() + DEADLINE
-    while lives(pid) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    with suppress(TimeoutError):
+        wait_until(lambda: not lives(pid), DEADLINE)
     return not lives(pid)
 
 

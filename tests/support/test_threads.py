@@ -2,7 +2,6 @@
 
 import gc
 import threading
-import time
 import weakref
 from contextlib import contextmanager
 
@@ -10,6 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from shared.waiting import eventually
 from toolwire import ToolServer
 from toolwire._support.threads import TooManyAbandonedCalls, Workers
 from toolwire.testing import connect
@@ -45,11 +45,6 @@ def blocked():
             yield calls
     finally:
         calls.let_go.set()
-
-
-async def eventually(holds):
-    while not holds():
-        await anyio.sleep(0.005)
 
 
 async def leave_behind(pool, calls, count, client):
@@ -182,8 +177,7 @@ def own_threads():
 async def gone(threads):
     """Wait until these threads have ended."""
     with anyio.fail_after(LIMIT):
-        while threads & own_threads():
-            await anyio.sleep(0.01)
+        await eventually(lambda: not threads & own_threads())
 
 
 async def test_idle_threads_end():
@@ -237,8 +231,4 @@ async def test_a_result_is_let_go_of_while_the_thread_rests():
 
     workers = Workers(1, idle_timeout=10 * LIMIT)
     seen = weakref.ref(await workers.run(Large))
-    until = time.monotonic() + LIMIT
-    while seen() is not None and time.monotonic() < until:
-        gc.collect()
-        await anyio.sleep(0.01)
-    assert seen() is None
+    await eventually(lambda: gc.collect() >= 0 and seen() is None)

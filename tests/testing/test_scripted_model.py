@@ -4,7 +4,6 @@ import asyncio
 import http.client
 import json
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from toolwire.testing import ScriptedModel, answer, call, drop, fail, garbage, hang, say, think, turn
+from toolwire.testing.scripted_model import server
 
 HELLO: dict[str, Any] = {
     "model": "claude-test",
@@ -138,12 +138,18 @@ def test_pieces_have_the_size_asked_for():
         turn(say("x"), chunk_size=0)
 
 
-def test_delays_hold_the_answer_back():
+def test_delays_hold_the_answer_back(monkeypatch):
     """`delay` comes before the first byte and `chunk_delay` before each piece."""
+    delays = []
+
+    def wait(_handler, seconds):
+        delays.append(seconds)
+        return False
+
+    monkeypatch.setattr(server._Handler, "_disconnected_within", wait)
     with ScriptedModel([turn(say("abc"), delay=0.1, chunk_delay=0.05, chunk_size=1)]) as model:
-        began = time.monotonic()
         stream(model)
-        assert time.monotonic() - began >= 0.25
+    assert (delays[0], delays.count(0.05)) == (0.1, 3)
 
 
 @pytest.mark.parametrize(

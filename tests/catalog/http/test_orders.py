@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from shared.market import KEYS, Fault, PaidApi, api_for
+from shared.waiting import eventually
 from toolwire.catalog.http import orders
 from toolwire.catalog.http.api import Attempt, Retry
 from toolwire.errors import CatalogError, UsageError
@@ -201,8 +202,7 @@ class TestNothingWentOut:
         attempt = Attempt()
 
         async def come_back():
-            while attempt.tries < 3:
-                await anyio.sleep(0.005)
+            await eventually(lambda: attempt.tries >= 3)
             await shop.start()
 
         retry = Retry(attempts=50, wait=0.01, longest_wait=0.01, jitter=0)
@@ -381,8 +381,7 @@ class TestCancelled:
             with anyio.move_on_after(5) as scope:
                 async with anyio.create_task_group() as group:
                     group.start_soon(lambda: buy(api, shop, attempt=attempt))
-                    while len(shop.requests) < 1 or len(shop.purchases) < bought:
-                        await anyio.sleep(0.005)
+                    await eventually(lambda: shop.requests and len(shop.purchases) >= bought)
                     scope.cancel()
         assert (attempt.sent, attempt.answer) == (True, None)
 
@@ -394,8 +393,7 @@ class TestCancelled:
             with anyio.move_on_after(5) as scope:
                 async with anyio.create_task_group() as group:
                     group.start_soon(lambda: buy(api, shop, attempt=attempt, timeout=600))
-                    while attempt.answer is None:
-                        await anyio.sleep(0.005)
+                    await eventually(lambda: attempt.answer is not None)
                     scope.cancel()
         assert (attempt.sent, attempt.answer.state) == (False, "not_sent")
 

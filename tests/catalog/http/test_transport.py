@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from shared.market import api_for
+from shared.waiting import eventually
 from toolwire.catalog.http.addresses import Base, Network
 from toolwire.catalog.http.answers import describe_error
 from toolwire.catalog.http.retry import Retry
@@ -160,8 +161,7 @@ async def test_a_connection_that_died_while_the_order_was_booked_is_known(partin
 
         async def before_send(is_open):
             await anyio.to_thread.run_sync(gone.wait, 5)
-            while is_open():
-                await anyio.sleep(0.001)
+            await eventually(lambda: not is_open())
             seen.append(is_open())
             raise httpx2.ConnectError("it is gone")
 
@@ -304,8 +304,7 @@ async def test_a_tls_connection_that_was_cut_while_the_order_was_booked_is_known
         connection.close()  # without a word of TLS
 
     async def before_send(is_open):
-        while is_open():
-            await anyio.sleep(0.001)
+        await eventually(lambda: not is_open())
         raise httpx2.ConnectError("it is gone")
 
     with listening(hang_up, context) as (_, port):

@@ -8,7 +8,8 @@ import anyio
 import pytest
 
 from shared.market import Fault, PaidApi
-from shared.till import ULM, eventually, ledger_in, opened, states, till_command
+from shared.till import ULM, ledger_in, opened, states, till_command
+from shared.waiting import eventually
 from toolwire.catalog.ledger.types import Limits
 
 

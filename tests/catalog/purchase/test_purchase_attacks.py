@@ -8,7 +8,8 @@ import pytest
 
 from shared.market import KEYS
 from shared.shark import Shark
-from shared.till import Watched, catalog_for, eventually, ledger_in, opened, states
+from shared.till import Watched, catalog_for, ledger_in, opened, states
+from shared.waiting import eventually
 from toolwire.catalog import server
 from toolwire.catalog.http import streams
 from toolwire.catalog.http.listing import Reading

@@ -8,7 +8,8 @@ import anyio.lowlevel
 import pytest
 
 from shared.shark import Shark
-from shared.till import catalog_for, eventually, opened, states
+from shared.till import catalog_for, opened, states
+from shared.waiting import eventually
 from toolwire._protocol.jsonrpc import ClientChannel
 from toolwire.catalog.purchase import purchase
 from toolwire.testing import connect

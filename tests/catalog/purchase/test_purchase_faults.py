@@ -17,7 +17,8 @@ import anyio
 import pytest
 
 from shared.shark import FAULTS, Shark
-from shared.till import Watched, eventually, ledger_in, opened, states, till_command
+from shared.till import Watched, ledger_in, opened, states, till_command
+from shared.waiting import eventually
 from toolwire.catalog.http import transport
 from toolwire.catalog.purchase.limits import Breaker
 from toolwire.errors import CatalogError

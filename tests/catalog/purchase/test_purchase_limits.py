@@ -4,12 +4,14 @@ What can go wrong on the way is in test_purchase_faults.
 """
 
 import time
+from types import SimpleNamespace
 
 import anyio
 import pytest
 
 from shared.market import Fault, PaidApi
 from shared.till import ULM, catalog_for, opened, states
+from toolwire.catalog.purchase import limits
 from toolwire.catalog.purchase.limits import Breaker
 from toolwire.testing import connect
 
@@ -106,14 +108,20 @@ async def test_what_is_refused_here_is_no_failure_of_the_api(shop, tmp_path):
     assert breaker.state == "closed"
 
 
-async def test_calls_are_spread_by_the_rate(shop, tmp_path):
+async def test_calls_are_spread_by_the_rate(shop, tmp_path, monkeypatch):
     """What is past the burst waits for its place."""
-    async with opened(shop, tmp_path, rate=20) as (_, client):
-        since = time.monotonic()
+    waits = []
+
+    async def sleep(seconds):
+        waits.append(seconds)
+
+    monkeypatch.setattr(limits, "anyio", SimpleNamespace(sleep=sleep))
+    async with opened(shop, tmp_path, rate=20) as (catalog, client):
+        catalog._rate._clock = lambda: 0.0
         async with anyio.create_task_group() as tasks:
             for number in range(24):
                 tasks.start_soon(client.call, "weather", {"city": f"city {number}"})
-        assert time.monotonic() - since >= 0.18
+    assert waits[-4:] == pytest.approx([0.05, 0.1, 0.15, 0.2])
     assert len(shop.purchases) == 24
 
 

@@ -37,7 +37,8 @@ import pytest
 
 from shared import storm
 from shared.shark import Shark
-from shared.till import eventually, ledger_in
+from shared.till import ledger_in
+from shared.waiting import eventually
 from toolwire.catalog.ledger.async_ledger import recover
 
 pytestmark = pytest.mark.anyio

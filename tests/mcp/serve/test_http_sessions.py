@@ -30,6 +30,7 @@ from shared.http_clients import (
     opened,
     text_of,
 )
+from shared.waiting import eventually
 from toolwire import HttpLimits, http_app
 from toolwire.mcp.serve.access import guard_for
 from toolwire.mcp.serve.fast_path import FastPath
@@ -38,12 +39,6 @@ from toolwire.mcp.serve.http_sessions import HttpSession
 from toolwire.mcp.serve.start import host_for, serve_over
 
 pytestmark = pytest.mark.anyio
-
-
-async def eventually(holds):
-    with anyio.fail_after(LIMIT):
-        while not holds():
-            await anyio.sleep(0.01)
 
 
 async def status_of(http, headers, number=1, **more):

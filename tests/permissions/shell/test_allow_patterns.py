@@ -3,7 +3,6 @@
 import asyncio
 import shutil
 import subprocess
-import time
 
 import pytest
 
@@ -447,14 +446,13 @@ LONG = {
 }
 
 
+@pytest.mark.timeout(20)
 @pytest.mark.parametrize("name", LONG)
 def test_no_line_holds_up_the_event_loop(name):
     """Before, some of these took half a minute; a thousand times the usual line takes a fraction of a second."""
     policy = commands(allow=["ls", "find ...", "echo", "sort"], deny=["rm -rf", "git push", "a b", "x"])
     given = {"command": LONG[name]}
-    began = time.process_time()
     asyncio.run(policy.decide("Bash", given, ToolPermissionContext()))
-    assert time.process_time() - began < 5  # seconds of this process; it was 31, and is some tenths
 
 
 def test_a_line_that_is_too_long_is_denied():
