@@ -120,6 +120,14 @@ def test_a_lazy_name_is_the_same_object_everywhere():
     assert typing.get_type_hints(toolwire.hooks.PreToolUseHookInput)["tool_name"] is str
 
 
+def test_the_annotations_of_public_classes_can_be_resolved():
+    """As libraries do that inspect the classes they are given."""
+    classes = [each for name in toolwire.__all__ if isinstance(each := getattr(toolwire, name), type)]
+    assert len(classes) > 100
+    for each in classes:
+        typing.get_type_hints(each)
+
+
 def test_what_is_generated_is_up_to_date():
     """`make generate` would change nothing."""
     script = Path(__file__).parents[2] / "scripts" / "generate.py"

@@ -61,7 +61,8 @@ StrPath: TypeAlias = str | os.PathLike[str]
 class ControlRequests:
     """Sends control requests over the client's conversation."""
 
-    options: "ClaudeAgentOptions"
+    if TYPE_CHECKING:  # an annotation that cannot be resolved would break get_type_hints() for the client
+        options: ClaudeAgentOptions
     _conversation: Conversation | None = None
 
     async def control_request(

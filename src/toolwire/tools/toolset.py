@@ -42,10 +42,11 @@ class Toolset(ABC):
     version: str
     title: str | None
     instructions: str | None
-    registered_resources: "Resources"
-    """For connections: the resources, and which of them an address belongs to."""
-    registered_prompts: "Prompts"
-    """For connections: the prompts."""
+    if TYPE_CHECKING:  # an annotation that cannot be resolved would break get_type_hints() for every server
+        registered_resources: Resources
+        """For connections: the resources, and which of them an address belongs to."""
+        registered_prompts: Prompts
+        """For connections: the prompts."""
 
     @property
     @abstractmethod
