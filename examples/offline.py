@@ -70,7 +70,7 @@ def _lines(message: Any) -> list[str]:
             return [f"log [{message.level}] {message.data}"]
         case ResultMessage():
             cost = message.total_cost_usd or 0
-            return [f"done in {message.num_turns} turns, ${cost:.4f} as the CLI reckons"]
+            return [f"done in {message.num_turns} turns, ${cost:.4f} as computed by the CLI"]
         case _:
             return []
 

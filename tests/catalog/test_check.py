@@ -305,7 +305,9 @@ async def test_a_second_page_that_cannot_be_had_is_an_error():
 async def test_a_balance_that_cannot_be_read_is_a_warning():
     """With the path that was wrong."""
     found = await findings(page_of(ITEM), balance={"path": "/balance", "amount": "data.left"})
-    assert found == ["warning: the balance cannot be told: balance.amount = 'data.left' is not in the reply"]
+    assert found == [
+        "warning: the balance could not be read: balance.amount = 'data.left' is not in the reply"
+    ]
 
 
 @pytest.mark.anyio

@@ -83,7 +83,7 @@ async def forever() -> str:
 '''
 ASKS = "[y]es, [a]lways this tool in this run, [n]o: "
 REASON = "Why not? The model reads it (enter: no reason): "
-COST = re.compile(r"\d+ turns?, \d+\.\d s, \d+ tokens in, \d+ out, \$\d\.\d{4} as the CLI reckons")
+COST = re.compile(r"\d+ turns?, \d+\.\d s, \d+ tokens in, \d+ out, \$\d\.\d{4} as computed by the CLI")
 
 
 @pytest.fixture

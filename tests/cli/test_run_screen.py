@@ -190,7 +190,7 @@ def test_progress_that_makes_no_sense_does_no_harm():
 
 def test_the_last_line():
     """Turns, time, tokens, cost; an error in one line."""
-    assert summarize(RESULT) == "2 turns, 1.2 s, 20 tokens in, 7 out, $0.0123 as the CLI reckons"
+    assert summarize(RESULT) == "2 turns, 1.2 s, 20 tokens in, 7 out, $0.0123 as computed by the CLI"
     assert describe_failure(RESULT) is None
     bad = ResultMessage("error_max_turns", 1, 1, True, 1, "s", errors=["Reached\nmaximum \x1b[1mturns"])
     assert describe_failure(bad) == "Reached maximum turns"

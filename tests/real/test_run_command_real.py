@@ -74,7 +74,7 @@ def test_a_conversation_with_questions_and_an_interrupt(folder):
         terminal.expect(asks)
         terminal.send("y\n")
         terminal.expect("add returned: 42.0")
-        terminal.expect("as the CLI reckons")
+        terminal.expect("as computed by the CLI")
         terminal.expect("> ")
         terminal.send("forever\n")
         terminal.expect(asks)

@@ -126,7 +126,7 @@ async def _check(profile: Profile, api: Api) -> Checked:
         try:
             checked.balance = await api.balance()
         except CatalogError as error:
-            checked.warn(f"the balance cannot be told: {error}")
+            checked.warn(f"the balance could not be read: {error}")
     return checked
 
 

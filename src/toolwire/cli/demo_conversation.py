@@ -113,7 +113,7 @@ def describe(message: object) -> list[str]:
         ]
     if isinstance(message, ResultMessage):
         cost = f"${message.total_cost_usd or 0:.4f}"
-        return [f"[dim]{message.num_turns} turns, {cost} as the CLI reckons[/]"]
+        return [f"[dim]{message.num_turns} turns, {cost} as computed by the CLI[/]"]
     return []
 
 

@@ -65,7 +65,7 @@ def summarize(result: ResultMessage) -> str:
     tokens = sum(usage.get(name) or 0 for name in names)
     turns = f"{result.num_turns} turn{'' if result.num_turns == 1 else 's'}"
     written = usage.get("output_tokens") or 0
-    cost = f"${result.total_cost_usd or 0:.4f} as the CLI reckons"
+    cost = f"${result.total_cost_usd or 0:.4f} as computed by the CLI"
     return f"{turns}, {result.duration_ms / 1000:.1f} s, {tokens} tokens in, {written} out, {cost}"
 
 
