@@ -187,11 +187,11 @@ def write_program(folder, content, mode=0o755):
 
 STARTS = {
     missing: (CLINotFoundError, "nowhere"),
-    a_folder: (CLINotFoundError, "cli_path names"),
+    a_folder: (CLINotFoundError, "the option cli_path: "),
     not_executable: (CLIConnectionError, "No permission to execute"),
     no_program: (CLIConnectionError, "Exec format error"),
     no_interpreter: (CLIConnectionError, "the interpreter named in its first line"),
-    a_broken_link: (CLINotFoundError, "cli_path names"),
+    a_broken_link: (CLINotFoundError, "the option cli_path: "),
     no_cwd: (CLIConnectionError, "Working directory does not exist"),
     a_file_as_cwd: (CLIConnectionError, "Working directory is not a directory"),
     no_such_user: (CLIConnectionError, "nobody-of-that-name"),
