@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 FUZZ_STAMP := $(VENV)/.installed-fuzz
 
-.PHONY: help demo test slow real work conformance clients bench bench-quick check generate format clean
+.PHONY: help demo fast test slow real work conformance clients bench bench-quick check generate format clean
 .PHONY: faults fuzz mutants soak clis pythons
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -24,6 +24,9 @@ demo: $(STAMP)  ## a conversation with the real CLI and a scripted model: no key
 PYTEST := PYTHONHASHSEED=0 $(BIN)/python -m pytest -n 2
 SLOW := tests/cli tests/catalog tests/project/test_docs_console.py tests/permissions/shell/test_commands_for_real.py
 REAL := tests/real tests/differential
+
+fast: $(STAMP)  ## under a minute: one event loop, few random examples, no processes; for every change
+	$(PYTEST) --fast -q $(ARGS)
 
 test: $(STAMP)  ## the tests, but for those of `make slow` and `make real`
 	$(PYTEST) $(SLOW:%=--ignore %) $(REAL:%=--ignore %) $(ARGS)

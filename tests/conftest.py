@@ -1,7 +1,7 @@
 """For all tests: the markers, and `--fast` (`make fast`).
 
-With `--fast`, tests run on asyncio only, Hypothesis tries a few examples, and tests that start processes or need
-more than half a second are left out. They are marked `process` and `slow`; a test that starts a process without the
+With `--fast`, tests run on asyncio only, Hypothesis tries a few examples, and tests that start processes or take
+long are left out. They are marked `process` and `slow`; a test that starts a process without the
 mark fails, so that the marks stay right.
 """
 
@@ -13,18 +13,10 @@ import pytest
 
 TESTS = Path(__file__).parent
 NOT_FAST = {
-    "cli",
-    "clients",
-    "conformance",
-    "differential",
-    "faults",
-    "flows",
-    "mutants",
-    "project",
-    "real",
-    "work",
+    *("cli", "clients", "conformance", "differential", "faults", "flows"),
+    *("fuzz", "mutants", "project", "real", "work"),
 }
-"""Folders that `--fast` leaves out as a whole: nearly all of their tests start processes."""
+"""Folders that `--fast` leaves out as a whole: most of their tests start processes or take long."""
 FEW_EXAMPLES = 5
 STARTS = {"subprocess.Popen", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "os.exec", "os.system"}
 """Audit events of a process that starts another."""

@@ -24,7 +24,7 @@ from toolwire.catalog.tools.pins import Pins
 from toolwire.errors import CatalogError, McpError, UsageError
 from toolwire.testing import connect
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 ENVIRON = {"AGENT_PAYMENT_API_KEY": "key-of-a-test", "AGENT_PAYMENT_BUDGET_KEY": "budget-of-a-test"}
 PUBLIC = "93.184.216.34"

@@ -325,6 +325,7 @@ def run(*words, **environ):
     return CliRunner().invoke(app, ["catalog", *words], env={"TOOLWIRE_CREDENTIALS": None, **environ})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("api", [Acme, Lumen, Atlas], ids=lambda api: api.profile)
 def test_the_examples_fit_and_nothing_is_bought(api):
     """Their secrets are masked in everything that is shown."""

@@ -11,6 +11,8 @@ import pytest
 from shared.market import BROKEN, KEYS, PROGRAM, Fault, PaidApi
 from shared.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 WEATHER = {"city": "Ulm"}
 
 
@@ -220,6 +222,7 @@ async def test_it_goes_down_and_comes_up_at_the_same_address():
             assert (await client.get(f"{url}/products/fetch")).status_code == 200
 
 
+@pytest.mark.process
 def test_another_process_has_control(tmp_path):
     """As a program: faults, prices and the balance can be set over HTTP, and the ledger outlives a kill."""
     ledger = tmp_path / "bought.jsonl"

@@ -131,6 +131,7 @@ def test_data_is_cleaned_with_its_keys_and_numbers():
     assert repr(data) == before
 
 
+@pytest.mark.slow
 def test_data_of_any_depth_and_with_cycles():
     """Nothing is raised, whatever the shape."""
     scrubber = Scrubber(["key-123456"])
@@ -172,6 +173,7 @@ def test_a_secret_that_looks_like_the_mask(secret):
         assert secret not in scrubber.text(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("filler", ["\\", "%25", "key-12345", "a", "aGVs", "\\u006b", "%6b", "\n", "&#0"])
 @pytest.mark.timeout(60)
 def test_the_cost_is_linear(filler):
@@ -191,6 +193,7 @@ SECRETS = st.text(
 AROUND = st.text(st.characters(codec="utf-8"), max_size=20)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(SECRETS, AROUND, AROUND, st.binary(max_size=5), st.binary(max_size=5))
 def test_any_secret_in_any_text(secret, before, after, lead, trail):
@@ -415,6 +418,7 @@ def test_a_secret_in_json_is_found_in_every_encoding_that_json_is_read_in(encodi
     assert not Scrubber(["another-secret"]).may_be_in(content)
 
 
+@pytest.mark.slow
 def test_many_keys_that_are_the_secret_are_cleaned_in_linear_time():
     """An API that spells the secret in thousands of ways, each as a key, gets a reply that is read at once."""
     secret = "key-1234567890abcdef"  # noqa: S105 - 20 characters: 2 ** 20 spellings, percent-encoded or not

@@ -30,7 +30,7 @@ from toolwire.catalog.server import Catalog
 from toolwire.catalog.tools.pins import Pins
 from toolwire.testing import call, connect, say
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]  # the event loop does not matter
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.slow]  # the event loop does not matter
 
 KEY = 'sk_Live/7+qZ"Ab\\Zz%41=x9Wv'
 BUDGET = "bdgQRSTUV0123456789wxyz"

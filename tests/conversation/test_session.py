@@ -499,6 +499,7 @@ class TestTheirQuestions:
             assert pipe.replies["r1"]["response"] == {"deep": True}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_handler_that_raises_no_exception_but_a_base_exception_is_refused(backend, caplog):
     """`pytest.fail()` and its like in a handler: the CLI gets an error, the event loop survives."""
@@ -810,6 +811,7 @@ class TestClosing:
         assert pipe.calls == ["stop"]
         assert pipe.replies == {}
 
+    @pytest.mark.slow
     async def test_a_handler_that_ignores_cancellation_is_given_up(self, caplog):
         """Closing waits a bounded time for it, says so, and stops the pipe."""
         started, release, ended = anyio.Event(), anyio.Event(), anyio.Event()

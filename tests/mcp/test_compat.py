@@ -51,6 +51,7 @@ def imported(path):
             yield from ((alias.name, "") for alias in node.names if re.match(r"mcp(_types)?\b", alias.name))
 
 
+@pytest.mark.slow
 def test_only_compat_uses_what_is_not_documented():
     """No other module imports such a name, or touches a private attribute of an object of `mcp`."""
     wrong = [

@@ -147,6 +147,7 @@ def test_rate_limit_info_counts_its_raw():
     assert RateLimitInfo("allowed", raw={"a": 1}) != RateLimitInfo("allowed")
 
 
+@pytest.mark.process
 def test_importing_the_messages_loads_nothing_heavy():
     """Messages, parser, hooks and permissions do without Pydantic, MCP and HTTP."""
     code = (

@@ -396,6 +396,7 @@ def test_the_working_directory_is_checked_on_its_own(tmp_path: Path):
         check_paths(ClaudeAgentOptions(cwd=good))
 
 
+@pytest.mark.process
 def test_importing_options_is_light():
     """Options need no validation library and no MCP package."""
     import subprocess  # noqa: PLC0415 - only this test starts a process

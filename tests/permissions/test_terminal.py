@@ -134,6 +134,7 @@ anyio.run(main, backend=sys.argv[1])
 """
 
 
+@pytest.mark.process
 def test_a_real_terminal(anyio_backend_name):
     """The event loop goes on while the user thinks, and a question that was given up takes no later answer."""
     ours, theirs = pty.openpty()

@@ -122,6 +122,7 @@ def test_an_integer_over_64_bits_reaches_a_tool_as_it_is():
         decode(b'{"method": "tools/call", "params": {"arguments": {"wei": 1e400}}}')
 
 
+@pytest.mark.slow
 def test_a_line_of_100_mb_arrives_whole():
     """A huge line in pipe-sized chunks arrives whole."""
     frame = {"type": "user", "text": "x" * 100_000_000}

@@ -220,6 +220,7 @@ def use(message: Any) -> None:
         assert isinstance(message.text, str)
 
 
+@pytest.mark.slow
 def test_no_broken_frame_is_fatal():
     """Each frame with each value at any depth removed or swapped is still a usable message."""
     tried = 0

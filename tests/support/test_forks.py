@@ -12,7 +12,10 @@ import pytest
 from shared.waiting import wait_until
 from toolwire._transport.find_cli import bundled_cli
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the lifeline and /proc are Linux")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the lifeline and /proc are Linux"),
+    pytest.mark.process,
+]
 DEADLINE = 30
 
 # A CLI that answers initialize and prompts, ignores SIGTERM if told so, and notes that its input has ended.

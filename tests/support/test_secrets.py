@@ -209,6 +209,7 @@ def test_a_long_lived_service_stays_quick():
     assert redact("token-number-2999") == REDACTED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece", ["?", "a?", "eyJ-", "://", "a.", "&=", "sk-", "--key", "@://", "x" * 50 + "1"]
 )

@@ -190,6 +190,7 @@ async def test_idle_threads_end():
     assert await workers.run(lambda: 42) == 42
 
 
+@pytest.mark.slow
 async def test_a_server_for_each_conversation_leaves_no_threads():
     """A sync tool takes a thread of its server; with the server that goes too."""
     before = own_threads()
@@ -223,6 +224,7 @@ async def test_no_call_is_lost_when_threads_end():
     assert len(ran) == len(set(ran)) == 6 * 60
 
 
+@pytest.mark.slow
 async def test_a_result_is_let_go_of_while_the_thread_rests():
     """A thread that waits for its next call holds nothing of the last one."""
 

@@ -6,6 +6,8 @@ from importlib.metadata import entry_points
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 pytest_plugins = ["pytester"]
 
 PLUGIN = "toolwire.testing.plugin"

@@ -264,6 +264,7 @@ async def test_a_withdrawn_question_needs_no_answer(tmp_path):
     replay.assert_finished()
 
 
+@pytest.mark.process
 async def test_a_run_is_recorded_and_replayed(cli, tmp_path, monkeypatch):
     """Frames, the end of the input and the exit are in the file, private; the replay gives the same messages."""
     path = tmp_path / "run.jsonl"
@@ -286,6 +287,7 @@ async def test_a_run_is_recorded_and_replayed(cli, tmp_path, monkeypatch):
     replay.assert_finished()
 
 
+@pytest.mark.process
 async def test_no_secret_is_in_the_file(cli, tmp_path, monkeypatch):
     """Secrets of the CLI's environment, of ours and those given are gone in every form; the replay matches."""
     path = tmp_path / "run.jsonl"
@@ -317,6 +319,7 @@ async def test_no_secret_is_in_the_file(cli, tmp_path, monkeypatch):
     replay.assert_finished()
 
 
+@pytest.mark.process
 async def test_several_connections_are_kept_apart(cli, tmp_path):
     """The second connection of a recorder is added to the file and played by the second of the replay."""
     path = tmp_path / "run.jsonl"
@@ -344,6 +347,7 @@ async def test_several_connections_are_kept_apart(cli, tmp_path):
             await ClaudeSDKClient(options).connect()
 
 
+@pytest.mark.process
 async def test_a_failed_process_is_recorded_and_fails_again(cli, tmp_path):
     """The exit code is the same in the replay; the recorded run also shows the CLI's stderr."""
     path = tmp_path / "run.jsonl"
@@ -356,6 +360,7 @@ async def test_a_failed_process_is_recorded_and_fails_again(cli, tmp_path):
     assert first.value.exit_code == again.value.exit_code == 3
 
 
+@pytest.mark.process
 async def test_a_cli_that_does_not_start_leaves_nothing_open(tmp_path):
     """The error is that of an unrecorded start, and the file is closed."""
     options = ClaudeAgentOptions(

@@ -52,6 +52,7 @@ def test_a_secret_is_replaced_in_each_spelling(form):
     assert scrubbed.replace('"', "").replace("\\", "") == f"before {SCRUBBED} after"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encode", [b64encode, urlsafe_b64encode])
 @pytest.mark.parametrize("before", ["", "u", "us", "user:"])
 @pytest.mark.parametrize("after", ["", "!", "!!", "!!!"])
@@ -161,6 +162,7 @@ def test_a_scrubbed_value_equals_anything(expected, came, equal):
     assert same(expected, came) is equal
 
 
+@pytest.mark.slow
 def test_a_secret_of_backslashes_takes_no_time():
     """Escapes upon escapes do not make the search explode."""
     secret = "\\" * 3_000 + "tail"

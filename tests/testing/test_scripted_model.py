@@ -118,6 +118,7 @@ def test_an_argument_named_id_is_not_taken_for_the_id_of_the_call():
         call("find", id="42")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["", "añ😀\u2028\r\n\x00", "half a pair: \ud83d", "x" * 20_000_000])
 def test_any_text_goes_through(text: str):
     """Empty, odd and very long texts arrive unchanged, streamed and not."""

@@ -100,6 +100,7 @@ async def test_what_is_listed():
         ]
 
 
+@pytest.mark.slow
 async def test_a_long_list_comes_in_pages():
     """1,001 prompts come in two pages; cursors are checked."""
     server = ToolServer("s")

@@ -100,6 +100,7 @@ async def test_what_is_listed():
         }
 
 
+@pytest.mark.slow
 async def test_lists_come_in_pages():
     """1,500 resources come in two pages, all of them, once; a cursor of our own making only."""
     server = ToolServer("many")

@@ -242,6 +242,7 @@ class TestBundled:
         if BARE_SYSTEM:
             assert find_cli() == cli
 
+    @pytest.mark.process
     def test_without_the_package_there_is_none(self):
         """A missing package is no error."""
         assert (
@@ -249,6 +250,7 @@ class TestBundled:
             == "None\n"
         )
 
+    @pytest.mark.process
     def test_the_package_is_not_imported_for_the_question(self, tmp_path):
         """Finding the binary does not run the package's code."""
         package = tmp_path / "packages" / "claude_agent_sdk"
@@ -263,6 +265,7 @@ assert "claude_agent_sdk" not in sys.modules
 """
         assert in_a_bare_python(code).strip() == str(package / "_bundled" / "claude")
 
+    @pytest.mark.process
     def test_a_stub_in_place_of_the_package_is_no_crash(self):
         """Tests put bare modules of that name into sys.modules."""
         code = """
@@ -285,6 +288,7 @@ except CLINotFoundError as error:
 
 
 class TestNowhere:
+    @pytest.mark.process
     @needs_bare_system
     def test_the_error_names_every_place_in_order_and_what_to_do(self):
         """All that was looked at, how to install it, and how to name it."""
@@ -312,6 +316,7 @@ class TestNowhere:
             find_cli(tmp_path / "gone")
 
 
+@pytest.mark.process
 @pytest.mark.anyio
 async def test_a_relative_cli_path_starts_the_file_that_was_checked(tmp_path):
     """With `cwd` set, a file of the same relative name in that folder is not run in its place."""

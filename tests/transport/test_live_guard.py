@@ -100,6 +100,7 @@ async def test_every_fixture_guards(fixture, request, live):
     assert not live()
 
 
+@pytest.mark.process
 async def test_without_a_kit_nothing_is_refused(live):
     """The guard is only there while a kit is."""
     assert IN_USE not in os.environ
@@ -117,6 +118,7 @@ async def test_the_options_of_the_kit_pass(scripted_cli):
         ).text == "done"
 
 
+@pytest.mark.process
 async def test_the_environment_of_the_kit_passes(claude_env, live):
     """Variables of the test's own may be added, but they do not lead to another model."""
     with anyio.fail_after(LIMIT):
@@ -137,6 +139,7 @@ async def test_a_transport_of_your_own_passes(scripted_model, live):
     assert not live()
 
 
+@pytest.mark.process
 async def test_a_live_start_can_be_allowed(scripted_cli, live):
     """For those who mean it; only inside the block."""
     with anyio.fail_after(LIMIT):
@@ -147,6 +150,7 @@ async def test_a_live_start_can_be_allowed(scripted_cli, live):
             await by_run(ClaudeAgentOptions())
 
 
+@pytest.mark.process
 async def test_two_kits_at_once(live):
     """Each passes with its own environment; the guard stays until the last one is closed."""
     more = {"TRACE": os.environ["TRACE"]}
@@ -166,6 +170,7 @@ async def test_two_kits_at_once(live):
     assert IN_USE not in os.environ
 
 
+@pytest.mark.process
 async def test_a_kit_that_nobody_closed_guards_as_long_as_it_lives():
     """A forgotten environment does not refuse live starts for ever."""
     ClaudeEnvironment(MODEL).start()
@@ -173,6 +178,7 @@ async def test_a_kit_that_nobody_closed_guards_as_long_as_it_lives():
         await by_run(ClaudeAgentOptions())
 
 
+@pytest.mark.process
 async def test_a_test_that_restores_the_environment_leaves_no_guard(live):
     """Only the environment that the process was started with tells of kits above it."""
     with ClaudeEnvironment(MODEL):
@@ -214,6 +220,7 @@ except LiveStartError as error:
 """
 
 
+@pytest.mark.process
 async def test_processes_that_a_test_starts_are_guarded(scripted_cli, claude_env, live):
     """They hear of it by their environment, and pass with the environment of the kit."""
 

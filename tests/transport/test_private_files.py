@@ -15,7 +15,10 @@ import pytest
 from toolwire import CLIConnectionError
 from toolwire._transport.private_files import PREFIX, PrivateFiles, sweep
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="modes and locks of POSIX")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="modes and locks of POSIX"),
+    pytest.mark.process,
+]
 DEADLINE = 30
 HOLDER = """
 import os, sys, time

@@ -19,7 +19,7 @@ from shared.waiting import eventually, wait_until
 from toolwire import CLIConnectionError, CLINotFoundError
 from toolwire._transport.process import Command, process_pipe
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 ASYNCIO_ONLY = pytest.mark.parametrize("anyio_backend", ["asyncio"])
 LIMIT = 30

@@ -222,6 +222,7 @@ async def test_what_is_no_list_is_told_at_once(page, words):
     assert words in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fault",
     [

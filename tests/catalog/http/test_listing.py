@@ -139,6 +139,7 @@ def test_the_link_header(header, link):
     assert find_next_link({"link": header}) == link
 
 
+@pytest.mark.slow
 @given(st.text(max_size=200))
 def test_any_link_header_is_read_in_time(header):
     """Nothing is raised, and nothing takes for ever."""

@@ -336,6 +336,7 @@ class TestBytes:
         assert answer.state == "unknown"
         assert answer.error
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("length", [b"Content-Length: 999999999999\r\n", b""])
     async def test_an_endless_reply_is_not_kept(self, length):
         """Reading stops at the cap, whether or not the length was told."""

@@ -512,6 +512,7 @@ REACH = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("limits", "blocked"), REACH.values(), ids=REACH)
 @pytest.mark.parametrize("price", [None, 10], ids=["unpriced", "unconfirmed"])
 def test_calls_of_uncertain_cost_go_out_one_at_a_time_for_a_limit(ledger, limits, blocked, price):

@@ -391,3 +391,4 @@ TestBooking = Booking.TestCase
 TestBooking.settings = settings(
     max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
+TestBooking.pytestmark = [pytest.mark.slow]

@@ -83,6 +83,7 @@ def test_it_is_a_ledger(path):
         assert fits.rows() == []
 
 
+@pytest.mark.process
 def test_processes_cannot_overrun_a_budget(path):
     """Four processes make the file at once and want 200 places in a budget for 50: exactly 50 are given."""
     code = """
@@ -116,6 +117,7 @@ def test_processes_cannot_overrun_a_budget(path):
         assert [(each.calls, each.settled) for each in ledger.totals("tool")] == [(54, 500)]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("price", [None, 10])
 def test_processes_send_one_call_of_uncertain_cost(path, price):
     """Three processes with tools that no reply has confirmed, under one limit: one call is out, of one of them."""
@@ -151,6 +153,7 @@ def test_processes_send_one_call_of_uncertain_cost(path, price):
     assert sorted(counts) == [0, 0, 1]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("steps", "state", "money"),
     [("", "unknown", 10), ("ledger.settle(id, 7)", "settled", 7), ("ledger.release(id)", "released", 0)],
@@ -185,6 +188,7 @@ def test_a_killed_process_leaves_a_ledger_that_recovers(path, steps, state, mone
             ledger.begin(order(1, "sing"), left)
 
 
+@pytest.mark.process
 def test_kills_at_any_moment_lose_no_money(path):
     """A process that books without a pause is killed again and again: the sums fit the rows each time."""
     code = """
@@ -219,6 +223,7 @@ def test_kills_at_any_moment_lose_no_money(path):
                 ledger.begin(order(2, f"two{turn}"), free)
 
 
+@pytest.mark.process
 def test_a_process_knows_itself_and_the_dead():
     """This process lives; a process that was waited for, another start time and another boot do not."""
     me = this_process()
@@ -233,6 +238,7 @@ def test_a_process_knows_itself_and_the_dead():
     assert owner_alive("a name of somebody's own")
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_a_number_that_was_given_out_again_is_another_process():
     """The start time and the boot tell; another container cannot be seen from here and is left alone."""
@@ -464,6 +470,7 @@ def test_an_old_process_cannot_book_in_a_migrated_file(path):
     old.close()
 
 
+@pytest.mark.process
 def test_processes_migrate_a_file_once(path):
     """Three at once: all go on in the same file."""
     make_v2(path).close()
@@ -620,6 +627,7 @@ SPEND_ALL = """
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="an open file cannot be deleted there")
 @pytest.mark.parametrize("ends", [["-wal", "-shm"], ["-wal"], ["-shm"]])
 def test_files_deleted_beside_a_ledger_do_not_double_a_budget(path, ends):
@@ -679,6 +687,7 @@ def test_files_deleted_beside_a_ledger_do_not_double_a_budget(path, ends):
             assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="an open file cannot be deleted there")
 def test_files_replaced_beside_a_ledger_are_not_written_over(path):
     """Closing the ledger that has the old ones leaves what others booked in the new ones."""
@@ -803,6 +812,7 @@ LIMITED = """
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="needs resource limits")
 def test_a_file_that_cannot_grow_spends_nothing(path):
     """A full disk refuses every booking, also of a group, and the ledger goes on when there is room again."""
@@ -826,6 +836,7 @@ READ_ONLY = """
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="needs modes")
 def test_a_read_only_file_spends_nothing():
     """The refusal says so."""
@@ -844,6 +855,7 @@ def test_a_read_only_file_spends_nothing():
     assert "no paid call goes out" in error
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_fork_has_to_open_the_ledger_again(path):
     """SQLite's locks do not survive a fork, so the child is refused; the parent goes on."""

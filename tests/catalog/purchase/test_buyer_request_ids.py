@@ -12,6 +12,8 @@ import pytest
 from shared.market import KEYS
 from shared.shark import Shark
 
+pytestmark = pytest.mark.process
+
 PROFILE = """
 name = "shark"
 base_url = "{url}"

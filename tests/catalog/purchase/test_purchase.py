@@ -41,6 +41,7 @@ async def asked(client, use, **arguments):
 # --- limits ---
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_a_race_for_the_budget_spends_exactly_that(shop, tmp_path):
     """200 calls at once with money for 50: 50 are bought, 150 refused, and both ledgers agree."""
@@ -59,6 +60,7 @@ async def test_a_race_for_the_budget_spends_exactly_that(shop, tmp_path):
     assert str(shop.balance) == "99.50"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 def test_two_processes_share_a_budget(anyio_backend, shop, tmp_path):
     """The same, with the calls in two processes of one session."""

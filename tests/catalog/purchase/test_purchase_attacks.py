@@ -20,7 +20,7 @@ from toolwire.catalog.tools.build import build_offer
 from toolwire.errors import CatalogError, UsageError
 from toolwire.testing import connect
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 DOLLAR = 1_000_000
 

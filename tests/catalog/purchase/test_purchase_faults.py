@@ -23,7 +23,7 @@ from toolwire.catalog.http import transport
 from toolwire.catalog.purchase.limits import Breaker
 from toolwire.errors import CatalogError
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 PRICE = 10_000
 LONG, SHORT = 5.0, 0.15
@@ -328,6 +328,7 @@ KILLED = [
 ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("case", KILLED, ids=lambda case: case[0])
 async def test_a_process_that_is_killed_loses_no_money(anyio_backend, tmp_path, case):

@@ -41,7 +41,7 @@ from shared.till import ledger_in
 from shared.waiting import eventually
 from toolwire.catalog.ledger.async_ledger import recover
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 SEEDS = range(int(os.environ.get("TOOLWIRE_STORMS", "6")))
 TIMEOUT = 2.0

@@ -230,6 +230,7 @@ def test_a_long_error_is_cut():
     assert len(read_reply({"success": False, "error": "x" * 10_000}).error) == 2_000
 
 
+@pytest.mark.slow
 def test_a_reply_of_any_depth_is_read():
     """A hostile reply is text at worst."""
     deep: list = []

@@ -22,6 +22,7 @@ def test_the_list_is_what_it_says():
     assert 700 < sum(each.fits for each in EVERY) < ACTIONS
 
 
+@pytest.mark.slow
 def test_every_published_action_becomes_a_tool():
     """None is skipped, and each has the parameters that were published."""
     definitions, skipped = define([each.entry for each in EVERY])
@@ -35,6 +36,7 @@ def test_every_published_action_becomes_a_tool():
         assert set(schema.get("required", ())) == required
 
 
+@pytest.mark.slow
 def test_every_published_sample_that_fits_the_api_is_accepted():
     """As it is; one that was cut misses only what it lacks."""
     definitions, _ = define([each.entry for each in EVERY])
@@ -49,6 +51,7 @@ def test_every_published_sample_that_fits_the_api_is_accepted():
         assert {violation.message for violation in caught.value.violations} == {"Field required"}
 
 
+@pytest.mark.slow
 def test_what_is_published_is_read_the_same_again():
     """A repaired schema needs no repair, so that a stored one does not change."""
     definitions, _ = define([each.entry for each in EVERY])

@@ -36,6 +36,7 @@ pytestmark = [
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
+@pytest.mark.slow
 @every_kind
 async def test_tools_are_listed_and_called(kind):
     """The two requests that matter most."""
@@ -249,6 +250,7 @@ async def test_responses_and_nameless_notifications_are_acknowledged():
         assert (await connection.answer(request(1, "ping")))["result"] == {}
 
 
+@pytest.mark.slow
 @every_kind
 async def test_a_failing_tool_is_the_servers_own_business(kind):
     """Each library says it in its own way; the call is answered and the session lives."""
@@ -382,6 +384,7 @@ def test_a_class_is_refused_as_one():
         ForeignServer(type(high_level(Scene())))
 
 
+@pytest.mark.process
 def test_the_bridge_loads_no_mcp():
     """Importing it is light; `mcp` comes with the first server of another library."""
     code = "import sys, toolwire.mcp.foreign.detect as d; print({'mcp', 'mcp_types', 'fastmcp'} & set(sys.modules))"

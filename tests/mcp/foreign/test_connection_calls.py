@@ -215,6 +215,7 @@ async def test_an_initialize_that_failed_is_not_remembered():
         assert "result" in await connection.answer(initialize())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [low_level, high_level])
 async def test_a_thousand_calls_at_once_in_any_order(make):
     """Each gets its own answer, with two of every id open at the same time."""

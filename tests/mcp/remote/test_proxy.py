@@ -35,6 +35,7 @@ pytestmark = [
     pytest.mark.asyncio_only,  # uvicorn knows asyncio only
     pytest.mark.anyio,
     pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
+    pytest.mark.slow,
 ]
 
 

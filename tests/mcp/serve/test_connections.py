@@ -168,6 +168,7 @@ async def test_a_connection_that_says_nothing_is_closed():
         assert await silent.rest() == b""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("further", [False, True])
 async def test_a_header_that_trickles_in_is_cut_off(further):
     """Each byte is in time, all together are not. Also for a further request of a connection."""
@@ -194,6 +195,7 @@ async def test_a_header_that_trickles_in_is_cut_off(further):
         assert answer.startswith(b"HTTP/1.1 408 ") or answer == b"", "the answer may be lost to the reset"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("further", [False, True])
 async def test_a_slow_header_is_answered_with_408(further):
     """A client that only stops in the middle gets to read why. One that is known has no more time for it."""
@@ -218,6 +220,7 @@ async def test_a_body_that_does_not_come_is_answered_with_408(method):
         assert await client.rest() == b""
 
 
+@pytest.mark.slow
 async def test_a_body_that_has_come_may_be_worked_on_for_longer():
     """The time limit of the body is not that of the call."""
     app = App()
@@ -240,6 +243,7 @@ async def test_an_idle_connection_has_an_end():
         assert await client.rest() == b""
 
 
+@pytest.mark.slow
 async def test_a_stranger_is_not_kept_as_long_as_a_client():
     """A request that was refused does not earn a place."""
     async with served(header_timeout=LATER) as connect:
@@ -336,6 +340,7 @@ async def test_a_limit_for_each_address():
         assert await first.works()
 
 
+@pytest.mark.slow
 async def test_what_strangers_send_does_not_fill_the_log(capfd):
     """The same line again and again is left out after a few, and nothing of it is an error of ours."""
     upgrade = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"

@@ -107,6 +107,7 @@ class Wrapped:
         self.server = wrap(self.inner)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(
     ("wrap", "name"),

@@ -76,6 +76,7 @@ async def test_an_answer_that_cannot_be_written_is_an_error(sessions):
                 assert (told["id"], told["error"]["code"]) == (number, -32603)
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_the_end_takes_no_new_work(capfd):
     """After a signal what runs is answered, what comes is refused, and a client that is slow gets a plain word."""

@@ -22,7 +22,7 @@ from shared.stdio_peer import serving
 from toolwire import Context, ToolServer, http_app
 from toolwire.mcp.serve.start import as_mcp_server
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 IN_USE = -32600
 over_http = pytest.mark.parametrize("anyio_backend", ["asyncio"])  # the HTTP server is asyncio's

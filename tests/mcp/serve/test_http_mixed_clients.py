@@ -122,6 +122,7 @@ async def refused(http, version):
         assert "error" in message_of(reply)
 
 
+@pytest.mark.slow
 async def test_honest_clients_get_their_own_answers():
     """In spite of those who repeat ids, abandon sessions, cancel, leave, or send what is no call."""
     serving = host_for(mixed_server())

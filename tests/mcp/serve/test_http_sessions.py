@@ -182,6 +182,7 @@ async def test_idle_sessions_are_looked_for():
         assert await status_of(http, {"mcp-session-id": reply.headers["mcp-session-id"]}) == 404
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("user", ["", "ann"])
 async def test_abandoned_sessions_leave_nothing_behind(user):
@@ -293,6 +294,7 @@ class Claims(RuleBasedStateMachine):
 Claims.TestCase.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
 
 
+@pytest.mark.slow
 def test_an_id_has_one_request_at_a_time():
     """Whatever comes and goes: an id is claimed exactly while its request is in flight."""
     run_state_machine_as_test(Claims)

@@ -24,7 +24,7 @@ ENVELOPE = {
 LONG = "Z" * 300_000
 SHORT = 6_000  # characters of an answer that quotes nothing at length
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 def app():

@@ -45,6 +45,7 @@ def test_names_of_a_server_that_cannot_be_asked_are_learnt(listed):
     assert named(metrics) == {"add", ""}
 
 
+@pytest.mark.slow
 def test_a_server_that_answers_to_every_name_fills_nothing_up():
     """Even then there is an end to the labels."""
     metrics = Metrics(lambda: None)

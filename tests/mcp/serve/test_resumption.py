@@ -265,6 +265,7 @@ async def test_a_notice_that_json_cannot_hold_is_mended(store):
     assert bad.params == {"data": ["?", "{1}"], "level": "info"}
 
 
+@pytest.mark.slow
 async def test_memory_goes_with_the_session():
     """All of it, when the session has ended."""
     events = SessionLogs()

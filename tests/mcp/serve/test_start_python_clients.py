@@ -17,7 +17,11 @@ from mcp.shared.exceptions import MCPDeprecationWarning
 
 from mcp import Client, MCPError, StdioServerParameters
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]  # one event loop for the module
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.asyncio_only,
+    pytest.mark.process,
+]  # one event loop for the module
 
 APP = Path(__file__).parents[2] / "shared" / "served_app.py"
 LIMIT = 30

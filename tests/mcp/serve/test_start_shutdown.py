@@ -16,7 +16,7 @@ from toolwire.mcp.serve.access import guard_for
 from toolwire.mcp.serve.http import bound_socket
 from toolwire.mcp.serve.start import host_for, serve_over, serve_pipe
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 LIMIT = 60
 CLOSED = -32000

@@ -148,6 +148,7 @@ async def test_a_client_that_never_reads_is_let_go(core, caplog, monkeypatch, li
     assert "the client has not read anything" in caplog.text
 
 
+@pytest.mark.slow
 async def test_much_may_wait_for_a_client_that_reads(core, monkeypatch):
     """However little may wait: as long as it takes some of it, it is not let go."""
     monkeypatch.setattr(stdio, "_MAX_UNREAD", 1_000)

@@ -40,6 +40,7 @@ def test_builtins_that_evaluate_need_all_arguments(name):
     assert verdict(f"{name} x y", policy) == "none"
 
 
+@pytest.mark.process
 def test_every_builtin_of_bash_is_known():
     """A builtin that came with a newer bash belongs on one of the lists."""
     bash = shutil.which("bash")
@@ -125,6 +126,7 @@ def test_a_relative_program_and_a_moving_folder():
     assert verdict("cd app x", policy) == "none"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "line", "said"),
     [
@@ -446,6 +448,7 @@ LONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("name", LONG)
 def test_no_line_holds_up_the_event_loop(name):

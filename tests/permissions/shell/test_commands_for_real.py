@@ -13,7 +13,10 @@ from toolwire.permissions import ToolPermissionContext
 from toolwire.permissions.policies import commands
 from toolwire.permissions.shell.literal import read_literal
 
-pytestmark = pytest.mark.timeout(300)  # a thousand shells take their time on a busy machine
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.process,
+]  # a thousand shells take their time on a busy machine
 
 ACCEPTED = int(os.environ.get("SHELL_LINES", "1000"))
 ALLOW = [

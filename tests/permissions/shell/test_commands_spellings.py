@@ -175,6 +175,7 @@ def bash(tmp_path_factory):
     return runs_evil
 
 
+@pytest.mark.process
 @given(line=st.lists(st.sampled_from(PIECES), min_size=1, max_size=12).map("".join))
 @example(line="X=evil; $X")
 @settings(

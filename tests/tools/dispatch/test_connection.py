@@ -1078,6 +1078,7 @@ async def test_every_message_gets_exactly_one_answer(full_client, message, anyio
     encode(answer)
 
 
+@pytest.mark.process
 def test_a_hung_sync_tool_does_not_block_the_exit(tmp_path):
     """Python exits although a tool's thread never returns."""
     program = (

@@ -472,6 +472,7 @@ def test_output_types():
         output_type(asyncio.Event)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("code", "absent"),
     [

@@ -1,0 +1,51 @@
+"""The tests mirror the tree of the source, and share helpers by way of `tests/shared` only."""
+
+import ast
+from pathlib import Path
+
+import toolwire
+
+SOURCE = Path(toolwire.__file__).parent
+TESTS = Path(__file__).parents[1]
+SUITES = {
+    *(
+        "clients",
+        "conformance",
+        "differential",
+        "faults",
+        "flows",
+        "fuzz",
+        "mutants",
+        "real",
+        "typing",
+        "work",
+    ),
+    *("project", "shared"),
+}
+"""Folders that cut across the tree, are about the project, or hold helpers."""
+
+
+def rooms():
+    """The folders of the source, without the underscore that says who may import them."""
+    found = {each.parent.relative_to(SOURCE).as_posix() for each in SOURCE.rglob("*.py")}
+    return {each.removeprefix("_") for each in found}
+
+
+def test_every_folder_of_tests_is_one_of_the_source_or_a_suite():
+    """Whoever looks for the tests of a module finds them in the folder of the same name."""
+    files = [each.relative_to(TESTS) for each in TESTS.rglob("test_*.py")]
+    mirrored = {each.parent.as_posix() for each in files if each.parts[0] not in SUITES}
+    assert len(mirrored) > 20
+    assert mirrored - rooms() == set()
+
+
+def test_no_test_file_imports_another():
+    """What several of them need is in `tests/shared`, or beside the suite that needs it."""
+    names = {each.stem for each in TESTS.rglob("test_*.py")}
+    for file in TESTS.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                parts = (node.module or "").split(".")
+                assert parts[0] in {"toolwire", "benchmarks"} or parts[-1] not in names, (
+                    f"{file}:{node.lineno}"
+                )
