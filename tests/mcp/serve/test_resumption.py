@@ -13,7 +13,7 @@ from toolwire.mcp.serve import resumption as module
 from toolwire.mcp.serve.resumption import MAX_EVENTS, SessionLogs
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]  # the HTTP server is asyncio's
-LIMIT = 30
+LIMIT = 20
 
 
 def notice(number):
@@ -75,7 +75,8 @@ async def replayed(events, session, last):
     async def collect(event):
         got.append(_told(event.message))
 
-    stream = await within(events, session, lambda: events.replay_events_after(last, collect))
+    with anyio.fail_after(LIMIT):  # a stream that another session may not have would go on until its answer
+        stream = await within(events, session, lambda: events.replay_events_after(last, collect))
     return stream, got
 
 
