@@ -22,7 +22,7 @@ from toolwire.errors import CanUseToolShadowedWarning, ResultError, UsageError
 if TYPE_CHECKING:
     from toolwire import ResultMessage
 
-_WAIT: Final = 0.5 if sys.platform == "win32" else None  # there, Ctrl-C does not end a wait
+_WAIT: Final = 0.5  # seconds; Ctrl-C does not end a wait that is just beginning, and on Windows none at all
 _HELP: Final = (
     "Type a prompt, or /tools, /cost, /help, /exit. Ctrl-C interrupts a turn. Other / commands go to the CLI."
 )

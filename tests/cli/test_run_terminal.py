@@ -1,0 +1,24 @@
+"""The terminal of `toolwire run`, where a real one cannot be made to show it."""
+
+import signal
+import sys
+import threading
+from queue import SimpleQueue
+
+import pytest
+
+from toolwire.cli.run_terminal import Terminal
+from toolwire.cli.shared.terminal_dialogs import on_ctrl_c
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of single threads")
+@pytest.mark.timeout(30)
+def test_ctrl_c_that_does_not_end_the_wait_is_seen():
+    """It may come just before the wait begins; here another thread gets it, which ends no wait either."""
+    terminal = object.__new__(Terminal)
+    terminal._queue = SimpleQueue()
+    with on_ctrl_c(lambda *_: terminal._queue.put("pressed")):
+        timer = threading.Timer(0.2, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGINT))
+        timer.start()
+        assert terminal._next() == "pressed"
+        timer.join()
