@@ -1,0 +1,425 @@
+"""Where the commands of `toolwire sessions` find sessions: on this machine's disk, or in a store.
+
+Both kinds have the same methods, so that the commands need not know which it is. A store's calls run on an event
+loop in a thread of its own.
+"""
+
+import contextlib
+import os
+import re
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from toolwire._support.words import plain_line
+from toolwire.errors import NotSupportedError, SessionRunningError, UsageError
+
+if TYPE_CHECKING:
+    from anyio.from_thread import BlockingPortal
+
+    from toolwire.sessions.cost import CostReport
+    from toolwire.sessions.recorded import RecordedSession
+    from toolwire.sessions.search import SearchHit
+    from toolwire.sessions.types import SDKSessionInfo, SessionStore
+
+T = TypeVar("T")
+OnProgress = Callable[[int, int], None] | None
+
+_BEGINNING: Final = re.compile(r"[0-9a-f-]{1,36}")
+_MOST_CANDIDATES: Final = 10
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Which sessions a command is about: of one directory, or (None) of all; on disk in which folder."""
+
+    directory: str | None = None
+    config_dir: str | None = None
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What else a search asks for."""
+
+    limit: int = 20
+    include_output: bool = False
+    tag: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    tool: str | None = None
+    model: str | None = None
+    branch: str | None = None
+
+
+class DiskPlace:
+    """The sessions in the CLI's own folder."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._given = (scope.directory, scope.config_dir)
+
+    @property
+    def name(self) -> str:
+        """The folder, for messages."""
+        from toolwire.sessions.paths import find_config_folder  # noqa: PLC0415
+
+        return str(find_config_folder(self._scope.config_dir) / "projects")
+
+    def list_rows(self, limit: int, offset: int = 0) -> "list[SDKSessionInfo]":
+        """Return sessions, newest first; all of them for 0."""
+        from toolwire.sessions import disk  # noqa: PLC0415
+
+        return disk.list_sessions(
+            self._scope.directory, limit or None, offset, config_dir=self._scope.config_dir
+        )
+
+    def find(self, beginning: str) -> str:
+        """Return the id of the only session that begins so."""
+        from toolwire.sessions import paths  # noqa: PLC0415
+
+        folders = paths.find_project_folders(*self._given)
+        return choose(beginning, [each.session_id for each in paths.list_session_files(folders)], self.name)
+
+    def open(self, session_id: str) -> "RecordedSession":
+        """Open a session for reading."""
+        from toolwire.sessions import recorded  # noqa: PLC0415
+
+        return recorded.open_session(session_id, *self._given)
+
+    def search(self, query: str, filters: Filters, on_progress: OnProgress) -> "list[SearchHit]":
+        """Return messages with all words of a query, best first."""
+        from toolwire.sessions import disk  # noqa: PLC0415
+
+        return disk.search_sessions(
+            query,
+            self._scope.directory,
+            limit=filters.limit,
+            tag=filters.tag,
+            since=filters.since,
+            until=filters.until,
+            tool=filters.tool,
+            model=filters.model,
+            branch=filters.branch,
+            include_tool_output=filters.include_output,
+            config_dir=self._scope.config_dir,
+            on_progress=on_progress,
+        )
+
+    def report_costs(
+        self, since: datetime | None, until: datetime | None, on_progress: OnProgress
+    ) -> "CostReport":
+        """Return what the sessions have cost."""
+        from toolwire.sessions.cost import cost_report  # noqa: PLC0415
+
+        return cost_report(
+            self._scope.directory,
+            since=since,
+            until=until,
+            config_dir=self._scope.config_dir,
+            on_progress=on_progress,
+        )
+
+    def rename(self, session_id: str, title: str) -> None:
+        """Give a session a title."""
+        from toolwire.sessions import disk  # noqa: PLC0415
+
+        disk.rename_session(session_id, title, self._scope.directory, config_dir=self._scope.config_dir)
+
+    def tag(self, session_id: str, tag: str | None) -> None:
+        """Give a session a tag, or none."""
+        from toolwire.sessions import disk  # noqa: PLC0415
+
+        disk.tag_session(session_id, tag, self._scope.directory, config_dir=self._scope.config_dir)
+
+    def fork(self, session_id: str, up_to: str | None, title: str | None) -> str:
+        """Copy a session; returns the id of the copy."""
+        from toolwire.sessions import disk  # noqa: PLC0415
+
+        made = disk.fork_session(
+            session_id, self._scope.directory, up_to, title, config_dir=self._scope.config_dir
+        )
+        return made.session_id
+
+    def delete(self, session_id: str, *, force: bool) -> None:
+        """Delete a session."""
+        from toolwire.sessions import disk  # noqa: PLC0415
+
+        try:
+            disk.delete_session(
+                session_id, self._scope.directory, force=force, config_dir=self._scope.config_dir
+            )
+        except SessionRunningError as error:
+            raise SessionRunningError(str(error).replace("pass force=True", "use --force")) from error
+
+
+class StorePlace:
+    """The sessions in a store."""
+
+    def __init__(self, portal: "BlockingPortal", store: Any, name: str, scope: Scope) -> None:
+        self._portal = portal
+        self._store = store
+        self.name = name
+        self._scope = scope
+        self._project_of: dict[str, str] = {}
+
+    def list_rows(self, limit: int, offset: int = 0) -> "list[SDKSessionInfo]":
+        """Return sessions, newest first; all of them for 0."""
+        from toolwire.sessions.store_functions import list_sessions_from_store  # noqa: PLC0415
+
+        rows: list[SDKSessionInfo] = []
+        for key in self._list_projects():
+            found = self._call(
+                list_sessions_from_store, self._within(key), None, limit + offset if limit else None
+            )
+            self._project_of.update({row.session_id: key for row in found})
+            rows += found
+        rows.sort(key=lambda row: (-row.last_modified, row.session_id))
+        return rows[offset : offset + limit] if limit else rows[offset:]
+
+    def find(self, beginning: str) -> str:
+        """Return the id of the only session that begins so."""
+        from toolwire.sessions.entries import is_session_id  # noqa: PLC0415
+
+        whole = beginning.lower()
+        if (
+            self._scope.directory is None
+            and is_session_id(whole)
+            and (found := self._ask("find_projects", whole))
+        ):
+            self._project_of[whole] = found[0]
+            return whole
+        ids: dict[str, str] = {}
+        for key in self._list_projects():
+            ids.update({each["session_id"]: key for each in self._ask("list_sessions", key) or []})
+        chosen = choose(beginning, list(ids), self.name)
+        self._project_of[chosen] = ids[chosen]
+        return chosen
+
+    def open(self, session_id: str) -> "RecordedSession":
+        """Load a session."""
+        from toolwire.sessions.recorded import load_session  # noqa: PLC0415
+
+        session = self._call(load_session, self._of(session_id), session_id)
+        return replace(session, project_key=self._project_of.get(session_id, session.project_key))
+
+    def search(self, query: str, filters: Filters, on_progress: OnProgress) -> "list[SearchHit]":
+        """Return messages with all words of a query, best first."""
+        del on_progress
+        if not callable(getattr(self._store, "search", None)):
+            raise NotSupportedError(
+                f"{self.name} has no full-text search; SQLite and Postgres stores have one"
+            )
+        asked = {
+            f"--{name}": getattr(filters, name)
+            for name in ("tag", "since", "until", "tool", "model", "branch")
+        }
+        if unknown := [name for name, value in asked.items() if value is not None]:
+            raise UsageError(
+                f"{', '.join(unknown)}: a search in a store has no such filter, only one on disk"
+            )
+        keys = [None] if self._scope.directory is None else self._list_projects()
+        hits: list[SearchHit] = []
+        for key in keys:
+            hits += self._call(self._search, query, key, filters)
+        return hits[: filters.limit] if filters.limit else hits
+
+    async def _search(self, query: str, key: str | None, filters: Filters) -> "list[SearchHit]":
+        found: list[SearchHit] = await self._store.search(
+            query, project_key=key, include_output=filters.include_output, limit=filters.limit or 1_000_000
+        )
+        return found
+
+    def report_costs(
+        self, since: datetime | None, until: datetime | None, on_progress: OnProgress
+    ) -> "CostReport":
+        """Return what the sessions have cost."""
+        from toolwire.sessions.cost import CostReport, cost_report_from_store  # noqa: PLC0415
+
+        whole = CostReport()
+        for key in self._list_projects():
+            work = partial(cost_report_from_store, since=since, until=until, on_progress=on_progress)
+            report = self._call(work, self._within(key))
+            whole.sessions += report.sessions
+            whole.unreadable += report.unreadable
+            whole.since, whole.until = report.since, report.until
+        return whole
+
+    def rename(self, session_id: str, title: str) -> None:
+        """Give a session a title."""
+        from toolwire.sessions.store_functions import rename_session_via_store  # noqa: PLC0415
+
+        self._call(rename_session_via_store, self._of(session_id), session_id, title)
+
+    def tag(self, session_id: str, tag: str | None) -> None:
+        """Give a session a tag, or none."""
+        from toolwire.sessions.store_functions import tag_session_via_store  # noqa: PLC0415
+
+        self._call(tag_session_via_store, self._of(session_id), session_id, tag)
+
+    def fork(self, session_id: str, up_to: str | None, title: str | None) -> str:
+        """Copy a session; returns the id of the copy."""
+        from toolwire.sessions.store_functions import fork_session_via_store  # noqa: PLC0415
+
+        made = self._call(fork_session_via_store, self._of(session_id), session_id, None, up_to, title)
+        return made.session_id
+
+    def delete(self, session_id: str, *, force: bool) -> None:
+        """Delete a session."""
+        from toolwire.sessions.store_functions import delete_session_via_store  # noqa: PLC0415
+        from toolwire.sessions.types import implements  # noqa: PLC0415
+
+        del force  # nobody has a session in a store open
+        if not implements(self._store, "delete"):
+            raise NotSupportedError(f"{self.name} cannot delete sessions")
+        self._call(delete_session_via_store, self._of(session_id), session_id)
+
+    def add(self, session_id: str, source: Scope) -> None:
+        """Copy a session from disk into the store: what it lacks of it."""
+        from toolwire.sessions.store_functions import import_session_to_store  # noqa: PLC0415
+
+        work = partial(import_session_to_store, directory=source.directory, config_dir=source.config_dir)
+        self._call(work, session_id, self._store)
+
+    def _list_projects(self) -> "Sequence[str]":
+        """Return the keys of the projects that the command is about."""
+        from toolwire.sessions.paths import find_worktrees, project_key_for_directory  # noqa: PLC0415
+
+        directory = self._scope.directory
+        if directory is not None:
+            places = [directory, *find_worktrees(directory)]
+            return list(dict.fromkeys(project_key_for_directory(each) for each in places))
+        found: list[str] | None = self._ask("list_projects")
+        if found is None:
+            raise UsageError(f"{self.name} cannot list its projects; name a directory")
+        return found
+
+    def _of(self, session_id: str) -> "SessionStore":
+        """Return the store for the project of a session that was found."""
+        return self._within(self._project_of[session_id])
+
+    def _within(self, project_key: str) -> "SessionStore":
+        from toolwire.sessions.stores.wrappers import ScopedSessionStore  # noqa: PLC0415
+
+        return ScopedSessionStore(self._store, project_key=project_key)
+
+    def _ask(self, method: str, *args: Any) -> Any:
+        """Call a method of the store; None if it has no such method."""
+        from toolwire.sessions.types import implements  # noqa: PLC0415
+
+        return (
+            self._portal.call(getattr(self._store, method), *args)
+            if implements(self._store, method)
+            else None
+        )
+
+    def _call(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
+        return self._portal.call(function, *args)
+
+
+Place = DiskPlace | StorePlace
+
+
+def choose(beginning: str, ids: Sequence[str], where: str) -> str:
+    """Return the only id that begins so. `UsageError` if there is none, or several."""
+    wanted = beginning.strip().lower()
+    if _BEGINNING.fullmatch(wanted) is None:
+        raise UsageError(
+            f"{plain_line(beginning)!r} is not the id of a session, nor its beginning: "
+            "`toolwire sessions list` shows them"
+        )
+    fitting = sorted(each for each in ids if each.lower().startswith(wanted))
+    if wanted in fitting:
+        return wanted
+    if len(fitting) == 1:
+        return fitting[0]
+    if not fitting:
+        raise UsageError(
+            f"no session begins with {wanted} in {where}; `toolwire sessions list --all` shows all"
+        )
+    shown = "".join(f"\n  {each}" for each in fitting[:_MOST_CANDIDATES])
+    more = f"\n  and {len(fitting) - _MOST_CANDIDATES} more" if len(fitting) > _MOST_CANDIDATES else ""
+    raise UsageError(f"{len(fitting)} sessions begin with {wanted}; give more of the id:{shown}{more}")
+
+
+@contextlib.contextmanager
+def open_place(store: str | None, scope: Scope, *, create: bool = False) -> Iterator[Place]:
+    """Open the place that a command names. `create`: a SQLite file that is not there yet is made."""
+    with _report_failures():
+        if store is None:
+            yield DiskPlace(scope)
+            return
+        with open_store(store, scope, create=create) as place:
+            yield place
+
+
+@contextlib.contextmanager
+def open_store(url: str, scope: Scope, *, create: bool = False) -> Iterator[StorePlace]:
+    """Open a store by its address. `UsageError` if it is none, or an extra is missing."""
+    from anyio.from_thread import start_blocking_portal  # noqa: PLC0415 - heavy
+
+    opened, name = _make_store(url, create=create)
+    with start_blocking_portal() as portal:
+        try:
+            yield StorePlace(portal, opened, name, scope)
+        finally:
+            for method in ("aclose", "close"):
+                if callable(close := getattr(opened, method, None)):
+                    portal.call(close)
+                    break
+
+
+def _make_store(url: str, *, create: bool) -> tuple[Any, str]:
+    """Return a store, and how to call it in messages: without its password."""
+    scheme, colon, rest = url.partition(":")
+    try:
+        match scheme.lower() if colon else "":
+            case "sqlite":
+                path = Path(rest.removeprefix("//") if rest.startswith("//") else rest).expanduser()
+                if not rest or (not create and not path.exists()):
+                    raise UsageError(
+                        f"there is no session store at {plain_line(rest) or '(no file was named)'}"
+                    )
+                return _load_class("SQLiteSessionStore")(path), f"the store {path}"
+            case "postgresql" | "postgres":
+                return _load_class("PostgresSessionStore")(url), "the Postgres store"
+            case "redis" | "rediss" | "unix":
+                return _load_class("RedisSessionStore")(url), "the Redis store"
+    except ImportError as error:
+        raise UsageError(str(error)) from error
+    shown = f"{plain_line(scheme)}:..." if colon else "something else"
+    raise UsageError(f"--store takes sqlite:FILE, postgresql://... or redis://..., not {shown}")
+
+
+def _load_class(name: str) -> Any:
+    import toolwire  # noqa: PLC0415 - its names are loaded when they are used
+
+    return getattr(toolwire, name)
+
+
+@contextlib.contextmanager
+def _report_failures() -> Iterator[None]:
+    """Turn what the functions for sessions raise into errors of the command line."""
+    from toolwire.cli.shared.printing import fail  # noqa: PLC0415
+
+    try:
+        yield
+    except (BrokenPipeError, NotImplementedError):
+        raise
+    except FileNotFoundError as error:
+        raise UsageError(_describe(error)) from error
+    except TimeoutError as error:
+        fail(str(error) or "it took too long")
+    except OSError as error:
+        fail(_describe(error))
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _describe(error: OSError) -> str:
+    if error.strerror is None:
+        return str(error)
+    where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+    return f"{where}{error.strerror}"

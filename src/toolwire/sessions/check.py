@@ -1,0 +1,178 @@
+"""Looks for what is wrong with the sessions on disk: damaged files, missing parts, remains, open permissions.
+
+Changes nothing. What is found hides no message from the other functions, which work around it.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from toolwire._support.record import Record
+from toolwire.sessions import entries, paths, transcript, tree
+from toolwire.sessions.paths import Directory, SessionFile
+
+ProblemKind = Literal[
+    "unreadable",
+    "empty",
+    "bad_line",
+    "torn_line",
+    "gap",
+    "cycle",
+    "duplicate_uuid",
+    "duplicate_session",
+    "orphan",
+    "permissions",
+]
+
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+@dataclass(repr=False, eq=False)
+class SessionProblem(Record):
+    """Something that is wrong with a session's files."""
+
+    kind: ProblemKind
+    path: str
+    message: str
+    """What is wrong, and what it means."""
+    session_id: str | None = None
+
+
+def check_sessions(
+    directory: Directory | None = None,
+    *,
+    config_dir: Directory | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> list[SessionProblem]:
+    """Return what is wrong with the sessions of a directory and its git worktrees; of all directories for None.
+
+    Every transcript is read. `on_progress(done, total)` is called with bytes meanwhile.
+    """
+    folders = paths.find_project_folders(directory, config_dir)
+    found: list[SessionProblem] = []
+    waiting: list[tuple[SessionFile, str, bool]] = []
+    copies: dict[str, list[Path]] = {}
+    unreadable: list[OSError] = []
+    for folder in folders:
+        for path in paths.list_folder(folder, unreadable.append):
+            name = path.name.removesuffix(".jsonl")
+            if not entries.is_session_id(name):
+                continue
+            if path.suffix == ".jsonl":
+                copies.setdefault(name, []).append(path)
+                found += _stat_problems(path, name, waiting)
+            elif path.is_dir():
+                found += _check_folder(path, waiting)
+    found += [_unreadable(error) for error in unreadable]
+    found += [
+        SessionProblem(
+            "duplicate_session",
+            str(path),
+            f"the same session is also in {others[0]}; the newest one counts",
+            name,
+        )
+        for name, them in copies.items()
+        for path, *others in [them]
+        if others
+    ]
+    if directory is None:
+        found += _find_remains(paths.find_config_folder(config_dir), set(copies))
+    total, done = sum(file.size for file, _, _ in waiting), 0
+    for file, session_id, of_subagent in waiting:
+        found += _check_transcript(file, session_id, of_subagent=of_subagent)
+        done += file.size
+        if on_progress is not None:
+            on_progress(done, total)
+    return found
+
+
+def _unreadable(error: OSError, session_id: str | None = None) -> SessionProblem:
+    reason = error.strerror or str(error)
+    return SessionProblem("unreadable", str(error.filename), f"it cannot be read: {reason}", session_id)
+
+
+def _stat_problems(
+    path: Path, session_id: str, waiting: list[tuple[SessionFile, str, bool]], *, of_subagent: bool = False
+) -> Iterator[SessionProblem]:
+    """Look at a file without reading it. One that can be read is added to those that wait."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        yield _unreadable(error, session_id)
+        return
+    if not stat.S_ISREG(status.st_mode):
+        yield SessionProblem("unreadable", str(path), "it is not a plain file", session_id)
+        return
+    yield from _check_permissions(path, status, session_id)
+    if not status.st_size:
+        yield SessionProblem("empty", str(path), "it is empty, and counts as not there", session_id)
+        return
+    waiting.append((SessionFile(path, status.st_size, status.st_mtime_ns), session_id, of_subagent))
+
+
+def _check_permissions(
+    path: Path, status: os.stat_result, session_id: str | None
+) -> Iterator[SessionProblem]:
+    mode = stat.S_IMODE(status.st_mode)
+    if os.name == "posix" and mode & _OTHERS:
+        message = f"other users of this machine may open it (its mode is {mode:04o})"
+        yield SessionProblem("permissions", str(path), message, session_id)
+
+
+def _check_folder(folder: Path, waiting: list[tuple[SessionFile, str, bool]]) -> Iterator[SessionProblem]:
+    """Look at what is kept beside a transcript."""
+    session_id = folder.name
+    if not os.path.lexists(folder.with_suffix(".jsonl")):
+        message = "subagents and results of tools without a transcript: their session was deleted"
+        yield SessionProblem("orphan", str(folder), message, session_id)
+    for path in paths.list_subagent_files(folder):
+        yield from _stat_problems(path, session_id, waiting, of_subagent=True)
+    for each in paths.walk(folder / "subagents"):
+        of = Path(each.path.removesuffix(".meta.json") + ".jsonl")
+        if each.name.endswith(".meta.json") and not of.exists():
+            message = "a note about a subagent whose transcript is gone"
+            yield SessionProblem("orphan", each.path, message, session_id)
+
+
+def _find_remains(config_folder: Path, known: set[str]) -> Iterator[SessionProblem]:
+    """Find what the CLI keeps elsewhere for sessions that are gone."""
+    for name, what in (("file-history", "copies of your files"), ("session-env", "an environment")):
+        for path in paths.list_folder(config_folder / name):
+            if entries.is_session_id(path.name) and path.name not in known:
+                message = f"{what}, kept for a session that is gone"
+                yield SessionProblem("orphan", str(path), message, path.name)
+
+
+def _check_transcript(file: SessionFile, session_id: str, *, of_subagent: bool) -> Iterator[SessionProblem]:
+    path = str(file.path)
+    bad: list[int] = []
+    nodes: dict[str, tree.Node] = {}
+    twice = 0
+    try:
+        for place, entry in transcript.read_entries(file.path, skipped=bad):
+            node = tree.make_node(entry, place)
+            if node is not None:
+                twice += node.uuid in nodes
+                nodes.setdefault(node.uuid, node)
+        is_torn = bool(bad) and not transcript.ends_with_newline(file.path)
+    except OSError as error:
+        yield _unreadable(error, session_id)
+        return
+    if is_torn:
+        message = f"the last line, at byte {bad.pop()}, is torn: it was not written to its end"
+        yield SessionProblem("torn_line", path, message, session_id)
+    if bad:
+        message = f"{len(bad)} lines cannot be read, the first at byte {bad[0]}; they are left out"
+        yield SessionProblem("bad_line", path, message, session_id)
+    if twice:
+        yield SessionProblem("duplicate_uuid", path, f"{twice} entries are there more than once", session_id)
+    gaps = [node for node in nodes.values() if node.parent is not None and node.parent not in nodes]
+    if gaps and not (of_subagent and len(gaps) == 1):  # a forked subagent begins with a message of its parent
+        message = f"{len(gaps)} entries follow one that is missing, the first at byte {gaps[0].position}"
+        yield SessionProblem("gap", path, message, session_id)
+    if cycles := tree.find_cycles(nodes):
+        message = f"entries follow each other in a circle, one of them at byte {cycles[0].position}"
+        yield SessionProblem("cycle", path, message, session_id)

@@ -1,0 +1,199 @@
+"""Reads what a list of sessions shows out of transcript entries: titles, first prompt, times, tag.
+
+Owns the meaning of single entries, for files and stores alike. The order of messages is in `sessions/tree`.
+No I/O.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from toolwire._protocol import json_codec, lines
+from toolwire.messages.system import SessionKey
+from toolwire.sessions.types import SDKSessionInfo, SessionStoreEntry, SessionSummaryEntry
+
+_SESSION_ID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+NOT_MIRRORED: Final = frozenset({"api-request", "api-request-blob", "api-request-shape"})
+"""Types of lines that the CLI writes to disk and never sends to a store: copies of requests to the model's API."""
+
+_PROMPT_LENGTH: Final = 200
+_NOT_A_PROMPT: Final = re.compile(
+    r"<local-command-stdout>|<session-start-hook>|<tick>|<goal>|\[Request interrupted by user[^\]]*\]"
+    r"|\s*<(ide_opened_file|ide_selection)>.*</\1>\s*\Z",
+    re.DOTALL,
+)
+_COMMAND: Final = re.compile(r"<command-name>(.*?)</command-name>", re.DOTALL)
+_LAST_ONE_COUNTS: Final = {
+    "customTitle": "custom_title",
+    "aiTitle": "ai_title",
+    "lastPrompt": "last_prompt",
+    "summary": "summary_hint",
+    "gitBranch": "git_branch",
+}
+
+
+def is_session_id(value: object) -> bool:
+    """Return True for a UUID in its usual form."""
+    return isinstance(value, str) and _SESSION_ID.fullmatch(value) is not None
+
+
+def check_session_id(value: object, name: str = "session_id") -> None:
+    """Raise ValueError unless it is a UUID."""
+    if not is_session_id(value):
+        raise ValueError(f"Invalid {name}: {value!r} is not a UUID")
+
+
+def read_line(line: bytes) -> dict[str, Any] | None:
+    """Read one line of a transcript. None if it is empty, torn or no JSON object: one bad line hides no other."""
+    try:
+        entry = json_codec.loads(line, lone_surrogates=True)
+    except (ValueError, RecursionError):
+        return None
+    return entry if isinstance(entry, dict) else None
+
+
+def write_line(entry: Mapping[str, Any]) -> bytes:
+    """Write an entry as one line. Its type comes first, as the official readers expect."""
+    return lines.encode({"type": entry["type"], **entry} if "type" in entry else dict(entry))
+
+
+def fold_session_summary(
+    prev: SessionSummaryEntry | None, key: SessionKey, entries: Iterable[SessionStoreEntry]
+) -> SessionSummaryEntry:
+    """Add entries of a session's main transcript to its summary, and return the new one.
+
+    A store calls this in `append`, with the summary that it has (or None), and keeps the result beside the entries:
+    then sessions are listed without loading them. `mtime` is left as it was: the store sets it.
+    """
+    data = dict(prev["data"]) if prev else {}
+    for entry in entries:
+        fold_entry(data, entry)
+    session_id = prev["session_id"] if prev else key["session_id"]
+    return {"session_id": session_id, "mtime": prev["mtime"] if prev else 0, "data": data}
+
+
+def fold_entry(data: dict[str, Any], entry: Mapping[str, Any]) -> None:
+    """Add an entry to the data of a summary."""
+    data.setdefault("is_sidechain", entry.get("isSidechain") is True)
+    if "created_at" not in data and (created := read_time(entry.get("timestamp"))) is not None:
+        data["created_at"] = created
+    if "cwd" not in data and (cwd := entry.get("cwd")) and isinstance(cwd, str):
+        data["cwd"] = cwd
+    for field, name in _LAST_ONE_COUNTS.items():
+        if isinstance(value := entry.get(field), str):
+            data[name] = value
+    if entry.get("type") == "tag":
+        if isinstance(tag := entry.get("tag"), str) and tag:
+            data["tag"] = tag
+        else:
+            data.pop("tag", None)
+    if entry.get("type") == "user" and not data.get("first_prompt_locked"):
+        _fold_prompt(data, entry)
+
+
+def _fold_prompt(data: dict[str, Any], entry: Mapping[str, Any]) -> None:
+    if entry.get("isMeta") or entry.get("isCompactSummary"):
+        return
+    for text in prompt_texts(entry):
+        line = text.replace("\n", " ").strip()
+        if not line or _NOT_A_PROMPT.match(line):
+            continue
+        if command := _COMMAND.search(line):
+            data.setdefault("command_fallback", command[1])
+            continue
+        data["first_prompt"] = shorten(line)
+        data["first_prompt_locked"] = True
+        return
+
+
+def prompt_texts(entry: Mapping[str, Any]) -> list[str]:
+    """Return the texts that a user wrote in an entry; none for one that has the result of a tool."""
+    message = entry.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    if isinstance(content, str):
+        return [content]
+    blocks = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
+    if any(each.get("type") == "tool_result" for each in blocks):
+        return []
+    texts = [each.get("text") for each in blocks if each.get("type") == "text"]
+    return [each for each in texts if isinstance(each, str)]
+
+
+def shorten(text: str, length: int = _PROMPT_LENGTH) -> str:
+    """Cut a text after so many characters, with a sign that there was more."""
+    return text if len(text) <= length else text[:length].rstrip() + "…"
+
+
+def read_time(value: object) -> int | None:
+    """Read a timestamp such as `2026-01-02T03:04:05.678Z` as milliseconds since 1970, or None."""
+    if not isinstance(value, str):
+        return None
+    try:
+        when = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    try:
+        return int(when.timestamp() * 1000)
+    except (OverflowError, ValueError):
+        return None
+
+
+def write_time(when: datetime) -> str:
+    """Write a time as the CLI does, in UTC with milliseconds."""
+    return when.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def describe_session(
+    summary: SessionSummaryEntry,
+    *,
+    last_modified: int | None = None,
+    file_size: int | None = None,
+    cwd: str | None = None,
+) -> SDKSessionInfo | None:
+    """Make the row of a list from a summary. None for a subagent's transcript, or if there is nothing to show.
+
+    `last_modified`: in place of the summary's `mtime`. `cwd`: in place of one that the transcript does not tell.
+    """
+    data = summary["data"]
+    title = data.get("custom_title") or data.get("ai_title")
+    first_prompt = data.get("first_prompt") or data.get("command_fallback")
+    shown = title or data.get("last_prompt") or data.get("summary_hint") or first_prompt
+    if data.get("is_sidechain") or not shown:
+        return None
+    return SDKSessionInfo(
+        session_id=summary["session_id"],
+        summary=shown,
+        last_modified=summary["mtime"] if last_modified is None else last_modified,
+        file_size=file_size,
+        custom_title=title or None,
+        first_prompt=first_prompt or None,
+        git_branch=data.get("git_branch") or None,
+        cwd=data.get("cwd") or cwd,
+        tag=data.get("tag"),
+        created_at=data.get("created_at"),
+    )
+
+
+def clean_title(title: str) -> str:
+    """Return a title without spaces around it. ValueError if nothing is left."""
+    if not (cleaned := title.strip()):
+        raise ValueError("title must be non-empty")
+    return cleaned
+
+
+def clean_tag(tag: str) -> str:
+    """Return a tag without characters that nobody sees. ValueError if nothing is left."""
+    cleaned = tag
+    for _ in range(10):
+        before = cleaned
+        cleaned = unicodedata.normalize("NFKC", cleaned)
+        cleaned = "".join(each for each in cleaned if unicodedata.category(each) not in {"Cf", "Co", "Cn"})
+        if cleaned == before:
+            break
+    if not (cleaned := cleaned.strip()):
+        raise ValueError("tag must be non-empty; None removes the tag")
+    return cleaned

@@ -1,0 +1,161 @@
+"""Exports a session: Markdown and one HTML page for people, or the exact lines, with which it resumes elsewhere."""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+from toolwire._support.files import replace_file
+from toolwire._support.log import logger_for
+from toolwire.sessions import paths, recorded
+from toolwire.sessions.paths import Directory
+from toolwire.sessions.recorded import RecordedSession
+from toolwire.sessions.spool import find_place
+from toolwire.sessions.types import SessionStore
+
+logger = logger_for("sessions")
+
+ExportFormat = Literal["markdown", "jsonl", "html"]
+
+SUFFIXES: Final[dict[ExportFormat, str]] = {"markdown": ".md", "jsonl": ".jsonl", "html": ".html"}
+_OTHER_SUFFIXES: Final[dict[str, ExportFormat]] = {".markdown": "markdown", ".htm": "html"}
+
+
+def export_session(
+    session_id: str,
+    format: ExportFormat = "markdown",
+    directory: Directory | None = None,
+    *,
+    config_dir: Directory | None = None,
+) -> str:
+    """Return a session as text. FileNotFoundError if there is no such session.
+
+    `markdown` and `html` are for people, with subagents at the call that started them. `jsonl` is the main
+    transcript, line for line; bytes in it that are not UTF-8 come as `surrogateescape`. For a large session, or for
+    its subagents as `jsonl`, use `export_session_to_file`.
+    """
+    check_format(format)
+    session = recorded.open_session(session_id, directory, config_dir)
+    return _join(render(session, format))
+
+
+async def export_session_from_store(
+    session_store: SessionStore,
+    session_id: str,
+    format: ExportFormat = "markdown",
+    directory: Directory | None = None,
+) -> str:
+    """Return a session in a store as text, as `export_session` does."""
+    check_format(format)
+    return _join(render(await recorded.load_session(session_store, session_id, directory), format))
+
+
+def export_session_to_file(
+    session_id: str,
+    path: Directory,
+    format: ExportFormat | None = None,
+    directory: Directory | None = None,
+    *,
+    config_dir: Directory | None = None,
+) -> Path:
+    """Write a session to a file a piece at a time, and return its path. The format follows from its name.
+
+    A folder gets a file with the session's id as its name; as `jsonl` (the default there) with its subagents and
+    large tool results beside it, as the CLI keeps them. The file is there as a whole or not at all, and only its
+    owner can read it.
+    """
+    target = Path(path)
+    chosen = choose_format(target, format)
+    return write_export(recorded.open_session(session_id, directory, config_dir), target, chosen)
+
+
+def choose_format(path: Path, format: str | None = None) -> ExportFormat:
+    """Return the format for a file: the one given, else by its name. ValueError if neither tells."""
+    if format is not None:
+        return check_format(format)
+    if path.is_dir():
+        return "jsonl"
+    by_suffix = {suffix: name for name, suffix in SUFFIXES.items()} | _OTHER_SUFFIXES
+    found = by_suffix.get(path.suffix.lower())
+    if found is None:
+        raise ValueError(
+            f"{path.name!r} does not tell a format: name it .md, .html or .jsonl, or pass format="
+        )
+    return found
+
+
+def check_format(format: str) -> ExportFormat:
+    """Return the format. ValueError if there is no such one."""
+    for each in get_args(ExportFormat):
+        if each == format:
+            return each  # type: ignore[no-any-return]
+    raise ValueError(f"format must be one of {', '.join(get_args(ExportFormat))}, got {format!r}")
+
+
+def render(session: RecordedSession, format: ExportFormat) -> Iterator[bytes]:
+    """Yield a session in a format, a piece at a time."""
+    if format == "jsonl":
+        return session.main.read_lines()
+    if format == "html":
+        from toolwire.sessions import export_html  # noqa: PLC0415 - loads a parser of Markdown
+
+        return _encode(export_html.render(session))
+    from toolwire.sessions import export_markdown  # noqa: PLC0415
+
+    return _encode(export_markdown.render(session))
+
+
+def write_export(
+    session: RecordedSession,
+    path: Path,
+    format: ExportFormat,
+    on_progress: Callable[[int, int], object] | None = None,
+) -> Path:
+    """Write a session to a file, or into a folder; returns the file.
+
+    `on_progress(done, total)`: called with bytes, as far as the size of the transcript tells how much there is.
+    """
+    into_folder = path.is_dir()
+    target = path / f"{session.session_id}{SUFFIXES[format]}" if into_folder else path
+    if into_folder and format == "jsonl":
+        _write_beside(session, path / session.session_id)
+    replace_file(target, _watch(render(session, format), session.file_size or 0, on_progress))
+    return target
+
+
+def _watch(
+    pieces: Iterable[bytes], total: int, on_progress: Callable[[int, int], object] | None
+) -> Iterator[bytes]:
+    done = 0
+    for piece in pieces:
+        yield piece
+        done += len(piece)
+        if on_progress is not None:
+            on_progress(min(done, total), total)
+
+
+def _write_beside(session: RecordedSession, folder: Path) -> None:
+    """Write what the CLI keeps beside a transcript: the subagents, and large results of tools."""
+    for subpath, each in session.subagents.items():
+        target = find_place(folder, subpath)
+        if target is None:
+            logger.warning(
+                "left out a transcript of session %s with an unsafe name: %r", session.session_id, subpath
+            )
+            continue
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_file(target, each.read_lines())
+        if noted := {name: value for name, value in each.metadata.items() if name != "type"}:
+            replace_file(target.with_suffix(".meta.json"), [recorded.write_value(noted).encode()])
+    for path in [] if session.folder is None else paths.list_tool_results(session.folder):
+        target = folder / "tool-results" / path.name
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with path.open("rb") as file:
+            replace_file(target, iter(lambda: file.read(1 << 20), b""))
+
+
+def _encode(pieces: Iterable[str]) -> Iterator[bytes]:
+    return (piece.encode() for piece in pieces)
+
+
+def _join(pieces: Iterable[bytes]) -> str:
+    return b"".join(pieces).decode(errors="surrogateescape")

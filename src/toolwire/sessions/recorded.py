@@ -1,0 +1,397 @@
+"""A past conversation as people read it: prompts, answers, and calls with their results and subagents, in order.
+
+The same for files and for stores. Messages are read one at a time, so that memory is bounded by the longest line
+and a small node for each entry (a store hands out a whole transcript at once). Knows nothing of how they are shown.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from toolwire.sessions import disk, entries, paths, transcript, tree
+from toolwire.sessions.paths import Directory
+from toolwire.sessions.types import SDKSessionInfo, SessionMessage, SessionStore
+
+_DEEPEST: Final = 20
+"""Subagents of subagents that are shown at their call; deeper ones come at the end."""
+
+_TELLING: Final = (
+    "command",
+    "file_path",
+    "pattern",
+    "url",
+    "query",
+    "description",
+    "path",
+    "prompt",
+    "skill",
+)
+"""The inputs of usual tools that say best what a call is about."""
+
+
+@dataclass(frozen=True)
+class FileTranscript:
+    """A transcript on disk. `metadata`: what the CLI noted about a subagent."""
+
+    path: Path
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def read_all(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the entries, each with its place in the file."""
+        return transcript.read_entries(self.path)
+
+    @contextmanager
+    def reading(self) -> Iterator[Callable[[int], dict[str, Any]]]:
+        """Give a function that returns the entry at a place in the file; empty if it was replaced meanwhile."""
+        with transcript.open_transcript(self.path) as file:
+            yield lambda place: transcript.read_entry(file, place)
+
+    def read_lines(self) -> Iterator[bytes]:
+        """Yield the file as it is, in pieces, but for a last line that a CLI is still writing."""
+        return transcript.copy_lines(self.path)
+
+
+@dataclass(frozen=True)
+class LoadedTranscript:
+    """A transcript that a store has loaded."""
+
+    entries: Sequence[Mapping[str, Any]]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def read_all(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the entries, each with its number."""
+        return ((place, dict(entry)) for place, entry in enumerate(self.entries))
+
+    @contextmanager
+    def reading(self) -> Iterator[Callable[[int], dict[str, Any]]]:
+        """Give a function that returns an entry by its number."""
+        yield lambda place: dict(self.entries[place])
+
+    def read_lines(self) -> Iterator[bytes]:
+        """Yield the entries as lines."""
+        return (entries.write_line(entry) for entry in self.entries)
+
+
+Transcript = FileTranscript | LoadedTranscript
+
+
+@dataclass(frozen=True)
+class RecordedSession:
+    """A session with the transcripts of its subagents, by the name that the CLI gives their files."""
+
+    session_id: str
+    project_key: str
+    main: Transcript
+    subagents: Mapping[str, Transcript]
+    folder: Path | None = None
+    """For a session on disk, the folder beside it."""
+    file_size: int | None = None
+    last_modified: int | None = None
+
+    @property
+    def transcripts(self) -> list[Transcript]:
+        """The main transcript and those of the subagents."""
+        return [self.main, *self.subagents.values()]
+
+    def describe(self) -> SDKSessionInfo:
+        """Return what a list shows of the session; it may be without anything to show."""
+        data: dict[str, Any] = {}
+        last = 0
+        for _, entry in self.main.read_all():
+            entries.fold_entry(data, entry)
+            last = max(last, entries.read_time(entry.get("timestamp")) or 0)
+        data["is_sidechain"] = False
+        mtime = last if self.last_modified is None else self.last_modified
+        found = entries.describe_session(
+            {"session_id": self.session_id, "mtime": mtime, "data": data}, file_size=self.file_size
+        )
+        return found or SDKSessionInfo(self.session_id, "", mtime, self.file_size)
+
+    def read_messages(self, last: int = 0) -> Iterator[SessionMessage]:
+        """Yield the messages of the main conversation in order; only so many of the last ones, unless it is 0."""
+        nodes = (tree.make_node(entry, place) for place, entry in self.main.read_all())
+        ordered = tree.order_messages((node for node in nodes if node is not None), whole_history=True)
+        with self.main.reading() as read:
+            for node in ordered[-last:]:
+                entry = read(node.position)
+                if entry.get("uuid") == node.uuid:
+                    yield tree.make_message(entry, self.session_id)
+
+    def read_conversation(self, *, whole_history: bool = True) -> "Conversation":
+        """Return the conversation; with `whole_history` from before its compactions on."""
+        return Conversation(self, whole_history=whole_history)
+
+
+def open_session(
+    session_id: str, directory: Directory | None = None, config_dir: Directory | None = None
+) -> RecordedSession:
+    """Open a session on disk. ValueError if the id is no UUID, FileNotFoundError if there is no such session."""
+    entries.check_session_id(session_id)
+    return open_file(disk.find_file(session_id, directory, config_dir))
+
+
+def open_file(file: paths.SessionFile) -> RecordedSession:
+    """Open a session whose transcript was found."""
+    below: dict[str, Transcript] = {
+        path.relative_to(file.folder).with_suffix("").as_posix(): FileTranscript(
+            path, paths.read_subagent_metadata(path)
+        )
+        for path in paths.list_subagent_files(file.folder)
+    }
+    return RecordedSession(
+        file.session_id,
+        file.path.parent.name,
+        FileTranscript(file.path),
+        below,
+        file.folder,
+        file.size,
+        file.mtime,
+    )
+
+
+async def load_session(
+    session_store: SessionStore, session_id: str, directory: Directory | None = None
+) -> RecordedSession:
+    """Load a session from a store. ValueError if the id is no UUID, FileNotFoundError if it is not there."""
+    from toolwire.sessions import store_functions  # noqa: PLC0415 - loads an event loop's library
+
+    entries.check_session_id(session_id)
+    project_key = paths.project_key_for_directory(directory)
+    loaded = await store_functions.load_all(session_store, session_id, directory)
+    below: dict[str, Transcript] = {}
+    for subpath, found in loaded.items():
+        if subpath:
+            noted = [dict(entry) for entry in found if entry.get("type") == "agent_metadata"]
+            lines = [entry for entry in found if entry.get("type") != "agent_metadata"]
+            below[subpath] = LoadedTranscript(lines, noted[-1] if noted else {})
+    return RecordedSession(session_id, project_key, LoadedTranscript(loaded[""]), below)
+
+
+@dataclass(frozen=True)
+class Text:
+    """Something that was said. `kind`: a prompt, an answer, thinking, or the summary that a compaction made."""
+
+    kind: Literal["prompt", "answer", "thinking", "summary"]
+    text: str
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture as it is in the transcript; nothing about it was checked."""
+
+    media_type: str
+    data: str
+    """In base64; empty for one that is elsewhere."""
+    address: str = ""
+
+
+@dataclass(frozen=True)
+class Other:
+    """A content block of another kind."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a tool returned."""
+
+    parts: "Sequence[Text | Picture | Other]"
+    is_error: bool = False
+
+
+@dataclass(frozen=True)
+class Subagent:
+    """The conversation of a subagent."""
+
+    agent_id: str
+    agent_type: str
+    description: str
+    messages: "Iterator[Message]"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a tool, with its result and the subagents that it started."""
+
+    name: str
+    input: Any
+    result: Result | None = None
+    subagents: Sequence[Subagent] = ()
+
+    @property
+    def gist(self) -> str:
+        """What the call is about, in a few words, as far as the names of its inputs tell."""
+        given = self.input if isinstance(self.input, Mapping) else {}
+        texts = [given[name] for name in _TELLING if isinstance(given.get(name), str)]
+        return texts[0] if texts else ""
+
+    def list_inputs(self) -> list[tuple[str, str]]:
+        """Return the name and text of each input; without a name if the input is no object."""
+        if isinstance(self.input, Mapping):
+            return [(str(name), write_value(value)) for name, value in self.input.items()]
+        return [] if self.input is None else [("", write_value(self.input))]
+
+
+Part = Text | Picture | Other | Call
+
+
+@dataclass(frozen=True)
+class Message:
+    """One entry of the conversation. `speaker`: who it is from; of a result without a call, the tool."""
+
+    speaker: Literal["user", "assistant", "tool"]
+    uuid: str
+    timestamp: str
+    parts: Sequence[Part]
+    model: str = ""
+
+
+def write_value(value: Any) -> str:
+    """Write a value for people: a text as it is, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=2 if isinstance(value, dict | list) else None)
+    except (RecursionError, ValueError):
+        return "(nested too deeply to be shown)"
+
+
+class Conversation:
+    """The messages of a session in order. Iterate once."""
+
+    def __init__(self, session: RecordedSession, *, whole_history: bool) -> None:
+        self._session = session
+        self._whole_history = whole_history
+        self._started: dict[str, list[str]] = {}
+        for name, each in session.subagents.items():
+            if isinstance(call := each.metadata.get("toolUseId"), str):
+                self._started.setdefault(call, []).append(name)
+        self._shown: set[str] = set()
+
+    def __iter__(self) -> Iterator[Message]:
+        """Yield the messages of the main conversation."""
+        return self._walk(self._session.main, of_subagent=False, depth=0)
+
+    def list_remaining(self) -> Iterator[Subagent]:
+        """Yield the subagents that no call has shown, after the conversation was read."""
+        for name in self._session.subagents:
+            if name not in self._shown:
+                yield self._open(name, 0)
+
+    def _open(self, name: str, depth: int) -> Subagent:
+        self._shown.add(name)
+        found = self._session.subagents[name]
+        noted = found.metadata
+        return Subagent(
+            name.rpartition("/")[2].removeprefix("agent-"),
+            _text(noted.get("agentType")),
+            _text(noted.get("description")),
+            self._walk(found, of_subagent=True, depth=depth + 1),
+        )
+
+    def _walk(self, source: Transcript, *, of_subagent: bool, depth: int) -> Iterator[Message]:
+        nodes = (tree.make_node(entry, place) for place, entry in source.read_all())
+        ordered = tree.order_messages(
+            (node for node in nodes if node is not None),
+            of_subagent=of_subagent,
+            whole_history=self._whole_history,
+        )
+        called = {call for node in ordered for call in node.tool_uses}
+        results = {
+            call: node.position for node in reversed(ordered) for call in node.tool_results if call in called
+        }
+        with source.reading() as read:
+            for node in ordered:
+                if message := self._read(read(node.position), results, read, depth):
+                    yield message
+
+    def _read(
+        self,
+        entry: Mapping[str, Any],
+        results: Mapping[str, int],
+        read: Callable[[int], dict[str, Any]],
+        depth: int,
+    ) -> Message | None:
+        message = entry.get("message")
+        message = message if isinstance(message, dict) else {}
+        of_user = entry.get("type") == "user"
+        said: Literal["prompt", "answer", "summary"] = "prompt" if of_user else "answer"
+        if entry.get("isCompactSummary"):
+            said = "summary"
+        parts: list[Part] = []
+        stray = False
+        for block in _blocks(message.get("content")):
+            call = block.get("id")
+            if block.get("type") == "tool_use":
+                place = results.get(call) if isinstance(call, str) else None
+                result = None if place is None else _find_result(read(place), call)
+                names = [] if depth >= _DEEPEST else self._started.get(_text(call), [])
+                started = [self._open(each, depth) for each in names if each not in self._shown]
+                parts.append(Call(_text(block.get("name")) or "?", block.get("input"), result, started))
+            elif block.get("type") == "tool_result":
+                if _text(block.get("tool_use_id")) not in results:  # the call is lost
+                    stray = True
+                    parts += _read_result(block).parts
+            else:
+                parts += _read_block(block, said)
+        if not parts:
+            return None
+        speaker: Literal["user", "assistant", "tool"] = "user" if of_user else "assistant"
+        return Message(
+            "tool" if stray else speaker,
+            _text(entry.get("uuid")),
+            _text(entry.get("timestamp")),
+            parts,
+            _text(message.get("model")),
+        )
+
+
+def _blocks(content: object) -> list[dict[str, Any]]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
+
+
+def _read_block(
+    block: Mapping[str, Any], said: Literal["prompt", "answer", "thinking", "summary"]
+) -> list[Text | Picture | Other]:
+    match block.get("type"):
+        case "text":
+            text = _text(block.get("text"))
+            return [Text(said, text)] if text.strip() else []
+        case "thinking":
+            text = _text(block.get("thinking"))
+            return [Text("thinking", text)] if text.strip() else []
+        case "redacted_thinking":
+            return [Text("thinking", "(not readable: the model's API has encrypted it)")]
+        case "image":
+            source = block.get("source")
+            source = source if isinstance(source, dict) else {}
+            return [
+                Picture(_text(source.get("media_type")), _text(source.get("data")), _text(source.get("url")))
+            ]
+        case kind:
+            rest = {name: value for name, value in block.items() if name not in {"type", "signature"}}
+            return [Other(_text(kind) or "?", write_value(rest))]
+
+
+def _find_result(entry: Mapping[str, Any], call: object) -> Result | None:
+    message = entry.get("message")
+    for block in _blocks(message.get("content") if isinstance(message, dict) else None):
+        if block.get("type") == "tool_result" and block.get("tool_use_id") == call:
+            return _read_result(block)
+    return None
+
+
+def _read_result(block: Mapping[str, Any]) -> Result:
+    parts = [part for each in _blocks(block.get("content")) for part in _read_block(each, "answer")]
+    return Result(parts, block.get("is_error") is True)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

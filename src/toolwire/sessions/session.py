@@ -1,0 +1,251 @@
+"""`Session`: one conversation by its id, on disk or in a store: its history, its cost, what can be done with it.
+
+Owns which of the functions is called: those of `disk`, or those of `store_functions`. What they do is theirs.
+"""
+
+import copy
+import os
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import uuid4
+
+from toolwire._protocol.parse import parse
+from toolwire._support.log import logger_for
+from toolwire.messages.conversation import AssistantMessage, UserMessage
+from toolwire.sessions import aio, entries, paths, store_functions, transcript, tree
+from toolwire.sessions.paths import Directory
+from toolwire.sessions.types import SDKSessionInfo, SessionStore
+
+if TYPE_CHECKING:
+    from toolwire.options.agent_options import ClaudeAgentOptions
+    from toolwire.sessions.cost import SessionCost
+
+logger = logger_for("sessions")
+
+_SAME_IN_A_FRAME = ("type", "message", "uuid", "timestamp", "origin", "error")
+_OTHER_IN_A_FRAME = {"sessionId": "session_id", "requestId": "request_id", "toolUseResult": "tool_use_result"}
+
+
+class Session:
+    """A conversation by its id. Without one it gets a new id, which is known before the conversation begins.
+
+        session = Session()
+        await run("Remember: the key is under the mat.", options=await session.options())
+        await run("Where is the key?", options=await session.options())
+        for message in await session.messages():
+            print(message)
+
+    `directory`: that of the conversation; None finds it in any. `store`: where it is kept, in place of this
+    machine's disk. `config_dir`: the CLI's folder, if it is not the usual one.
+    """
+
+    def __init__(
+        self,
+        session_id: str | None = None,
+        directory: Directory | None = None,
+        *,
+        store: SessionStore | None = None,
+        config_dir: Directory | None = None,
+    ) -> None:
+        if session_id is not None:
+            entries.check_session_id(session_id)
+        self.id = session_id or str(uuid4())
+        self.directory = directory
+        self.store = store
+        self.config_dir = config_dir
+
+    def __repr__(self) -> str:
+        where = f", store={self.store!r}" if self.store is not None else ""
+        return f"Session({self.id!r}{where})"
+
+    async def exists(self) -> bool:
+        """Return True if the conversation has begun, so that it can be resumed."""
+        if self.store is not None and await store_functions.find_project(self.store, self.id, self.directory):
+            return True
+        return await aio.run_in_thread(partial(_is_on_disk, self.id, self.directory, self.config_dir))
+
+    async def _find_store(self, store: SessionStore) -> SessionStore:
+        """Return the store for the project that has the conversation, if no directory tells which that is."""
+        from toolwire.sessions.stores.wrappers import ScopedSessionStore  # noqa: PLC0415 - on demand
+
+        if self.directory is not None:
+            return store
+        projects = await store_functions.list_projects_of(store, self.id)
+        if not projects or paths.project_key_for_directory(None) in projects:
+            return store
+        return ScopedSessionStore(store, project_key=projects[0])
+
+    async def options(self, base: "ClaudeAgentOptions | None" = None) -> "ClaudeAgentOptions":
+        """Return a copy of options that continues this conversation if it has begun, and otherwise begins it."""
+        from toolwire.options.agent_options import ClaudeAgentOptions  # noqa: PLC0415 - only for those who start one
+
+        options = copy.copy(base) if base is not None else ClaudeAgentOptions()
+        if options.session_store is None:
+            options.session_store = self.store
+        if self.config_dir is not None:
+            options.env = {**options.env, "CLAUDE_CONFIG_DIR": os.fspath(self.config_dir)}
+        if options.cwd is None and self.directory is not None:
+            options.cwd = os.fspath(self.directory)
+        config_dir = self.config_dir or find_config_dir(options.env)
+        cwd = options.cwd if options.cwd is not None else os.curdir
+        place = Session(self.id, None, store=options.session_store, config_dir=config_dir)
+        if options.session_store is not None:
+            place.directory = cwd
+        options.continue_conversation = False
+        if await place.exists():
+            options.resume, options.session_id = self.id, None
+        else:
+            await aio.run_in_thread(partial(_put_aside, self.id, cwd, config_dir))
+            options.resume, options.session_id = None, self.id
+        return options
+
+    async def info(self) -> SDKSessionInfo | None:
+        """Return what a list shows of it: title, first prompt, times. None if it has not begun."""
+        if self.store is not None:
+            return await store_functions.get_session_info_from_store(
+                await self._find_store(self.store), self.id, self.directory
+            )
+        return await aio.get_session_info(self.id, self.directory, config_dir=self.config_dir)
+
+    async def messages(
+        self, limit: int | None = None, offset: int = 0, *, whole_history: bool = False
+    ) -> list[UserMessage | AssistantMessage]:
+        """Return its messages in order, in the classes that a running conversation yields.
+
+        After a compaction they begin with its summary; `whole_history` also gives what was before.
+        """
+        if self.store is not None:
+            found = await store_functions.load_entries(
+                await self._find_store(self.store), self.id, self.directory
+            )
+            chosen = tree.choose_messages(found, limit, offset, whole_history=whole_history)
+            return [make_message(entry, self.id) for entry in chosen]
+        return await aio.run_in_thread(
+            partial(self._read_messages, limit, offset, whole_history=whole_history)
+        )
+
+    def _read_messages(
+        self, limit: int | None, offset: int, *, whole_history: bool
+    ) -> list[UserMessage | AssistantMessage]:
+        file = paths.find_session(self.id, self.directory, self.config_dir)
+        if file is None:
+            return []
+        found = transcript.read_conversation(file.path, limit, offset, whole_history=whole_history)
+        return [make_message(entry, self.id) for entry in found]
+
+    async def rename(self, title: str) -> None:
+        """Give it a title. One in a store that is also on this machine gets it in both places."""
+        if self.store is not None:
+            await store_functions.rename_session_via_store(
+                await self._find_store(self.store), self.id, title, self.directory
+            )
+        with self._unless_only_stored():
+            await aio.rename_session(self.id, title, self.directory, config_dir=self.config_dir)
+
+    async def tag(self, tag: str | None) -> None:
+        """Give it a tag in place of the one it had, or none; in both places, as `rename` does."""
+        if self.store is not None:
+            await store_functions.tag_session_via_store(
+                await self._find_store(self.store), self.id, tag, self.directory
+            )
+        with self._unless_only_stored():
+            await aio.tag_session(self.id, tag, self.directory, config_dir=self.config_dir)
+
+    def _unless_only_stored(self) -> AbstractContextManager[object]:
+        """Let it pass that a session which is in a store is not on this machine."""
+        return nullcontext() if self.store is None else suppress(FileNotFoundError)
+
+    async def fork(self, at: str | None = None, *, title: str | None = None) -> "Session":
+        """Copy it under a new id, as a whole or up to the message with the uuid `at`, and return the copy."""
+        if self.store is not None:
+            made = await store_functions.fork_session_via_store(
+                await self._find_store(self.store), self.id, self.directory, up_to_message_id=at, title=title
+            )
+        else:
+            made = await aio.fork_session(
+                self.id, self.directory, up_to_message_id=at, title=title, config_dir=self.config_dir
+            )
+        return Session(made.session_id, self.directory, store=self.store, config_dir=self.config_dir)
+
+    async def delete(self, *, force: bool = False) -> None:
+        """Delete it with everything that belongs to it. `force`: also while a CLI has it open (on disk)."""
+        if self.store is not None:
+            await store_functions.delete_session_via_store(
+                await self._find_store(self.store), self.id, self.directory
+            )
+        else:
+            await aio.delete_session(self.id, self.directory, force=force, config_dir=self.config_dir)
+
+    async def cost(self) -> "SessionCost":
+        """Return what it cost, over all times it was resumed."""
+        from toolwire.sessions import cost  # noqa: PLC0415 - on demand
+
+        if self.store is not None:
+            return await cost.session_cost_from_store(
+                await self._find_store(self.store), self.id, self.directory
+            )
+        work = partial(cost.session_cost, self.id, self.directory, config_dir=self.config_dir)
+        return await aio.run_in_thread(work)
+
+    async def export(self, format: Literal["markdown", "jsonl", "html"] = "markdown") -> str:
+        """Return the whole conversation as one text, to read or to keep."""
+        from toolwire.sessions import export  # noqa: PLC0415 - on demand
+
+        if self.store is not None:
+            return await export.export_session_from_store(
+                await self._find_store(self.store), self.id, format, self.directory
+            )
+        work = partial(export.export_session, self.id, format, self.directory, config_dir=self.config_dir)
+        return await aio.run_in_thread(work)
+
+
+def _is_on_disk(session_id: str, directory: Directory | None, config_dir: Directory | None) -> bool:
+    file = paths.find_session(session_id, directory, config_dir)
+    return file is not None and transcript.has_conversation(file.path)
+
+
+def _put_aside(session_id: str, directory: Directory, config_dir: Directory | None) -> None:
+    """Rename a transcript in which nothing was said, because its CLI was killed before that.
+
+    The CLI neither resumes such a session nor begins one under an id that has a file.
+    """
+    folders = paths.find_project_folders(directory, config_dir, include_worktrees=False)
+    for file in paths.find_copies(session_id, folders[:1]):
+        if paths.find_running_process(session_id, config_dir) is None:
+            aside = file.path.with_name(file.path.name + paths.UNFINISHED)
+            logger.info("nothing was said in session %s: its file is now %s", session_id, aside)
+            file.path.replace(aside)
+
+
+def make_message(entry: Mapping[str, Any], session_id: str) -> UserMessage | AssistantMessage:
+    """Make the message of an entry that a running conversation would have yielded."""
+    frame = {name: entry[name] for name in _SAME_IN_A_FRAME if name in entry}
+    frame |= {there: entry[here] for here, there in _OTHER_IN_A_FRAME.items() if here in entry}
+    frame.setdefault("session_id", session_id)
+    if entry.get("isMeta") or entry.get("isCompactSummary"):
+        frame["isSynthetic"] = True
+    message = parse(frame)
+    assert isinstance(message, UserMessage | AssistantMessage)  # noqa: S101 - others are no messages of a conversation
+    return message
+
+
+def find_config_dir(env: Mapping[str, str]) -> Directory | None:
+    """Return the CLI's folder if the environment of a run names it."""
+    if folder := env.get("CLAUDE_CONFIG_DIR"):
+        return folder
+    return (
+        Path(home, ".claude") if (home := env.get("HOME")) and "CLAUDE_CONFIG_DIR" not in os.environ else None
+    )
+
+
+async def resume_or_create(
+    session_id: str, options: "ClaudeAgentOptions | None" = None
+) -> "ClaudeAgentOptions":
+    """Return a copy of options that resumes a session if there is one with this id, and otherwise creates it.
+
+    The id is a UUID; `str(uuid.uuid5(uuid.NAMESPACE_URL, "customer-42"))` makes one of a name of yours.
+    """
+    return await Session(session_id).options(options)

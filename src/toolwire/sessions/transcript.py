@@ -1,0 +1,217 @@
+"""Reads the file of one transcript line by line: its summary, and its messages a page at a time.
+
+Memory is bounded by the longest line and by a small node for each entry, never by the size of the file.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from toolwire.sessions import entries, tree
+from toolwire.sessions.paths import SessionFile
+from toolwire.sessions.types import SessionMessage, SessionSummaryEntry
+
+_CAREFULLY: Final = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_BINARY"))
+_PIECE: Final = 1024 * 1024
+_LONGEST: Final = 64 * 1024 * 1024
+"""Bytes of the longest line that is read: the model's API takes no message of half that size."""
+
+
+def open_transcript(path: Path) -> BinaryIO:
+    """Open a transcript for reading. OSError for anything else than a file: a pipe would never end."""
+    descriptor = os.open(path, os.O_RDONLY | _CAREFULLY)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a plain file", os.fspath(path))
+    return os.fdopen(descriptor, "rb", _PIECE // 4)
+
+
+def read_lines(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, int, bytes]]:
+    """Yield the lines of a transcript: the place where each begins, the one where it ends, and the line.
+
+    A very long line that cannot be an entry comes without its content, so that it takes no memory.
+    """
+    file.seek(start)
+    place = start
+    while line := file.readline(_PIECE):
+        end = place + len(line)
+        if len(line) == _PIECE and not line.endswith(b"\n"):
+            line, end = _read_long_line(file, line, end)
+        yield place, end, line
+        place = end
+
+
+def _read_long_line(file: BinaryIO, line: bytes, end: int) -> tuple[bytes, int]:
+    if line.lstrip()[:1] == b"{":
+        more = file.readline(_LONGEST)
+        line, end = line + more, end + len(more)
+        if line.endswith(b"\n") or len(more) < _LONGEST:
+            return line, end
+    while line and not line.endswith(b"\n"):
+        line = file.readline(_PIECE)
+        end += len(line)
+    return b"\0\n" if line else b"\0", end
+
+
+def read_entries(
+    path: Path, start: int = 0, *, skipped: list[int] | None = None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the entries of a transcript, each with its place in the file.
+
+    Lines that are no entries are left out; their places are added to `skipped`.
+    """
+    with open_transcript(path) as file:
+        yield from _read_entries(file, start, skipped)
+
+
+def _read_entries(
+    file: BinaryIO, start: int = 0, skipped: list[int] | None = None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    for place, _, line in read_lines(file, start):
+        if (entry := entries.read_line(line)) is not None:
+            yield place, entry
+        elif skipped is not None and not line.isspace():
+            skipped.append(place)
+
+
+def has_conversation(path: Path) -> bool:
+    """Return True if there is an entry in a transcript that the CLI can go on from."""
+    nodes = (tree.make_node(entry, place) for place, entry in read_entries(path))
+    return any(node is not None and not node.sidechain for node in nodes)
+
+
+def read_entry(file: BinaryIO, place: int) -> dict[str, Any]:
+    """Return the entry at a place. Empty if the file was replaced meanwhile."""
+    _, _, line = next(read_lines(file, place), (0, 0, b""))
+    return entries.read_line(line) or {}
+
+
+def copy_lines(path: Path) -> Iterator[bytes]:
+    """Yield a transcript exactly as it is, in pieces, but for a last line that was not written to its end."""
+    with open_transcript(path) as file:
+        end = _find_end_of_lines(file)
+        file.seek(0)
+        place = 0
+        while place < end and (piece := file.read(min(_PIECE, end - place))):
+            place += len(piece)
+            yield piece
+        file.seek(end)
+        last = file.read(_LONGEST)
+        if entries.read_line(last) is not None:
+            yield last if last.endswith(b"\n") else last + b"\n"
+
+
+def _find_end_of_lines(file: BinaryIO) -> int:
+    """Return the place behind the last line break."""
+    place = file.seek(0, os.SEEK_END)
+    while place > 0:
+        start = max(place - _PIECE, 0)
+        file.seek(start)
+        found = file.read(place - start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        place = start
+    return 0
+
+
+def ends_with_newline(path: Path) -> bool:
+    """Return True if the last line of a transcript was written to its end."""
+    with open_transcript(path) as file:
+        if not file.seek(0, os.SEEK_END):
+            return True
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
+
+
+def append_entries(path: Path, new: Iterable[Mapping[str, Any]]) -> None:
+    """Append entries in one write, so that they never mix with those of a running CLI. Never creates the file."""
+    lines = b"".join(entries.write_line(entry) for entry in new)
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | getattr(os, "O_CLOEXEC", 0))
+    try:
+        size = os.fstat(descriptor).st_size
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":
+            lines = b"\n" + lines  # a killed CLI left a torn line, which must not swallow the next one
+        if os.write(descriptor, lines) != len(lines):
+            raise OSError(errno.ENOSPC, "only a part could be written", str(path))
+    finally:
+        os.close(descriptor)
+
+
+def summarise(file: SessionFile) -> SessionSummaryEntry:
+    """Read a transcript for what a list shows of it."""
+    with open_transcript(file.path) as opened:
+        _, data = fold_lines(opened, {})
+    return make_summary(file, data)
+
+
+def make_summary(file: SessionFile, data: dict[str, Any]) -> SessionSummaryEntry:
+    """Make the summary of a transcript from what `fold_lines` gathered."""
+    return {"session_id": file.session_id, "mtime": file.mtime, "data": data}
+
+
+def fold_lines(file: BinaryIO, data: dict[str, Any], start: int = 0) -> tuple[int, dict[str, Any]]:
+    """Add the lines from a place on to the data of a summary.
+
+    Returns the place behind the last line that is written to its end, and the data with the one that is not: that
+    may be torn, or still be written. `data` itself has the whole lines only, so that one can go on from there.
+    """
+    place = start
+    for _, end, line in read_lines(file, start):
+        entry = entries.read_line(line)
+        if not line.endswith(b"\n"):
+            if entry is None:
+                return place, data
+            unfinished = dict(data)
+            entries.fold_entry(unfinished, entry)
+            return place, unfinished
+        if entry is not None:
+            entries.fold_entry(data, entry)
+        place = end
+    return place, data
+
+
+def read_conversation(
+    path: Path,
+    limit: int | None = None,
+    offset: int = 0,
+    *,
+    of_subagent: bool = False,
+    whole_history: bool = False,
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the entries of a page of the conversation in order, those of a large file when they are asked for.
+
+    The file is read once for the order, before the first one comes.
+    """
+    with open_transcript(path) as file:
+        if os.fstat(file.fileno()).st_size <= _PIECE:
+            found = [entry for _, entry in _read_entries(file)]
+            yield from tree.choose_messages(
+                found, limit, offset, of_subagent=of_subagent, whole_history=whole_history
+            )
+            return
+        made = (tree.make_node(entry, place) for place, entry in _read_entries(file))
+        nodes = (node for node in made if node is not None)
+        ordered = tree.order_messages(nodes, of_subagent=of_subagent, whole_history=whole_history)
+        for node in tree.take_page(ordered, limit, offset):
+            entry = read_entry(file, node.position)
+            if entry.get("uuid") == node.uuid:  # else the file was replaced meanwhile
+                yield entry
+
+
+def read_messages(
+    path: Path,
+    session_id: str,
+    limit: int | None = None,
+    offset: int = 0,
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    whole_history: bool = False,
+) -> Iterator[SessionMessage]:
+    """Yield a page of a transcript's messages in order. `metadata`: of the subagent that it is of."""
+    found = read_conversation(
+        path, limit, offset, of_subagent=metadata is not None, whole_history=whole_history
+    )
+    return (tree.make_message(entry, session_id, metadata) for entry in found)

@@ -1,0 +1,237 @@
+"""The Postgres store on a real server: searched, migrated, and clear about a server that is away."""
+
+import os
+import signal
+import subprocess
+import sys
+import traceback
+
+import anyio
+import psycopg
+import pytest
+
+from shared.transcripts import SESSION, Writer
+from toolwire import PostgresSessionStore, SessionStoreError
+from toolwire._support.secrets import redact
+from toolwire.sessions.stores import postgres as implementation
+
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
+KEY = {"project_key": "-work", "session_id": SESSION}
+AGENT = {**KEY, "subpath": "subagents/agent-a1"}
+
+
+def say(name, text):
+    """A line with an id."""
+    return {"type": "user", "uuid": name, "message": {"role": "user", "content": text}}
+
+
+@pytest.fixture
+async def store(postgres_url):
+    """A store in an empty database."""
+    async with PostgresSessionStore(postgres_url) as it:
+        yield it
+
+
+async def test_search_finds_what_was_said(store):
+    """In the main transcript and in subagents; what tools returned only when asked."""
+    writer = Writer()
+    writer.answer(writer.ask(None, "Where is the harbour of Lisbon?"), "On the river Tagus.", calls=1)
+    writer.lines[-1]["message"]["content"][0]["content"] = "a secret lighthouse"
+    await store.append(KEY, writer.lines)
+    await store.append(AGENT, [say("s1", "The subagent saw the harbour \x00 \ud83d")])
+    hits = await store.search("harbour")
+    assert {(each.subpath, each.type) for each in hits} == {(None, "user"), ("subagents/agent-a1", "user")}
+    assert all("**harbour**" in each.snippet for each in hits)
+    assert await store.search("lighthouse") == []
+    [hit] = await store.search("lighthouse", include_output=True)
+    assert (hit.session_id, hit.project_key, "**lighthouse**" in hit.snippet) == (SESSION, "-work", True)
+    assert len(await store.search("harb")) == 2  # the last word is a beginning
+    assert await store.search("harb lisbon") == []
+    assert len(await store.search("lisbon harbour")) == 1
+    assert await store.search('"of Tagus"') == []
+    assert len(await store.search('"harbour of Lisbon"')) == 1
+    assert await store.search("harbour", project_key="-other") == []
+    assert len(await store.search("harbour", limit=1)) == 1
+    await store.delete(KEY)
+    assert await store.search("harbour") == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["", "  ", '"', "AND", "a & (b", "x:y", "*", "'", "it's", "\\", "a\\'b", "!x", "_", "\x00", "\ud83d"],
+)
+async def test_any_text_can_be_searched_for(store, query):
+    """Nothing in it is an operator."""
+    await store.append(KEY, [say("1", f"begin {query} end")])
+    await store.search(query)
+    await store.search(query, include_output=True)
+
+
+async def test_a_message_with_very_many_words_is_kept_and_found(store):
+    """Postgres refuses to index more than a megabyte of words, which must not lose the message."""
+    text = " ".join(f"word{number}" for number in range(600_000))
+    await store.append(KEY, [say("1", text)])
+    assert await store.load(KEY) == [say("1", text)]
+    [hit] = await store.search("word77")
+    assert "**word77**" in hit.snippet
+
+
+async def test_tables_of_a_newer_version_are_refused(store, postgres_url):
+    """They are not touched."""
+    await store.append(KEY, [say("1", "a")])
+    with psycopg.connect(postgres_url) as db:
+        db.execute("UPDATE toolwire_sessions_format SET version = 99")
+    with pytest.raises(SessionStoreError, match="newer version of toolwire"):
+        await PostgresSessionStore(postgres_url).load(KEY)
+
+
+async def test_tables_of_an_older_version_are_brought_up_to_date(store, postgres_url, monkeypatch):
+    """With everything in them."""
+    await store.append(KEY, [say("1", "a")])
+    newer = (*implementation._MIGRATIONS, "ALTER TABLE toolwire_transcripts ADD COLUMN later text")
+    monkeypatch.setattr(implementation, "_MIGRATIONS", newer)
+    async with PostgresSessionStore(postgres_url) as newest:
+        assert await newest.load(KEY) == [say("1", "a")]
+    with psycopg.connect(postgres_url) as db:
+        assert db.execute("SELECT later FROM toolwire_transcripts").fetchall() == [(None,)]
+        assert db.execute("SELECT version FROM toolwire_sessions_format").fetchall() == [(len(newer),)]
+
+
+async def test_stores_that_make_the_tables_at_the_same_time_do_so_once(postgres_url):
+    """Machines that start together."""
+    stores = [PostgresSessionStore(postgres_url) for _ in range(6)]
+    async with anyio.create_task_group() as group:
+        for number, each in enumerate(stores):
+            group.start_soon(each.append, KEY, [say(str(number), "a")])
+    assert len(await stores[0].load(KEY)) == 6
+    for each in stores:
+        await each.aclose()
+
+
+async def test_a_database_that_cannot_hold_every_text_is_refused(postgres_url, postgres_server):
+    """Rather than losing a turn later."""
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute(
+            "CREATE DATABASE plain ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
+        )
+    try:
+        url = f"postgresql://toolwire@127.0.0.1:{postgres_server.port}/plain"
+        with pytest.raises(SessionStoreError, match="ENCODING 'UTF8'"):
+            await PostgresSessionStore(url).append(KEY, [say("1", "a")])
+    finally:
+        with psycopg.connect(postgres_url, autocommit=True) as db:
+            db.execute("DROP DATABASE plain WITH (FORCE)")
+
+
+async def test_a_server_that_was_killed_and_is_back_is_used_again(postgres_server, store):
+    """What was stored is there, what was sent meanwhile is an error of the store."""
+    await store.append(KEY, [say("1", "a")])
+    postgres_server.kill()
+    try:
+        with pytest.raises(SessionStoreError, match="127.0.0.1"):
+            await store.append(KEY, [say("2", "b")])
+        with pytest.raises(SessionStoreError, match="refused"):
+            await store.load(KEY)
+    finally:
+        postgres_server.start()
+    await store.append(KEY, [say("2", "b"), say("3", "c")])
+    assert [each["uuid"] for each in await store.load(KEY)] == ["1", "2", "3"]
+
+
+async def test_a_server_that_does_not_answer_is_an_error_after_the_limit(postgres_url):
+    """And keeps no thread: the store works at once with a new connection, although it may have only one."""
+    store = PostgresSessionStore(postgres_url, timeout=0.5, connections=1)
+    await store.append(KEY, [say("1", "a")])
+    server = store._pool._idle[0][0].info.backend_pid
+    os.kill(server, signal.SIGSTOP)
+    try:
+        with pytest.raises(SessionStoreError, match=r"did not answer within 0\.5 s"), anyio.fail_after(20):
+            await store.append(KEY, [say("2", "b")])
+        store._timeout = 60
+        await store.append(KEY, [say("2", "b")])
+    finally:
+        os.kill(server, signal.SIGCONT)
+    assert [each["uuid"] for each in await store.load(KEY)] == ["1", "2"]
+    await store.aclose()
+
+
+async def test_a_lock_of_another_is_waited_for_no_longer_than_the_limit(store, postgres_url):
+    """Someone left a transaction open."""
+    await store.append(KEY, [say("1", "a")])
+    store._timeout = 0.3
+    with psycopg.connect(postgres_url) as db:
+        db.execute("SELECT * FROM toolwire_transcripts FOR UPDATE")
+        with (
+            pytest.raises(SessionStoreError, match=r"did not answer|statement timeout"),
+            anyio.fail_after(20),
+        ):
+            await store.append(KEY, [say("2", "b")])
+    store._timeout = 60
+    await store.append(KEY, [say("2", "b")])
+    assert len(await store.load(KEY)) == 2
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:hunter22secret@127.0.0.1:1/name",
+        "host=127.0.0.1 port=1 user=me password=hunter22secret",
+        "postgresql://me:hunter22secret%zz@127.0.0.1/name",
+        "postgresql://me:hunter22secret@127.0.0.1:hunter22secret/name",
+        "postgresql://me:x@hunter22secret@127.0.0.1/name",
+        "postgresql://me:1/hunter22secret@127.0.0.1/name",
+        "postgresql://127.0.0.1:1/name?password=hunter22secret",
+    ],
+)
+async def test_a_password_is_in_no_text(url):
+    """Not in the store's name, not in its errors, nor in what they were raised from."""
+    with pytest.raises((ValueError, SessionStoreError)) as caught:  # nothing listens there
+        await use(url)
+    assert "hunter22secret" not in "".join(traceback.format_exception(caught.value))
+
+
+async def use(url):
+    """Make a store, look at its texts, and load."""
+    store = PostgresSessionStore(url, connect_timeout=2)
+    assert "hunter22secret" not in repr(store)
+    assert "127.0.0.1" in repr(store)
+    assert redact("it is hunter22secret") != "it is hunter22secret"
+    await store.load(KEY)
+
+
+WITHOUT = """
+import sys
+sys.modules["psycopg"] = None
+from toolwire import PostgresSessionStore
+try:
+    PostgresSessionStore("postgresql://x/y")
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_without_the_extra_the_error_says_what_to_install():
+    """In one line."""
+    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True)
+    assert "pip install 'toolwire[postgres]'" in done.stdout
+
+
+async def test_a_store_can_be_used_after_a_fork(store):
+    """The child makes connections of its own, and ends none of the parent's."""
+    await store.append(KEY, [say("1", "a")])
+    program = (
+        "import os, sys, asyncio\n"
+        "from toolwire import PostgresSessionStore\n"
+        f"key = {KEY!r}\n"
+        "store = PostgresSessionStore(sys.argv[1])\n"
+        "asyncio.run(store.load(key))\n"
+        "if os.fork() == 0:\n"
+        "    asyncio.run(store.append(key, [{'type': 'user', 'uuid': 'child'}]))\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "asyncio.run(store.append(key, [{'type': 'user', 'uuid': 'parent'}]))\n"
+    )
+    url = store._pool._parameters
+    address = f"postgresql://{url['user']}@{url['host']}:{url['port']}/{url['dbname']}"
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program, address], check=True, timeout=60)
+    assert [each["uuid"] for each in await store.load(KEY)] == ["1", "child", "parent"]

@@ -1,0 +1,164 @@
+"""The SQLite store: nothing lost, nothing doubled, by any number of processes; and what it finds."""
+
+import json
+import sqlite3
+import stat
+
+import anyio
+import pytest
+
+from shared.transcripts import SESSION, Writer
+from toolwire import SessionStoreError, SQLiteSessionStore
+from toolwire.sessions.stores import sqlite as implementation
+
+pytestmark = pytest.mark.anyio
+KEY = {"project_key": "-work", "session_id": SESSION}
+AGENT = {**KEY, "subpath": "subagents/agent-a1"}
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A file that is not there yet."""
+    return tmp_path / "new folder" / "sessions.db"
+
+
+def say(name, text):
+    """A line with an id."""
+    return {"type": "user", "uuid": name, "message": {"role": "user", "content": text}}
+
+
+async def test_entries_come_back_exactly(path):
+    """NUL, lone surrogates, large integers, keys in any order, 2 MB: by another connection too."""
+    entries = [
+        {"uuid": "1", "type": "user", "text": "\x00 \ud83d 🚀 \u2028"},
+        {"type": "x", "number": 2**80, "float": 1e308, "null": None, "deep": [[[{}]]]},
+        {"type": "big", "text": "ab" * 1_000_000},
+    ]
+    await SQLiteSessionStore(path).append(KEY, entries)
+    assert await SQLiteSessionStore(path).load(KEY) == entries
+
+
+async def test_an_entry_is_stored_once_however_often_it_is_sent(path):
+    """A retry after an unknown outcome doubles nothing; lines without an id are new each time."""
+    store = SQLiteSessionStore(path)
+    batch = [say("1", "a"), say("2", "b"), {"type": "note"}]
+    await store.append(KEY, batch)
+    await store.append(KEY, [*batch, say("3", "c")])
+    assert [each.get("uuid") for each in await store.load(KEY)] == ["1", "2", None, None, "3"]
+
+
+async def test_only_its_owner_can_read_the_file(path):
+    """Transcripts have secrets in them."""
+    await SQLiteSessionStore(path).append(KEY, [say("1", "a")])
+    for each in path.parent.iterdir():
+        assert stat.S_IMODE(each.stat().st_mode) == 0o600
+
+
+async def test_a_cancelled_append_is_whole_or_not_there(path):
+    """Whoever stops waiting does not tear a batch."""
+    store = SQLiteSessionStore(path)
+    for number in range(20):
+        with anyio.move_on_after(number * 0.0005):
+            await store.append(KEY, [say(f"{number}-{each}", "x" * 1000) for each in range(50)])
+    await store.append(KEY, [say("last", "x")])
+    names = [each["uuid"] for each in await store.load(KEY)]
+    assert (len(names) - 1) % 50 == 0
+
+
+async def test_a_file_of_a_newer_version_is_refused(path):
+    """It is not touched."""
+    await SQLiteSessionStore(path).append(KEY, [say("1", "a")])
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 99")
+    with pytest.raises(SessionStoreError, match="newer version of toolwire"):
+        await SQLiteSessionStore(path).load(KEY)
+
+
+async def test_a_file_of_the_first_version_is_brought_up_to_date(path):
+    """It did not know who wrote; what is in it can be loaded, added to and searched."""
+    path.parent.mkdir()
+    with sqlite3.connect(path) as db:
+        db.executescript(implementation._MIGRATIONS[0])
+        db.execute(f"PRAGMA application_id = {implementation._APPLICATION}")
+        db.execute("PRAGMA user_version = 1")
+        known = {"is_sidechain": False, "first_prompt": "old harbour", "first_prompt_locked": True}
+        summary = json.dumps(known)
+        db.execute("INSERT INTO transcripts VALUES (1, '-work', ?, '', 5, ?)", (SESSION, summary))
+        line = b"=" + json.dumps(say("1", "old harbour")).encode()
+        db.execute("INSERT INTO lines VALUES (1, 1, ?, ?)", (b"1", line))
+    store = SQLiteSessionStore(path)
+    assert await store.append_from(KEY, [say("1", "again"), say("2", "new")], "me") is None
+    assert await store.load(KEY) == [say("1", "old harbour"), say("2", "new")]
+    assert await store.append_from(KEY, [say("3", "x")], "you") == "me"
+    assert len(await store.search("harbour")) == 1
+    [row] = await store.list_session_summaries("-work")
+    assert row["data"]["first_prompt"] == "old harbour"
+
+
+async def test_a_file_of_an_older_version_is_brought_up_to_date(path, monkeypatch):
+    """With everything in it."""
+    await SQLiteSessionStore(path).append(KEY, [say("1", "a")])
+    newer = (*implementation._MIGRATIONS, "ALTER TABLE transcripts ADD COLUMN later TEXT")
+    monkeypatch.setattr(implementation, "_MIGRATIONS", newer)
+    store = SQLiteSessionStore(path)
+    assert await store.load(KEY) == [say("1", "a")]
+    with sqlite3.connect(path) as db:
+        assert db.execute("SELECT later FROM transcripts").fetchall() == [(None,)]
+
+
+async def test_another_programs_file_is_refused(tmp_path):
+    """Nothing is written into it, database or not."""
+    other = tmp_path / "other.db"
+    with sqlite3.connect(other) as db:
+        db.execute("CREATE TABLE mine (x)")
+    with pytest.raises(SessionStoreError, match="another program"):
+        await SQLiteSessionStore(other).append(KEY, [say("1", "a")])
+    text = tmp_path / "notes.txt"
+    text.write_text("my notes " * 100)
+    with pytest.raises(SessionStoreError, match=r"notes.txt"):
+        await SQLiteSessionStore(text).append(KEY, [say("1", "a")])
+    assert text.read_text() == "my notes " * 100
+
+
+async def test_search_finds_what_was_said(path):
+    """In the main transcript and in subagents; what tools returned only when asked."""
+    store = SQLiteSessionStore(path)
+    writer = Writer()
+    writer.answer(writer.ask(None, "Where is the harbour of Lisbon?"), "On the river Tagus.", calls=1)
+    writer.lines[-1]["message"]["content"][0]["content"] = "a secret lighthouse"
+    await store.append(KEY, writer.lines)
+    await store.append(AGENT, [say("s1", "The subagent saw the harbour")])
+    hits = await store.search("harbour")
+    assert {(each.subpath, each.type) for each in hits} == {(None, "user"), ("subagents/agent-a1", "user")}
+    assert "**harbour**" in hits[0].snippet
+    assert await store.search("lighthouse") == []
+    [hit] = await store.search("lighthouse", include_output=True)
+    assert (hit.session_id, hit.project_key) == (SESSION, "-work")
+    assert len(await store.search("harb")) == 2  # the last word is a beginning
+    assert await store.search('"of Tagus"') == []
+    assert await store.search("harbour", project_key="-other") == []
+    await store.append(KEY, [say("later", "another harbour")])
+    assert len(await store.search("harbour")) == 3
+    await store.delete(KEY)
+    assert await store.search("harbour") == []
+
+
+@pytest.mark.parametrize(
+    "query", ["", "  ", '"', "AND", "a OR (b", "x:y", "*", "-", "' --", "\x00", "\ud83d", "NEAR(a"]
+)
+async def test_any_text_can_be_searched_for(path, query):
+    """Nothing in it is an operator."""
+    store = SQLiteSessionStore(path)
+    await store.append(KEY, [say("1", f"begin {query} end".replace("\ud83d", ""))])
+    await store.search(query)
+
+
+async def test_the_file_is_opened_anew_after_it_was_closed(path):
+    """So that a store can outlive a conversation."""
+    async with SQLiteSessionStore(path) as store:
+        await store.append(KEY, [say("1", "a")])
+    assert len(await store.load(KEY)) == 1
+    await store.aclose()
+    with sqlite3.connect(path) as db:
+        [summary] = db.execute("SELECT summary FROM transcripts").fetchone()
+    assert json.loads(summary)["first_prompt"] == "a"

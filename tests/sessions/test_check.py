@@ -1,0 +1,152 @@
+"""What is wrong with files of sessions is found, and named."""
+
+import os
+import uuid
+
+import pytest
+
+from shared.transcripts import SESSION, Writer
+from toolwire import sessions
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="permissions and pipes")
+
+
+@pytest.fixture
+def config(tmp_path):
+    """A CLI's folder with one good session."""
+    config = tmp_path / "config"
+    save(good(), config)
+    return config
+
+
+def good():
+    """A conversation without faults."""
+    writer = Writer()
+    writer.answer(writer.ask(None, "hello"), "hi", calls=2)
+    return writer
+
+
+def save(writer, config, key="-work"):
+    """Write a session as the CLI does, for its owner only."""
+    path = writer.write(config, key)
+    path.chmod(0o600)
+    return path
+
+
+def kinds(config, **more):
+    """The kinds of problems."""
+    return [problem.kind for problem in sessions.check_sessions(config_dir=config, **more)]
+
+
+def test_a_good_session_has_no_problem(config):
+    """Nor has one with parallel calls."""
+    assert kinds(config) == []
+
+
+def test_no_sessions_are_no_problem(tmp_path):
+    """Nothing is there yet."""
+    assert kinds(tmp_path / "nothing") == []
+
+
+def change(number, **fields):
+    """Change a line of the good session."""
+
+    def apply(config):
+        writer = good()
+        writer.lines[number].update(fields)
+        save(writer, config)
+
+    return apply
+
+
+def write_bytes(make):
+    """Change the bytes of the good session."""
+
+    def apply(config):
+        path = save(good(), config)
+        path.write_bytes(make(path.read_bytes()))
+
+    return apply
+
+
+def add_file(name, content=b"{}\n", mode=0o600):
+    """Add a file in the CLI's folder."""
+
+    def apply(config):
+        path = config / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        path.chmod(mode)
+
+    return apply
+
+
+OTHER = str(uuid.UUID(int=77))
+FOLDER = f"projects/-work/{SESSION}/subagents"
+LINE = Writer()
+LINE.ask(None, "x")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "kind", "text"),
+    [
+        (write_bytes(lambda raw: raw + b'{"type":"us'), "torn_line", "is torn"),
+        (
+            write_bytes(lambda raw: b"\xff\xfe\n" + raw),
+            "bad_line",
+            "1 lines cannot be read, the first at byte 0",
+        ),
+        (write_bytes(lambda raw: raw.replace(b"\n", b"\n\0\0\n", 1)), "bad_line", "1 lines"),
+        (write_bytes(lambda _: b""), "empty", "is empty"),
+        (write_bytes(lambda raw: raw[raw.index(b"\n") + 1 :]), "gap", "1 entries follow one that is missing"),
+        (write_bytes(lambda raw: raw + raw.splitlines(keepends=True)[0]), "duplicate_uuid", "1 entries"),
+        (change(0, parentUuid=str(uuid.UUID(int=3))), "cycle", "circle"),
+        (change(0, parentUuid=str(uuid.UUID(int=1))), "cycle", "circle"),
+        (add_file(f"projects/-other/{SESSION}.jsonl", LINE.encode()), "duplicate_session", "also in"),
+        (
+            add_file(f"projects/-work/{OTHER}/subagents/agent-a1.jsonl", LINE.encode()),
+            "orphan",
+            "without a transcript",
+        ),
+        (add_file(f"{FOLDER}/agent-a1.meta.json"), "orphan", "whose transcript is gone"),
+        (add_file(f"file-history/{OTHER}/x"), "orphan", "copies of your files"),
+        (add_file(f"session-env/{OTHER}/x"), "orphan", "a session that is gone"),
+        (add_file(f"projects/-work/{OTHER}.jsonl", LINE.encode(), 0o644), "permissions", "0644"),
+        (add_file(f"{FOLDER}/agent-a1.jsonl", b"nothing\n"), "bad_line", "1 lines"),
+    ],
+)
+def test_a_problem_is_found(config, spoil, kind, text):
+    """Each by its kind, with the file and what it means."""
+    spoil(config)
+    [problem] = sessions.check_sessions(config_dir=config)
+    assert problem.kind == kind
+    assert text in problem.message
+    assert problem.session_id in {SESSION, OTHER}
+    assert str(config) in problem.path
+
+
+def test_what_is_no_file_is_not_opened(config):
+    """A pipe would never end."""
+    folder = config / "projects" / "-work"
+    os.mkfifo(folder / f"{uuid.UUID(int=1)}.jsonl")
+    (folder / f"{uuid.UUID(int=2)}.jsonl").mkdir()
+    (folder / f"{uuid.UUID(int=3)}.jsonl").symlink_to(folder / f"{uuid.UUID(int=3)}.jsonl")
+    (folder / f"{uuid.UUID(int=4)}.jsonl").symlink_to("/dev/zero")
+    assert kinds(config) == ["unreadable"] * 4
+
+
+def test_only_a_directorys_sessions_are_checked_if_it_is_named(config):
+    """What belongs to no directory is then left out."""
+    add_file(f"file-history/{OTHER}/x")(config)
+    add_file(f"projects/-other/{OTHER}.jsonl", b"bad\n")(config)
+    assert kinds(config, directory="/work") == []
+    assert kinds(config, directory="/other") == ["bad_line"]
+    assert sorted(kinds(config)) == ["bad_line"]
+
+
+def test_progress_is_reported_in_bytes(config):
+    """Up to the whole."""
+    seen = []
+    sessions.check_sessions(config_dir=config, on_progress=lambda *step: seen.append(step))
+    size = next(config.rglob("*.jsonl")).stat().st_size
+    assert seen == [(size, size)]

@@ -1,0 +1,36 @@
+"""Every kind of session store, for tests that all of them must pass. Postgres and Redis are real servers."""
+
+import uuid
+
+import pytest
+
+from toolwire import InMemorySessionStore, PostgresSessionStore, RedisSessionStore, SQLiteSessionStore
+
+KINDS = [
+    "memory",
+    "sqlite",
+    pytest.param("postgres", marks=pytest.mark.process),
+    pytest.param("redis", marks=pytest.mark.process),
+]
+
+
+@pytest.fixture(params=KINDS)
+def make_store(request, tmp_path):
+    """Make a fresh store of each kind: a function."""
+    match request.param:
+        case "memory":
+            return InMemorySessionStore
+        case "sqlite":
+            return lambda: SQLiteSessionStore(tmp_path / f"{uuid.uuid4()}.db")
+        case "postgres":
+            server = request.getfixturevalue("postgres_server")
+            return lambda: PostgresSessionStore(server.create_database())
+        case _:
+            url = request.getfixturevalue("redis_server").url
+            return lambda: RedisSessionStore(url, prefix=str(uuid.uuid4()))
+
+
+@pytest.fixture
+def store(make_store):
+    """A fresh store of each kind."""
+    return make_store()
