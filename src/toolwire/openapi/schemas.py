@@ -1,0 +1,480 @@
+"""Converts the schemas of a document to small ones of draft 2020-12, each once.
+
+Owns the differences between the schemas of OpenAPI and JSON Schema (`nullable`, `discriminator`, `readOnly`, what a
+`$ref` stands beside), what a model does not need (examples, titles, vendor extensions), and the definitions that an
+operation needs. A `$ref` stays one: its target becomes a definition that is converted once and shared by all tools
+that use it, so that neither cycles nor shared schemas are ever written out. Usual mistakes are mended as those of
+catalogues are. One bad schema costs only the operations that use it.
+"""
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import islice
+from typing import Any, Final, Literal
+
+from toolwire._protocol.json_codec import dumps
+from toolwire._support.schema_structure import LISTS, ONE, TABLES
+from toolwire.catalog.hidden_text import find_hidden
+from toolwire.catalog.schema_repair.bounds import MOST_DEPTH, Unrepairable, check_work
+from toolwire.catalog.schema_repair.mend import mend
+from toolwire.catalog.schema_repair.repair import drop_invalid
+from toolwire.catalog.values import tidy
+from toolwire.errors import ToolDefinitionError
+from toolwire.openapi.document import Document, Place, Unusable
+from toolwire.tools.schema.json_schema import from_json_schema
+
+Direction = Literal["request", "response"]
+
+LONGEST_TEXT: Final = 300
+"""Characters of a description inside a schema."""
+_DROPPED: Final = frozenset(
+    {
+        *("example", "examples", "xml", "externalDocs", "title", "deprecated", "readOnly", "writeOnly"),
+        *(
+            "$schema",
+            "$id",
+            "id",
+            "$comment",
+            "$anchor",
+            "$dynamicAnchor",
+            "$vocabulary",
+            "$defs",
+            "definitions",
+        ),
+        *("collectionFormat", "discriminator", "contentSchema"),
+    }
+)
+_CONTAINERS: Final = frozenset({*TABLES, *LISTS, *ONE}) - _DROPPED
+_UNNAMED: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+_LONGEST_NAME: Final = 80
+_MOST_KINDS: Final = 20
+_CUT: Final = "Any value is listed here; calls are checked by the whole schema."
+
+
+@dataclass
+class _Definition:
+    """A target of references."""
+
+    schema: Any = None
+    uses: frozenset[str] = frozenset()
+    problem: str | None = None
+    bare: Any = None
+    """The schema without descriptions, once it was needed."""
+    sizes: dict[bool, int] = field(default_factory=dict)
+    """Its bytes in a list, by whether it is bare."""
+
+
+@dataclass
+class Converted:
+    """A converted schema, and the names of the definitions that it uses directly."""
+
+    schema: Any
+    uses: frozenset[str] = frozenset()
+
+
+@dataclass
+class _Walk:
+    """A walk through one schema: the file that it is in, and the definitions that were met."""
+
+    file: str
+    uses: set[str] = field(default_factory=set)
+
+
+@dataclass
+class Schemas:
+    """The schemas of a document, for requests or for responses."""
+
+    document: Document
+    direction: Direction = "request"
+    _names: dict[Place, str] = field(default_factory=dict)
+    _places: dict[str, Place] = field(default_factory=dict)
+    _definitions: dict[str, _Definition] = field(default_factory=dict)
+    _shared: dict[bytes, Any] = field(default_factory=dict)
+    _converted: dict[tuple[str, bytes], Converted] = field(default_factory=dict)
+    _good: set[str] = field(default_factory=set)
+    _bad: dict[frozenset[str], str] = field(default_factory=dict)
+
+    def share(self, schema: Any) -> Any:
+        """Return one object for all schemas that are equal, so that they are kept and compiled once."""
+        try:
+            return self._shared.setdefault(dumps(schema), schema)
+        except (TypeError, ValueError) as error:
+            raise Unusable(f"a schema holds something that is not JSON: {error}") from error
+
+    def convert(self, schema: Any, place: str = "") -> Converted:
+        """Convert a schema that stands in the file `place`. Raises `Unusable` with the reason."""
+        walk = _Walk(place)
+        try:
+            key = (place, dumps(schema))
+        except (TypeError, ValueError) as error:
+            raise Unusable(f"a schema holds something that is not JSON: {error}") from error
+        if key in self._converted:
+            return self._converted[key]
+        try:
+            made = mend(self._convert(schema, walk, 0), _ignore)
+        except Unrepairable as reason:
+            raise Unusable(str(reason)) from reason
+        if (found := find_hidden(made)) is not None:
+            raise Unusable(f"a schema has invisible characters, in {found[:60]!a}")
+        self._converted[key] = converted = Converted(made, frozenset(walk.uses))
+        return converted
+
+    def definitions(self, names: Iterable[str]) -> dict[str, Any]:
+        """Return the definitions that these names need, nearest first. `Unusable` if one is bad."""
+        return {name: self._get(name).schema for name in self._reach(names)}
+
+    def has_many(self, names: Iterable[str], most: int) -> bool:
+        """True if these names need more definitions than that."""
+        return len(list(islice(self._reach(names), most + 1))) > most
+
+    def check(self, names: frozenset[str]) -> None:
+        """Build all that these names need. `Unusable` if something of it is bad."""
+        if names in self._bad:
+            raise Unusable(self._bad[names])
+        try:
+            self._good |= set(self._reach(names, self._good))
+        except Unusable as reason:
+            self._bad[names] = str(reason)
+            raise
+
+    def _reach(self, names: Iterable[str], known: AbstractSet[str] = frozenset()) -> Iterator[str]:
+        """Yield the names that these need, nearest first, each once; not those that are known already."""
+        seen = set(known)
+        queue = deque(sorted(names))
+        while queue:
+            name = queue.popleft()
+            if name in seen:
+                continue
+            seen.add(name)
+            definition = self._get(name)
+            yield name
+            queue.extend(sorted(definition.uses - seen))
+
+    def _get(self, name: str) -> _Definition:
+        definition = self._build(name)
+        if definition.problem is not None:
+            raise Unusable(definition.problem)
+        return definition
+
+    def fit(self, schema: dict[str, Any], uses: frozenset[str], most: int) -> tuple[dict[str, Any], str]:
+        """Add its definitions to a schema so that it fits into so many bytes, and say how: "" if all of it does.
+
+        First the descriptions inside the definitions go, then the definitions that are farthest away take any
+        value. Calls are checked by the whole schema. Looks no further than what fits.
+        """
+        if not uses:
+            return schema, ""
+        room = most - len(dumps(schema)) - len('"$defs":{},')
+        whole, complete = self._nearest(uses, room, bare=False)
+        if complete:
+            return {**schema, "$defs": whole}, ""
+        kept, complete = self._nearest(uses, room, bare=True)
+        if complete:
+            return {**schema, "$defs": kept}, f"over {most:,} bytes: descriptions inside it were left out"
+        needed = self.uses_of([schema["properties"], *kept.values()])
+        cut = {name: _outline(self._get(name).schema) for name in sorted(needed - kept.keys())}
+        note = f"over {most:,} bytes: of the definitions {len(kept)} are listed, the others were cut"
+        return {**schema, "$defs": {**kept, **cut}}, note
+
+    def _nearest(self, uses: frozenset[str], room: int, *, bare: bool) -> tuple[dict[str, Any], bool]:
+        """Return the nearest definitions that fit, and whether these are all; `bare` without descriptions."""
+        found: dict[str, Any] = {}
+        for name in self._reach(uses):
+            definition = self._get(name)
+            if bare and definition.bare is None:
+                definition.bare = _without_texts(definition.schema)
+            listed = definition.bare if bare else definition.schema
+            size = definition.sizes.get(bare)
+            if size is None:
+                size = definition.sizes[bare] = len(dumps(listed)) + len(name) + len('"":,')
+            room -= size
+            if room < 0:
+                return found, False
+            found[name] = listed
+        return found, True
+
+    def all(self) -> dict[str, Any]:
+        """Return all definitions that were built and can be used."""
+        return {name: each.schema for name, each in self._definitions.items() if each.problem is None}
+
+    def add(self, name: str, schema: Any) -> str:
+        """Add a definition of our own. Returns its name."""
+        place = Place("\0", name)
+        if place not in self._names:
+            self._definitions[self._name(place, name)] = _Definition(schema)
+        return self._names[place]
+
+    def forget_document(self) -> None:
+        """Let go of the document, when all definitions are built: it is as large as all the rest."""
+        self.document = Document({}, self.document.version, self.document.source)
+        self._shared.clear()
+        self._converted.clear()
+        self._names.clear()
+
+    def uses_of(self, schema: Any) -> frozenset[str]:
+        """Return the names of the definitions that a converted schema refers to directly."""
+        found: set[str] = set()
+        stack = [schema]
+        while stack:
+            each = stack.pop()
+            if isinstance(each, dict):
+                target = each.get("$ref")
+                if isinstance(target, str) and target.startswith("#/$defs/"):
+                    found.add(target.removeprefix("#/$defs/"))
+                stack.extend(each.values())
+            elif isinstance(each, list):
+                stack.extend(each)
+        return frozenset(found & self._places.keys())  # data may look like a reference too
+
+    def spoil(self, name: str, problem: str) -> None:
+        """Mark a definition as one that cannot be used."""
+        self._definitions[name].problem = problem
+        self._good.clear()
+
+    def _build(self, name: str) -> _Definition:
+        if name not in self._definitions:
+            place = self._places[name]
+            try:
+                made = self.convert(self.document.get(place), place.file)
+                self._definitions[name] = _Definition(made.schema, made.uses)
+            except Unusable as reason:
+                self._definitions[name] = _Definition(problem=str(reason))
+            except Exception as error:  # noqa: BLE001 - a mistake of ours with one schema must not cost the others
+                problem = f"the schema {name} cannot be read: {type(error).__name__}: {error}"
+                self._definitions[name] = _Definition(problem=problem)
+        return self._definitions[name]
+
+    def _name(self, place: Place, wanted: str) -> str:
+        if place not in self._names:
+            base = _UNNAMED.sub("_", wanted).strip("_")[:_LONGEST_NAME] or "schema"
+            name, number = base, 1
+            while name in self._places:
+                number += 1
+                name = f"{base}_{number}"
+            self._names[place] = name
+            self._places[name] = place
+        return self._names[place]
+
+    def _convert(self, node: Any, walk: _Walk, depth: int, hidden: frozenset[str] = frozenset()) -> Any:
+        """Convert a schema. `hidden` are properties that another branch of an `allOf` says not to send."""
+        if not isinstance(node, Mapping):
+            return node
+        if depth > MOST_DEPTH:
+            raise Unusable(f"a schema is nested more than {MOST_DEPTH} deep")
+        if isinstance(reference := node.get("$ref", node.get("$dynamicRef")), str):
+            return self._convert_reference(reference, node, walk, depth)
+        hidden |= self._hidden_names(node, walk.file)
+        made: dict[str, Any] = {}
+        for keyword, value in node.items():
+            if keyword in _DROPPED or keyword.startswith("x-"):
+                continue
+            if keyword in _CONTAINERS:
+                made[keyword] = self._convert_inner(keyword, value, walk, depth + 1, hidden)
+            elif (kept := _keep(keyword, value, hidden)) is not None:
+                made[keyword] = kept[0]
+        if "discriminator" in node:
+            self._discriminate(node, made, walk.file)
+        return made
+
+    def _convert_inner(
+        self, keyword: str, value: Any, walk: _Walk, depth: int, hidden: frozenset[str]
+    ) -> Any:
+        """Convert the schemas that a keyword holds."""
+        if keyword in TABLES:
+            left_out = hidden if keyword == "properties" else frozenset[str]()
+            pairs = value.items() if isinstance(value, Mapping) else ()
+            return {
+                name: self._convert(each, walk, depth)
+                for name, each in pairs
+                if name not in left_out and (keyword != "patternProperties" or is_pattern(name))
+            }
+        if isinstance(value, list):
+            inner = hidden if keyword == "allOf" else frozenset[str]()
+            return [self._convert(each, walk, depth, inner) for each in value]
+        return self._convert(value, walk, depth)
+
+    def _convert_reference(
+        self, reference: str, node: Mapping[str, Any], walk: _Walk, depth: int
+    ) -> dict[str, Any]:
+        place = self.document.locate(reference, walk.file)
+        self.document.get(place)  # a reference that leads nowhere is an error here, where it stands
+        name = self._name(place, place.pointer.rpartition("/")[2] or "root")
+        walk.uses.add(name)
+        made: dict[str, Any] = {"$ref": f"#/$defs/{name}"}
+        beside = {key: value for key, value in node.items() if key not in ("$ref", "$dynamicRef")}
+        if self.document.version != "3.1":  # the standard ignores all of it; these two are common, and meant
+            beside = {key: beside[key] for key in ("description", "nullable") if key in beside}
+        if beside:
+            made |= self._convert(beside, walk, depth)
+        return made
+
+    def _hidden_names(self, node: Mapping[str, Any], file: str) -> frozenset[str]:
+        """Return the names of properties that are not in this direction: `readOnly` ones are not sent."""
+        flag = "readOnly" if self.direction == "request" else "writeOnly"
+        found: set[str] = set()
+        seen: set[int] = set()  # schemas may inherit from one another in circles, or from one in many ways
+        left: list[tuple[Any, str]] = [(node, file)]
+        while left:
+            each, where = left.pop()
+            if not isinstance(each, Mapping) or id(each) in seen:
+                continue
+            seen.add(id(each))
+            table, branches = each.get("properties"), each.get("allOf")
+            if isinstance(table, Mapping):
+                found |= {name for name, inner in table.items() if self._is_flagged(inner, where, flag)}
+            if isinstance(branches, list):
+                left.extend(self._follow(branch, where) for branch in branches)
+        return frozenset(found)
+
+    def _is_flagged(self, node: Any, file: str, flag: str) -> bool:
+        if not isinstance(node, Mapping):
+            return False
+        if node.get(flag) is True or "$ref" not in node:
+            return node.get(flag) is True
+        target, _ = self._follow(node, file)
+        return isinstance(target, Mapping) and target.get(flag) is True
+
+    def _follow(self, node: Any, file: str) -> tuple[Any, str]:
+        try:
+            return self.document.follow(node, file)
+        except Unusable:  # told where it is converted
+            return None, file
+
+    def _discriminate(self, node: Mapping[str, Any], made: dict[str, Any], file: str) -> None:
+        """Let the value of one property choose among the variants, as `discriminator` says."""
+        told = node["discriminator"]
+        name = told.get("propertyName") if isinstance(told, Mapping) else told
+        mapping = told.get("mapping") if isinstance(told, Mapping) else None
+        if not isinstance(name, str):
+            return
+        targets = {
+            key: self._variant(value, file)
+            for key, value in (mapping.items() if isinstance(mapping, Mapping) else ())
+            if isinstance(value, str)
+        }
+        keyword = next((each for each in ("oneOf", "anyOf") if isinstance(node.get(each), list)), None)
+        if keyword is None:
+            if targets:
+                kinds = ", ".join(list(targets)[:_MOST_KINDS])
+                text = f"{made.get('description', '')} `{name}` says which kind it is: {kinds}.".strip()
+                made["description"] = tidy(text, 2 * LONGEST_TEXT)
+            return
+        branches = []
+        for given, branch in zip(node[keyword], made.pop(keyword), strict=True):
+            reference = given.get("$ref") if isinstance(given, Mapping) else None
+            if isinstance(reference, str) and isinstance(branch, dict):
+                place = self._variant(reference, file)
+                values = [key for key, target in targets.items() if target == place]
+                values = values or [reference.rpartition("/")[2]]
+                chosen: dict[str, Any] = {"const": values[0]} if len(values) == 1 else {"enum": values}
+                branches.append({**branch, "properties": {name: chosen}, "required": [name]})
+            else:
+                branches.append(branch)
+        made["anyOf"] = branches
+
+    def _variant(self, target: str, file: str) -> Place | None:
+        """Return the place of a variant, which is a reference or the name of a schema."""
+        if "#" not in target and "/" not in target and not target.endswith((".json", ".yaml", ".yml")):
+            old = self.document.version == "2.0"
+            target = f"#/definitions/{target}" if old else f"#/components/schemas/{target}"
+        try:
+            return self.document.locate(target, file)
+        except Unusable:
+            return None
+
+
+def find_bad(schemas: Schemas, wholes: Mapping[str, dict[str, Any]]) -> dict[str, str]:
+    """Compile all schemas at once, and drop keywords that make no sense. Returns the bad ones of `wholes` by name.
+
+    `wholes` are the input schemas without their definitions. Their properties are shared ones (`share`): each is
+    compiled once.
+    """
+    different = {id(each): each for whole in wholes.values() for each in whole["properties"].values()}
+    together = {
+        "type": "object",
+        "properties": {str(number): each for number, each in enumerate(different.values())},
+        "$defs": schemas.all(),
+        "anyOf": [{"$ref": f"#/$defs/{name}"} for name in schemas.all()] or [{}],
+    }
+    try:
+        check_work(together)
+        drop_invalid(together)
+    except (Unrepairable, ToolDefinitionError):
+        return _find_bad_singly(schemas, wholes)
+    return {}
+
+
+def _find_bad_singly(schemas: Schemas, wholes: Mapping[str, dict[str, Any]]) -> dict[str, str]:
+    """Find the definitions that do not compile, then the operations; each for itself, which takes longer."""
+    bad: dict[str, str] = {}
+    for name in schemas.all():
+        try:
+            _try_one({"type": "object", "properties": {"x": {"$ref": f"#/$defs/{name}"}}}, schemas, {name})
+        except Unusable as reason:
+            schemas.spoil(name, str(reason))
+    for name, whole in wholes.items():
+        try:
+            _try_one(whole, schemas, schemas.uses_of(whole))
+        except Unusable as reason:
+            bad[name] = str(reason)
+    return bad
+
+
+def _try_one(schema: dict[str, Any], schemas: Schemas, uses: Iterable[str]) -> None:
+    whole = {**schema, "$defs": schemas.definitions(uses)}
+    try:
+        check_work(whole)
+        drop_invalid(whole)
+    except (Unrepairable, ToolDefinitionError) as reason:
+        raise Unusable(str(reason)) from reason
+
+
+def _outline(definition: Any) -> dict[str, Any]:
+    kind = definition.get("type") if isinstance(definition, dict) else None
+    return {"description": _CUT} if kind is None else {"type": kind, "description": _CUT}
+
+
+def _without_texts(schema: Any, names: bool = False) -> Any:
+    """Copy a schema without descriptions. `names`: the keys are names of properties, not keywords."""
+    if isinstance(schema, list):
+        return [_without_texts(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: each
+        if key in ("enum", "const", "default") and not names
+        else _without_texts(each, key in TABLES and not names)
+        for key, each in schema.items()
+        if names or key != "description"
+    }
+
+
+def _keep(keyword: str, value: Any, hidden: frozenset[str]) -> tuple[Any] | None:
+    """Return the value of a keyword that holds no schemas, in a tuple; None if it is left out."""
+    if keyword == "required" and isinstance(value, list):
+        names = [each for each in value if isinstance(each, str) and each not in hidden]
+        return (names,) if names else None
+    if keyword == "description":
+        text = tidy(value, LONGEST_TEXT)
+        return (text,) if text else None
+    if keyword == "pattern" and not (isinstance(value, str) and is_pattern(value)):
+        return None  # other languages have other patterns
+    return ("string",) if keyword == "type" and value == "file" else (value,)
+
+
+@lru_cache(maxsize=4096)
+def is_pattern(pattern: str) -> bool:
+    """True if the validator understands a pattern."""
+    try:
+        from_json_schema({"type": "object", "patternProperties": {pattern: True}})
+    except ToolDefinitionError:
+        return False
+    return True
+
+
+def _ignore(_where: str, _what: str) -> None:
+    """Take no notice of a repair: documents of thousands of operations have thousands."""

@@ -1,0 +1,416 @@
+"""The credentials of an API: which ones an operation needs, where they come from, and how they are sent.
+
+They come from the caller, the environment or a file that only its owner can read; never from a model, and never
+from the document. An operation's requirements are alternatives, each of one or more schemes: the first one is used
+for which all credentials are there. A token of OAuth2 (client credentials) is fetched when it is first needed and
+again before it expires; its endpoint is the caller's, or the document's if that is on the origin of the API itself.
+"""
+
+import base64
+import re
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+from urllib.parse import parse_qsl, quote_plus, urlencode
+
+import anyio
+
+from toolwire._protocol.json_codec import loads
+from toolwire._support.scrubber import Scrubber
+from toolwire._support.secrets import keep_secret
+from toolwire._support.words import closest
+from toolwire.catalog.http.answers import is_success
+from toolwire.catalog.http.connection import check_value
+from toolwire.catalog.http.requests import OutgoingRequest
+from toolwire.catalog.profile.rules import CONNECTION_HEADERS
+from toolwire.catalog.secrets import read_credentials_file
+from toolwire.errors import CatalogError, UsageError
+from toolwire.openapi.document import Document, Unusable
+from toolwire.openapi.http import Limits, Received, same_origin
+from toolwire.openapi.operations import Requirement
+
+Kind = Literal["apiKey", "basic", "bearer", "unsupported"]
+SendTokenRequest = Callable[[str, OutgoingRequest, Limits], Awaitable[Received]]
+"""Sends a request to the URL of a token endpoint."""
+
+VARIABLE: Final = "TOOLWIRE_AUTH_"
+"""What the variable of a scheme begins with; the rest is its name in capitals."""
+_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_TOKEN_LIMITS: Final = Limits(timeout=20.0, most_bytes=64 * 1024)
+_MARGIN: Final = 30.0  # seconds before its end at which a token is replaced
+_USUAL_LIFE: Final = 300.0
+_MOST_TOKENS: Final = 8  # earlier ones that are still taken out of texts
+
+
+@dataclass(frozen=True)
+class ClientCredentials:
+    """An OAuth2 client: `ClientCredentials("id", "secret", token_url="https://...", scopes=["read"])`."""
+
+    client_id: str
+    client_secret: str = field(repr=False)
+    token_url: str = ""
+    """"" for the document's, which must be on the origin of the API."""
+    scopes: Sequence[str] = ()
+    in_body: bool = False
+    """True sends id and secret in the body instead of a header."""
+
+
+Auth = str | tuple[str, str] | ClientCredentials | Mapping[str, Any]
+"""The credentials for one scheme: a key or token, user and password, or an OAuth2 client."""
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A security scheme of a document."""
+
+    name: str
+    kind: Kind
+    place: str = "header"
+    key: str = "Authorization"
+    token_url: str = ""
+    """Of OAuth2 with client credentials."""
+    told: str = ""
+    """What the document calls it."""
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that its credentials may be in."""
+        return VARIABLE + re.sub(r"[^A-Z0-9]+", "_", self.name.upper()).strip("_")
+
+
+@dataclass
+class Added:
+    """What credentials add to a request."""
+
+    headers: dict[str, str] = field(default_factory=dict, repr=False)
+    query: dict[str, str] = field(default_factory=dict, repr=False)
+    cookies: dict[str, str] = field(default_factory=dict, repr=False)
+    tokens: dict[str, str] = field(default_factory=dict, repr=False)
+    """The access tokens among them, by scheme."""
+
+
+def read_schemes(document: Document) -> dict[str, Scheme]:
+    """Read the security schemes of a document, by name."""
+    if document.version == "2.0":
+        table = document.data.get("securityDefinitions")
+    else:
+        components = document.data.get("components")
+        table = components.get("securitySchemes") if isinstance(components, Mapping) else None
+    found = {}
+    for name, given in table.items() if isinstance(table, Mapping) else ():
+        try:
+            told, _ = document.follow(given)
+        except Unusable:
+            continue
+        if isinstance(told, Mapping):
+            found[str(name)] = _read_scheme(str(name), told)
+    return found
+
+
+def _read_scheme(name: str, told: Mapping[str, Any]) -> Scheme:
+    kind, way = str(told.get("type", "")), str(told.get("scheme", "")).lower()
+    if kind == "apiKey":
+        key, place = told.get("name"), told.get("in")
+        legal = isinstance(key, str) and key and (place != "header" or _HEADER.fullmatch(key))
+        if not legal or place not in ("header", "query", "cookie") or str(key).lower() in CONNECTION_HEADERS:
+            return Scheme(name, "unsupported", told=f"apiKey in {place!r}")
+        return Scheme(name, "apiKey", str(place), str(key), told="apiKey")
+    if kind == "basic" or (kind == "http" and way == "basic"):
+        return Scheme(name, "basic", told="basic")
+    if kind == "http" and way == "bearer":
+        return Scheme(name, "bearer", told="bearer")
+    if kind in ("oauth2", "openIdConnect"):
+        return Scheme(name, "bearer", token_url=_token_url(told), told=kind)
+    return Scheme(name, "unsupported", told=" ".join(filter(None, (kind, way))) or "nothing")
+
+
+def _token_url(told: Mapping[str, Any]) -> str:
+    flows = told.get("flows")
+    flow = flows.get("clientCredentials") if isinstance(flows, Mapping) else None
+    owner = flow if isinstance(flow, Mapping) else told if told.get("flow") == "application" else {}
+    url = owner.get("tokenUrl")
+    return url if isinstance(url, str) else ""
+
+
+def find_auth(
+    schemes: Mapping[str, Scheme],
+    auth: Mapping[str, Auth] | str | None,
+    environ: Mapping[str, str],
+    file: str | Path | None,
+) -> dict[str, Auth]:
+    """Find the credentials of schemes: those given, else of the environment, else of a file."""
+    if isinstance(auth, str):
+        usable = [name for name, scheme in schemes.items() if scheme.kind != "unsupported"]
+        if len(usable) != 1:
+            known = ", ".join(usable) or "none"
+            raise UsageError(
+                f"auth must say which scheme it is for, as in auth={{NAME: ...}}: the document has {known}"
+            )
+        auth = {usable[0]: auth}
+    given: dict[str, Auth] = dict(auth or {})
+    for name in given:
+        if name not in schemes:
+            near = closest(name, schemes)
+            hint = f"; did you mean {near}?" if near else f": it has {', '.join(schemes) or 'none'}"
+            raise UsageError(
+                f"auth has credentials for {name!r}, and the document has no such security scheme{hint}"
+            )
+    stored = read_credentials_file(Path(file)) if file is not None else {}
+    for name, scheme in schemes.items():
+        if name not in given and scheme.kind != "unsupported":
+            found = _look_up(scheme, environ, stored)
+            if found is not None:
+                given[name] = found
+    return given
+
+
+def _look_up(scheme: Scheme, environ: Mapping[str, str], stored: Mapping[str, Any]) -> Auth | None:
+    def get(ending: str) -> str:
+        own = environ.get(f"{scheme.variable}{ending.upper()}", "")
+        return (own or str(stored.get(f"{scheme.name}{ending}", ""))).strip()
+
+    if value := get(""):
+        return value
+    identity, secret = get("_client_id"), get("_client_secret")
+    if not identity and not secret:
+        return None
+    if not identity or not secret:
+        raise UsageError(
+            f"{scheme.variable}_CLIENT_ID and {scheme.variable}_CLIENT_SECRET go together: one of them is not set"
+        )
+    return ClientCredentials(identity, secret, get("_token_url"), tuple(get("_scopes").split()))
+
+
+class Credentials:
+    """The credentials of one API, ready to be sent."""
+
+    def __init__(
+        self,
+        schemes: Mapping[str, Scheme],
+        auth: Mapping[str, Auth],
+        headers: Mapping[str, str],
+        base_url: str | None,
+    ) -> None:
+        self._schemes = schemes
+        self._fixed = dict(headers)
+        self._secrets: list[str] = []
+        for name, value in headers.items():
+            if not _HEADER.fullmatch(name) or name.lower() in CONNECTION_HEADERS:
+                raise UsageError(f"headers must not have {name!r}: the connection sets that itself")
+            check_value(name, value)
+            self._secrets += [value, value.partition(" ")[2]]
+        self._static: dict[str, Added] = {}
+        self._tokens: dict[str, _Token] = {}
+        for name, given in auth.items():
+            self._add(schemes[name], given, base_url)
+        self._secrets = [each for each in self._secrets if each]
+        self._fetched: deque[str] = deque(maxlen=_MOST_TOKENS)
+        keep_secret(self._secrets)
+        self.scrubber = Scrubber(self._secrets)
+
+    @property
+    def known(self) -> frozenset[str]:
+        """The names of the schemes that there are credentials for."""
+        return frozenset({*self._static, *self._tokens})
+
+    def problem_of(self, security: Sequence[Requirement]) -> str | None:
+        """Say what is missing for an operation; None if it can be called."""
+        if not security or self._choose(security) is not None or self._fixed:
+            return None
+        ways = [" and ".join(map(self._describe, each)) for each in security]
+        return f"it needs credentials: {', or '.join(ways)}"
+
+    async def find(self, security: Sequence[Requirement], send: SendTokenRequest) -> Added:
+        """Return what an operation's requests need. `CatalogError` says what is missing."""
+        if (problem := self.problem_of(security)) is not None:
+            raise CatalogError(f"{problem}; nothing was sent")
+        added = Added(dict(self._fixed))
+        for name in self._choose(security) or ():
+            if name in self._tokens:
+                token = await self._tokens[name].get(send, self._keep)
+                added.headers["Authorization"] = f"Bearer {token}"
+                added.tokens[name] = token
+            else:
+                static = self._static[name]
+                added.headers |= static.headers
+                added.query |= static.query
+                added.cookies |= static.cookies
+        return added
+
+    def reject(self, used: Added) -> bool:
+        """Forget the tokens that a request had, because the API refused them. True if there were any."""
+        for name, token in used.tokens.items():
+            self._tokens[name].forget(token)
+        return bool(used.tokens)
+
+    def start(self) -> None:
+        """Begin in an event loop."""
+        for token in self._tokens.values():
+            token.start()
+
+    def _choose(self, security: Sequence[Requirement]) -> tuple[str, ...] | None:
+        """Return the schemes of the first requirement that can be met; those with credentials go first."""
+        met = [tuple(each) for each in security if each.keys() <= self.known]
+        return next((each for each in met if each), met[0] if met else None)
+
+    def _describe(self, name: str) -> str:
+        scheme = self._schemes.get(name)
+        if scheme is None:
+            return f"{name[:80]} (which the document does not define)"
+        if scheme.kind == "unsupported":
+            return f"{name[:80]} ({scheme.told[:80]}, which is not supported)"
+        return f"{name[:80]} (auth={{{name[:80]!r}: ...}}, or {scheme.variable})"
+
+    def _keep(self, secret: str) -> None:
+        """Take one more secret out of all texts from now on."""
+        keep_secret([secret])
+        self._fetched.append(secret)
+        self.scrubber = Scrubber([*self._secrets, *self._fetched])
+
+    def _add(self, scheme: Scheme, given: Auth, base_url: str | None) -> None:
+        name = scheme.name
+        if scheme.kind == "unsupported":
+            raise UsageError(f"auth[{name!r}]: the scheme is {scheme.told[:80]}, which is not supported")
+        if isinstance(given, Mapping):
+            try:
+                given = ClientCredentials(**given)
+            except TypeError:
+                raise UsageError(
+                    f"auth[{name!r}] must have client_id and client_secret; token_url, scopes, in_body are optional"
+                ) from None
+        if isinstance(given, ClientCredentials):
+            self._add_client(scheme, given, base_url)
+            return
+        if scheme.kind == "basic":
+            self._add_login(name, given)
+            return
+        if not isinstance(given, str) or not given:
+            raise UsageError(
+                f"auth[{name!r}] must be the {'key' if scheme.kind == 'apiKey' else 'token'}, as text"
+            )
+        check_value(f"auth[{name!r}]", given)
+        self._secrets += [given, quote_plus(given)]  # as it is in a query or a cookie
+        if scheme.kind == "bearer":
+            self._static[name] = Added({"Authorization": f"Bearer {given}"})
+        elif scheme.place == "query":
+            self._static[name] = Added(query={scheme.key: given})
+        elif scheme.place == "cookie":
+            self._static[name] = Added(cookies={scheme.key: given})
+        else:
+            self._static[name] = Added({scheme.key: given})
+
+    def _add_login(self, name: str, given: str | tuple[str, str]) -> None:
+        user, mark, password = given.partition(":") if isinstance(given, str) else (given[0], ":", given[1])
+        if not mark:
+            raise UsageError(f"auth[{name!r}] must be (user, password), or user:password")
+        encoded = base64.b64encode(f"{user}:{password}".encode()).decode()
+        self._secrets += [f"{user}:{password}", password, encoded]
+        self._static[name] = Added({"Authorization": f"Basic {encoded}"})
+
+    def _add_client(self, scheme: Scheme, client: ClientCredentials, base_url: str | None) -> None:
+        name = scheme.name
+        if scheme.kind != "bearer":
+            raise UsageError(f"auth[{name!r}]: the scheme is {scheme.told}, and takes no OAuth2 client")
+        if not client.client_id or not client.client_secret:
+            raise UsageError(f"auth[{name!r}] must have client_id and client_secret")
+        url = client.token_url
+        if not url:
+            url = scheme.token_url
+            if not url or base_url is None or not same_origin(url, base_url):
+                named = (
+                    f"the document names {url[:200]}, which is not on the API's own origin"
+                    if url
+                    else "it has none"
+                )
+                raise UsageError(
+                    f"auth[{name!r}] needs token_url, the address of the token endpoint: {named}"
+                )
+        self._tokens[name] = token = _Token(client, url)
+        self._secrets += [client.client_secret, quote_plus(client.client_secret), token.login]
+
+
+def add_to(request: OutgoingRequest, added: Added) -> OutgoingRequest:
+    """Add credentials to a request. From here on it must not be shown.
+
+    `CatalogError` if an argument stands where a key goes: the keys of an object may be names of parameters.
+    """
+    target = request.target
+    sent = {name for name, _ in parse_qsl(target.partition("?")[2], keep_blank_values=True)}
+    sent_cookies = {each.partition("=")[0] for each in request.headers.get("Cookie", "").split("; ")}
+    taken = [*(sent & added.query.keys()), *(sent_cookies & set(map(quote_plus, added.cookies)))]
+    if taken:
+        raise CatalogError(f"an argument has {taken[0]!r}, which is for credentials; nothing was sent")
+    if added.query:
+        target += ("&" if "?" in target else "?") + urlencode(added.query)
+    own = {name.lower() for name in added.headers}
+    headers = {
+        name: value for name, value in request.headers.items() if name.lower() not in own
+    } | added.headers
+    if added.cookies:
+        mine = [f"{quote_plus(name)}={quote_plus(value)}" for name, value in added.cookies.items()]
+        headers["Cookie"] = "; ".join([*filter(None, [headers.get("Cookie")]), *mine])
+    return OutgoingRequest(request.method, target, headers, request.content)
+
+
+class _Token:
+    """The access token of one OAuth2 client."""
+
+    def __init__(self, client: ClientCredentials, url: str) -> None:
+        self._client = client
+        self._url = url
+        self._token = ""
+        self._ends = 0.0
+        self._lock = anyio.Lock()
+        login = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret)}"
+        self.login = base64.b64encode(login.encode()).decode()
+
+    def start(self) -> None:
+        self._lock = anyio.Lock()
+
+    def forget(self, token: str) -> None:
+        """Forget this token. Another call may have replaced it already: the new one stays."""
+        if self._token == token:
+            self._token = ""
+
+    async def get(self, send: SendTokenRequest, keep: Callable[[str], None]) -> str:
+        """Return a token that is valid for a while, fetched by one caller if many need it."""
+        async with self._lock:
+            if not self._token or time.monotonic() >= self._ends:
+                self._token, life = await self._fetch(send, keep)
+                self._ends = time.monotonic() + max(0.0, life - min(_MARGIN, life / 2))
+            return self._token
+
+    async def _fetch(self, send: SendTokenRequest, keep: Callable[[str], None]) -> tuple[str, float]:
+        client = self._client
+        fields = {"grant_type": "client_credentials"}
+        if client.scopes:
+            fields["scope"] = " ".join(client.scopes)
+        headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+        if client.in_body:
+            fields |= {"client_id": client.client_id, "client_secret": client.client_secret}
+        else:
+            headers["Authorization"] = f"Basic {self.login}"
+        request = OutgoingRequest("POST", "", headers, urlencode(fields).encode())
+        received = await send(self._url, request, _TOKEN_LIMITS)
+        try:
+            told = loads(received.content)
+        except ValueError:
+            told = None
+        token = told.get("access_token") if isinstance(told, dict) else None
+        if not is_success(received.status) or not isinstance(token, str) or not token:
+            reason = told.get("error") if isinstance(told, dict) else None
+            said = f": {reason[:200]}" if isinstance(reason, str) else ""
+            raise CatalogError(
+                f"no access token could be had (HTTP {received.status}{said}); nothing was sent"
+            )
+        try:
+            check_value("the access token", token)
+        except UsageError as error:
+            raise CatalogError(str(error)) from None
+        keep(token)
+        life = told.get("expires_in")
+        seconds = float(life) if isinstance(life, int | float) and not isinstance(life, bool) else _USUAL_LIFE
+        return token, seconds

@@ -1,0 +1,156 @@
+"""Writes the values of parameters as the standard has it: every style for every type.
+
+Owns the serialisation of OpenAPI 3 (`style`, `explode`, `allowReserved`) and Swagger 2 (`collectionFormat`), after
+RFC 6570. Pure. Values are JSON that already fits its schema; null and empty lists are left out, as RFC 6570 leaves
+out what is undefined. What is nested deeper than the standard describes is written as JSON, but for `deepObject`,
+which goes on with brackets: `a[b][0]=x`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+from urllib.parse import quote, quote_plus
+
+from toolwire._protocol.json_codec import dumps
+from toolwire.errors import CatalogError
+
+Kind = Literal["simple", "label", "matrix", "form", "deepObject", "json"]
+Encode = Callable[[str], str]
+Pairs = list[tuple[str, str]]
+
+# Reserved characters that mean nothing between the & of a query. The others (&, +, #, [ and ]) stay encoded even
+# where `allowReserved` is set, as OpenAPI 3.1.1 asks: they would end the value, or the query.
+_RESERVED: Final = ":/?@!$'()*,;="
+_EXACT: Final = 1 << 53
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How a parameter is written. `separator`, encoded, stands between values that are not exploded."""
+
+    kind: Kind = "form"
+    explode: bool = True
+    separator: str = ","
+    allow_reserved: bool = False
+
+
+def to_text(value: Any) -> str:
+    """Write a value as text: text as it is, the rest as JSON, whole numbers without a point."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
+        return str(int(value))
+    return to_json_text(value)
+
+
+def to_json_text(value: Any) -> str:
+    """Write a value as JSON."""
+    try:
+        return dumps(value).decode()
+    except (TypeError, ValueError) as error:
+        raise CatalogError(f"the arguments cannot be sent: {error}") from None
+
+
+def encode(text: str) -> str:
+    """Percent-encode everything but letters, digits, `-`, `.`, `_` and `~`."""
+    return _checked(quote, text, safe="")
+
+
+def encode_form(text: str) -> str:
+    """Encode as HTML forms do: a space is a plus sign."""
+    return _checked(quote_plus, text, safe="")
+
+
+def encode_reserved(text: str) -> str:
+    """Percent-encode, but for reserved characters that are harmless in a query, and triples such as %20."""
+    encoded = _checked(quote, text, safe=_RESERVED + "%")
+    return "".join(_keep_triple(piece, at) for at, piece in enumerate(encoded.split("%")))
+
+
+def write_path(name: str, value: Any, style: Style) -> str:
+    """Write a path parameter. Empty if there is no value."""
+    if style.kind == "json":
+        return encode(to_json_text(value))
+    start = {"label": ".", "matrix": ";"}.get(style.kind, "")
+    named = style.kind == "matrix"
+    if isinstance(value, Mapping):
+        pairs = [(encode(key), encode(to_text(each))) for key, each in _present(value).items()]
+        items = [f"{key}{'=' if style.explode else style.separator}{each}" for key, each in pairs]
+        named = named and not style.explode  # then each has its own name
+    else:
+        several = value if isinstance(value, list) else [value]
+        items = [encode(to_text(each)) for each in several if each is not None]
+    if not items:
+        return ""
+    if style.explode:
+        return start + (start or ",").join(_matrix(name, each) if named else each for each in items)
+    joined = style.separator.join(items)
+    return start + (_matrix(name, joined) if named else joined)
+
+
+def write_query(name: str, value: Any, style: Style, encoder: Encode = encode) -> Pairs:
+    """Write a query parameter, or a field of a form, as encoded names and values."""
+    if value is None:
+        return []
+    if style.kind == "json":
+        return [(encoder(name), encoder(to_json_text(value)))]
+    write = encode_reserved if style.allow_reserved else encoder
+    if style.kind == "deepObject" and isinstance(value, Mapping | list):
+        return [(encoder(key), write(to_text(each))) for key, each in _brackets(name, value)]
+    if isinstance(value, Mapping):
+        pairs = [(encoder(key), write(to_text(each))) for key, each in _present(value).items()]
+        texts = [f"{key}{style.separator}{each}" for key, each in pairs]
+    else:
+        several = value if isinstance(value, list) else [value]
+        texts = [write(to_text(each)) for each in several if each is not None]
+        pairs = [(encoder(name), each) for each in texts]
+    if style.explode or not texts:
+        return pairs
+    return [(encoder(name), style.separator.join(texts))]
+
+
+def write_header(value: Any, style: Style) -> str:
+    """Write a header parameter (`simple`). It is not encoded: whoever sends it checks its characters."""
+    if style.kind == "json":
+        return to_json_text(value)
+    separator = {"%20": " ", "%09": "\t", "%7C": "|"}.get(style.separator, style.separator)
+    if isinstance(value, Mapping):
+        between = "=" if style.explode else separator
+        return separator.join(f"{key}{between}{to_text(each)}" for key, each in _present(value).items())
+    if isinstance(value, list):
+        return separator.join(to_text(each) for each in value if each is not None)
+    return to_text(value)
+
+
+def _matrix(name: str, text: str) -> str:
+    return f"{encode(name)}={text}" if text else encode(name)
+
+
+def _brackets(name: str, value: Any) -> list[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        inner = value.items()
+    elif isinstance(value, list):
+        inner = {str(at): each for at, each in enumerate(value)}.items()
+    else:
+        return [] if value is None else [(name, value)]
+    return [pair for key, each in inner for pair in _brackets(f"{name}[{key}]", each)]
+
+
+def _present(value: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: each for key, each in value.items() if each is not None}
+
+
+def _keep_triple(piece: str, at: int) -> str:
+    """Give a piece its percent sign back: as it was before two hexadecimal digits, else encoded."""
+    if at == 0:
+        return piece
+    digits = piece[:2]
+    whole = len(digits) == 2 and all(each in "0123456789abcdefABCDEF" for each in digits)  # noqa: PLR2004 - of a byte
+    return f"%{piece}" if whole else f"%25{piece}"
+
+
+def _checked(quoting: Callable[..., str], text: str, safe: str) -> str:
+    try:
+        return quoting(text, safe=safe)
+    except UnicodeEncodeError:
+        raise CatalogError("the arguments have half of a surrogate pair, which is not valid text") from None

@@ -1,0 +1,183 @@
+"""Reads YAML as the JSON that it stands for, with limits.
+
+Owns the meaning of YAML here: the rules of its JSON schema, as OpenAPI prescribes. So a date, `no` and `12:30` stay
+text, a key is always text, and a tag that would make another object is an error. Events are turned into values
+without recursion, and an alias counts as much as it stands for: neither a deep document nor one that doubles itself
+with each line costs more than its limit. Needs PyYAML, and uses its C parser where there is one.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from toolwire.errors import UsageError
+
+_INT: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,4000})")
+_FLOAT: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?")
+_WORDS: Final[dict[str, Any]] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_STANDARD: Final = "tag:yaml.org,2002:"
+_TEXT_TAGS: Final = frozenset(f"{_STANDARD}{name}" for name in ("str", "timestamp"))
+_PLAIN_TAGS: Final = frozenset(f"{_STANDARD}{name}" for name in ("int", "float", "bool", "null"))
+_NESTED_TAGS: Final = frozenset(f"{_STANDARD}{name}" for name in ("map", "seq"))
+_MERGE: Final = "<<"
+
+
+def read_yaml(text: str, *, most_nodes: int, most_depth: int) -> Any:
+    """Read the one document in a text. ValueError says what is wrong, and in which line."""
+    try:
+        import yaml  # type: ignore[import-untyped]  # noqa: PLC0415 - an optional dependency
+    except ImportError:
+        raise UsageError(
+            "a document in YAML needs PyYAML: pip install 'toolwire[openapi]', or give JSON"
+        ) from None
+    loader: Any = getattr(yaml, "CLoader", yaml.SafeLoader)
+    builder = _Builder(most_nodes, most_depth)
+    handlers: dict[type, Callable[[Any], None]] = {
+        yaml.ScalarEvent: builder.scalar,
+        yaml.MappingStartEvent: builder.start_mapping,
+        yaml.SequenceStartEvent: builder.start_sequence,
+        yaml.MappingEndEvent: builder.end,
+        yaml.SequenceEndEvent: builder.end,
+        yaml.AliasEvent: builder.alias,
+        yaml.DocumentStartEvent: builder.start_document,
+    }
+    try:
+        for event in yaml.parse(text, Loader=loader):
+            handle = handlers.get(type(event))
+            if handle is not None:
+                handle(event)
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f"line {where.line + 1}: " if where is not None else ""
+        raise ValueError(f"{line}{getattr(error, 'problem', None) or 'it is not YAML'}") from error
+    return builder.document
+
+
+class _Open:
+    """A list or table that is being read."""
+
+    __slots__ = ("anchor", "key", "merges", "size", "value")
+
+    def __init__(self, value: Any, anchor: str | None) -> None:
+        self.value = value
+        self.anchor = anchor
+        self.key: str | None = None  # of a table: the key whose value comes next
+        self.merges: list[Any] = []
+        self.size = 1
+
+
+class _Builder:
+    """Builds values from events."""
+
+    def __init__(self, most_nodes: int, most_depth: int) -> None:
+        self.document: Any = None
+        self._documents = 0
+        self._open: list[_Open] = []
+        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._most_nodes = most_nodes
+        self._most_depth = most_depth
+        self._nodes = 0
+
+    def start_document(self, event: Any) -> None:
+        self._documents += 1
+        if self._documents > 1:
+            raise _fault(event, "there is a second document; give one in a file")
+
+    def scalar(self, event: Any) -> None:
+        value: Any = event.value
+        plain = event.implicit[0]
+        if event.tag is None:
+            value = _resolve_plain(value) if plain else value
+        elif event.tag in _PLAIN_TAGS:
+            value = _resolve_plain(value)
+        elif event.tag not in _TEXT_TAGS and event.tag != "!":
+            raise _fault(event, f"the tag {event.tag!r} has no meaning in JSON")
+        at = self._open[-1] if self._open else None
+        if at is not None and at.key is None and isinstance(at.value, dict):
+            self._count(event, 1)
+            at.key = event.value  # a key is text, whatever it looks like
+            return
+        self._put(event, value, 1, event.anchor)
+
+    def start_mapping(self, event: Any) -> None:
+        self._begin(event, {})
+
+    def start_sequence(self, event: Any) -> None:
+        self._begin(event, [])
+
+    def end(self, event: Any) -> None:
+        done = self._open.pop()
+        for table in done.merges:
+            self._merge(event, done, table)
+        self._put(event, done.value, done.size, done.anchor, counted=True)
+
+    def alias(self, event: Any) -> None:
+        if event.anchor not in self._anchors:
+            raise _fault(event, f"the alias *{event.anchor} stands for nothing, or for what it is in")
+        value, size = self._anchors[event.anchor]
+        self._put(event, value, size, None)
+
+    def _begin(self, event: Any, value: Any) -> None:
+        if event.tag is not None and event.tag not in _NESTED_TAGS:
+            raise _fault(event, f"the tag {event.tag!r} has no meaning in JSON")
+        if len(self._open) >= self._most_depth:
+            raise _fault(event, f"it is nested more than {self._most_depth} deep")
+        if self._open and self._open[-1].key is None and isinstance(self._open[-1].value, dict):
+            raise _fault(event, "a key must be text")
+        self._count(event, 1)
+        self._open.append(_Open(value, event.anchor))
+
+    def _put(self, event: Any, value: Any, size: int, anchor: str | None, *, counted: bool = False) -> None:
+        if not counted:
+            self._count(event, size)
+        if anchor is not None:
+            self._anchors[anchor] = (value, size)
+        if not self._open:
+            self.document = value
+            return
+        at = self._open[-1]
+        at.size += size
+        if isinstance(at.value, list):
+            at.value.append(value)
+        elif at.key is None:
+            raise _fault(event, "a key must be text")
+        elif at.key == _MERGE and isinstance(value, dict | list):
+            at.merges += value if isinstance(value, list) else [value]
+            at.key = None
+        else:
+            at.value[at.key] = value
+            at.key = None
+
+    def _merge(self, event: Any, into: _Open, table: Any) -> None:
+        """Add the entries of another table that this one does not have (`<<: *base`)."""
+        if not isinstance(table, dict):
+            raise _fault(event, "<< takes a table, or a list of tables")
+        self._count(event, len(table))
+        for key, value in table.items():
+            into.value.setdefault(key, value)
+
+    def _count(self, event: Any, nodes: int) -> None:
+        self._nodes += nodes
+        if self._nodes > self._most_nodes:
+            raise _fault(event, f"it has more than {self._most_nodes:,} parts, aliases written out")
+
+
+def _resolve_plain(text: str) -> Any:
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] in "-0123456789":
+        if _INT.fullmatch(text):
+            return int(text)
+        if _FLOAT.fullmatch(text) and math.isfinite(number := float(text)):
+            return number
+    return text
+
+
+def _fault(event: Any, what: str) -> ValueError:
+    mark = getattr(event, "start_mark", None)
+    return ValueError(f"line {mark.line + 1}: {what}" if mark is not None else what)

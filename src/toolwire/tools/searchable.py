@@ -1,0 +1,378 @@
+"""A server with very many tools of which a client sees few: `find_tools`, those always shown, and those it found.
+
+Owns the tool `find_tools` and what it has revealed to whom. What is found appears in the list of that client, who
+is notified, so that each call keeps the tool's own name for permissions and budgets. A tool that is not listed can
+be called all the same: the result of `find_tools` has its schema, and a client without a session has no list of its
+own. Must not know transports.
+"""
+
+import fnmatch
+import threading
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Unpack
+from weakref import WeakKeyDictionary
+
+import anyio
+
+from toolwire._protocol.json_codec import dumps
+from toolwire._protocol.jsonrpc import ClientChannel, RpcError, make_error
+from toolwire._support.log import logger_for
+from toolwire.errors import ToolDefinitionError
+from toolwire.tools.dispatch.interface import Connection, ConnectionSettings, Pending, Reply, Server
+from toolwire.tools.names import find_name_problem
+from toolwire.tools.paging import Page, find_page, make_pages
+from toolwire.tools.search import LONGEST_QUERY, ToolIndex
+from toolwire.tools.toolset import (
+    CombinedTools,
+    ExtendedConnection,
+    Toolset,
+    WrappedToolset,
+    listed_tools,
+    pages_of,
+    reply_page,
+    same_marks,
+)
+
+if TYPE_CHECKING:
+    from toolwire.tools.server import ToolServer
+    from toolwire.tools.tool import Tool
+
+logger = logger_for("server")
+
+MOST_SHOWN: Final = 40
+"""Found tools that a client has in its list; the oldest give way."""
+_MOST_FOUND: Final = 20  # by one search
+_USUAL: Final = 5
+_LONGEST_DESCRIPTION: Final = 1_000  # characters, in a result
+_LARGEST_SCHEMA: Final = 16_384  # bytes, in a result
+_MOST_SCOPES: Final = 16
+_LIST_TIMEOUT: Final = 0.5  # seconds in which a client that follows changes asks for its list again
+_ALWAYS: Final = "anthropic/alwaysLoad"
+_DESCRIPTION: Final = (
+    "Find tools by what they do. Of {count} tools only a few are in your list: describe what you want to do, in a "
+    "few words. The best matches are returned with their input schemas and can be called by their names at once."
+)
+_INPUT: Final = {
+    "type": "object",
+    "properties": {
+        "query": {"type": "string", "description": "What the tool should do, in a few words."},
+        "limit": {
+            "type": "integer",
+            "minimum": 1,
+            "default": _USUAL,
+            "description": f"How many to return, at most {_MOST_FOUND}.",
+        },
+    },
+    "required": ["query"],
+    "additionalProperties": False,
+}
+_OUTPUT: Final = {
+    "type": "object",
+    "properties": {"tools": {"type": "array", "items": {"type": "object"}}, "hint": {"type": "string"}},
+}
+_HINT: Final = "Call a tool by its name. If none of these fits, search again with other words."
+_NOTHING: Final = "No tool matches. Search again with other words: what it does, or what it is about."
+
+
+class Revealed:
+    """The tools that one client has found, the oldest first."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, None] = {}
+        self.pages: tuple[Any, list[Page]] | None = None
+        """The list of this client, with what it was made of."""
+        self.lists_again = True
+        """False once the client was told that its list has changed, and did not ask for it in time."""
+        self.listed: anyio.Event | None = None
+        """Set when the client asks for its list, while somebody waits for that."""
+
+
+class Searchable:
+    """A server of which a client lists `find_tools`, the tools that are always shown, and those it has found."""
+
+    def __init__(
+        self, server: Server, *, name: str = "find_tools", always: Sequence[str] = (), most: int = MOST_SHOWN
+    ) -> None:
+        if (problem := find_name_problem(name)) is not None:
+            raise ToolDefinitionError(f"searchable: {problem}")
+        if type(most) is not int or most < 1:
+            raise ToolDefinitionError(f"searchable: most must be a whole number, 1 or more, got {most!r}")
+        if isinstance(always, str):
+            raise ToolDefinitionError(f"searchable: always must be a list of patterns, got {always!r}")
+        self.find_name = name
+        self._server = server
+        self._always = tuple(always)
+        self._most = most
+        self._lock = threading.Lock()
+        self._index = ToolIndex()
+        self._definitions: dict[str, dict[str, Any]] = {}
+        self._indexed: Mapping[str, Any] | None = None
+        self._warned = False
+        self._of_sessions: WeakKeyDictionary[Any, Revealed] = WeakKeyDictionary()
+        self._of_scopes: OrderedDict[str, Revealed] = OrderedDict()
+        self.own = self._make_own_server()
+
+    def _make_own_server(self) -> "ToolServer[Any]":
+        from toolwire.tools.server import ToolServer  # noqa: PLC0415 - it knows toolsets
+        from toolwire.tools.tool import Tool  # noqa: PLC0415
+
+        def find_tools(arguments: dict[str, Any]) -> dict[str, Any]:
+            return self.find(arguments["query"], int(arguments.get("limit", _USUAL)))  # 2.0 is an integer too
+
+        own: ToolServer[Any] = ToolServer("search")
+        own.add(
+            Tool(
+                self.find_name,
+                _DESCRIPTION.format(count="all"),
+                _INPUT,
+                find_tools,
+                {"readOnlyHint": True, "openWorldHint": False},
+                output_schema=_OUTPUT,
+                always_load=True,
+            )
+        )
+        return own
+
+    def connect(self, channel: ClientChannel) -> "SearchableConnection":
+        """Open a connection for one client."""
+        return SearchableConnection(self, self._server.connect(channel), channel)
+
+    def revealed_to(self, channel: ClientChannel, *, keep: bool) -> Revealed | None:
+        """Return what a client has found so far: by its session, or the one client of its process over stdio.
+
+        None for another client, whose connection keeps it. With `keep` it is made if there is none.
+        """
+        session, scope = channel.session, channel.request_scope
+        if session is not None:
+            return (
+                self._of_sessions.setdefault(session, Revealed()) if keep else self._of_sessions.get(session)
+            )
+        if scope is None:
+            return None
+        if scope not in self._of_scopes and keep:
+            self._of_scopes[scope] = Revealed()
+            while len(self._of_scopes) > _MOST_SCOPES:
+                self._of_scopes.popitem(last=False)
+        return self._of_scopes.get(scope)
+
+    def reveal(self, revealed: Revealed, names: Iterable[str]) -> bool:
+        """Add tools to what a client has found; the oldest give way. Returns whether its list changes."""
+        before = set(revealed.names)
+        for name in islice(names, self._most):  # the best come first
+            revealed.names.pop(name, None)
+            revealed.names[name] = None
+        while len(revealed.names) > self._most:
+            del revealed.names[next(iter(revealed.names))]
+        return revealed.names.keys() != before
+
+    def take(self, definitions: dict[str, dict[str, Any]]) -> None:
+        """Search in these definitions from now on, those of all tools by name."""
+        if self.find_name in definitions and not self._warned:
+            self._warned = True
+            logger.warning("%r hides a tool of that name; searchable(name=...) gives another", self.find_name)
+        with self._lock:
+            self._definitions = definitions
+
+    def refresh(self) -> None:
+        """Take the present definitions, if they are known without asking."""
+
+    def find(self, query: str, limit: int) -> dict[str, Any]:
+        """Search, and return the result of `find_tools`. In a thread: the first search makes the index."""
+        self.refresh()
+        with self._lock:
+            definitions = self._definitions
+            if self._indexed is not definitions:
+                self._index.update(
+                    {name: each for name, each in definitions.items() if name != self.find_name}
+                )
+                self._indexed = definitions
+            names = self._index.search(query[:LONGEST_QUERY], min(limit, _MOST_FOUND))
+        found = [_show(definitions[name]) for name in names]
+        return {"tools": found, "hint": _HINT if found else _NOTHING}
+
+    def shown(
+        self, revealed: Revealed | None, definitions: Mapping[str, dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Return the list of a client: the search, the tools that are always shown, and what it has found."""
+        tool = self.own.tools[self.find_name].definition
+        first = {**tool, "description": _DESCRIPTION.format(count=f"{len(definitions):,}")}
+        names = dict.fromkeys(name for name, each in definitions.items() if self._is_always_shown(name, each))
+        names.update(revealed.names if revealed is not None else {})
+        names.pop(self.find_name, None)
+        return [first, *(definitions[name] for name in names if name in definitions)]
+
+    def _is_always_shown(self, name: str, definition: Mapping[str, Any]) -> bool:
+        meta = definition.get("_meta")
+        if isinstance(meta, Mapping) and meta.get(_ALWAYS) is True:
+            return True
+        return any(fnmatch.fnmatchcase(name, pattern) for pattern in self._always)
+
+    def cli_config(self) -> dict[str, Any]:
+        """Return that of the inner server."""
+        return dict(getattr(self._server, "cli_config", dict)())
+
+    def cli_policies(self) -> list[dict[str, Any]]:
+        """Return those of the inner server."""
+        return list(getattr(self._server, "cli_policies", list)())
+
+
+def _show(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the result of a search has of a tool, which may be of any size."""
+    shown = {"name": definition["name"]}
+    if definition.get("title"):
+        shown["title"] = definition["title"]
+    about = str(definition.get("description") or "")
+    cut = len(about) > _LONGEST_DESCRIPTION
+    shown["description"] = f"{about[:_LONGEST_DESCRIPTION]}..." if cut else about
+    schema = definition.get("inputSchema") or {}
+    if len(dumps(schema)) <= _LARGEST_SCHEMA:
+        shown["inputSchema"] = schema
+    else:
+        properties = schema.get("properties")
+        names = list(properties)[:100] if isinstance(properties, Mapping) else []
+        shown["arguments"] = {"names": names, "required": list(schema.get("required") or [])[:100]}
+        shown["note"] = "The schema is too large to show here; it is in the tool list."
+    return shown
+
+
+class SearchableToolset(Searchable, WrappedToolset):
+    """A toolset of which a client lists few tools. What it has found is in `page` only for its own connection."""
+
+    def __init__(self, inner: Toolset, **settings: Any) -> None:
+        super().__init__(inner, **settings)
+        self.wrap(inner)
+        if self.find_name in inner.tools:
+            raise ToolDefinitionError(
+                f"searchable: {inner.name!r} has a tool {self.find_name!r}; name=... gives the search another name"
+            )
+        self._marks: list[Any] = []
+        self._base = Revealed()
+
+    lists_per_client = True
+
+    @property
+    def tools(self) -> "Mapping[str, Tool[Any]]":
+        """All tools, whether they are listed or not: each can be called."""
+        return CombinedTools([self.own.tools, self._inner.tools])
+
+    def connect(
+        self, channel: ClientChannel, **settings: Unpack[ConnectionSettings]
+    ) -> "SearchableConnection":
+        return SearchableConnection(self, self._inner.connect(channel, **settings), channel, **settings)
+
+    def refresh(self) -> None:
+        pages = list(pages_of(self._inner))
+        marks = [mark for _, mark in pages]
+        if not same_marks(marks, self._marks):
+            self.take({tool["name"]: tool for plain, _ in pages for tool in plain["tools"]})
+            self._marks = marks
+
+    def page(self, cursor: Any) -> Page:
+        """Return the list of a client that has found nothing yet."""
+        return self.page_for(None, cursor)
+
+    def page_for(self, revealed: Revealed | None, cursor: Any) -> Page:
+        """Return a page of the list of one client. It is made once, until what it shows changes."""
+        self.refresh()
+        made_of = (self._definitions, tuple(revealed.names) if revealed is not None else ())
+        keeper = self._base if revealed is None else revealed
+        kept = keeper.pages
+        if kept is None or kept[0][0] is not made_of[0] or kept[0][1] != made_of[1]:
+            kept = keeper.pages = (made_of, make_pages("tools", self.shown(revealed, self._definitions)))
+        return find_page(kept[1], cursor)
+
+    def unknown(self, name: str) -> str:
+        return self._inner.unknown(name)
+
+
+class SearchableConnection(ExtendedConnection):
+    """Answers the list and the search for one client."""
+
+    def __init__(
+        self,
+        server: Searchable,
+        inner: Connection,
+        channel: ClientChannel,
+        **settings: Unpack[ConnectionSettings],
+    ) -> None:
+        super().__init__(server.own, inner, channel, settings)
+        self._server = server
+        self._revealed: Revealed | None = None  # without a session: of this connection
+
+    def is_own(self, tool: object) -> bool:
+        return tool == self._server.find_name
+
+    def _found(self, *, keep: bool = False) -> Revealed | None:
+        shared = self._server.revealed_to(self._channel, keep=keep)
+        if shared is not None:
+            return shared
+        if keep and self._revealed is None:
+            self._revealed = Revealed()
+        return self._revealed
+
+    # The list.
+
+    def list_tools(self, message: dict[str, Any], encoded: bool) -> Reply | Pending:
+        server, revealed = self._server, self._found()
+        if revealed is not None and revealed.listed is not None:
+            revealed.listed.set()
+        if not isinstance(server, SearchableToolset):
+            return Pending(self._list_asked, message)
+        if (ready := server.before_list()) is not None:
+            return Pending(self._list_when_ready, message, server, ready)
+        return reply_page(message, partial(server.page_for, revealed), encoded)
+
+    async def _list_when_ready(
+        self, message: dict[str, Any], server: SearchableToolset, ready: Callable[[], Awaitable[None]]
+    ) -> Reply:
+        await ready()
+        return reply_page(message, partial(server.page_for, self._found()))
+
+    async def _list_asked(self, message: dict[str, Any]) -> Reply:
+        try:
+            definitions = await self._ask()
+        except RpcError as error:
+            return make_error(message["id"], error)
+        pages = make_pages("tools", self._server.shown(self._found(), definitions))
+        return reply_page(message, partial(find_page, pages))
+
+    async def _ask(self) -> dict[str, dict[str, Any]]:
+        """List the tools of a server that can only be asked in messages."""
+        definitions = {tool["name"]: tool async for tool in listed_tools(self._inner)}
+        self._server.take(definitions)
+        return definitions
+
+    # The search.
+
+    async def call_own(self, message: dict[str, Any]) -> Reply | None:
+        server = self._server
+        if not isinstance(server, SearchableToolset):
+            try:
+                await self._ask()
+            except RpcError as error:
+                return make_error(message["id"], error) if "id" in message else None
+        elif (ready := server.before_list()) is not None:
+            await ready()
+        reply = await self.send_own(message)
+        result = reply.get("result") if reply is not None else None
+        found = result.get("structuredContent") if isinstance(result, dict) else None
+        if isinstance(found, dict) and found.get("tools"):
+            revealed = self._found(keep=True)
+            if revealed is not None and server.reveal(revealed, [each["name"] for each in found["tools"]]):
+                await self._announce(revealed)
+        return reply
+
+    async def _announce(self, revealed: Revealed) -> None:
+        """Tell the client that its list has changed, and give it a moment to ask for it before the result comes.
+
+        The Claude CLI does, and offers its model in the next request what it knows by then.
+        """
+        listed = revealed.listed = anyio.Event()
+        if self._channel.own_list_changed() and revealed.lists_again:
+            with anyio.move_on_after(_LIST_TIMEOUT) as limit:
+                await listed.wait()
+            revealed.lists_again = not limit.cancelled_caught
+        revealed.listed = None

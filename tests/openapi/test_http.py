@@ -1,0 +1,194 @@
+"""Sending: once, or again where that is safe; and what comes back."""
+
+import base64
+import json
+
+import pytest
+
+from shared.echo_api import EchoApi, Reply, as_json, call, document, operation
+from toolwire.catalog import Retry
+
+pytestmark = pytest.mark.anyio
+
+QUICK = Retry(attempts=3, wait=0.01, jitter=0.0)
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(16)
+
+
+@pytest.fixture
+def api():
+    with EchoApi() as api:
+        yield api
+
+
+async def go(api, method="get", **settings):
+    given = document({"/x": {method: operation(operationId="go")}})
+    return await call(api, given, "go", {}, retry=QUICK, **settings)
+
+
+@pytest.mark.parametrize("method", ["post", "put", "patch", "delete", "options"])
+@pytest.mark.parametrize("reply", [Reply(503), Reply(429), Reply(502), Reply(0)])
+async def test_what_is_neither_get_nor_head_is_never_sent_twice(api, method, reply):
+    """Whatever the answer, or if there is none: it may have been carried out."""
+    api.reply = reply
+    result = await go(api, method)
+    assert result.is_error
+    assert len(api.requests) == 1
+    if not reply.status:
+        assert "may have been carried out" in result.text
+
+
+@pytest.mark.parametrize("method", ["get", "head"])
+@pytest.mark.parametrize("reply", [Reply(503), Reply(429, headers={"Retry-After": "0"}), Reply(0)])
+async def test_a_get_is_sent_again_after_what_may_pass(api, method, reply):
+    """Three times at most."""
+    api.replies.extend([reply, reply])
+    assert not (await go(api, method)).is_error
+    assert len(api.requests) == 3
+    api.reply = reply
+    assert (await go(api, method)).is_error
+    assert len(api.requests) == 6
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 500])
+async def test_an_error_reaches_the_model_with_its_text(api, status):
+    """Once, with status and words."""
+    api.reply = Reply(status, as_json({"detail": [{"loc": ["body", "name"], "msg": "too short"}]}))
+    result = await go(api)
+    assert result.is_error
+    assert f"HTTP {status}" in result.text
+    assert "too short" in result.text
+    assert len(api.requests) == 1
+
+
+async def test_a_long_error_is_cut(api):
+    """A page of HTML is not what a model should read."""
+    api.reply = Reply(500, b"<html>" + b"x" * 500_000, "text/html")
+    result = await go(api)
+    assert result.is_error
+    assert len(result.text) < 5_000
+
+
+async def test_a_redirect_is_not_followed(api):
+    """Credentials would go along."""
+    api.reply = Reply(307, headers={"Location": f"{api.url}/elsewhere"})
+    result = await go(api, "post")
+    assert result.is_error
+    assert "not followed" in result.text
+    assert len(api.requests) == 1
+
+
+async def test_a_response_is_read_up_to_the_limit(api):
+    """By its length, or while it comes."""
+    api.reply = Reply(body=as_json("x" * 100_000))
+    result = await go(api, max_response_bytes=10_000)
+    assert result.is_error
+    assert "10,000" in result.text
+    assert not (await go(api, max_response_bytes=200_000)).is_error
+
+
+@pytest.mark.parametrize(
+    ("reply", "text"),
+    [
+        (Reply(body=b'{ "a" : [1, null] }'), '{"a":[1,null]}'),
+        (Reply(body=b"null"), "null"),
+        (Reply(body=b"{broken"), "{broken"),
+        (Reply(body=b"12345678901234567890123"), "12345678901234567890123"),
+        (Reply(body="grüß".encode("latin-1"), kind="text/plain; charset=latin-1"), "grüß"),
+        (Reply(body=b"<a/>", kind="application/xml"), "<a/>"),
+        (Reply(body=b"a,b", kind="text/csv"), "a,b"),
+        (Reply(204, b"", None), "HTTP 204 (No Content): done, without content"),
+        (Reply(201, b"", None), "HTTP 201 (Created): done, without content"),
+        (Reply(body=b'{"a":1}', kind="application/problem+json"), '{"a":1}'),
+    ],
+)
+async def test_json_and_text_are_text(api, reply, text):
+    """JSON compact, with exact numbers; and a success without content says so."""
+    api.reply = reply
+    result = await go(api, "post")
+    assert not result.is_error
+    assert result.text == text
+
+
+async def test_images_and_bytes_are_content(api):
+    """The model sees images; other bytes are a resource."""
+    api.reply = Reply(body=PNG, kind="image/png")
+    (block,) = (await go(api)).raw["content"]
+    assert (block["type"], block["mimeType"], base64.b64decode(block["data"])) == ("image", "image/png", PNG)
+    api.reply = Reply(body=b"PK\x03\x04", kind="application/zip")
+    (block,) = (await go(api)).raw["content"]
+    assert (block["type"], block["resource"]["mimeType"]) == ("resource", "application/zip")
+    assert base64.b64decode(block["resource"]["blob"]) == b"PK\x03\x04"
+
+
+async def test_the_answer_to_head_is_its_headers(api):
+    """There is nothing else."""
+    api.reply = Reply(headers={"X-Total": "42"})
+    assert "x-total: 42" in (await go(api, "head")).text
+
+
+async def test_structured_content_has_status_and_result(api):
+    """With output schemas, for JSON and for nothing."""
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    told = operation(operationId="go") | {
+        "responses": {"200": {"description": "", "content": {"application/json": {"schema": schema}}}}
+    }
+    given = document({"/x": {"post": told}})
+    api.reply = Reply(body=b'{"n": 5}')
+    result = await call(api, given, "go", {}, output_schemas=True)
+    assert result.raw["structuredContent"] == {"status": 200, "result": {"n": 5}}
+    api.reply = Reply(204, b"", None)
+    result = await call(api, given, "go", {}, output_schemas=True)
+    assert (result.is_error, result.raw["structuredContent"]) == (False, {"status": 204})
+    api.reply = Reply(body=b'{"n": "no number"}')
+    result = await call(api, given, "go", {}, output_schemas=True)
+    assert result.is_error
+    assert "does not fit" in result.text
+    assert "no number" in result.text
+
+
+async def test_a_response_may_fit_the_schema_of_any_success(api):
+    """An operation that answers 200 with a thing and 202 with a receipt is right in both cases."""
+
+    def told(name):
+        schema = {"type": "object", "properties": {name: {"type": "integer"}}, "required": [name]}
+        return {"description": "", "content": {"application/json": {"schema": schema}}}
+
+    made = operation(operationId="go") | {"responses": {"200": told("thing"), "202": told("receipt")}}
+    given = document({"/x": {"post": made}})
+    api.reply = Reply(202, b'{"receipt": 5}')
+    result = await call(api, given, "go", {}, output_schemas=True)
+    assert not result.is_error, result.text
+    assert result.raw["structuredContent"] == {"status": 202, "result": {"receipt": 5}}
+    api.reply = Reply(200, b'{"other": 5}')
+    assert (await call(api, given, "go", {}, output_schemas=True)).is_error
+
+
+async def test_a_response_that_is_too_long_says_that_the_call_may_have_been_carried_out(api):
+    """Or a model would repeat what was done."""
+    api.reply = Reply(201, b"x" * 100)
+    given = document({"/x": {"post": operation(operationId="go")}})
+    text = (await call(api, given, "go", {}, max_response_bytes=10)).text
+    assert "HTTP 201" in text
+    assert "may have been carried out" in text
+
+
+async def test_a_call_ends_in_time(api):
+    """A server that does not answer is given up, and what may have happened is told."""
+    import threading  # noqa: PLC0415 - only here
+
+    release = threading.Event()
+    api.paths["/x"] = lambda _request: Reply() if release.wait(20) else Reply(500)
+    result = await go(api, "post", timeout=0.2)
+    release.set()
+    assert result.is_error
+    assert "within 0.2 s" in result.text
+    assert "may have been carried out" in result.text
+    assert len(api.requests) == 1
+
+
+async def test_the_request_says_what_it_takes(api):
+    """JSON first, and nothing compressed, which could not be bounded."""
+    await go(api)
+    assert api.last.header("Accept")[0].startswith("application/json")
+    assert api.last.header("Accept-Encoding") == ["identity"]
+    assert json.loads(b"{}") == {}

@@ -1,0 +1,35 @@
+"""How the arguments of a call are checked, when there is much to check them by."""
+
+import pytest
+
+from shared.echo_api import EchoApi
+from shared.openapi_documents import ordinary
+from toolwire import McpError, OpenAPI
+from toolwire.testing import connect
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_schema_of_hundreds_of_definitions_is_checked_whole_before_anything_is_sent():
+    """What the listed schema does not show is still refused; so is what it shows."""
+    with EchoApi() as api:
+        server = OpenAPI(
+            ordinary(500, tangled=True), base_url=api.url, headers={"X-Api-Key": "k" * 8}, environ={}
+        )
+        async with connect(server) as client:
+            await server.loaded()
+            body = {"name": "x", "status": "open"}
+            with pytest.raises(McpError, match="status"):
+                await client.call("createInvoice", body={"name": "x"})
+            assert server.tools["createInvoice"].parameters.is_large
+            deep = {**body, "count": "no number"}
+            for _ in range(60):
+                deep = {**body, "next": deep}
+            refused = await client.call("createInvoice", body=deep)
+            assert refused.is_error
+            assert "count: Input should be of type integer" in refused.text
+            assert api.requests == []
+            assert not (
+                await client.call("createInvoice", body={**body, "next": {**body, "count": 1}})
+            ).is_error
+    assert [each.target for each in api.requests] == ["/invoices"]
