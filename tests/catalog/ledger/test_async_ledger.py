@@ -7,7 +7,10 @@ from contextlib import contextmanager
 import anyio
 import pytest
 
+from shared.waiting import eventually
+from toolwire.catalog.ledger import async_ledger
 from toolwire.catalog.ledger.async_ledger import AsyncLedger
+from toolwire.catalog.ledger.types import Unavailable
 from toolwire.errors import CatalogError
 
 pytestmark = pytest.mark.anyio
@@ -190,3 +193,37 @@ async def test_what_was_posted_is_done_before_the_end():
     assert acts.done == 1
     with pytest.raises(CatalogError, match="closed"):
         await books.commit(acts.work)
+
+
+async def test_what_finds_the_ledger_away_is_booked_when_it_is_back(books, monkeypatch, caplog):
+    """By itself, more often than something that is refused is tried, and with one line in the log."""
+    monkeypatch.setattr(async_ledger, "_RETRY_PAUSE", 0.001)
+    tries, booked = [], threading.Event()
+
+    def settle():
+        tries.append(1)
+        if len(tries) < 50:
+            raise Unavailable("the server is away")
+        booked.set()
+
+    books.post(settle)
+    await anyio.to_thread.run_sync(booked.wait, 15)
+    await books.query(int)
+    assert len(tries) == 50
+    assert caplog.text.count("the server is away") == 1
+
+
+async def test_what_is_refused_is_not_tried_for_ever(books, monkeypatch):
+    """An error that stays the same ends it."""
+    monkeypatch.setattr(async_ledger, "_RETRY_PAUSE", 0.001)
+    tries = []
+
+    def settle():
+        tries.append(1)
+        raise CatalogError("this call is settled")
+
+    books.post(settle)
+    await eventually(lambda: len(tries) == 20)
+    await books.query(int)
+    await books.query(int)
+    assert len(tries) == 20

@@ -1,29 +1,27 @@
-"""What every ledger must do. Another implementation runs these tests by adding itself to `LEDGERS`."""
+"""What every ledger must do. Another implementation runs these tests by a row in `LEDGERS` of shared.ledgers."""
 
 import contextlib
 import threading
+from contextlib import closing
 
 import pytest
 
-from toolwire.catalog.ledger.sqlite import (
+from shared.ledgers import EVERY_KIND, LEDGERS
+from toolwire.catalog.ledger.types import (
     Busy,
+    Document,
     Duplicate,
     Limits,
     Order,
     OverBudget,
     PriceRaised,
     Settled,
-    SqliteLedger,
     Stopped,
     Total,
 )
 from toolwire.errors import CatalogError
 
 NOON = 1_793_966_400.0  # 2026-11-06 12:00 UTC
-LEDGERS = {
-    "file": lambda folder, **given: SqliteLedger(folder / "state" / "ledger.db", **given),
-    "memory": lambda folder, **given: SqliteLedger(":memory:", **given),
-}
 
 
 class Clock:
@@ -41,10 +39,15 @@ def clock():
     return Clock()
 
 
-@pytest.fixture(params=LEDGERS)
-def ledger(request, tmp_path, clock):
-    with LEDGERS[request.param](tmp_path, clock=clock, owner="me") as opened:
+@pytest.fixture(params=EVERY_KIND)
+def ledgers(request, clock):
+    with closing(LEDGERS[request.param](request, clock=clock)) as opened:
         yield opened
+
+
+@pytest.fixture
+def ledger(ledgers):
+    return ledgers.ledger
 
 
 FREE = Limits()
@@ -596,16 +599,18 @@ def test_a_lost_reply_of_known_price_holds_nobody_back(ledger):
     sent(ledger, 10, TOTAL)
 
 
-def test_a_call_of_a_dead_process_is_not_waited_for(ledger):
+def test_a_call_of_a_dead_owner_is_not_waited_for(ledger, ledgers):
     """One that is out for ever counts as lost."""
-    owner, ledger.owner = ledger.owner, "4194300:1:00000000:"  # of another boot
-    priced = sent(ledger, 10, TOTAL)
-    ledger.owner = owner
+    with ledgers.acting_as("another") as other:
+        priced = sent(other, 10, TOTAL)
+    with pytest.raises(Busy):
+        sent(ledger, 10, TOTAL, tool="draw")
+    ledgers.end("another")
     ledger.settle(sent(ledger, 10, TOTAL, tool="draw"), None)
     ledger.settle(priced, None)
-    ledger.owner = "4194300:1:00000000:"
-    lost = sent(ledger, None, TOTAL, tool="sing")
-    ledger.owner = owner
+    with ledgers.acting_as("a third") as other:
+        lost = sent(other, None, TOTAL, tool="sing")
+    ledgers.end("a third")
     with pytest.raises(Busy, match=f"reconcile {lost}") as refused:
         sent(ledger, 10, TOTAL, tool="paint")
     assert not refused.value.retryable
@@ -738,12 +743,10 @@ def test_ten_thousand_new_ids_of_one_name_are_noted(ledger):
     names = {f"api:{number}": "search" for number in range(10_000)}
     ledger.note_entries(names)
     assert len(ledger.prices()) == 10_001
-    with ledger._database.reading() as db:
-        before = db.execute("PRAGMA data_version").fetchone(), db.total_changes
+    before = [*ledger.prices(), *ledger.find("search").items()]
     ledger.note_entries(names)
     ledger.note_entries({})
-    with ledger._database.reading() as db:
-        assert (db.execute("PRAGMA data_version").fetchone(), db.total_changes) == before
+    assert [*ledger.prices(), *ledger.find("search").items()] == before
 
 
 def test_calls_are_booked_together(ledger):
@@ -780,35 +783,35 @@ def test_what_gets_out_of_a_group_undoes_it(ledger):
     sent(ledger)
 
 
-def test_recovery_books_what_the_dead_left(ledger, clock):
+def test_recovery_books_what_the_dead_left(ledger, ledgers):
     """What was sent is unknown; rows that are over, and those of the living, stay."""
     kept = sent(ledger, tool="mine")
     done = sent(ledger, tool="done")
     ledger.settle(done, 5)
-    ledger.owner = "dead"
-    lost = sent(ledger, tool="b")
-    ledger.owner = "alive"
-    busy = sent(ledger, tool="c")
-    ledger.owner = "me"
-    asked = []
-    changed = ledger.recover(lambda owner: asked.append(owner) or owner == "alive")
-    assert sorted(asked) == ["alive", "dead"]
-    assert [(row.id, row.state) for row in changed] == [(lost, "unknown")]
+    with ledgers.acting_as("dead") as other:
+        lost = sent(other, tool="b")
+    with ledgers.acting_as("alive") as other:
+        busy = sent(other, tool="c")
+    assert ledger.recover() == []
+    ledgers.end("dead")
+    changed = ledger.recover()
+    assert [(row.id, row.state, row.owner) for row in changed] == [(lost, "unknown", "dead")]
     assert "ended before" in changed[0].why
     states = {row.id: row.state for row in ledger.rows()}
     assert (states[kept], states[done], states[busy]) == ("sent", "settled", "sent")
     assert money(ledger) == 10 + 5 + 10 + 10
-    assert ledger.recover(lambda _: False) != []  # only "alive" was left
-    assert ledger.recover(lambda _: False) == []
+    ledgers.end("alive")
+    assert [row.id for row in ledger.recover()] == [busy]
+    assert ledger.recover() == []
 
 
 def test_what_nobody_touched_for_a_day_is_recovered_too(ledger, clock):
     """No call lives that long: whoever owns it has forgotten it."""
     sent(ledger)
     clock.now += 86_400
-    assert ledger.recover(lambda _: True) == []
+    assert ledger.recover() == []
     clock.now += 1
-    assert [row.state for row in ledger.recover(lambda _: True)] == ["unknown"]
+    assert [row.state for row in ledger.recover()] == ["unknown"]
 
 
 def test_rows_are_picked_and_the_newest_come_first(ledger, clock):
@@ -836,6 +839,65 @@ def test_a_reason_is_cut_and_made_proper_text(ledger):
         sent(ledger, tool="\ud800")
     with pytest.raises(CatalogError, match="is not valid text"):
         ledger.note_entries({"api:1": "\ud800", "api:2": "x"})
+
+
+def test_a_rate_is_shared_by_all_who_use_the_ledger(ledger, ledgers, clock):
+    """Places are given out in the order of asking, whoever asks; what is too far off is not taken."""
+    with ledgers.acting_as("another") as other:
+        assert [each.take_turn("api", 2.0, 2.0, 60) for each in (ledger, other, ledger, other)] == [
+            0,
+            0,
+            2,
+            4,
+        ]
+        assert other.take_turn("other api", 2.0, 2.0, 60) == 0
+        assert ledger.take_turn("api", 2.0, 2.0, 5) is None
+        assert ledger.take_turn("api", 2.0, 2.0, 6) == 6
+        other.return_turn("api", 2.0)
+        assert ledger.take_turn("api", 2.0, 2.0, 6) == 6
+    clock.now += 100
+    assert [ledger.take_turn("api", 2.0, 2.0, 60) for _ in range(3)] == [0, 0, 2]
+
+
+def test_a_clock_that_is_set_back_does_not_hold_up_a_rate(ledger, clock):
+    """Else nobody would get a place until it is as late as it was."""
+    ledger.take_turn("api", 2.0, 0.0, 60)
+    clock.now -= 7_200
+    assert ledger.take_turn("api", 2.0, 0.0, 60) == 0
+    assert ledger.take_turn("api", 10_000.0, 0.0, 20_000) == 2
+    assert ledger.take_turn("api", 10_000.0, 0.0, 20_000) == 10_002
+
+
+def test_threads_get_a_place_each(ledger):
+    """No two get the same one."""
+    got = []
+    run(lambda: got.append(ledger.take_turn("api", 1.0, 0.0, 1000)), 20)
+    assert sorted(got) == list(range(20))
+
+
+def test_a_document_is_shared_and_has_a_version(ledger, ledgers):
+    """It changes as a whole, and only if it becomes another."""
+    assert (ledger.document("pins"), ledger.document_version("pins")) == (None, 0)
+    assert ledger.change_document("pins", lambda before: f"{before} a") == Document(1, "None a")
+    with ledgers.acting_as("another") as other:
+        assert other.change_document("pins", lambda before: f"{before} b").content == "None a b"
+        assert other.change_document("pins", lambda before: before).version == 2
+    assert ledger.document("pins") == Document(2, "None a b")
+    assert ledger.document_version("pins") == 2
+    with pytest.raises(ZeroDivisionError):
+        ledger.change_document("pins", lambda _: 1 / 0)
+    assert ledger.document_version("pins") == 2
+
+
+def test_threads_lose_no_change_of_a_document(ledger):
+    """Each sees what the one before made of it."""
+    run(lambda: ledger.change_document("count", lambda before: str(int(before or 0) + 1)), 20)
+    assert ledger.document("count") == Document(20, "20")
+
+
+def test_an_owner_says_that_it_lives(ledger):
+    """For as long as its lease lasts."""
+    assert ledger.beat() == ledger.lease
 
 
 def run(work, count):
@@ -888,3 +950,37 @@ def test_threads_send_one_call_of_uncertain_cost(ledger, price):
     ledger.settle(got[0], 500)
     with pytest.raises(OverBudget):
         sent(ledger, price, Limits(total=100), tool="next")
+
+
+def vouched(key, price=10):
+    """A call whose price the buyer itself sets, such as a run of a batch."""
+    return Order("s", "batch b", "batch:b", "", price, key, "d", vouched=True)
+
+
+def test_any_number_of_vouched_calls_may_be_out(ledger):
+    """Nobody has to confirm their price, and the limits hold."""
+    limits = Limits(per_session=30)
+    ids = [ledger.begin(vouched(key), limits).id for key in "abc"]
+    with pytest.raises(OverBudget):
+        ledger.begin(vouched("d"), limits)
+    ledger.settle(ids[0], 4)
+    ledger.release(ids[1])
+    ledger.begin(vouched("d"), limits)
+    with pytest.raises(Duplicate):
+        ledger.begin(vouched("a"), limits)
+
+
+def test_vouched_calls_leave_no_price_behind(ledger):
+    """Another price is no raise, a higher cost stops nothing if that is wanted, and neither do lost replies."""
+    first = ledger.begin(vouched("a"), FREE)
+    assert ledger.settle(first.id, 14, stop_if_over=False) == Settled(first.id, 10, 14, over=True)
+    for number in range(8):
+        ledger.unknown(ledger.begin(vouched(f"k{number}", 20), FREE).id, "lost")
+    assert (ledger.prices(), ledger.stops()) == ([], [])
+    ledger.begin(vouched("b", 30), Limits(per_session=1000))
+
+
+def test_what_is_vouched_for_has_a_price():
+    """It is what is reserved."""
+    with pytest.raises(ValueError, match="vouched for needs a price"):
+        vouched("a", None)

@@ -1,13 +1,24 @@
 """Any sequence of bookings: the ledger does what a few lines of plain Python do."""
 
+from contextlib import nullcontext
 from copy import deepcopy
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    multiple,
+    rule,
+    run_state_machine_as_test,
+)
 
-from toolwire.catalog.ledger.sqlite import Busy, Limits, Order, OverBudget, PriceRaised, SqliteLedger, Stopped
+from shared.ledgers import PostgresLedgers, SqliteLedgers
+from toolwire.catalog.ledger.sqlite import Busy, Limits, Order, OverBudget, PriceRaised, Stopped
 from toolwire.errors import CatalogError
 
 ENTRIES = st.sampled_from(["api:1", "api:2", "api:3", "other:1"])
@@ -78,6 +89,10 @@ class Booking(RuleBasedStateMachine):
 
     calls = Bundle("calls")
 
+    def __init__(self, open_ledgers):
+        super().__init__()
+        self.open_ledgers = open_ledgers
+
     @initialize(
         limits=st.builds(
             Limits,
@@ -91,14 +106,21 @@ class Booking(RuleBasedStateMachine):
     )
     def open(self, limits):
         self.now = MIDNIGHT
-        self.ledger = SqliteLedger(":memory:", clock=lambda: self.now, owner="me")
+        self.ledgers = self.open_ledgers(clock=lambda: self.now)
+        self.ledger = self.ledgers.ledger
+        self.deaths = 0
         self.limits = limits
         self.model = {}
         self.decided = Decided()
 
     def teardown(self):
         if hasattr(self, "ledger"):
-            self.ledger.close()
+            self.ledgers.close()
+
+    @property
+    def doomed(self):
+        """The owner that will be dead at the next recovery."""
+        return f"doomed {self.deaths}"
 
     def used(self, **wanted):
         """The money of the calls that fit."""
@@ -209,14 +231,13 @@ class Booking(RuleBasedStateMachine):
             with pytest.raises(expected):
                 self.ledger.begin(order, self.limits)
             return multiple()
-        self.ledger.owner = "dead" if dead else "me"
-        booking = self.ledger.begin(order, self.limits)
-        self.ledger.owner = "me"
+        with self.ledgers.acting_as(self.doomed) if dead else nullcontext(self.ledger) as ledger:
+            booking = ledger.begin(order, self.limits)
         assert vars(booking) == {
             "id": booking.id,
             **{name: expected[name] for name in ("reserved", "price", "exclusive")},
         }
-        self.model[booking.id] = expected | {"dead": dead}
+        self.model[booking.id] = expected | {"dead": dead, "owner": self.doomed if dead else None}
         return booking.id
 
     @rule(names=st.dictionaries(ENTRIES, NAMES))
@@ -303,11 +324,13 @@ class Booking(RuleBasedStateMachine):
             if overrun
             else None
         )
-        if expected is None:
-            self.ledger.check_again(call, self.limits)
-        else:
-            with pytest.raises(expected):
-                self.ledger.check_again(call, self.limits)
+        owner = self.model[call]["owner"]
+        with self.ledgers.acting_as(owner) if owner else nullcontext(self.ledger) as ledger:
+            if expected is None:
+                ledger.check_again(call, self.limits)
+            else:
+                with pytest.raises(expected):
+                    ledger.check_again(call, self.limits)
 
     @rule(call=calls, charged=st.booleans(), amount=AMOUNTS)
     def resolve(self, call, charged, amount):
@@ -321,7 +344,9 @@ class Booking(RuleBasedStateMachine):
 
     @rule()
     def recover(self):
-        changed = {row.id: row.state for row in self.ledger.recover(lambda owner: owner != "dead")}
+        self.ledgers.end(self.doomed)
+        self.deaths += 1
+        changed = {row.id: row.state for row in self.ledger.recover()}
         assert changed == {
             call: "unknown" for call, each in self.model.items() if each["dead"] and each["state"] == "sent"
         }
@@ -387,8 +412,22 @@ class Booking(RuleBasedStateMachine):
             }
 
 
-TestBooking = Booking.TestCase
-TestBooking.settings = settings(
-    max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-TestBooking.pytestmark = [pytest.mark.slow]
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("kind", "examples", "steps"), [("memory", 60, 30), ("postgres", 6, 20)])
+def test_any_sequence_of_bookings(kind, examples, steps, request):
+    """In every database the ledger does what the model does."""
+    if kind == "memory":
+        open_ledgers = partial(SqliteLedgers, ":memory:")
+    else:
+        open_ledgers = partial(PostgresLedgers, request.getfixturevalue("ledger_url"))
+    run_state_machine_as_test(
+        lambda: Booking(open_ledgers),
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow],
+        ),
+    )

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from toolwire.catalog.ledger.opening import default_address
 from toolwire.catalog.ledger.sqlite import (
     Ledger,
     Limits,
     Order,
     OverBudget,
     SqliteLedger,
-    default_path,
     owner_alive,
     this_process,
 )
@@ -171,10 +171,10 @@ def test_a_killed_process_leaves_a_ledger_that_recovers(path, steps, state, mone
     try:
         id = process.stdout.readline().strip()  # noqa: A001
         with SqliteLedger(path) as ledger:
-            assert ledger.recover(owner_alive) == []  # it still lives
+            assert ledger.recover() == []  # it still lives
             process.send_signal(signal.SIGKILL)
             process.wait(timeout=10)
-            changed = ledger.recover(owner_alive)
+            changed = ledger.recover()
     finally:
         process.kill()
         process.communicate(timeout=10)
@@ -210,7 +210,7 @@ def test_kills_at_any_moment_lose_no_money(path):
             process.kill()
             process.wait(timeout=10)
         with SqliteLedger(path) as ledger:
-            ledger.recover(owner_alive)
+            ledger.recover()
             rows = {row.id: row for row in ledger.rows()}
             assert {row.state for row in rows.values()} <= {"settled", "unknown", "released"}
             assert seen <= rows.keys()
@@ -277,7 +277,17 @@ def test_tables_are_strict(path):
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         tables = db.execute("SELECT name, strict FROM pragma_table_list WHERE schema = 'main'").fetchall()
     names = {name for name, strict in tables if strict}
-    assert names == {"spending", "days", "sessions", "entries", "stops", "prices", "unpriced"}
+    assert names == {
+        "spending",
+        "days",
+        "sessions",
+        "entries",
+        "stops",
+        "prices",
+        "unpriced",
+        "rates",
+        "documents",
+    }
 
 
 def test_no_booking_reads_all_calls(path):
@@ -294,7 +304,7 @@ def test_no_booking_reads_all_calls(path):
                 ledger.check_again(call, given)
                 ledger.settle(call, 5) if given is limits else ledger.release(call)
         ledger.unknown(ledger.begin(order(), limits).id, "lost")
-        ledger.recover(owner_alive)
+        ledger.recover()
         db.set_trace_callback(None)
         plans = {
             sql: db.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall()
@@ -309,6 +319,19 @@ def test_no_booking_reads_all_calls(path):
         if plan.startswith(("SCAN spending", "SCAN sessions", "SCAN entries", "SCAN prices"))
     ]
     assert scans == []
+
+
+def test_noting_the_same_entries_again_writes_nothing(path):
+    """A list is read every few minutes, and seldom has anything new."""
+    names = {f"api:{number}": "search" for number in range(100)}
+    with SqliteLedger(path) as ledger, SqliteLedger(path) as other:
+        ledger.note_entries(names)
+        with other._database.reading() as db:
+            before = db.execute("PRAGMA data_version").fetchone()
+        ledger.note_entries(names)
+        ledger.note_entries({})
+        with other._database.reading() as db:
+            assert db.execute("PRAGMA data_version").fetchone() == before
 
 
 FULL, NORMAL = 2, 1
@@ -377,7 +400,7 @@ def test_the_database_itself_refuses_nonsense(path, change):
 @pytest.mark.parametrize(
     ("version", "says"),
     [
-        (4, r"a newer toolwire \(version 4 .* update toolwire, or use another"),
+        (5, r"a newer toolwire \(version 5 .* update toolwire, or use another"),
         (1, r"an early toolwire \(version 1 .* use another ledger"),
     ],
 )
@@ -901,10 +924,10 @@ def test_the_usual_path_of_the_ledger(monkeypatch, environ, expected):
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    assert default_path() == Path(expected.replace("HOME", str(Path.home())))
+    assert default_address() == Path(expected.replace("HOME", str(Path.home())))
 
 
 def test_the_ledger_is_the_users_whatever_environment_a_catalogue_gets(monkeypatch):
     """An environment made for a catalogue, with keys in it and little else, does not lead to another ledger."""
     monkeypatch.setenv("XDG_STATE_HOME", "/var/me")
-    assert default_path({"AGENT_PAYMENT_API_KEY": "key"}) == Path("/var/me/toolwire/ledger.db")
+    assert default_address({"AGENT_PAYMENT_API_KEY": "key"}) == Path("/var/me/toolwire/ledger.db")

@@ -5,8 +5,8 @@ that knows no shield, loses neither a booking nor the end of a call. What waits 
 together, with one wait for the disk.
 """
 
-import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
@@ -17,9 +17,7 @@ import anyio
 
 from toolwire._support.log import logger_for
 from toolwire._support.threads import loop_caller
-from toolwire.catalog.ledger.sqlite import SqliteLedger, owner_alive
-from toolwire.catalog.ledger.types import Ledger
-from toolwire.catalog.money import dollars
+from toolwire.catalog.ledger.types import Ledger, Unavailable
 from toolwire.errors import CatalogError
 
 logger = logger_for("catalog")
@@ -27,7 +25,11 @@ logger = logger_for("catalog")
 PATIENCE: Final = 25.0
 """Seconds that the ledger may take: more than it waits by itself for a locked file."""
 _MOST_TOGETHER: Final = 64
-_MOST_TRIES: Final = 20  # of something that was posted, each before the next act
+_MOST_TRIES: Final = 20  # of something that was posted and is refused
+_RETRY_PAUSE: Final = 1.0
+_LONGEST_OUTAGE: Final = (
+    600.0  # seconds for which something that was posted waits for the ledger to be there again
+)
 
 
 class _Act:
@@ -41,6 +43,7 @@ class _Act:
         self.call: Callable[[Callable[[], None]], None] | None = None
         self.abandoned = False
         self.tries = 0
+        self._given_at = time.monotonic()
         self._act = act
         self._undo = undo
         self._skippable = skippable
@@ -59,8 +62,11 @@ class _Act:
     @property
     def may_be_tried_again(self) -> bool:
         """True if it was posted, failed, and may succeed when it is retried."""
-        posted = self.done is None and not self._skippable and self._undo is None
-        return posted and isinstance(self.error, CatalogError) and self.tries < _MOST_TRIES
+        if self.done is not None or self._skippable or self._undo is not None:
+            return False
+        if isinstance(self.error, Unavailable):
+            return time.monotonic() - self._given_at < _LONGEST_OUTAGE
+        return isinstance(self.error, CatalogError) and self.tries < _MOST_TRIES
 
     def finish(self) -> None:
         """Hand the result over, or undo what only the caller could have used."""
@@ -155,8 +161,15 @@ class AsyncLedger:
 
     def _work(self) -> None:
         failed: list[_Act] = []  # posted, and to be tried again
-        while (first := self._acts.get()) is not None:
-            acts = [*failed, first, *self._waiting()]
+        while True:
+            try:
+                first = self._acts.get(timeout=_RETRY_PAUSE if failed else None)
+            except Empty:
+                acts = failed
+            else:
+                if first is None:
+                    return
+                acts = [*failed, first, *self._waiting()]
             try:
                 with self.ledger.together() if len(acts) > 1 else nullcontext():
                     for act in acts:
@@ -183,21 +196,3 @@ class AsyncLedger:
 
 def _do_nothing() -> None:
     """Do nothing, after all that was queued before."""
-
-
-def open_ledger(ledger: Ledger | str | os.PathLike[str]) -> Ledger:
-    """Return a ledger, or open the one in a file."""
-    return SqliteLedger(ledger) if isinstance(ledger, str | os.PathLike) else ledger
-
-
-def recover(ledger: Ledger) -> Ledger:
-    """Book what dead processes left in a ledger, and log it. Returns the ledger."""
-    for row in ledger.recover(owner_alive):
-        if row.state == "unknown":
-            logger.warning(
-                "a call of %s was out when its process ended: %s is reserved (toolwire catalog reconcile %s)",
-                row.tool,
-                dollars(row.reserved),
-                row.id,
-            )
-    return ledger

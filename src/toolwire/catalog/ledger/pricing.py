@@ -9,9 +9,9 @@ name (`entries`).
 """
 
 from dataclasses import dataclass
-from sqlite3 import Connection
 
 from toolwire.catalog.ledger import queries as query
+from toolwire.catalog.ledger.transactions import Transaction
 from toolwire.catalog.ledger.types import Order, PriceRaised, Row, format_dollars
 
 
@@ -28,7 +28,12 @@ class Agreed:
     guessed: bool = False
 
 
-def agree(db: Connection, order: Order) -> Agreed | PriceRaised:
+def vouch(order: Order) -> Agreed:
+    """Return the price that the buyer itself sets: nothing is agreed to, and nothing needs to be confirmed."""
+    return Agreed(order.price, order.price or 0, confirmed=True)
+
+
+def agree(db: Transaction, order: Order) -> Agreed | PriceRaised:
     """Return what an order may cost. A price above what was agreed to is remembered, and returned as an error."""
     pin = query.pin(db, order.entry_id, order.variant)
     if pin is None and (price := _first_price(db, order)) is not None:
@@ -56,19 +61,20 @@ def agree(db: Connection, order: Order) -> Agreed | PriceRaised:
 
 
 def put(
-    db: Connection, entry_id: str, variant: str, tool: str, price: int, *, confirmed: bool = False
+    db: Transaction, entry_id: str, variant: str, tool: str, price: int, *, confirmed: bool = False
 ) -> None:
     """Agree to a price instead of any other. An empty name of the tool leaves the one that is known."""
     db.execute(
-        "INSERT INTO prices VALUES (?1, ?2, ?3, ?4, ?4, 0, ?5, 0) ON CONFLICT DO UPDATE SET"
-        " tool = CASE ?3 WHEN '' THEN tool ELSE ?3 END, confirmed = ?5 OR (confirmed AND price = ?4),"
+        "INSERT INTO prices (entry_id, variant, tool, price, offered, confirmed) VALUES (?1, ?2, ?3, ?4, ?4, ?5)"
+        " ON CONFLICT (entry_id, variant) DO UPDATE SET tool = CASE WHEN ?3 = '' THEN prices.tool ELSE ?3 END,"
+        " confirmed = CASE WHEN ?5 = 1 OR (prices.confirmed = 1 AND prices.price = ?4) THEN 1 ELSE 0 END,"
         " price = ?4, offered = ?4, charged = 0",
         (entry_id, variant, tool, price, confirmed),
     )
     db.execute("DELETE FROM unpriced WHERE entry_id = ? AND variant = ?", (entry_id, variant))
 
 
-def confirm(db: Connection, row: Row, cost: int) -> None:
+def confirm(db: Transaction, row: Row, cost: int) -> None:
     """Take a reply that was charged no more than reserved as proof of the price that was agreed to."""
     db.execute(
         "UPDATE prices SET confirmed = 1, lost = 0 WHERE entry_id = ? AND variant = ? AND price >= ?"
@@ -77,7 +83,7 @@ def confirm(db: Connection, row: Row, cost: int) -> None:
     )
 
 
-def doubt(db: Connection, row: Row) -> int:
+def doubt(db: Transaction, row: Row) -> int:
     """Take a lost reply as a doubt about the price. Returns how many replies of the entry were lost in a row."""
     db.execute(
         "UPDATE prices SET confirmed = 0, lost = lost + 1 WHERE entry_id = ? AND variant = ?",
@@ -86,12 +92,12 @@ def doubt(db: Connection, row: Row) -> int:
     return int(query.one(db, "SELECT coalesce(sum(lost), 0) FROM prices WHERE entry_id = ?", row.entry_id))
 
 
-def trust(db: Connection, entry_id: str) -> None:
+def trust(db: Transaction, entry_id: str) -> None:
     """Forget the lost replies of an entry: a person has looked at it."""
     db.execute("UPDATE prices SET lost = 0 WHERE entry_id = ?", (entry_id,))
 
 
-def learn(db: Connection, row: Row, cost: int) -> None:
+def learn(db: Transaction, row: Row, cost: int) -> None:
     """Agree to the cost that a reply told, for a call whose price was not known before."""
     if query.pin(db, row.entry_id, row.variant) is None:
         put(db, row.entry_id, row.variant, row.tool, cost, confirmed=True)
@@ -100,23 +106,26 @@ def learn(db: Connection, row: Row, cost: int) -> None:
         confirm(db, row, cost)
 
 
-def record_overcharge(db: Connection, row: Row, cost: int) -> None:
+def record_overcharge(db: Transaction, row: Row, cost: int) -> None:
     """Remember a charge above what was reserved: it waits to be accepted, and the price is no longer confirmed."""
     db.execute(
-        "INSERT INTO prices VALUES (?1, ?2, ?3, ?4, ?4, ?5, 0, 0)"
-        " ON CONFLICT DO UPDATE SET charged = max(charged, ?5), confirmed = 0",
+        "INSERT INTO prices (entry_id, variant, tool, price, offered, charged) VALUES (?1, ?2, ?3, ?4, ?4, ?5)"
+        " ON CONFLICT (entry_id, variant) DO UPDATE SET confirmed = 0,"
+        " charged = CASE WHEN prices.charged > ?5 THEN prices.charged ELSE ?5 END",
         (row.entry_id, row.variant, row.tool, row.reserved, cost),
     )
 
 
-def mark_unpriced(db: Connection, row: Row, now: float) -> None:
+def mark_unpriced(db: Transaction, row: Row, now: float) -> None:
     """Remember that neither the list nor a reply told a price."""
     db.execute(
-        "INSERT OR REPLACE INTO unpriced VALUES (?, ?, ?, ?)", (row.entry_id, row.variant, row.tool, now)
+        "INSERT INTO unpriced (entry_id, variant, tool, at) VALUES (?1, ?2, ?3, ?4)"
+        " ON CONFLICT (entry_id, variant) DO UPDATE SET tool = ?3, at = ?4",
+        (row.entry_id, row.variant, row.tool, now),
     )
 
 
-def _first_price(db: Connection, order: Order) -> int | None:
+def _first_price(db: Transaction, order: Order) -> int | None:
     """Return the price to agree to for an entry that has none yet; None if nothing is known.
 
     A list that turns one price into one for each action, or back, gets no more by that than was agreed to.
@@ -129,7 +138,7 @@ def _first_price(db: Connection, order: Order) -> int | None:
     return min(known) if known else None
 
 
-def _remember_offer(db: Connection, entry_id: str, variant: str, tool: str, price: int) -> None:
+def _remember_offer(db: Transaction, entry_id: str, variant: str, tool: str, price: int) -> None:
     db.execute(
         "UPDATE prices SET tool = ?, offered = ? WHERE entry_id = ? AND variant = ?",
         (tool, price, entry_id, variant),

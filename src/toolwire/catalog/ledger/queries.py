@@ -2,10 +2,10 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
-from sqlite3 import Connection
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
+from toolwire.catalog.ledger.transactions import Transaction
 from toolwire.catalog.ledger.types import (
     GROUPINGS,
     MOST,
@@ -25,10 +25,9 @@ from toolwire.catalog.ledger.types import (
 )
 from toolwire.errors import CatalogError
 
-_COLUMNS: Final = ", ".join(Row.__dataclass_fields__)  # the fields of a Row are columns, by name
-_FLAGS: Final = [
-    name in ("guessed", "exclusive", "over") for name in Row.__dataclass_fields__
-]  # numbers in SQLite
+COLUMNS: Final = tuple(Row.__dataclass_fields__)
+"""The fields of a `Row` are columns, by name."""
+_FLAGS: Final = [name in ("guessed", "exclusive", "over") for name in COLUMNS]  # numbers in the database
 _TABLES: Final = ("spending", "unpriced", "stops", "prices")
 """The tables that name the tools of entries; the last one has the newest names."""
 
@@ -37,21 +36,45 @@ _OPEN: Final = "state IN ('sent', 'unknown')"
 """Spelt as in the index of the few open calls, so that it serves, and not all that was ever booked is read."""
 
 
-def one(db: Connection, query: str, *values: Any) -> Any:
+Statement = tuple[str, Sequence[Any]]
+"""A query and its values."""
+_LATEST_DAY: Final = "SELECT max(day) FROM days"
+
+
+def expect_for_begin(order: Order, limits: Limits, day: str) -> list[Statement]:
+    """Return what a usual booking is going to ask, so that a database can be asked all of it at once."""
+    statements = [listed_names([order.entry_id]), _stop_of(order.entry_id)]
+    statements += [_same_key(order)] if order.key else []
+    statements += [_pin(order.entry_id, order.variant), (_LATEST_DAY, ())]
+    found = _set_limits(order, limits, day, day)
+    return [*statements, _used(found)] if found else statements
+
+
+def listed_names(ids: Sequence[str]) -> Statement:
+    """Return a query of the names under which entries were listed."""
+    return f"SELECT entry_id, name FROM entries WHERE entry_id IN ({marks(ids)})", ids  # noqa: S608 - only marks
+
+
+def marks(values: Collection[Any]) -> str:
+    """Return as many marks for values as there are."""
+    return ", ".join("?" * len(values))
+
+
+def one(db: Transaction, query: str, *values: Any) -> Any:
     """Return the first value of the first row, or None."""
     found = db.execute(query, values).fetchone()
     return None if found is None else found[0]
 
 
-def rows(db: Connection, where: str, *values: Any) -> Iterator[Row]:
+def rows(db: Transaction, where: str, *values: Any) -> Iterator[Row]:
     """Yield the calls that a clause picks."""
-    query = f"SELECT {_COLUMNS} FROM spending {where}"  # noqa: S608 - clauses are ours, values are bound
+    query = f"SELECT {', '.join(COLUMNS)} FROM spending {where}"  # noqa: S608 - clauses are ours, values are bound
     for each in db.execute(query, values).fetchall():
         fields: list[Any] = [bool(value) if flag else value for value, flag in zip(each, _FLAGS, strict=True)]
         yield Row(*fields)
 
 
-def row(db: Connection, id: str) -> Row:
+def row(db: Transaction, id: str) -> Row:
     """Return one call."""
     found = next(rows(db, "WHERE id = ?", id), None)
     if found is None:
@@ -59,20 +82,24 @@ def row(db: Connection, id: str) -> Row:
     return found
 
 
-def pin(db: Connection, entry_id: str, variant: str) -> Price | None:
+def pin(db: Transaction, entry_id: str, variant: str) -> Price | None:
     """Return the price that was agreed to, with what the list asked last."""
-    found = db.execute(
-        "SELECT entry_id, tool, price, offered, variant, confirmed FROM prices WHERE entry_id = ? AND variant = ?",
-        (entry_id, variant),
-    ).fetchone()
+    found = db.execute(*_pin(entry_id, variant)).fetchone()
     return None if found is None else _price(*found)
 
 
-def prices(db: Connection) -> list[Price]:
+def _pin(entry_id: str, variant: str) -> Statement:
+    return (
+        "SELECT entry_id, tool, price, offered, variant, confirmed FROM prices WHERE entry_id = ? AND variant = ?",
+        (entry_id, variant),
+    )
+
+
+def prices(db: Transaction) -> list[Price]:
     """Return all prices that were agreed to, with what is asked or was charged since."""
     found = db.execute(
-        "SELECT entry_id, tool, price, max(offered, charged), variant, confirmed FROM prices"
-        " ORDER BY entry_id, variant"
+        "SELECT entry_id, tool, price, CASE WHEN offered > charged THEN offered ELSE charged END, variant,"
+        " confirmed FROM prices ORDER BY entry_id, variant"
     )
     return [_price(*each) for each in found]
 
@@ -82,67 +109,75 @@ def _price(entry_id: str, tool: str, price: int, offered: int, *rest: Any) -> Pr
     return Price(entry_id, tool, price, offered, variant, bool(confirmed))
 
 
-def unpriced(db: Connection) -> list[Unpriced]:
+def unpriced(db: Transaction) -> list[Unpriced]:
     """Return the tools whose price neither the list nor a reply told."""
     found = db.execute("SELECT entry_id, tool, variant FROM unpriced ORDER BY tool, entry_id, variant")
     return [Unpriced(*each) for each in found]
 
 
-def is_unpriced(db: Connection, entry_id: str, variant: str) -> bool:
+def is_unpriced(db: Transaction, entry_id: str, variant: str) -> bool:
     """True if an earlier reply told no cost either."""
     return one(db, "SELECT 1 FROM unpriced WHERE entry_id = ? AND variant = ?", entry_id, variant) is not None
 
 
-def stops(db: Connection, entry_id: str | None = None) -> list[Stop]:
+def stops(db: Transaction, entry_id: str | None = None) -> list[Stop]:
     """Return the stops: of one entry, or all."""
-    query = (
-        "SELECT entry_id, tool, why || CASE inherited_from WHEN '' THEN ''"
-        " ELSE ' (inherited from ' || inherited_from || ', which had the same name)' END, at FROM stops"
+    found = db.execute(
+        *(_stop_of(entry_id) if entry_id is not None else (f"{_STOPS} ORDER BY tool, entry_id", ()))
     )
-    if entry_id is None:
-        found = db.execute(f"{query} ORDER BY tool, entry_id")
-    else:
-        found = db.execute(f"{query} WHERE entry_id = ?", (entry_id,))
     return [Stop(*each) for each in found]
 
 
-def find(db: Connection, name: str, tables: Collection[str] = _TABLES) -> dict[str, str]:
+_STOPS: Final = (
+    "SELECT entry_id, tool, why || CASE inherited_from WHEN '' THEN ''"
+    " ELSE ' (inherited from ' || inherited_from || ', which had the same name)' END, at FROM stops"
+)
+
+
+def _stop_of(entry_id: str) -> Statement:
+    return f"{_STOPS} WHERE entry_id = ?", (entry_id,)
+
+
+def find(db: Transaction, name: str, tables: Collection[str] = _TABLES) -> dict[str, str]:
     """Find the entries that a name stands for: an entry's id, with or without its API, or the name of a tool."""
     found: dict[str, str] = {}
     for table in tables:
         query = (
-            f"SELECT entry_id, tool FROM {table} WHERE ? IN"  # noqa: S608 - a name of ours
+            f"SELECT entry_id, max(tool) FROM {table} WHERE ? IN"  # noqa: S608 - a name of ours
             " (tool, entry_id, substr(entry_id, instr(entry_id, ':') + 1)) GROUP BY entry_id"
         )
         found.update((entry, tool or found.get(entry, "")) for entry, tool in db.execute(query, (name,)))
     return found
 
 
-def reference(db: Connection, order: Order | Row) -> str:
+def reference(db: Transaction, order: Order | Row) -> str:
     """Return the name for an entry in a command: its tool's name if no other entry has it, else its id."""
     by_name = find(db, order.tool, _TABLES[1:]).keys() == {order.entry_id}
     return shlex.quote(order.tool if by_name else order.entry_id)
 
 
-def check_stopped(db: Connection, order: Order | Row) -> None:
+def check_stopped(db: Transaction, order: Order | Row) -> None:
     """Raise `Stopped` if the entry is."""
     for stop in stops(db, order.entry_id):
         raise Stopped(f"{order.tool} is stopped ({stop.why}): toolwire catalog accept {reference(db, order)}")
 
 
-def check_allowed(db: Connection, order: Order) -> None:
+def check_allowed(db: Transaction, order: Order) -> None:
     """Raise if an order may not be sent whatever it costs."""
     check_stopped(db, order)
-    if order.key:
-        # Spelt as in the index, or SQLite would not use it.
-        same = (
-            "SELECT state FROM spending WHERE session = ? AND key = ? AND state <> 'released' AND key <> ''"
-        )
-        if (state := one(db, same, order.session, order.key)) is not None:
-            raise Duplicate(f"this call of {order.tool} was made before and is {state}: it is not sent again")
+    if order.key and (found := db.execute(*_same_key(order)).fetchone()) is not None:
+        raise Duplicate(f"this call of {order.tool} was made before and is {found[0]}: it is not sent again")
 
 
-def check_priced(db: Connection, order: Order, limits: Limits) -> None:
+def _same_key(order: Order) -> Statement:
+    # Spelt as in the index, or SQLite would not use it.
+    return (
+        "SELECT state FROM spending WHERE session = ? AND key = ? AND state <> 'released' AND key <> ''",
+        (order.session, order.key),
+    )
+
+
+def check_priced(db: Transaction, order: Order, limits: Limits) -> None:
     """Raise `Stopped` for an order of unknown price, under a limit, if an earlier reply told no cost either."""
     if limits.any_for(order.entry_id) and is_unpriced(db, order.entry_id, order.variant):
         raise Stopped(
@@ -153,7 +188,7 @@ def check_priced(db: Connection, order: Order, limits: Limits) -> None:
 
 
 def check_exclusive(
-    db: Connection, order: Order, limits: Limits, unpriced: bool, owner_alive: Callable[[str], bool]
+    db: Transaction, order: Order, limits: Limits, unpriced: bool, owner_alive: Callable[[str], bool]
 ) -> None:
     """Raise `Busy` if a call of uncertain cost is out already that counts against the same limits.
 
@@ -187,82 +222,112 @@ def _refuse_lost(order: Order, why: str, lost: Row) -> None:
 def _reach(order: Order, limits: Limits, unpriced: bool) -> tuple[str, list[str]]:
     """Return a clause for the calls that count against the limits of an order, and its values."""
     if limits.per_day is not None or limits.total is not None:
-        return "1", []
+        return "1 = 1", []
     clauses, values = [], []
     if limits.per_session is not None:
         clauses.append("session = ?")
         values.append(order.session)
     if order.entry_id in limits.per_tool:
         entries = _entries_of_tool(order, limits)
-        clauses.append(f"(session = ? AND entry_id IN ({', '.join('?' * len(entries))}))")
+        clauses.append(f"(session = ? AND entry_id IN ({marks(entries)}))")
         values += [order.session, *entries]
     if limits.per_call is not None or unpriced:
         clauses.append("entry_id = ?")
         values.append(order.entry_id)
-    return " OR ".join(clauses) or "0", values
+    return " OR ".join(clauses) or "1 = 0", values
 
 
 def _entries_of_tool(order: Order | Row, limits: Limits) -> tuple[str, ...]:
     return order.entry_id, *limits.same_tool.get(order.entry_id, ())
 
 
-def latest_day(db: Connection) -> str:
+def latest_day(db: Transaction) -> str:
     """Return the latest day on which anything was booked, "" if nothing was."""
-    day: str | None = one(db, "SELECT max(day) FROM days")
+    day: str | None = one(db, _LATEST_DAY)
     return day or ""
 
 
-def limits_of(db: Connection, order: Order | Row, limits: Limits, day: str, today: str) -> Iterator[Limit]:
+def limits_of(db: Transaction, order: Order | Row, limits: Limits, day: str, today: str) -> Iterator[Limit]:
     """Yield each limit that is set, with how much of it is used."""
     most = MOST if limits.per_call is None else min(limits.per_call, MOST)
     yield Limit("call", most, 0, "the limit for one call")
+    if found := _set_limits(order, limits, day, today):
+        used = db.execute(*_used(found)).fetchone()
+        for each, money in zip(found, used, strict=True):
+            yield Limit(each.name, each.most, money, each.text)
+
+
+class _SetLimit(NamedTuple):
+    """A limit that is set, and which sums count against it."""
+
+    name: str
+    most: int | None
+    text: str
+    where: str
+    values: tuple[str, ...]
+
+
+def _set_limits(order: Order | Row, limits: Limits, day: str, today: str) -> list[Any]:
     entries = _entries_of_tool(order, limits)
     ahead = "" if day == today else f": {day}, because calls were booked on it, though the clock says {today}"
-    for name, allowed, text, where, values in (
-        (
+    of_tool = f"sessions WHERE session = ? AND entry_id IN ({marks(entries)})"
+    known = [
+        _SetLimit(
             "tool",
             limits.per_tool.get(order.entry_id),
             "the budget of this tool",
-            f"sessions WHERE session = ? AND entry_id IN ({', '.join('?' * len(entries))})",
+            of_tool,
             (order.session, *entries),
         ),
-        (
+        _SetLimit(
             "session",
             limits.per_session,
             "the budget of this session",
             "sessions WHERE session = ?",
             (order.session,),
         ),
-        ("day", limits.per_day, f"the budget of this day (UTC{ahead})", "days WHERE day = ?", (day,)),
-        ("total", limits.total, "the whole budget", "days", ()),
-    ):
-        if allowed is not None:
-            used = one(db, f"SELECT coalesce(sum(money), 0) FROM {where}", *values)  # noqa: S608
-            yield Limit(name, allowed, used, text)
+        _SetLimit(
+            "day", limits.per_day, f"the budget of this day (UTC{ahead})", "days WHERE day = ?", (day,)
+        ),
+        _SetLimit("total", limits.total, "the whole budget", "days", ()),
+    ]
+    return [each for each in known if each.most is not None]
 
 
-def totals(db: Connection, by: Grouping, since: float) -> list[Total]:
+def _used(limits: Sequence[_SetLimit]) -> Statement:
+    """Return one query for what is used of all these limits: a database may be a network away."""
+    sums = ", ".join(f"(SELECT {_sum('money')} FROM {each.where})" for each in limits)  # noqa: S608 - ours
+    return f"SELECT {sums}", [value for each in limits for value in each.values]
+
+
+def totals(db: Transaction, by: Grouping, since: float) -> list[Total]:
     """Return sums by one column."""
     if by not in GROUPINGS:
         raise ValueError(f"totals are by {', '.join(GROUPINGS)}, not by {by!r}")
     sums = ", ".join(
-        f"coalesce(sum(money) FILTER (WHERE state IN ({states})), 0)"
+        f"{_sum(f'money) FILTER (WHERE state IN ({states})')}"
         for states in ("'settled'", "'sent'", "'unknown'")
     )
-    # With one max() SQLite takes the other columns from its row: the newest name of an entry.
+    # The newest call of a group has the present name of its tool.
     column, group = ("tool", "entry_id") if by == "tool" else (by, by)
-    query = (
-        f"SELECT {group}, {column}, count(*), {sums}, max(number) FROM spending WHERE at >= ?"  # noqa: S608
-        " GROUP BY 1 ORDER BY 2, 1"
-    )
-    found = db.execute(query, (since,)).fetchall()
-    often = Counter(name for _, name, *_ in found)
+    found = db.execute(
+        f"SELECT grouped.*, newest.{column} FROM (SELECT {group} AS name, count(*), {sums}, max(number) AS number"  # noqa: S608
+        f" FROM spending WHERE at >= ? GROUP BY {group}) AS grouped"
+        " JOIN spending AS newest ON newest.number = grouped.number ORDER BY 7, 1",
+        (since,),
+    ).fetchall()
+    often = Counter(name for *_, name in found)
     return [
-        Total(name if often[name] == 1 else f"{name} ({key})", *numbers) for key, name, *numbers, _ in found
+        Total(name if often[name] == 1 else f"{name} ({key})", *numbers) for key, *numbers, _, name in found
     ]
 
 
-def open_calls(db: Connection) -> list[Row]:
+def _sum(column: str) -> str:
+    """Return a sum as a whole number; Postgres would make it a decimal one."""
+    return f"CAST(coalesce(sum({column}), 0) AS bigint)"
+
+
+def open_calls(db: Transaction) -> list[Row]:
     """Return the calls whose process has not booked how they ended."""
     return list(rows(db, f"WHERE {_OPEN} AND state = 'sent' ORDER BY +number"))
 
@@ -275,7 +340,7 @@ _FROM: Final[Mapping[State, frozenset[State]]] = {
 """From which states a call may come into a state."""
 
 
-def movable(db: Connection, id: str, to: State) -> Row:
+def movable(db: Transaction, id: str, to: State) -> Row:
     """Return a call that may come into that state."""
     found = row(db, id)
     if found.state not in _FROM[to]:

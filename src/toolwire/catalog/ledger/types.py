@@ -11,9 +11,12 @@ Money counts against the limits from `sent` on: as reserved until it is settled,
 all once it is released. Prices, stops and sums are those of an entry (`entry_id`, which must be unique among all
 APIs: the text before its first ":" stands for the API); the name of a tool may change and is there for people. This
 module does no I/O and knows no database.
+
+Money can be held for several orders together before the first is sent (`hold`). Such a row is `sent` as well, with
+`HELD` as its reason; it goes when its order is booked, when it is dropped, or when its process has died.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol, get_args
@@ -25,6 +28,9 @@ State = Literal["sent", "settled", "released", "unknown"]
 Grouping = Literal["tool", "day", "session", "state"]
 STATES: Final[tuple[State, ...]] = get_args(State)
 GROUPINGS: Final[tuple[Grouping, ...]] = get_args(Grouping)
+
+HELD: Final = "reserved for a later step of a chain: nothing was sent"
+"""The reason of a row that only holds money (`Ledger.hold`)."""
 
 MOST: Final = 1_000_000_000_000
 """One million dollars: no single call is booked with more, so that sums stay whole numbers of 64 bits."""
@@ -64,8 +70,23 @@ class Duplicate(CatalogError):  # noqa: N818
     """This session has booked a call with that idempotency key before."""
 
 
+class Unavailable(CatalogError):  # noqa: N818
+    """The ledger cannot be reached or written just now: nothing was booked, and it may be tried again."""
+
+
+class LeaseLost(CatalogError):  # noqa: N818
+    """This process was paused, or cut off from the ledger, for so long that others have taken it for dead.
+
+    Nothing may be sent for what it had booked. What it books from now on is under a new owner's name.
+    """
+
+
 class Stopped(CatalogError):  # noqa: N818
     """The tool was stopped, and nobody has accepted it again."""
+
+
+class Unpriceable(CatalogError):  # noqa: N818
+    """Money cannot be held for a call whose price nobody knows."""
 
 
 def whole(name: str, value: int) -> int:
@@ -95,11 +116,16 @@ class Order:
     """The action, for an entry with a price for each. Prices are agreed to per entry and variant."""
     default_price: int | None = None
     """The user's price for a call if neither the list nor an earlier reply told one."""
+    vouched: bool = False
+    """The buyer itself sets the price, and keeps the cost within it as far as that can be done, as for a run of a
+    batch. Nothing is agreed to or inherited, and any number of such calls may be out."""
 
     def __post_init__(self) -> None:
         for name in ("price", "default_price"):
             if (value := getattr(self, name)) is not None:
                 whole(name, value)
+        if self.vouched and self.price is None:
+            raise ValueError("an order that is vouched for needs a price")
 
 
 @dataclass(frozen=True)
@@ -113,6 +139,14 @@ class Booking:
     reserved: int
     price: int | None
     exclusive: bool
+
+
+@dataclass(frozen=True)
+class Held:
+    """Money that is held for an order which may be sent later."""
+
+    id: str
+    reserved: int
 
 
 @dataclass(frozen=True)
@@ -244,14 +278,33 @@ class Stop:
     at: float
 
 
+@dataclass(frozen=True)
+class Document:
+    """A text that all who use a ledger share, such as pins. Its version goes up with each change."""
+
+    version: int
+    content: str
+
+
 class Ledger(Protocol):
     """Books money. Every method may be called from any thread, and is done entirely or not at all.
 
     What cannot be booked raises `CatalogError` and changes nothing: then no request may go out.
     """
 
-    def begin(self, order: Order, limits: Limits) -> Booking:
-        """Check an order against all that is known and book it as sent.
+    def hold(self, orders: Sequence[tuple[Order, Limits]]) -> list[Held]:
+        """Hold the money of several orders, of all or none, before the first of them is sent.
+
+        Raises as `begin` does, and `Unpriceable` if nobody knows what one of them costs.
+        """
+        ...
+
+    def drop_held(self, ids: Collection[str]) -> None:
+        """Give back money that is still held. Ids whose orders were booked meanwhile are left alone."""
+        ...
+
+    def begin(self, order: Order, limits: Limits, held: str = "") -> Booking:
+        """Check an order against all that is known and book it as sent, in place of what is held for it.
 
         `OverBudget`, `Stopped`, `PriceRaised`, `Busy`, `Duplicate`: then nothing may be sent.
         """
@@ -261,11 +314,13 @@ class Ledger(Protocol):
         """Raise if a booked order must not be sent once more: `Stopped`, `OverBudget`, or it is no longer sent."""
         ...
 
-    def settle(self, id: str, actual: int | None, *, unreadable: str = "") -> Settled:
+    def settle(
+        self, id: str, actual: int | None, *, unreadable: str = "", stop_if_over: bool = True
+    ) -> Settled:
         """Book what a call cost; None if the reply does not tell. A late reply may settle an unknown call too.
 
         `unreadable` is a cost that is in the reply and makes no sense: the reserved money counts as spent, and the
-        entry is stopped.
+        entry is stopped. Without `stop_if_over` a cost above what was reserved is booked, and stops nothing.
         """
         ...
 
@@ -281,7 +336,31 @@ class Ledger(Protocol):
         """Book what became of an unknown call; no amount is as reserved."""
         ...
 
-    def recover(self, owner_alive: Callable[[str], bool]) -> list[Row]:
+    @property
+    def owner(self) -> str:
+        """Whose the calls are that are booked now: this process, under an id of its own."""
+        ...
+
+    @property
+    def remote(self) -> bool:
+        """True if processes of other machines may book in it too."""
+        ...
+
+    @property
+    def lease(self) -> float:
+        """Seconds after which an owner without a sign of life counts as dead; infinity if it is seen to live."""
+        ...
+
+    def beat(self) -> float:
+        """Say that this owner lives. Returns the seconds for which that holds: infinity, or a lease.
+
+        `LeaseLost` if the last one was too long ago: others have taken this owner for dead. What it had out is for
+        them to book as unknown, and it must stop what it pays for. From then on there is a new owner with a lease
+        of its own. Whoever books with a lease need not call this: the ledger does while it is open.
+        """
+        ...
+
+    def recover(self) -> list[Row]:
         """Book the calls of dead owners as unknown. Returns their rows."""
         ...
 
@@ -332,6 +411,52 @@ class Ledger(Protocol):
 
     def totals(self, by: Grouping, since: float | None = None) -> list[Total]:
         """Return sums by tool, day, session or state, in the order of their names."""
+        ...
+
+    def unpriced(self) -> list[Unpriced]:
+        """Return the tools, or actions of them, whose price neither the list nor a reply told."""
+        ...
+
+    def find(self, name: str) -> dict[str, str]:
+        """Find the entries that a name stands for (an id, or a tool's name), each with the name of its tool."""
+        ...
+
+    def today(self) -> str:
+        """Return the day (UTC) that a call made now counts for."""
+        ...
+
+    # What those who use the ledger share beside money.
+
+    def take_turn(self, name: str, interval: float, slack: float, at_most: float) -> float | None:
+        """Take the next place under a rate limit: one each `interval` seconds, those of `slack` seconds at once.
+
+        Returns the seconds to wait for it; None, and no place is taken, if those are more than `at_most`.
+        """
+        ...
+
+    def return_turn(self, name: str, interval: float) -> None:
+        """Give a place under a rate limit back."""
+        ...
+
+    def document(self, name: str) -> Document | None:
+        """Return a shared document; None if there is none of that name."""
+        ...
+
+    def document_version(self, name: str) -> int:
+        """Return the version of a shared document; 0 if there is none."""
+        ...
+
+    def change_document(self, name: str, change: Callable[[str | None], str]) -> Document:
+        """Replace a shared document by what `change` makes of it, and return it. Others cannot write meanwhile."""
+        ...
+
+    @property
+    def path(self) -> str:
+        """Where the ledger is, for people; without a password."""
+        ...
+
+    def close(self) -> None:
+        """Close the ledger. Twice is fine."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Opens and checks the database file of a ledger, and turns its failures into a clear `CatalogError`.
+"""Opens and checks the SQLite file of a ledger, and turns its failures into a clear `CatalogError`.
 
 Owns the connection, the files on the disk, and transactions, alone or in groups. What is booked is not known here.
 
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import ClassVar, Final, NoReturn
 
 from toolwire.catalog.ledger import schema
+from toolwire.catalog.ledger.types import Unavailable
 from toolwire.errors import CatalogError
 
 MEMORY: Final = ":memory:"
@@ -78,7 +79,7 @@ class _Files:
                 del self._of_process[next(iter(self.opened.values()))]
 
 
-class Database:
+class SqliteDatabase:
     """One connection, for all threads of a process, one at a time."""
 
     def __init__(self, path: str | os.PathLike[str], patience: float, create: bool) -> None:
@@ -187,7 +188,7 @@ class Database:
         code = getattr(error, "sqlite_errorcode", None)
         reason = getattr(error, "strerror", None) or str(error)
         says = _SAYS.get(code & 0xFF, "cannot be used") if isinstance(code, int) else "cannot be used"
-        raise CatalogError(
+        raise Unavailable(
             f"the ledger {self.path} {says} ({reason}); no paid call goes out without it"
         ) from error
 
@@ -267,7 +268,7 @@ class Database:
                 f"the ledger {self.path} was opened before a fork: open it again in the new process"
             )
         if not self._lock.acquire(timeout=2 * self._patience):
-            raise CatalogError(
+            raise Unavailable(
                 f"the ledger {self.path} is held by another thread for too long; no paid call goes out without it"
             )
         try:
@@ -320,7 +321,7 @@ class Database:
                     found = {path: self._identify(path) for path in (self.path, self._log, self._index)}
                     self._files = _Files.join(found)
                     self._check_files()
-                schema.prepare(connection, self.path)
+                schema.prepare_sqlite(connection, self.path)
 
     def _check_log(self) -> None:
         """Raise if the log beside the file was deleted while another process books in it.

@@ -1,0 +1,176 @@
+"""A held load of scripted runs: a batch beside the bare engine, in one go, on SQLite or Postgres.
+
+    python -m benchmarks.batch --tasks 10000                        # SQLite
+    python -m benchmarks.batch --tasks 10000 --at postgresql://...  # an empty database
+
+Both have the same workers and places, and carry out the same scripted runs of 50 ms. The bare engine is DBOS with
+`run()` in each task and nothing else: no records, no bookings, no outbox. Prints JSON: runs a second of both, their
+ratio, the memory of the driver at its highest, and the processor time of an idle worker.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from toolwire import ClaudeAgentOptions, run
+from toolwire.batch import Batch
+from toolwire.batch.dbos_queue import DbosQueue
+from toolwire.batch.place import find_place
+from toolwire.batch.queue import Delivery
+from toolwire.testing import ScriptedCLI, say, turn
+
+WORKERS = 3
+PLACES = 8
+POLL = 0.2
+IDLE_SECONDS = 20.0
+UID = "bare"
+
+
+def make_options() -> ClaudeAgentOptions:
+    """Return options for a CLI that answers after 50 ms."""
+    return ClaudeAgentOptions(spawn_claude_code_process=ScriptedCLI([turn(say("ok"), delay=0.05)] * 100_000))
+
+
+def make_batch() -> "Batch[Any]":
+    """Return the batch that all processes know."""
+    return Batch("held-load", make_options(), concurrency=PLACES, budget="100000", per_run="0.01")
+
+
+async def work_for_batch(at: str | None) -> None:
+    """Work for the batch until SIGTERM."""
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    async with make_batch().open(at, poll=POLL) as batch:
+        await batch.work(stop=stop)
+
+
+async def work_bare(at: str | None, counted: Path) -> None:
+    """Work for the bare engine until SIGTERM; one byte for each run that ended."""
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    options = make_options()
+    with counted.open("ab", buffering=0) as file:
+
+        async def carry_out(key: str) -> None:
+            await run(key, options=options)
+            file.write(b".")
+
+        queue = DbosQueue(find_place(at, "bare").queue, UID, f"bare-{os.getpid()}", poll=POLL)
+        await queue.open(carry_out, PLACES)
+        await stop.wait()
+        await queue.close()
+
+
+async def drive_batch(at: str | None, tasks: int) -> dict[str, float]:
+    """Add the runs, read all results, and measure this process."""
+    async with make_batch().open(at, work=False, poll=POLL) as batch:
+        began = time.monotonic()
+        await batch.add((f"k{number}", "Say ok.") for number in range(tasks))
+        added = time.monotonic()
+        done = 0
+        async for each in batch.results():
+            done += each.state == "done"
+        ended = time.monotonic()
+        if done != tasks:
+            raise RuntimeError(f"{tasks - done} runs are not done: {batch.progress}")
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"add_seconds": added - began, "seconds": ended - began, "driver_mb": memory}
+
+
+def start(role: str, at: str | None, counted: Path) -> "subprocess.Popen[bytes]":
+    """Start a process of this program."""
+    words = [sys.executable, "-m", "benchmarks.batch", "--role", role, "--counted", str(counted)]
+    return subprocess.Popen([*words, *(["--at", at] if at else [])])  # noqa: S603 - ourselves
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def stop(processes: "list[subprocess.Popen[bytes]]") -> None:
+    """End workers as an operator would."""
+    for each in processes:
+        each.terminate()
+    for each in processes:
+        each.wait(60)
+
+
+def measure_bare(at: str | None, tasks: int, counted: Path) -> float:
+    """Return the seconds that the bare engine takes for the same runs, from the first one queued."""
+
+    async def put() -> None:
+        queue = DbosQueue(find_place(at, "bare").queue, UID, "", poll=POLL)
+        await queue.open(None, 0)
+        await queue.put([Delivery(f"k{number}", 1) for number in range(tasks)])
+        await queue.close()
+
+    counted.touch()
+    workers = [start("bare", at, counted) for _ in range(WORKERS)]
+    try:
+        time.sleep(5)  # until all of them have started
+        began = time.monotonic()
+        asyncio.run(put())
+        while counted.stat().st_size < tasks:
+            time.sleep(0.05)
+        return time.monotonic() - began
+    finally:
+        stop(workers)
+
+
+def measure_batch(at: str | None, tasks: int, counted: Path) -> dict[str, float]:
+    """Return what the driver of the batch measured, and the load of an idle worker after it."""
+    workers = [start("batch", at, counted) for _ in range(WORKERS)]
+    try:
+        time.sleep(5)  # as above
+        words = [sys.executable, "-m", "benchmarks.batch", "--role", "driver", "--tasks", str(tasks)]
+        driver = subprocess.run(  # noqa: S603 - ourselves
+            [*words, *(["--at", at] if at else [])], stdout=subprocess.PIPE, check=True
+        )
+        before = [processor_seconds(each.pid) for each in workers]
+        time.sleep(IDLE_SECONDS)
+        used = [processor_seconds(each.pid) - first for each, first in zip(workers, before, strict=True)]
+        return {**json.loads(driver.stdout), "idle_percent": 100 * max(used) / IDLE_SECONDS}
+    finally:
+        stop(workers)
+
+
+def main() -> None:
+    """Run the benchmark, or one of its processes."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tasks", type=int, default=10_000)
+    parser.add_argument("--at")
+    parser.add_argument("--role", choices=["all", "bare", "batch", "driver"], default="all")
+    parser.add_argument("--counted", type=Path)
+    given = parser.parse_args()
+    if given.role == "bare":
+        asyncio.run(work_bare(given.at, given.counted))
+    elif given.role == "batch":
+        asyncio.run(work_for_batch(given.at))
+    elif given.role == "driver":
+        print(json.dumps(asyncio.run(drive_batch(given.at, given.tasks))))  # noqa: T201 - read by the one who started it
+    else:
+        with tempfile.TemporaryDirectory(prefix="toolwire-bench-") as folder:
+            os.environ["TOOLWIRE_BATCHES"] = folder
+            counted = Path(folder) / "counted"
+            bare = measure_bare(given.at, given.tasks, counted)
+            batch = measure_batch(given.at, given.tasks, counted)
+        rates = {"bare_per_second": given.tasks / bare, "batch_per_second": given.tasks / batch["seconds"]}
+        ratio = rates["batch_per_second"] / rates["bare_per_second"]
+        print(json.dumps({"tasks": given.tasks, **rates, "ratio": ratio, **batch}, indent=2))  # noqa: T201 - its result
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,264 @@
+"""DBOS Transact as the engine of a batch: the only module that imports it.
+
+A delivery is a workflow of DBOS whose id says which one it is, so putting it twice starts nothing. Only keys travel
+through it, as JSON and never as pickle. DBOS has one instance per process: ours, or one of the user's.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import sqlalchemy as sa
+from dbos import DBOS, DBOSClient, DBOSConfig, DBOSPortableJSONSerializer, EnqueueOptions, error
+
+from toolwire._support.log import logger_for
+from toolwire.batch.queue import Deliver, Delivery
+from toolwire.batch.records import chunks, make_engine, use_wal
+from toolwire.errors import BatchError
+
+logger = logger_for("batch")
+
+_APPLICATION: Final = "toolwire-batch"
+_VERSION: Final = "1"
+"""Of what a delivery is. Not of the user's code: a new version of that takes the runs that wait."""
+_WORKFLOW: Final = "toolwire.batch.deliver"
+_WAITING: Final = ("ENQUEUED", "DELAYED")
+_SERIALIZER: Final = DBOSPortableJSONSerializer()
+POLL: Final = 1.0
+"""Seconds between two looks into the queue."""
+
+
+@DBOS.workflow(name=_WORKFLOW, max_recovery_attempts=None)
+async def _deliver(queue: str, key: str) -> None:
+    """Hand a delivery to the batch of this process that it is for."""
+    owner = DbosQueue.open_ones.get(queue)
+    if owner is not None:
+        await owner.receive(key)
+
+
+class DbosQueue:
+    """A `Queue` on DBOS, in SQLite or Postgres. `dbos` is a launched instance of the user's, which stays theirs.
+
+    `fixed`: `places` is what the user asked for, the same on every worker; else each worker has its own number.
+    """
+
+    open_ones: ClassVar[dict[str, "DbosQueue"]] = {}
+
+    def __init__(
+        self,
+        url: str,
+        uid: str,
+        executor: str,
+        *,
+        poll: float = POLL,
+        fixed: bool = True,
+        dbos: DBOS | None = None,
+    ) -> None:
+        self.executor = executor if dbos is None else str(DBOS.executor_id)
+        self.name = f"toolwire-{uid}"
+        self._uid = uid
+        self._url = url
+        self._poll = poll
+        self._fixed = fixed
+        self._dbos = dbos
+        self._takes = False
+        self._client: DBOSClient | None = None
+        self._engine: sa.Engine | None = None
+        self._receive: Deliver | None = None
+        self._active = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._stopping = False
+
+    async def open(self, deliver: Deliver | None, places: int) -> None:
+        """Connect, and with `deliver` begin to take deliveries, at most `places` at a time."""
+        self._receive = deliver
+        if deliver is not None:
+            self._check_free()
+            self.open_ones[self.name] = self  # before anything is awaited: two batches cannot both get here
+        try:
+            if deliver is not None and self._dbos is None:
+                await _refuse_other_instance()
+            if self._dbos is None:
+                await asyncio.to_thread(self._connect, places, deliver is not None)
+            if deliver is not None:
+                self._takes = True
+                await self._begin_to_take(places)
+        except BaseException:
+            await self.close()
+            raise
+
+    def _check_free(self) -> None:
+        if self.name in self.open_ones:
+            raise BatchError("this batch is open in this process already: one worker per process and batch")
+        if self._dbos is None and self.open_ones:
+            raise BatchError(
+                "another batch takes runs in this process, and DBOS has one instance per process: close it first,"
+                " open this one with work=False, or hand both the same instance with dbos=..."
+            )
+
+    def _connect(self, places: int, takes: bool) -> None:
+        with _one_at_a_time(self._url):
+            if self._url.startswith("sqlite"):
+                with contextlib.closing(sqlite3.connect(self._url.removeprefix("sqlite:///"))) as file:
+                    use_wal(file)
+            DBOS.migrate(self._url)
+        self._engine = make_engine(self._url)
+        self._client = DBOSClient(
+            system_database_url=self._url, serializer=_SERIALIZER, application_name=_APPLICATION
+        )
+        if takes:
+            known = None if self._fixed else self._client.retrieve_queue(self.name)
+            if known is not None:
+                places = max(places, known.worker_concurrency or 1)
+            self._client.register_queue(self.name, worker_concurrency=places, polling_interval_sec=self._poll)
+
+    async def _begin_to_take(self, places: int) -> None:
+        if self._dbos is not None:
+            await DBOS.register_queue_async(
+                self.name,
+                worker_concurrency=places,
+                polling_interval_sec=self._poll,
+                on_conflict="always_update",
+            )
+            return
+        config = DBOSConfig(
+            name=_APPLICATION,
+            system_database_url=self._url,
+            executor_id=self.executor,
+            application_version=_VERSION,
+            serializer=_SERIALIZER,
+            log_level="ERROR",
+            run_migrations=False,
+        )
+        DBOS(config=config)
+        DBOS.listen_queues([self.name])
+        DBOS.launch()  # in this thread: so it finds this event loop, and delivers on it
+
+    async def receive(self, key: str) -> None:
+        """Carry out one delivery that DBOS made."""
+        if self._receive is None or (self._stopping and self._dbos is not None):
+            # The user's instance goes on taking. Not over, so that whoever looks finds that nobody has it.
+            await asyncio.Event().wait()
+            return
+        self._active += 1
+        self._idle.clear()
+        try:
+            await self._receive(key)
+        finally:
+            self._active -= 1
+            if not self._active:
+                self._idle.set()
+
+    async def put(self, deliveries: Sequence[Delivery]) -> None:
+        """Queue deliveries. One that was put before is skipped."""
+        if self._dbos is not None:
+            for each in deliveries:
+                options = EnqueueOptions(
+                    workflow_name=_WORKFLOW, queue_name=self.name, workflow_id=self._id(each),
+                )  # fmt: skip
+                await DBOS.enqueue_workflow_with_options_async(options, self.name, each.key)
+            return
+        for chunk in chunks(deliveries):
+            await asyncio.to_thread(self._put, chunk)
+
+    def _put(self, deliveries: Sequence[Delivery]) -> None:
+        if self._client is None or self._engine is None:
+            raise BatchError("the queue of the batch is closed")
+        with self._engine.begin() as connection:
+            for each in deliveries:
+                options = EnqueueOptions(
+                    workflow_name=_WORKFLOW,
+                    queue_name=self.name,
+                    workflow_id=self._id(each),
+                    app_version=_VERSION,
+                    application_name=_APPLICATION,
+                )
+                self._client.enqueue_in_transaction(connection, options, self.name, each.key)
+
+    async def locate(self, deliveries: Sequence[Delivery]) -> Mapping[Delivery, str]:
+        """Tell where deliveries are: "" waits in the queue, else the executor that took it. Others are over."""
+        ids = {self._id(each): each for each in deliveries}
+        found = await self._list(list(ids), [*_WAITING, "PENDING"])
+        return {
+            ids[each.workflow_id]: "" if each.status in _WAITING else str(each.executor_id) for each in found
+        }
+
+    async def cancel(self, deliveries: Sequence[Delivery]) -> None:
+        """Take deliveries out of the queue. Those that are being carried out are left alone."""
+        waiting = [each.workflow_id for each in await self._list([self._id(d) for d in deliveries], _WAITING)]
+        for chunk in chunks(waiting):
+            await (DBOS if self._client is None else self._client).cancel_workflows_async(chunk)
+
+    async def _list(self, ids: list[str], states: Sequence[str]) -> list[Any]:
+        found: list[Any] = []
+        source: Any = DBOS if self._client is None else self._client
+        for chunk in chunks(ids):
+            found += await source.list_workflows_async(
+                workflow_ids=chunk, status=list(states), load_input=False, load_output=False
+            )
+        return found
+
+    async def stop(self, seconds: float) -> None:
+        """Take no more deliveries, and wait until those that were taken are over, at most so long."""
+        if not self._takes:
+            return
+        self._takes = False
+        self._stopping = True
+        if self._dbos is None:
+            # It waits in whole seconds, so only if there is something to wait for.
+            wait = max(1, round(seconds)) if self._active and seconds > 0 else 0
+            await asyncio.to_thread(DBOS.destroy, workflow_completion_timeout_sec=wait)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self.stop(0)
+        if self.open_ones.get(self.name) is self:
+            del self.open_ones[self.name]
+        client, self._client = self._client, None
+        engine, self._engine = self._engine, None
+        if client is not None:
+            await asyncio.to_thread(client.destroy)
+        if engine is not None:
+            await asyncio.to_thread(engine.dispose)
+
+    def _id(self, delivery: Delivery) -> str:
+        digest = hashlib.sha256(delivery.key.encode()).hexdigest()[:40]
+        return f"{self._uid}:{digest}:{delivery.number}"
+
+
+async def _refuse_other_instance() -> None:
+    """Raise if this process has an instance of DBOS already."""
+    with contextlib.suppress(error.DBOSException):
+        await DBOS.list_queues_async()
+        raise BatchError(
+            "this process has a DBOS instance of its own: hand it to the batch, open(..., dbos=instance)"
+        )
+
+
+_migrating: Final = threading.Lock()
+
+
+@contextlib.contextmanager
+def _one_at_a_time(url: str) -> Iterator[None]:
+    """Let one process of this machine at a time create the tables of a SQLite file: DBOS itself would race."""
+    with _migrating:
+        if not url.startswith("sqlite") or os.name != "posix":
+            yield
+            return
+        import fcntl  # noqa: PLC0415 - not on Windows
+
+        path = Path(url.removeprefix("sqlite:///"))
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with path.with_suffix(".lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield

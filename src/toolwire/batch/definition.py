@@ -1,0 +1,407 @@
+"""`Batch` and `Run`: what a user writes down about many runs. Everything is checked here, before anything starts.
+
+Owns the types of items and outputs: what of them travels as JSON, and how it comes back. Starts nothing: `open()`
+leads to `opened`, `work()` to a worker.
+"""
+
+import copy
+import dataclasses
+import inspect
+import json
+import typing
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
+
+import anyio
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, to_json
+
+from toolwire._support.tasks import is_async, on_trio
+from toolwire._support.words import closest
+from toolwire.batch.states import ON_LOST, OnLost, to_dollars
+from toolwire.catalog.money import micros
+from toolwire.client.reply import OutputType
+from toolwire.errors import BatchError, OptionsError
+from toolwire.options.agent_options import ClaudeAgentOptions
+
+if TYPE_CHECKING:
+    from toolwire.batch.opened import OpenBatch
+
+T = TypeVar("T")
+Money = str | int | float | Decimal
+Task = Callable[[Any], Any]
+
+LONGEST_NAME: Final = 200
+LONGEST_KEY: Final = 500
+SILENCE: Final = 15 * 60.0
+_FIELDS: Final = frozenset(each.name for each in dataclasses.fields(ClaudeAgentOptions))
+_OURS: Final = ("session_id", "resume", "continue_conversation", "fork_session", "resume_session_at")
+"""Options that say which conversation a run is: a batch decides that itself."""
+
+
+class Run:
+    """One run: its prompt, and the options in which it differs from the batch.
+
+    Run(f"Review {repo.name}.", cwd=repo.path)
+    """
+
+    def __init__(self, prompt: str, **changes: Any) -> None:
+        given: Any = prompt
+        if not isinstance(given, str) or not given.strip():
+            raise OptionsError(f"Run: the prompt must be a text that is not empty, got {prompt!r}", "prompt")
+        _check_names("Run", changes)
+        self.prompt = prompt
+        self.changes = changes
+
+    def __repr__(self) -> str:
+        changes = "".join(f", {name}={value!r}" for name, value in self.changes.items())
+        return f"Run({self.prompt!r}{changes})"
+
+
+class Batch(Generic[T]):
+    """Many runs under one name: the same name goes on where it was.
+
+        review = Batch("review-2026-11", output_type=Verdict, budget="500", per_run="2")
+
+        @review.task
+        def prepare(repo: Repo) -> Run:
+            return Run(f"Review {repo.name}.", cwd=repo.path)
+
+        async with review.open() as batch:
+            await batch.add({repo.name: repo for repo in repos})
+            async for done in batch.results():
+                print(done.key, done.state, done.output, done.cost)
+
+    - `options`: of every run; a `Run` may change some of them.
+    - `output_type`: as of `run()`.
+    - `concurrency`: runs at a time in one worker. Default: what its free memory allows.
+    - `budget`, `per_run`: dollars. A run is stopped at `per_run`; when no room for another is left in `budget`, the
+      rest is refused.
+    - `timeout`: seconds that a run may take; `silence`: seconds that it may say nothing.
+    - `attempts`: how often a run is begun if it fails in a way that costs nothing, or passes (an overloaded API).
+    - `on_lost`: what becomes of a run whose worker was lost. `"hold"`: it is *unknown*, never run twice, and a
+      person decides; `"resume"`: its conversation goes on from its transcript; `"again"`: it starts anew.
+    """
+
+    @overload
+    def __init__(
+        self: "Batch[T]",
+        name: str,
+        options: ClaudeAgentOptions | None = None,
+        output_type: type[T] = ...,
+        *,
+        concurrency: int | None = None,
+        budget: Money | None = None,
+        per_run: Money | None = None,
+        timeout: float | None = None,
+        silence: float | None = SILENCE,
+        attempts: int = 1,
+        on_lost: OnLost = "hold",
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: "Batch[Any]",
+        name: str,
+        options: ClaudeAgentOptions | None = None,
+        output_type: Any = None,
+        *,
+        concurrency: int | None = None,
+        budget: Money | None = None,
+        per_run: Money | None = None,
+        timeout: float | None = None,
+        silence: float | None = SILENCE,
+        attempts: int = 1,
+        on_lost: OnLost = "hold",
+    ) -> None: ...
+    def __init__(
+        self,
+        name: str,
+        options: ClaudeAgentOptions | None = None,
+        output_type: Any = None,
+        *,
+        concurrency: int | None = None,
+        budget: Money | None = None,
+        per_run: Money | None = None,
+        timeout: float | None = None,
+        silence: float | None = SILENCE,
+        attempts: int = 1,
+        on_lost: OnLost = "hold",
+    ) -> None:
+        self.name = _check_name(name)
+        self.options = _check_options(options, on_lost)
+        if output_type is not None and self.options.output_format is not None:
+            raise OptionsError(
+                "output_type and options.output_format are both set: use only one of them", "output_format"
+            )
+        self.output = None if output_type is None else OutputType(output_type)
+        self.concurrency = _check_count("concurrency", concurrency)
+        self.attempts = _check_count("attempts", attempts) or 1
+        self.timeout = _check_seconds("timeout", timeout)
+        self.silence = _check_seconds("silence", silence)
+        if on_lost not in ON_LOST:
+            raise OptionsError(f"on_lost must be one of {', '.join(ON_LOST)}, got {on_lost!r}", "on_lost")
+        self.on_lost = on_lost
+        self.budget = _check_money("budget", budget)
+        self.per_run = _check_money("per_run", per_run)
+        if self.budget is not None:
+            if self.per_run is None:
+                raise OptionsError(
+                    "budget needs per_run, the most that one run may cost: it is reserved before a run starts",
+                    "per_run",
+                )
+            if self.per_run > self.budget:
+                raise OptionsError(
+                    f"per_run is {to_dollars(self.per_run)} dollars, budget {to_dollars(self.budget)}: no run fits",
+                    "per_run",
+                )
+        self._task: Task | None = None
+        self._items: TypeAdapter[Any] | None = None
+
+    def task(self, function: Task) -> Task:
+        """Use a function that makes a `Run` (or a prompt) of an item. It runs in the worker; it may be async."""
+        if self._task is not None:
+            raise OptionsError(f"batch {self.name!r} has a task already: {_called(self._task)}", "task")
+        if not callable(function):
+            raise OptionsError(f"@batch.task needs a function, got {function!r}", "task")
+        self._items = _item_type(function)
+        self._task = function
+        return function
+
+    @asynccontextmanager
+    async def open(
+        self,
+        at: str | Path | None = None,
+        *,
+        work: bool = True,
+        ledger: Any = None,
+        dbos: Any = None,
+        poll: float = 1.0,
+        beat: float = 5.0,
+        stale: float = 30.0,
+        drain: float | None = None,
+    ) -> AsyncIterator["OpenBatch[T]"]:
+        """Open the batch, to add runs and to read results; with `work`, this process carries out runs too.
+
+        `at`: nothing for SQLite files in a folder of the user's, a folder for them, or `postgresql://...` for many
+        machines. `ledger`: another `Ledger` than the batch's own. `dbos`: a launched DBOS instance, if the program
+        has one. `poll`: seconds between two looks for runs and results. A worker shows every `beat` seconds that it
+        lives, and counts as lost when it has not for `stale`. Leaving the block waits for the runs of this process,
+        `drain` seconds at most.
+        """
+        if on_trio():
+            raise BatchError(
+                "a batch runs on asyncio only, because its engine does: use asyncio.run or anyio's default"
+            )
+        from toolwire.batch.opened import OpenBatch  # noqa: PLC0415 - it needs this module
+
+        opened: OpenBatch[T] = OpenBatch(
+            self, at, work=work, ledger=ledger, dbos=dbos, poll=poll, beat=beat, stale=stale
+        )
+        await opened.start()
+        try:
+            yield opened
+        except BaseException:
+            await _finish(opened, 0.0)
+            raise
+        await _finish(opened, drain)
+
+    # --- what workers need ---
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that are recorded, for people and commands that have no user's file."""
+        return {
+            "budget": self.budget,
+            "per_run": self.per_run,
+            "attempts": self.attempts,
+            "on_lost": self.on_lost,
+            "timeout": self.timeout,
+        }
+
+    def encode(self, key: str, item: Any) -> str:
+        """Return an item as JSON; `BatchError` if it cannot be that, or does not fit the task."""
+        try:
+            if self._items is None:
+                text = to_json(item)
+                json.loads(text)
+            else:
+                # There and back: what a worker gets later must fit now.
+                valid = self._items.validate_python(item)
+                text = self._items.dump_json(valid)
+                self._items.validate_json(text)
+        except (ValidationError, PydanticSerializationError, ValueError, TypeError) as error:
+            raise BatchError(f"the item of {key!r} cannot be used: {error}") from error
+        if self._task is None and not isinstance(json.loads(text), str):
+            raise BatchError(
+                f"the item of {key!r} is no prompt: batch {self.name!r} has no @batch.task that makes a Run of it"
+            )
+        return text.decode()
+
+    async def prepare(self, key: str, item: str) -> Run:
+        """Make the run of an item, by the user's task."""
+        value = json.loads(item) if self._items is None else self._items.validate_json(item)
+        if self._task is None:
+            return Run(value)
+        if is_async(self._task):
+            made = await self._task(value)
+        else:
+            made = await anyio.to_thread.run_sync(self._task, value)
+            if inspect.isawaitable(made):
+                made = await made
+        if isinstance(made, str):
+            return Run(made)
+        if not isinstance(made, Run):
+            raise BatchError(
+                f"{_called(self._task)} returned {type(made).__name__} for {key!r}, not a Run or a prompt"
+            )
+        return made
+
+    def options_for(self, run: Run) -> ClaudeAgentOptions:
+        """Return the options of a run, before its conversation is chosen."""
+        options = copy.copy(self.options)  # not `replace`, which would warn of odd options again
+        for name, value in run.changes.items():
+            setattr(options, name, value)
+        if self.output is not None:
+            options.output_format = self.output.format
+        if self.per_run is not None:
+            most = float(to_dollars(self.per_run))
+            options.max_budget_usd = (
+                most if options.max_budget_usd is None else min(options.max_budget_usd, most)
+            )
+        return options
+
+    def session_of(self, uid: str, key: str, attempt: int) -> str:
+        """Return the session id of an attempt, which is known before it starts."""
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"toolwire:batch:{uid}:{key}:{attempt}"))
+
+    def decode_output(self, value: Any, text: str) -> Any:
+        """Return an output as an instance of the batch's type; `OutputValidationError` if it does not fit."""
+        if self.output is None:
+            return value
+        return self.output.validate(value, _Text(text))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Text:
+    """The part of a reply that a message about a missing output shows."""
+
+    text: str
+
+
+async def _finish(opened: "OpenBatch[Any]", drain: float | None) -> None:
+    """Close a batch even if the block around it is cancelled."""
+    with anyio.CancelScope(shield=True):
+        await opened.close(drain)
+
+
+def _item_type(function: Task) -> TypeAdapter[Any] | None:
+    """Return the adapter for the item of a task; None if its function does not tell the type."""
+    try:
+        parameters = [
+            each
+            for each in inspect.signature(function).parameters.values()
+            if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD, each.VAR_POSITIONAL)
+        ]
+    except (TypeError, ValueError):
+        return None
+    if not parameters or any(
+        each.default is each.empty and each.kind != each.VAR_POSITIONAL for each in parameters[1:]
+    ):
+        raise OptionsError(f"@batch.task: {_called(function)} must take one item", "task")
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise OptionsError(
+            f"@batch.task: {_called(function)} has an unknown type: {error}", "task"
+        ) from error
+    kind = hints.get(parameters[0].name)
+    if kind is None or kind is Any:
+        return None
+    try:
+        return TypeAdapter(kind)
+    except Exception as error:  # Pydantic raises many kinds
+        raise OptionsError(
+            f"@batch.task: items of {_called(function)} cannot be JSON: {error}", "task"
+        ) from error
+
+
+def _called(function: Any) -> str:
+    return f"{getattr(function, '__qualname__', None) or repr(function)}()"
+
+
+def _check_name(name: Any) -> str:
+    if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
+        raise OptionsError(
+            f"the name of a batch must be a printable text of 1 to {LONGEST_NAME} characters, got {name!r}",
+            "name",
+        )
+    return name
+
+
+def check_key(key: Any) -> str:
+    """Return the key of a run; `BatchError` if it cannot be one."""
+    if not isinstance(key, str) or not key or len(key) > LONGEST_KEY or "\0" in key:
+        raise BatchError(
+            f"the key of a run must be a text of 1 to {LONGEST_KEY} characters without NUL, got {str(key)[:80]!r}"
+            f" ({type(key).__name__})"
+        )
+    try:
+        key.encode()
+    except UnicodeEncodeError as error:
+        raise BatchError(f"the key of a run must be valid Unicode, got {key[:80]!r}") from error
+    return key
+
+
+def _check_options(options: Any, on_lost: str) -> ClaudeAgentOptions:
+    if options is None:
+        return ClaudeAgentOptions()
+    if not isinstance(options, ClaudeAgentOptions):
+        raise OptionsError(f"options must be ClaudeAgentOptions, got {type(options).__name__}", "options")
+    for name in _OURS:
+        if getattr(options, name):
+            raise OptionsError(
+                f"options.{name} cannot be set in a batch: each run is a conversation of its own", name
+            )
+    if on_lost == "resume" and options.persist_session is False:
+        raise OptionsError(
+            "on_lost='resume' needs transcripts: options.persist_session must not be False", "on_lost"
+        )
+    return options
+
+
+def _check_names(who: str, changes: dict[str, Any]) -> None:
+    for name in changes:
+        if name in _OURS or name == "output_format":
+            raise OptionsError(f"{who}: {name} cannot be changed: the batch itself decides it", name)
+        if name not in _FIELDS:
+            near = closest(name, _FIELDS)
+            hint = f"; did you mean {near}?" if near else ""
+            raise OptionsError(f"{who}: there is no option {name!r}{hint}", name)
+
+
+def _check_count(name: str, value: Any) -> int | None:
+    if value is not None and (type(value) is not int or value < 1):
+        raise OptionsError(f"{name} must be a whole number from 1, got {value!r}", name)
+    return value
+
+
+def _check_seconds(name: str, value: Any) -> float | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
+        raise OptionsError(f"{name} must be seconds above 0, or None, got {value!r}", name)
+    return value
+
+
+def _check_money(name: str, value: Any) -> int | None:
+    if value is None:
+        return None
+    try:
+        amount = micros(value)
+    except ValueError as error:
+        raise OptionsError(f"{name}: {error}", name) from error
+    if amount == 0:
+        raise OptionsError(f"{name} must be more than 0 dollars, got {value!r}", name)
+    return amount

@@ -1,0 +1,476 @@
+"""An open batch: runs are added, results are read, and a person's decisions are carried out.
+
+Puts the parts together and takes them apart again: records, ledger, outbox, queue, lease, worker. Reads results
+page by page, so that memory stays flat however many there are.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+import anyio
+
+from toolwire._support.log import logger_for
+from toolwire.batch.booking import Books, attempt_of
+from toolwire.batch.dbos_queue import DbosQueue
+from toolwire.batch.definition import Batch, Money, check_key
+from toolwire.batch.lease import Lease, new_worker_id
+from toolwire.batch.observe import Observer
+from toolwire.batch.outbox import Outbox
+from toolwire.batch.place import Place, count_places, find_machine, find_place
+from toolwire.batch.queue import Delivery, Queue
+from toolwire.batch.records import Records, make_engine
+from toolwire.batch.states import RETRIED, STATES, Done, Progress, RunRow, State, to_dollars
+from toolwire.batch.worker import Worker
+from toolwire.catalog.ledger.opening import open_ledger
+from toolwire.catalog.ledger.types import Ledger
+from toolwire.catalog.money import micros
+from toolwire.errors import BatchError, OutputValidationError
+
+logger = logger_for("batch")
+T = TypeVar("T")
+in_thread = anyio.to_thread.run_sync
+
+Items = Mapping[str, Any] | Iterable[tuple[str, Any]] | AsyncIterable[tuple[str, Any]]
+_CHUNK: Final = 500
+_PAGE: Final = 200
+_LOOK: Final = 0.5  # seconds between two looks how far it is, while results come
+_CANCEL: Final = 30.0
+_LONG: Final = 10 * 365 * 86400.0  # seconds: as long as it takes
+
+
+class OpenBatch(Generic[T]):
+    """A batch that is open. `Batch.open()` makes it."""
+
+    def __init__(
+        self,
+        batch: Batch[T],
+        at: str | Path | None = None,
+        *,
+        work: bool = True,
+        ledger: Ledger | str | Path | None = None,
+        dbos: Any = None,
+        poll: float = 1.0,
+        beat: float = 5.0,
+        stale: float = 30.0,
+    ) -> None:
+        self.batch = batch
+        self.place: Place = find_place(at, batch.name)
+        self._poll = poll
+        self._work = work
+        self._dbos = dbos
+        self._beat = beat
+        self._stale = stale
+        self._given_ledger = ledger
+        self._observer = Observer(batch.name)
+        self._changed = asyncio.Event()
+        self._records: Records
+        self._books: Books
+        self._queue: Queue
+        self._worker: Worker
+        self._progress = Progress()
+        self._stack = ExitStack()
+        self._closed = False
+        self._existing = False
+
+    # --- life ---
+
+    async def start(self, *, existing: bool = False) -> None:
+        """Open the databases, settle what an earlier start left, and begin to work.
+
+        `existing`: only look; the batch must be there.
+        """
+        self._existing = existing
+        if self.place.folder is not None:
+            self.place.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._records = Records(make_engine(self.place.records))
+        self._stack.callback(self._records.close)
+        try:
+            await self._start()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self._take_apart()
+            raise
+
+    async def _start(self) -> None:
+        batch, records = self.batch, self._records
+        await in_thread(records.prepare)
+        if self._existing:
+            await in_thread(records.find, batch.name)
+        else:
+            before = await in_thread(records.create, batch.name, batch.settings)
+            _warn_of_changes(batch, before)
+        ledger = await in_thread(self._open_ledger)
+        self._books = Books(ledger, batch.name, records.uid, batch.per_run or 0, batch.budget)
+        places = batch.concurrency or count_places()
+        worker = new_worker_id() if self._work else None
+        pulse = Records(make_engine(self.place.records))
+        self._stack.callback(pulse.close)
+        self._queue = DbosQueue(
+            self.place.queue, records.uid, worker or "", poll=self._poll, fixed=batch.concurrency is not None,
+            dbos=self._dbos,
+        )  # fmt: skip
+        self._worker = Worker(
+            batch,
+            worker,
+            records=records,
+            books=self._books,
+            outbox=Outbox(self.place.outbox),
+            queue=self._queue,
+            lease=Lease(records, worker, beat=self._beat, stale=self._stale, pulse=pulse),
+            machine=find_machine(),
+            places=places,
+            observer=self._observer,
+            changed=self._changed.set,
+        )
+        self._observer.start()
+        self._stack.callback(self._observer.end)
+        # First the lease: a delivery that comes at once must find a worker that is alive.
+        if worker is not None:
+            await self._worker.join()
+        await self._queue.open(self._worker.deliver if self._work else None, places)
+        if not self._existing:  # settling what was left needs the user's file
+            await self._worker.flush_outbox()
+            await self._worker.start()
+        await self.refresh()
+
+    def _open_ledger(self) -> Ledger:
+        given = self.place.ledger if self._given_ledger is None else self._given_ledger
+        if not isinstance(given, str | Path):
+            return given
+        ledger = open_ledger(given)
+        self._stack.callback(ledger.close)
+        return ledger
+
+    async def close(self, drain: float | None = None) -> None:
+        """Take no more runs, wait for those of this process (`drain` seconds; None: as long as they take), and end.
+
+        With `drain=0` they are stopped: each tells what it cost, if it can.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._worker.stop_taking()
+            if drain == 0 or self._worker.error is not None:
+                self._worker.stop_runs("unknown", "the process that ran it was stopped")
+                drain = 15.0
+            await self._queue.stop(_LONG if drain is None else drain)
+            if drain is not None:
+                self._worker.stop_runs("unknown", "the process that ran it was stopped")
+            await self._worker.close()
+        finally:
+            await self._take_apart()
+
+    async def _take_apart(self) -> None:
+        for name in ("_queue", "_books"):
+            part = getattr(self, name, None)
+            if part is not None:
+                await (part.close() if name == "_queue" else part.aclose())
+        await in_thread(self._stack.close)
+
+    # --- runs ---
+
+    async def add(self, items: Items) -> int:
+        """Add runs: a mapping of keys to items, or pairs of them, also as an async iterable. Returns how many are
+        new.
+
+        A key that is known is skipped, whatever became of its run. Items travel as JSON: any value that JSON has,
+        dataclasses and Pydantic models.
+        """
+        if isinstance(items, str | bytes) or not isinstance(items, Mapping | Iterable | AsyncIterable):
+            raise BatchError(
+                f"add() needs a mapping of keys to items, or pairs of them, got {type(items).__name__}"
+            )
+        new = 0
+        chunk: dict[str, str] = {}
+        async for key, item in _pairs(items):
+            chunk.setdefault(check_key(key), self.batch.encode(key, item))
+            if len(chunk) >= _CHUNK:
+                new += await self._add(chunk)
+                chunk = {}
+        if chunk:
+            new += await self._add(chunk)
+        await self.refresh()
+        return new
+
+    async def _add(self, chunk: dict[str, str]) -> int:
+        new = await in_thread(self._records.add, list(chunk.items()))
+        if new:
+            # If this process ends here, the next one that opens the batch finds them.
+            await self._queue.put([Delivery(key, 1) for key in new])
+            await in_thread(self._records.revive)
+        return len(new)
+
+    async def results(self) -> AsyncIterator[Done[T]]:
+        """Yield the runs that have ended, those of earlier starts first, until none waits or runs any more.
+
+        A run that was unknown and whose answer came late after all is yielded again.
+        """
+        last, looked = 0, 0.0
+        loop = asyncio.get_running_loop()
+        while True:
+            self._changed.clear()
+            open_before = await in_thread(self._records.has_open)
+            rows = await in_thread(self._records.ended_after, last, _PAGE)
+            if rows and loop.time() > looked + _LOOK:
+                looked = loop.time()
+                await self.refresh()
+            for row in rows:
+                last = row.finished
+                yield self._decode(row)
+            if rows:
+                continue
+            if self._worker.error is not None:
+                raise self._worker.error
+            if not open_before:
+                await self.refresh()
+                return
+            await self._wait_for_change()
+
+    async def ended(self) -> AsyncIterator[Done[T]]:
+        """Yield the runs that have ended by now, in the order in which they did."""
+        last = 0
+        while rows := await in_thread(self._records.ended_after, last, _PAGE):
+            for row in rows:
+                last = row.finished
+                yield self._decode(row)
+
+    async def first(self, state: State, most: int) -> list[Done[T]]:
+        """Return some of the runs in a state, in the order in which they were added."""
+        rows = await in_thread(self._records.in_state, state, 0, most)
+        return [self._decode(row) for _, row in rows]
+
+    async def _wait_for_change(self) -> None:
+        try:
+            async with asyncio.timeout(self._poll):
+                await self._changed.wait()
+        except TimeoutError:
+            await self.refresh()
+
+    def _decode(self, row: RunRow) -> Done[T]:
+        kept = json.loads(row.result) if row.result else {}
+        output, error = None, row.error
+        if row.state == "done":
+            try:
+                output = self.batch.decode_output(kept.get("output"), kept.get("text") or "")
+            except OutputValidationError as misfit:  # the type was changed since
+                error = str(misfit)
+        return Done(
+            row.key,
+            row.state,
+            output,  # type: ignore[arg-type]  # of the batch's type if there is one
+            kept.get("text") or "",
+            to_dollars(row.cost),
+            error,
+            row.attempt,
+            kept.get("session_id") or row.session,
+            kept.get("usage"),
+        )
+
+    async def work(self, *, stop: asyncio.Event | None = None, until_done: bool = False) -> None:
+        """Carry out runs until `stop` is set, or with `until_done` until none waits or runs any more.
+
+        Raises if this worker cannot go on, such as one that others have given up as lost.
+        """
+        while stop is None or not stop.is_set():
+            self._changed.clear()
+            if self._worker.error is not None:
+                raise self._worker.error
+            if until_done and not await in_thread(self._records.has_open):
+                return
+            waits = [asyncio.create_task(self._changed.wait())]
+            if stop is not None:
+                waits.append(asyncio.create_task(stop.wait()))
+            try:
+                await asyncio.wait(waits, timeout=self._poll, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for each in waits:
+                    each.cancel()
+
+    # --- how far it is ---
+
+    @property
+    def progress(self) -> Progress:
+        """How far the batch is, as of the last look; `refresh()` looks now."""
+        return self._progress
+
+    async def refresh(self) -> Progress:
+        """Look how far the batch is."""
+        counts = await in_thread(self._records.counts)
+        spent, reserved, unknown = await self._books.sums()
+        budget = self.batch.budget
+        self._progress = Progress(
+            **{state: int(counts.get(state, 0)) for state in STATES},
+            spent=to_dollars(spent),
+            reserved=to_dollars(reserved + unknown),
+            budget=None if budget is None else to_dollars(budget),
+            workers=int(counts["workers"]),
+        )
+        self._observer.progress(self._progress)
+        return self._progress
+
+    @property
+    def metrics(self) -> Any:
+        """The Prometheus registry with the metrics of this process, to be served or written by the program."""
+        return self._observer.registry
+
+    @property
+    def lost(self) -> BaseException | None:
+        """Why this worker cannot go on; None as long as it can."""
+        return self._worker.error
+
+    # --- a person decides ---
+
+    async def cancel(self) -> Progress:
+        """Cancel the batch: nothing begins any more, and what runs is stopped. Returns when all of it has ended.
+
+        `retry(["cancelled"])` or `add()` lets it go on. `BatchError` if a run does not end in time.
+        """
+        waiting = await in_thread(self._records.cancel)
+        self._worker.stop_runs("cancelled", "the batch was cancelled")
+        await self._queue.cancel([Delivery(*each) for each in waiting])
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _CANCEL
+        while (progress := await self.refresh()).running:
+            if loop.time() > until:
+                raise BatchError(
+                    f"{progress.running} runs have not ended {_CANCEL:g} seconds after the batch was cancelled:"
+                    " their workers may be lost; nothing new begins"
+                )
+            await asyncio.sleep(0.05)
+        return progress
+
+    async def retry(self, states: Sequence[State] = RETRIED, *, keys: Sequence[str] | None = None) -> int:
+        """Queue ended runs again: failed, refused and cancelled ones, or those in `states`; of these only `keys`.
+
+        Returns how many. A run that is done or unknown only if its state is named: it may be paid twice then.
+        """
+        for state in states:
+            if state not in STATES or state in ("waiting", "running"):
+                raise BatchError(f"runs that are {state!r} cannot be retried: only ended ones can")
+        queued = await in_thread(self._records.retry, states, keys)
+        await in_thread(self._records.revive)
+        await self._queue.put([Delivery(*each) for each in queued])
+        await self.refresh()
+        return len(queued)
+
+    async def unknown(self) -> list[dict[str, Any]]:
+        """List the attempts whose cost nobody knows: key, attempt, booking, reserved dollars, why, session id."""
+        found = []
+        for booking in await self._books.unknown():
+            key, attempt = attempt_of(booking)
+            row = await in_thread(self._records.get, key)
+            found.append(
+                {
+                    "key": key,
+                    "attempt": attempt,
+                    "booking": booking.id,
+                    "reserved": to_dollars(booking.reserved),
+                    "why": booking.why,
+                    "state": "" if row is None else row.state,
+                    "session_id": "" if row is None else row.session,
+                }
+            )
+        return found
+
+    async def reconcile(self, key: str, cost: Money | None = None, *, retry: bool = False) -> Decimal:
+        """Say what the unknown attempts of a run cost together, in dollars; None is all that was reserved.
+
+        The run then counts as failed, or with `retry` it is queued again. Returns the cost that was booked.
+        """
+        amount = None if cost is None else micros(cost)
+        bookings = [each for each in await self._books.unknown() if attempt_of(each)[0] == key]
+        row = await in_thread(self._records.get, key)
+        if row is None:
+            raise BatchError(f"batch {self.batch.name!r} has no run {key!r}")
+        if not bookings and row.state != "unknown":
+            raise BatchError(f"run {key!r} is {row.state}, and nothing about it is unknown")
+        booked: dict[int, int] = {}
+        for place, booking in enumerate(bookings):
+            share = amount if place == 0 or amount is None else 0
+            booked[attempt_of(booking)[1]] = await self._books.resolve(booking.id, share)
+        await in_thread(self._records.resolve, key, booked, "a person decided that it failed")
+        if retry:
+            await self.retry(["failed"], keys=[key])
+        await self.refresh()
+        return to_dollars(sum(booked.values()))
+
+
+@asynccontextmanager
+async def open_existing(name: str, at: str | Path | None = None) -> AsyncIterator[OpenBatch[Any]]:
+    """Open a batch by its name alone, to look at it and to decide about it: nothing is run or added."""
+    place = find_place(at, name)
+    there = place.folder is None or (place.folder / "runs.db").exists()
+    records = Records(make_engine(place.records)) if there else None
+    try:
+        settings = None
+        if records is not None:
+            await in_thread(records.prepare)
+            settings = await in_thread(records.find, name)
+    finally:
+        if records is not None:
+            records.close()
+    if settings is None:
+        known = await in_thread(list_names, at)
+        hint = f"; there are: {', '.join(known[:10])}" if known else ""
+        raise BatchError(f"there is no batch {name!r} at {place.shown}{hint}")
+    batch: Batch[Any] = Batch(
+        name,
+        on_lost=settings["on_lost"],
+        attempts=settings["attempts"],
+        budget=None if settings["budget"] is None else to_dollars(settings["budget"]),
+        per_run=None if settings["per_run"] is None else to_dollars(settings["per_run"]),
+    )
+    opened: OpenBatch[Any] = OpenBatch(batch, at, work=False)
+    await opened.start(existing=True)
+    try:
+        yield opened
+    finally:
+        with anyio.CancelScope(shield=True):
+            await opened.close(0)
+
+
+def list_names(at: str | Path | None = None) -> list[str]:
+    """List the names of the batches at a place."""
+    folders = [find_place(at, "-")] if at is not None else []
+    if at is None:
+        base = find_place(None, "-").outbox.parents[1]
+        folders = [find_place(each, "-") for each in sorted(base.glob("*")) if (each / "runs.db").exists()]
+    names: list[str] = []
+    for place in folders:
+        if place.folder is not None and not (place.folder / "runs.db").exists():
+            continue
+        records = Records(make_engine(place.records))
+        try:
+            records.prepare()
+            names += records.names()
+        finally:
+            records.close()
+    return names
+
+
+async def _pairs(items: Items) -> AsyncIterator[tuple[str, Any]]:
+    if isinstance(items, AsyncIterable):
+        async for pair in items:
+            yield _pair(pair)
+    else:
+        for pair in items.items() if isinstance(items, Mapping) else items:
+            yield _pair(pair)
+
+
+def _pair(pair: Any) -> tuple[str, Any]:
+    if not isinstance(pair, tuple | list) or len(pair) != 2:  # noqa: PLR2004 - a key and an item
+        raise BatchError(f"add() needs pairs of a key and an item, got {str(pair)[:80]!r}")
+    return pair[0], pair[1]
+
+
+def _warn_of_changes(batch: Batch[Any], before: dict[str, Any]) -> None:
+    """Log what differs from the last start: it counts from now on."""
+    changed = [name for name, value in batch.settings.items() if before.get(name) != value]
+    if changed:
+        logger.info("batch %s has other settings than before: %s", batch.name, ", ".join(changed))

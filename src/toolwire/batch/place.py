@@ -1,0 +1,154 @@
+"""Where a batch keeps its data: from `at` to the addresses of its databases, and the folder of its outbox.
+
+Nothing given is a folder of its own in the user's folder for state, with SQLite files: no server, one machine. A
+path is such a folder elsewhere. A URL of Postgres is for any number of machines. The outbox is always on the disk
+of this machine.
+"""
+
+import hashlib
+import os
+import re
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from toolwire._support.secrets import redact
+from toolwire.catalog.ledger.opening import state_folder
+from toolwire.errors import BatchError
+
+VARIABLE: Final = "TOOLWIRE_BATCHES"
+_MEMORY: Final = Path("/proc/meminfo")
+_GROUP: Final = Path("/sys/fs/cgroup")
+_PER_CLI: Final = 300 * 1024 * 1024
+_UNKNOWN: Final = 4  # places, where the free memory cannot be told
+_MOUNTS: Final = Path("/proc/self/mountinfo")
+_NETWORK: Final = frozenset(
+    {
+        "nfs",
+        "nfs3",
+        "nfs4",
+        "cifs",
+        "smb",
+        "smb2",
+        "smb3",
+        "smbfs",
+        "9p",
+        "afs",
+        "ceph",
+        "glusterfs",
+        "lustre",
+    }
+    | {"fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone", "ncpfs", "beegfs", "gpfs"}
+)
+_POSTGRES: Final = re.compile(r"postgres(?:ql)?(?:\+psycopg\d?)?://", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Place:
+    """The addresses of a batch's data. `ledger` is a path, or a URL of Postgres."""
+
+    records: str
+    queue: str
+    ledger: str
+    outbox: Path
+    folder: Path | None
+    """The folder of the SQLite files; None for Postgres."""
+
+    @property
+    def shown(self) -> str:
+        """The place in words, without secrets."""
+        return str(self.folder) if self.folder is not None else redact(hide_password(self.records))
+
+
+def find_place(
+    at: str | os.PathLike[str] | None, name: str, environ: Mapping[str, str] = os.environ
+) -> Place:
+    """Return where the batch of that name is. SQLite on a network disk is refused where that can be seen."""
+    base = _base(environ)
+    if isinstance(at, str) and _POSTGRES.match(at):
+        url = _POSTGRES.sub("postgresql://", at, count=1)
+        local = hashlib.sha256(f"{url}\n{name}".encode()).hexdigest()[:16]
+        return Place(url, url, url, base / "outbox" / f"{folder_name(name)}-{local}", None)
+    if isinstance(at, str) and "://" in at:
+        kind = at.partition("://")[0]
+        raise BatchError(
+            f"a batch cannot be kept at a {kind}:// address: give a folder, or postgresql://user@host/database"
+        )
+    folder = (base / folder_name(name) if at is None else Path(at).expanduser()).absolute()
+    if folder.exists() and not folder.is_dir():
+        raise BatchError(
+            f"{folder} is a file: a batch needs a folder for its data, or a postgresql:// address"
+        )
+    if (disk := find_network_disk(folder)) is not None:
+        raise BatchError(
+            f"{folder} is on a network disk ({disk}), where SQLite loses data: use a folder of a local disk, or"
+            " postgresql://user@host/database for several machines"
+        )
+    return Place(
+        f"sqlite:///{folder / 'runs.db'}",
+        f"sqlite:///{folder / 'queue.db'}",
+        str(folder / "ledger.db"),
+        folder / "outbox",
+        folder,
+    )
+
+
+def find_machine(environ: Mapping[str, str] = os.environ) -> str:
+    """Return the id of this machine, or rather of the disk with the user's folder for state: made once and kept."""
+    path = _base(environ) / "machine"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with suppress(FileExistsError), path.open("x") as file:
+            file.write(uuid.uuid4().hex)
+        return path.read_text().strip() or "unknown"
+    except OSError as error:
+        raise BatchError(f"{path} cannot be written, which a worker needs: {error.strerror}") from error
+
+
+def _base(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get(VARIABLE) or state_folder() / "batches").expanduser()
+
+
+def count_places(meminfo: Path = _MEMORY, groups: Path = _GROUP) -> int:
+    """Return how many CLIs fit the memory that is free, about 300 MB each; at least one."""
+    free = None
+    with suppress(OSError, ValueError, StopIteration):
+        line = next(line for line in meminfo.read_text().splitlines() if line.startswith("MemAvailable:"))
+        free = int(line.split()[1]) * 1024
+    with suppress(OSError, ValueError):  # of a container: "max" is no number
+        limit = int((groups / "memory.max").read_text()) - int((groups / "memory.current").read_text())
+        free = limit if free is None else min(free, limit)
+    return _UNKNOWN if free is None else max(1, free // _PER_CLI)
+
+
+def folder_name(name: str) -> str:
+    """Return a name of a folder for a batch: its own as far as possible, and another one for every other batch."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:60]
+    return plain if plain == name else f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def hide_password(url: str) -> str:
+    """Return a URL without the password in it."""
+    return re.sub(r"(://[^:/@]*):[^@/]*@", r"\1:***@", url)
+
+
+def find_network_disk(folder: Path, mounts: Path = _MOUNTS) -> str | None:
+    """Return the kind of network file system that a folder is on; None if it is local or cannot be told."""
+    try:
+        lines = mounts.read_text(errors="replace").splitlines()
+    except OSError:  # not on Linux
+        return None
+    real = Path(os.path.realpath(folder))
+    best, kind = Path("/"), ""
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        fields, rest = before.split(), after.split()
+        if len(fields) < 5 or not rest:  # noqa: PLR2004 - id, parent, device, root, mount point
+            continue
+        point = Path(re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), fields[4]))
+        if real.is_relative_to(point) and len(point.parts) >= len(best.parts):
+            best, kind = point, rest[0]
+    return kind if kind in _NETWORK else None

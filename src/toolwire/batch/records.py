@@ -1,0 +1,684 @@
+"""The records of a batch: its runs, its workers, and who may do what next. In SQLite or Postgres, the same SQL.
+
+Owns the tables and every change of a run's state. Each change is one transaction with a condition in it, so that of
+two processes that want the same run one gets it, and a change that was made already is not made twice: after a lost
+connection every method can be called again. Money is not booked here (`booking`), only remembered.
+
+Every method blocks: `worker` and `opened` call them in threads.
+"""
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+
+from toolwire._support.log import logger_for
+from toolwire._support.words import storable
+from toolwire.batch.states import Claim, Outcome, RunRow, State
+from toolwire.errors import BatchError
+
+logger = logger_for("batch")
+T = TypeVar("T")
+
+VERSION: Final = 1
+_PATIENCE: Final = 300.0  # seconds that a database may be away
+_PAUSES: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
+_LOCK: Final = 0x74776274  # of Postgres, while the tables are made
+_CHUNK: Final = 500
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS toolwire_batch_version (version INTEGER NOT NULL);
+
+CREATE TABLE IF NOT EXISTS toolwire_batches (
+    name TEXT PRIMARY KEY, uid TEXT NOT NULL, created DOUBLE PRECISION NOT NULL, settings TEXT NOT NULL,
+    cancelled INTEGER NOT NULL DEFAULT 0, added BIGINT NOT NULL DEFAULT 0, finished BIGINT NOT NULL DEFAULT 0
+);
+
+CREATE TABLE IF NOT EXISTS toolwire_runs (
+    uid TEXT NOT NULL, key TEXT NOT NULL, number BIGINT NOT NULL, item TEXT NOT NULL, state TEXT NOT NULL,
+    attempt INTEGER NOT NULL DEFAULT 0, delivery INTEGER NOT NULL DEFAULT 1, lost INTEGER NOT NULL DEFAULT 0,
+    given_up INTEGER NOT NULL DEFAULT 0,
+    worker TEXT NOT NULL DEFAULT '', token TEXT NOT NULL DEFAULT '',
+    machine TEXT NOT NULL DEFAULT '', booking TEXT NOT NULL DEFAULT '',
+    session TEXT NOT NULL DEFAULT '', resumes INTEGER NOT NULL DEFAULT 0,
+    costs TEXT NOT NULL DEFAULT '{}', cost BIGINT NOT NULL DEFAULT 0, reserved BIGINT NOT NULL DEFAULT 0,
+    result TEXT NOT NULL DEFAULT '', error TEXT NOT NULL DEFAULT '', finished BIGINT NOT NULL DEFAULT 0,
+    changed DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (uid, key)
+);
+
+CREATE INDEX IF NOT EXISTS toolwire_runs_by_state ON toolwire_runs (uid, state, number);
+
+CREATE INDEX IF NOT EXISTS toolwire_runs_by_end ON toolwire_runs (uid, finished);
+
+CREATE TABLE IF NOT EXISTS toolwire_workers (
+    id TEXT PRIMARY KEY, uid TEXT NOT NULL, executor TEXT NOT NULL, process TEXT NOT NULL, machine TEXT NOT NULL,
+    beat BIGINT NOT NULL DEFAULT 0, gone INTEGER NOT NULL DEFAULT 0, started DOUBLE PRECISION NOT NULL
+)
+"""
+_COLUMNS: Final = ", ".join(RunRow.__dataclass_fields__)  # the fields of a RunRow are columns, by name
+
+
+class Records:
+    """The records of one batch. `engine` is SQLAlchemy's; `clock` gives seconds since 1970, for people to read."""
+
+    def __init__(
+        self, engine: sa.Engine, *, patience: float = _PATIENCE, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._engine = engine
+        self._patience = patience
+        self._clock = clock
+        self._closing = threading.Event()
+        # SQLite lets one write at a time, and who waits for it sleeps in growing steps: better to queue up here.
+        self._turn: AbstractContextManager[object] = (
+            threading.Lock() if engine.dialect.name == "sqlite" else nullcontext()
+        )
+        self.uid = ""
+        self.name = ""
+
+    def close(self) -> None:
+        """Close the connections. Waits for a database that is away end at once."""
+        self._closing.set()
+        self._engine.dispose()
+
+    # --- the batch itself ---
+
+    def prepare(self) -> None:
+        """Create the tables if there are none. Refuses those of a newer version."""
+
+        def work(db: sa.Connection) -> None:
+            if db.dialect.name == "postgresql":
+                db.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+            for statement in _SCHEMA.split(";"):
+                db.execute(sa.text(statement))
+            found = db.execute(sa.text("SELECT version FROM toolwire_batch_version")).scalar()
+            if found is None:
+                db.execute(sa.text("INSERT INTO toolwire_batch_version VALUES (:v)"), {"v": VERSION})
+            elif found != VERSION:
+                raise BatchError(
+                    f"the batches in this database have version {found} of their tables, and this toolwire knows"
+                    f" {VERSION}: use the toolwire that wrote them, or another database"
+                )
+
+        self._do(work)
+
+    def create(self, name: str, settings: dict[str, Any]) -> dict[str, Any]:
+        """Create the batch of that name, or find it. Returns the settings that it had before this call."""
+
+        def work(db: sa.Connection) -> tuple[str, str]:
+            now = self._clock()
+            db.execute(
+                sa.text(
+                    "INSERT INTO toolwire_batches (name, uid, created, settings) VALUES (:name, :uid, :now, :kept)"
+                    " ON CONFLICT (name) DO NOTHING"
+                ),
+                {"name": name, "uid": uuid.uuid4().hex, "now": now, "kept": json.dumps(settings)},
+            )
+            row = db.execute(
+                sa.text("SELECT uid, settings FROM toolwire_batches WHERE name = :name"), {"name": name}
+            ).one()
+            db.execute(
+                sa.text("UPDATE toolwire_batches SET settings = :kept WHERE name = :name"),
+                {"name": name, "kept": json.dumps(settings)},
+            )
+            return row.uid, row.settings
+
+        self.uid, before = self._do(work)
+        self.name = name
+        return dict(json.loads(before))
+
+    def find(self, name: str) -> dict[str, Any] | None:
+        """Use the batch of that name, if there is one. Returns its settings."""
+        row = self._do(
+            lambda db: db.execute(
+                sa.text("SELECT uid, settings FROM toolwire_batches WHERE name = :name"), {"name": name}
+            ).one_or_none()
+        )
+        if row is None:
+            return None
+        self.uid, self.name = row.uid, name
+        return dict(json.loads(row.settings))
+
+    def names(self) -> list[str]:
+        """List the names of the batches in this database."""
+        query = sa.text("SELECT name FROM toolwire_batches ORDER BY created")
+        return self._do(lambda db: [str(each) for each in db.execute(query).scalars()])
+
+    # --- runs are added ---
+
+    def add(self, items: Sequence[tuple[str, str]]) -> list[str]:
+        """Add runs, as keys and JSON. Returns the keys that are new; the others stay as they are."""
+
+        def work(db: sa.Connection) -> list[str]:
+            keys = [key for key, _ in items]
+            known = set(
+                db.execute(
+                    sa.text("SELECT key FROM toolwire_runs WHERE uid = :uid AND key IN :keys").bindparams(
+                        sa.bindparam("keys", expanding=True)
+                    ),
+                    {"uid": self.uid, "keys": keys},
+                ).scalars()
+            )
+            new = [(key, item) for key, item in items if key not in known]
+            if not new:
+                return []
+            last, now = self._count(db, "added", len(new)), self._clock()
+            rows = [
+                {"uid": self.uid, "key": key, "number": last - len(new) + place, "item": item, "now": now}
+                for place, (key, item) in enumerate(new, 1)
+            ]
+            # Another process may add the same keys just now: the first one wins, and both report them as new.
+            db.execute(
+                sa.text(
+                    "INSERT INTO toolwire_runs (uid, key, number, item, state, changed)"
+                    " VALUES (:uid, :key, :number, :item, 'waiting', :now)"
+                    " ON CONFLICT (uid, key) DO NOTHING"
+                ),
+                rows,
+            )
+            return [key for key, _ in new]
+
+        return self._do(work)
+
+    # --- a worker takes a run, and ends it ---
+
+    def claim(
+        self, key: str, worker: str, machine: str, make_session: Callable[[int], str], token: str
+    ) -> Claim | None:
+        """Take a waiting run for a worker whose lease is fresh. None if it is not there to be taken.
+
+        `token` is that of the caller alone: who claims again with it, because an answer was lost, gets the same.
+        """
+
+        def work(db: sa.Connection) -> Claim | None:
+            row = self._lock_run(db, key)
+            if row is None:
+                return None
+            if row.state == "running" and (row.worker, row.token) == (worker, token) and not row.booking:
+                attempt = row.attempt  # the connection was lost after the commit
+            elif row.state == "waiting" and self._is_alive(db, worker) and not self._is_cancelled(db):
+                attempt = row.attempt + 1
+            else:
+                return None
+            session = row.session if row.resumes else make_session(attempt)
+            before = str(row.machine)
+            db.execute(
+                sa.text(
+                    "UPDATE toolwire_runs SET state = 'running', attempt = :attempt, worker = :worker,"
+                    " machine = :machine, booking = '', session = :session, token = :token, given_up = 0,"
+                    " changed = :now WHERE uid = :uid AND key = :key"
+                ),
+                {
+                    "attempt": attempt,
+                    "worker": worker,
+                    "machine": machine,
+                    "session": session,
+                    "token": token,
+                    **self._at(key),
+                },
+            )
+            return Claim(key, row.item, attempt, session, bool(row.resumes), worker, before, token)
+
+        return self._do(work, durable=False)  # `start` is durable, and with it all that came before
+
+    def start(self, claim: Claim, booking: str, reserved: int, session: str) -> bool:
+        """Record that a claimed run is booked: from now on its CLI may be started. False: it must not be."""
+
+        def work(db: sa.Connection) -> bool:
+            if self._is_cancelled(db) or not self._is_alive(db, claim.worker):
+                return False
+            return self._change(
+                db,
+                "booking = :booking, reserved = :reserved, session = :session",
+                "attempt = :attempt AND token = :token AND state = 'running'",
+                **self._of(claim),
+                booking=booking,
+                reserved=reserved,
+                session=session,
+            )
+
+        return self._do(work)
+
+    def note_session(self, claim: Claim, session: str) -> None:
+        """Record the session id of a run that runs, where it was not known before it started."""
+        where = "attempt = :attempt AND token = :token AND state = 'running'"
+        self._do(
+            lambda db: self._change(db, "session = :session", where, **self._of(claim), session=session),
+            durable=False,
+        )
+
+    def finish(self, key: str, attempt: int, worker: str, outcome: Outcome) -> bool:
+        """Record how an attempt ended and what it cost. False: a later one has begun, or its end was known.
+
+        It may have been given up as lost meanwhile: a late answer counts as long as the run was not begun anew.
+        """
+
+        def work(db: sa.Connection) -> bool:
+            row = self._lock_run(db, key)
+            if row is None:
+                return False
+            self._set_cost(db, row, attempt, outcome.cost)
+            if row.attempt != attempt or row.state not in ("running", "unknown", "waiting"):
+                return False
+            if row.state == "running" and row.worker != worker:
+                return False
+            if (
+                row.state == "waiting" and not row.given_up
+            ):  # its end is recorded: it waits for the next attempt
+                return False
+            if (row.state, outcome.state) == ("unknown", "unknown"):
+                return False
+            self._end(db, key, outcome.state, outcome.result, outcome.error)
+            return True
+
+        return self._do(work)
+
+    def charge(self, key: str, attempt: int, cost: int) -> None:
+        """Record what an attempt cost, and nothing else."""
+
+        def work(db: sa.Connection) -> None:
+            row = self._lock_run(db, key)
+            if row is not None:
+                self._set_cost(db, row, attempt, cost)
+
+        self._do(work)
+
+    def put_back(
+        self, claim: Claim, *, cost: int | None, error: str, resumes: bool, lost: bool
+    ) -> int | None:
+        """Let a run of this worker wait for its next attempt. Returns its next delivery; None: not its own."""
+
+        def work(db: sa.Connection) -> int | None:
+            row = self._lock_run(db, claim.key)
+            if row is None:
+                return None
+            self._set_cost(db, row, claim.attempt, cost)
+            return self._release(
+                db,
+                claim.key,
+                claim.attempt,
+                claim.worker,
+                resumes=resumes,
+                error=error,
+                lost=lost,
+                given_up=False,
+            )
+
+        return self._do(work)
+
+    # --- a worker was lost ---
+
+    def lose(self, row: RunRow, *, hold: bool, resumes: bool, error: str) -> int | None:
+        """Record that the worker of a running run is gone. Returns the next delivery, None if it is held."""
+
+        def work(db: sa.Connection) -> int | None:
+            now = self._lock_run(db, row.key)
+            if now is None or (now.state, now.attempt, now.worker) != ("running", row.attempt, row.worker):
+                return None
+            if hold:
+                self._end(db, row.key, "unknown", "", error)
+                return None
+            return self._release(
+                db, row.key, row.attempt, row.worker,
+                resumes=resumes, error=error, lost=bool(row.booking), given_up=True,
+            )  # fmt: skip
+
+        return self._do(work)
+
+    def redeliver(self, key: str, delivery: int) -> int | None:
+        """Give a waiting run a new delivery in place of one that is nowhere. None: it has one already."""
+
+        def work(db: sa.Connection) -> int | None:
+            changed = self._change(
+                db,
+                "delivery = delivery + 1",
+                "state = 'waiting' AND delivery = :delivery",
+                **self._at(key),
+                delivery=delivery,
+            )
+            return delivery + 1 if changed else None
+
+        return self._do(work)
+
+    # --- leases ---
+
+    def join(self, worker: str, executor: str, process: str, machine: str) -> None:
+        """Record a new worker."""
+        self._do(
+            lambda db: db.execute(
+                sa.text(
+                    "INSERT INTO toolwire_workers (id, uid, executor, process, machine, started)"
+                    " VALUES (:id, :uid, :executor, :process, :machine, :now) ON CONFLICT (id) DO NOTHING"
+                ),
+                {
+                    "id": worker,
+                    "uid": self.uid,
+                    "executor": executor,
+                    "process": process,
+                    "machine": machine,
+                    "now": self._clock(),
+                },
+            )
+        )
+
+    def beat(self, worker: str) -> bool:
+        """Show that a worker is alive. False if its lease is gone. Does not wait for a database that is away."""
+        query = sa.text("UPDATE toolwire_workers SET beat = beat + 1 WHERE id = :id AND gone = 0")
+        with self._engine.begin() as db:
+            return db.execute(query, {"id": worker}).rowcount == 1
+
+    def workers(self) -> list[dict[str, Any]]:
+        """List the workers, those whose lease is gone included."""
+        query = sa.text(
+            "SELECT id, executor, process, machine, beat, gone FROM toolwire_workers WHERE uid = :uid"
+        )
+        return self._do(lambda db: [dict(each) for each in db.execute(query, {"uid": self.uid}).mappings()])
+
+    def bury(self, worker: str, beat: int) -> bool:
+        """Take the lease of a worker that has shown nothing since that beat. False if it has."""
+        query = sa.text("UPDATE toolwire_workers SET gone = 1 WHERE id = :id AND beat = :beat")
+        return self._do(lambda db: db.execute(query, {"id": worker, "beat": beat}).rowcount == 1)
+
+    def leave(self, worker: str) -> None:
+        """Remove a worker none of whose runs is left."""
+        query = sa.text("DELETE FROM toolwire_workers WHERE id = :id")
+        self._do(lambda db: db.execute(query, {"id": worker}))
+
+    # --- a person decides ---
+
+    def cancel(self) -> list[tuple[str, int]]:
+        """Cancel the batch: no run begins any more. Returns the runs that were waiting, with their deliveries."""
+
+        def work(db: sa.Connection) -> list[tuple[str, int]]:
+            # The row of the batch is locked first, as by whoever starts a run: nothing begins beside this.
+            db.execute(
+                sa.text("UPDATE toolwire_batches SET cancelled = 1 WHERE name = :name"), {"name": self.name}
+            )
+            query = sa.text("SELECT key, delivery FROM toolwire_runs WHERE uid = :uid AND state = 'waiting'")
+            waiting = [(row.key, row.delivery) for row in db.execute(query, {"uid": self.uid})]
+            if waiting:
+                last = self._count(db, "finished", len(waiting))
+                db.execute(
+                    sa.text(
+                        "UPDATE toolwire_runs SET state = 'cancelled', error = 'the batch was cancelled',"
+                        " finished = :finished, changed = :now"
+                        " WHERE uid = :uid AND key = :key AND state = 'waiting'"
+                    ),
+                    [
+                        {"finished": last - place, **self._at(key)}
+                        for place, (key, _) in enumerate(reversed(waiting))
+                    ],
+                )
+            return waiting
+
+        return self._do(work)
+
+    def is_cancelled(self) -> bool:
+        """True if the batch was cancelled, and nothing was added or queued again since."""
+        return self._do(self._is_cancelled)
+
+    def revive(self) -> None:
+        """Let runs begin again after the batch was cancelled."""
+        query = sa.text("UPDATE toolwire_batches SET cancelled = 0 WHERE name = :name AND cancelled = 1")
+        self._do(lambda db: db.execute(query, {"name": self.name}))
+
+    def retry(self, states: Sequence[State], keys: Sequence[str] | None = None) -> list[tuple[str, int]]:
+        """Queue ended runs again. Returns their keys and new deliveries."""
+
+        def work(db: sa.Connection) -> list[tuple[str, int]]:
+            query = "SELECT key, delivery FROM toolwire_runs WHERE uid = :uid AND state IN :states"
+            binds: list[sa.BindParameter[Any]] = [sa.bindparam("states", expanding=True)]
+            values: dict[str, Any] = {"uid": self.uid, "states": list(states)}
+            if keys is not None:
+                query += " AND key IN :keys"
+                binds.append(sa.bindparam("keys", expanding=True))
+                values["keys"] = list(keys)
+            found = [(row.key, row.delivery) for row in db.execute(sa.text(query).bindparams(*binds), values)]
+            if found:
+                db.execute(
+                    sa.text(
+                        "UPDATE toolwire_runs SET state = 'waiting', delivery = delivery + 1, resumes = 0,"
+                        " lost = 0, error = '', result = '', finished = 0, changed = :now"
+                        " WHERE uid = :uid AND key = :key"
+                    ),
+                    [self._at(key) for key, _ in found],
+                )
+            return [(key, delivery + 1) for key, delivery in found]
+
+        return self._do(work)
+
+    def resolve(self, key: str, costs: dict[int, int], error: str) -> bool:
+        """Record what a person says about the attempts of an unknown run. False if it is not unknown."""
+
+        def work(db: sa.Connection) -> bool:
+            row = self._lock_run(db, key)
+            if row is None:
+                return False
+            known = {**json.loads(row.costs), **{str(attempt): cost for attempt, cost in costs.items()}}
+            self._write_costs(db, key, known)
+            if row.state != "unknown":
+                return False
+            self._end(db, key, "failed", "", error)
+            return True
+
+        return self._do(work)
+
+    # --- reading ---
+
+    def get(self, key: str) -> RunRow | None:
+        """Return one run."""
+        found = self._do(lambda db: self._rows(db, "key = :key", key=key))
+        return found[0] if found else None
+
+    def of_worker(self, worker: str) -> list[RunRow]:
+        """List the running runs of a worker."""
+        return self._do(lambda db: self._rows(db, "state = 'running' AND worker = :worker", worker=worker))
+
+    def in_state(self, state: State, after: int = 0, limit: int = _CHUNK) -> list[tuple[int, RunRow]]:
+        """List runs in a state, in the order in which they were added, with their numbers; page by page."""
+
+        def work(db: sa.Connection) -> list[tuple[int, RunRow]]:
+            return self._rows(
+                db, "state = :state AND number > :after ORDER BY number LIMIT :limit", numbered=True,
+                state=state, after=after, limit=limit,
+            )  # fmt: skip
+
+        return self._do(work)
+
+    def ended_after(self, finished: int, limit: int = _CHUNK) -> list[RunRow]:
+        """List the runs that ended after another one, in order; page by page."""
+        where = "finished > :finished ORDER BY finished LIMIT :limit"
+        return self._do(lambda db: self._rows(db, where, finished=finished, limit=limit))
+
+    def has_open(self) -> bool:
+        """True if a run waits or runs."""
+        query = sa.text(
+            "SELECT 1 FROM toolwire_runs WHERE uid = :uid AND state IN ('waiting', 'running') LIMIT 1"
+        )
+        return self._do(lambda db: db.execute(query, {"uid": self.uid}).first() is not None)
+
+    def counts(self) -> dict[str, Any]:
+        """Return the number of runs by state, and of workers."""
+
+        def work(db: sa.Connection) -> dict[str, Any]:
+            query = sa.text(
+                "SELECT state, count(*) AS many FROM toolwire_runs WHERE uid = :uid GROUP BY state"
+            )
+            found: dict[str, Any] = {row.state: row.many for row in db.execute(query, {"uid": self.uid})}
+            alive = sa.text("SELECT count(*) FROM toolwire_workers WHERE uid = :uid AND gone = 0")
+            found["workers"] = db.execute(alive, {"uid": self.uid}).scalar_one()
+            return found
+
+        return self._do(work)
+
+    # --- inside a transaction ---
+
+    def _lock_run(self, db: sa.Connection, key: str) -> Any:
+        lock = " FOR UPDATE" if db.dialect.name == "postgresql" else ""
+        query = sa.text(f"SELECT * FROM toolwire_runs WHERE uid = :uid AND key = :key{lock}")  # noqa: S608
+        return db.execute(query, {"uid": self.uid, "key": key}).one_or_none()
+
+    def _is_alive(self, db: sa.Connection, worker: str) -> bool:
+        query = sa.text("SELECT 1 FROM toolwire_workers WHERE id = :id AND gone = 0")
+        return db.execute(query, {"id": worker}).first() is not None
+
+    def _is_cancelled(self, db: sa.Connection) -> bool:
+        lock = " FOR SHARE" if db.dialect.name == "postgresql" else ""
+        query = sa.text(f"SELECT cancelled FROM toolwire_batches WHERE name = :name{lock}")  # noqa: S608
+        return bool(db.execute(query, {"name": self.name}).scalar())
+
+    def _count(self, db: sa.Connection, column: str, many: int) -> int:
+        """Take numbers from a counter of the batch, whose row stays locked: numbers are seen in their order."""
+        query = sa.text(
+            f"UPDATE toolwire_batches SET {column} = {column} + :many WHERE name = :name RETURNING {column}"  # noqa: S608
+        )
+        return int(db.execute(query, {"name": self.name, "many": many}).scalar_one())
+
+    def _end(self, db: sa.Connection, key: str, state: State, result: str, error: str) -> None:
+        db.execute(
+            sa.text(
+                "UPDATE toolwire_runs SET state = :state, result = :result, error = :error, finished = :finished,"
+                " changed = :now WHERE uid = :uid AND key = :key"
+            ),
+            {
+                "state": state,
+                "result": result,
+                "error": storable(error),
+                "finished": self._count(db, "finished", 1),
+                **self._at(key),
+            },
+        )
+
+    def _set_cost(self, db: sa.Connection, row: Any, attempt: int, cost: int | None) -> None:
+        """Record what an attempt cost. Twice is the same as once."""
+        costs = json.loads(row.costs)
+        if cost is not None and costs.get(str(attempt)) != cost:
+            self._write_costs(db, row.key, {**costs, str(attempt): cost})
+
+    def _write_costs(self, db: sa.Connection, key: str, costs: dict[str, int]) -> None:
+        self._change(
+            db, "costs = :costs, cost = :cost", "1 = 1",
+            **self._at(key), costs=json.dumps(costs), cost=sum(costs.values()),
+        )  # fmt: skip
+
+    def _release(
+        self, db: sa.Connection, key: str, attempt: int, worker: str,
+        *, resumes: bool, error: str, lost: bool, given_up: bool,
+    ) -> int | None:  # fmt: skip
+        query = sa.text(
+            "UPDATE toolwire_runs SET state = 'waiting', delivery = delivery + 1, lost = lost + :lost,"
+            " booking = '', resumes = :resumes, error = :error, given_up = :given_up, changed = :now"
+            " WHERE uid = :uid AND"
+            " key = :key AND state = 'running' AND attempt = :attempt AND worker = :worker RETURNING delivery"
+        )
+        values: dict[str, Any] = {"lost": int(lost), "resumes": int(resumes), "given_up": int(given_up)}
+        values |= {"attempt": attempt, "worker": worker, "error": storable(error)}
+        found = db.execute(query, {**values, **self._at(key)}).scalar()
+        return None if found is None else int(found)
+
+    def _change(self, db: sa.Connection, what: str, condition: str, **values: Any) -> bool:
+        query = (
+            f"UPDATE toolwire_runs SET {what}, changed = :now WHERE uid = :uid AND key = :key AND {condition}"  # noqa: S608
+        )
+        return db.execute(sa.text(query), values).rowcount == 1
+
+    def _rows(self, db: sa.Connection, where: str, *, numbered: bool = False, **values: Any) -> list[Any]:
+        query = sa.text(f"SELECT number, {_COLUMNS} FROM toolwire_runs WHERE uid = :uid AND {where}")  # noqa: S608
+        found = db.execute(query, {"uid": self.uid, **values}).all()
+        return [(row[0], RunRow(*row[1:])) if numbered else RunRow(*row[1:]) for row in found]
+
+    def _at(self, key: str) -> dict[str, Any]:
+        return {"uid": self.uid, "key": key, "now": self._clock()}
+
+    def _of(self, claim: Claim) -> dict[str, Any]:
+        return {**self._at(claim.key), "attempt": claim.attempt, "token": claim.token}
+
+    def _do(self, work: Callable[[sa.Connection], T], *, durable: bool = True) -> T:
+        """Run a transaction, again if the database was away or busy. Every `work` may be run again.
+
+        Not `durable`: it survives a killed process; after a power cut it may be as if it had not been made.
+        """
+        until = time.monotonic() + self._patience
+        for pause in _pauses():
+            try:
+                with self._turn, self._engine.connect() as db:
+                    if db.dialect.name == "sqlite":
+                        mode = "FULL" if durable else "NORMAL"
+                        db.connection.driver_connection.execute(f"PRAGMA synchronous={mode}")  # type: ignore[union-attr]
+                    with db.begin():
+                        return work(db)
+            except (OperationalError, InterfaceError, DBAPIError) as error:
+                if not _may_pass(error):
+                    raise BatchError(f"the database of the batch failed: {_brief(error)}") from error
+                if time.monotonic() > until or self._closing.wait(pause):
+                    raise BatchError(
+                        f"the database of the batch cannot be reached: {_brief(error)}"
+                    ) from error
+                logger.warning("the database of the batch cannot be reached, trying again: %s", _brief(error))
+        raise AssertionError("pauses have no end")
+
+
+def _pauses() -> Iterator[float]:
+    yield from _PAUSES
+    while True:
+        yield _PAUSES[-1]
+
+
+def _may_pass(error: DBAPIError) -> bool:
+    """True for a failure that another try may not have: the server is away, or others hold a lock."""
+    code = getattr(error.orig, "sqlstate", None)
+    if isinstance(error, OperationalError | InterfaceError) and code is None:
+        text = str(error.orig)
+        return "sqlite" not in type(error.orig).__module__ or "locked" in text or "busy" in text
+    # Classes of Postgres: connection, operator intervention (it shuts down), serialization and deadlocks.
+    return str(code)[:2] in ("08", "57", "40", "53") or error.connection_invalidated
+
+
+def _brief(error: DBAPIError) -> str:
+    return " ".join(str(error.orig).split())[:300]
+
+
+def make_engine(url: str) -> sa.Engine:
+    """Return an engine for a URL of SQLite or Postgres."""
+    if url.startswith("sqlite"):
+        engine = sa.create_engine(url, connect_args={"timeout": 30, "check_same_thread": False})
+
+        @event.listens_for(engine, "connect")
+        def prepare(connection: Any, _record: Any) -> None:
+            connection.isolation_level = None  # transactions are begun below, with the lock to write
+            for pragma in ("busy_timeout=30000", "synchronous=FULL"):
+                connection.execute(f"PRAGMA {pragma}").close()
+            use_wal(connection)
+
+        @event.listens_for(engine, "begin")
+        def begin(connection: sa.Connection) -> None:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+        return engine
+    address = sa.make_url(url).set(drivername="postgresql+psycopg")
+    return sa.create_engine(address, pool_size=4, max_overflow=40, pool_pre_ping=True, pool_timeout=60)
+
+
+def use_wal(connection: Any) -> None:
+    """Let others read while one writes. The file remembers it, so it is done once."""
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        connection.execute("PRAGMA journal_mode=WAL").close()
+
+
+def chunks(items: Iterable[T], size: int = _CHUNK) -> Iterator[list[T]]:
+    """Yield the items in lists of at most `size`."""
+    chunk: list[T] = []
+    for item in items:
+        chunk.append(item)
+        if len(chunk) >= size:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

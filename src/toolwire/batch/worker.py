@@ -1,0 +1,447 @@
+"""A worker: carries out the runs that the queue delivers, one attempt after the other, and books how they ended.
+
+The order keeps the money right, whatever ends this process and when:
+
+    claim (records), reserve (ledger), start (records), the CLI runs, outbox, settle (ledger), finish (records)
+
+Before `start` is recorded no CLI was started, so the money can be released. After it, an attempt is unknown until
+its answer is booked, from the outbox at the latest. What became of workers that were lost is settled here too, by
+whoever finds them: by the batch's `on_lost`.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+
+from toolwire._support.log import logger_for
+from toolwire._support.tasks import spawn
+from toolwire.batch.booking import AlreadyBooked, Books, NoMoney
+from toolwire.batch.definition import Batch, Run
+from toolwire.batch.execution import Execution, Stop, choose_session, conclude
+from toolwire.batch.lease import Lease
+from toolwire.batch.observe import Observer
+from toolwire.batch.outbox import Outbox
+from toolwire.batch.queue import Delivery, Queue
+from toolwire.batch.records import Records
+from toolwire.batch.states import Claim, Outcome, RunRow, State
+from toolwire.client.warm import WarmPool
+from toolwire.errors import BatchError, SessionStoreError
+
+logger = logger_for("batch")
+
+MOST_LOST: Final = 3
+"""Times that a run may be lost before it is held: it may be what ends its workers."""
+_LOST: Final = "its worker was lost before it told how the run ended"
+_TICK: Final = 1.0
+_WARM: Final = 2
+_NOTE: Final = 2.0  # seconds until the session of a run is worth recording
+in_thread = anyio.to_thread.run_sync
+
+
+class Worker:
+    """Carries out runs, or without `id` only looks after those of lost workers."""
+
+    def __init__(
+        self,
+        batch: Batch[Any],
+        id: str | None,
+        *,
+        records: Records,
+        books: Books,
+        outbox: Outbox,
+        queue: Queue,
+        lease: Lease,
+        machine: str,
+        places: int,
+        observer: Observer,
+        changed: Callable[[], None],
+    ) -> None:
+        self._batch = batch
+        self.id = id
+        self._records = records
+        self._books = books
+        self._outbox = outbox
+        self._queue = queue
+        self._lease = lease
+        self._machine = machine
+        self._places = asyncio.Semaphore(places)
+        self._warm_size = min(_WARM, places)
+        self._observer = observer
+        self._changed = changed
+        self._stops: dict[str, Stop] = {}
+        self._pool: WarmPool | None = None
+        self._loop: asyncio.Task[None] | None = None
+        self._running: set[asyncio.Task[Any]] = set()
+        self._draining = False
+        self.error: BaseException | None = None
+
+    # --- life ---
+
+    async def join(self) -> None:
+        """Begin the lease."""
+        await self._lease.join(self._queue.executor, self._machine)
+
+    async def start(self) -> None:
+        """Settle what earlier starts have left, and begin to watch."""
+        await self._clear_lost()
+        await self.sweep()
+        self._loop = asyncio.create_task(self._watch())
+
+    def stop_taking(self) -> None:
+        """Begin nothing more. What runs goes on."""
+        self._draining = True
+
+    def stop_runs(self, state: State, why: str) -> None:
+        """Stop the runs of this worker. Each tells what it cost, if it can."""
+        for stop in list(self._stops.values()):
+            stop.set(state, why)
+
+    async def close(self) -> None:
+        """End the lease. No run is left, or it is left to be found as lost."""
+        if self._loop is not None:
+            self._loop.cancel()
+            await asyncio.wait({self._loop})
+        await in_thread(self._lease.end)
+        for task in list(self._running):  # past its time: what it did not book is found as lost
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running, timeout=10)
+        await self._close_pool()
+        if self.id is not None and not self._lease.lost.is_set():
+            try:
+                if not await in_thread(self._records.of_worker, self.id):
+                    await in_thread(self._records.leave, self.id)
+            except BatchError as error:
+                logger.warning("the lease of this worker could not be ended: %s", error)
+
+    async def _watch(self) -> None:
+        """Look for lost workers, and follow a cancelled batch."""
+        loop = asyncio.get_running_loop()
+        tick = min(_TICK, self._lease.beat_seconds)
+        next_look = 0.0
+        next_sweep = loop.time() + 2 * self._lease.stale_seconds
+        while self.error is None:
+            self._check_lease()
+            try:
+                if loop.time() >= next_look:
+                    next_look = loop.time() + self._lease.beat_seconds
+                    await self._clear_lost()
+                if loop.time() >= next_sweep:
+                    next_sweep = loop.time() + 2 * self._lease.stale_seconds
+                    await self.sweep(pages=1)  # what nobody delivers gets to the front sooner or later
+                busy = self._stops or self._pool is not None
+                if busy and await in_thread(self._records.is_cancelled):
+                    self.stop_runs("cancelled", "the batch was cancelled")
+                    await self._close_pool()
+            except Exception as error:  # noqa: BLE001 - databases and engines raise many kinds, and may come back
+                logger.warning("this process cannot look after the batch just now: %r", error)
+            await asyncio.sleep(tick)
+
+    def _check_lease(self) -> None:
+        """End all runs if this worker counts as lost, or may before it knows, and others would begin them again."""
+        if self.id is None:
+            return
+        if self._lease.lost.is_set():
+            self._fail(
+                BatchError("this worker was given up as lost: it did not show for too long that it lives")
+            )
+        elif self._batch.on_lost != "hold" and self._lease.unsafe and self._stops:
+            self.stop_runs("unknown", "its worker could not reach the database, and may count as lost")
+
+    def _fail(self, error: BaseException) -> None:
+        if self.error is None:
+            self.error = error
+            self.stop_runs("unknown", str(error))
+            self._changed()
+
+    # --- a run ---
+
+    async def deliver(self, key: str) -> None:
+        """Carry out a run that the queue delivers, unless it is not there to be run."""
+        # In a task of its own: whatever the engine does with its own, an attempt that has begun is booked.
+        task = asyncio.create_task(self._run(key))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        await asyncio.shield(task)
+
+    async def _run(self, key: str) -> None:
+        async with self._places:
+            claim: Claim | None = None
+            try:
+                if self._draining or self.error is not None:
+                    await self._hand_back(key)
+                    return
+                claim = await in_thread(
+                    self._records.claim,
+                    key,
+                    self.id or "",
+                    self._machine,
+                    lambda attempt: self._batch.session_of(self._records.uid, key, attempt),
+                    uuid.uuid4().hex,
+                )
+                if claim is None:
+                    await self._hand_back(key)
+                else:
+                    self._changed()
+                    with self._observer.run(claim) as seen:
+                        seen.outcome = await self._attempt(claim)
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:  # nobody else would find it as long as this worker lives
+                logger.exception("this worker cannot go on")
+                self._fail(error)
+            finally:
+                if claim is not None:
+                    self._stops.pop(claim.token, None)
+                self._changed()
+
+    async def _hand_back(self, key: str) -> None:
+        """Deliver a run anew that waits and is not for this worker, such as one that others take for lost."""
+        row = await in_thread(self._records.get, key)
+        if row is not None and row.state == "waiting" and not await in_thread(self._records.is_cancelled):
+            await self._put(key, await in_thread(self._records.redeliver, key, row.delivery))
+
+    async def _attempt(self, claim: Claim) -> Outcome:  # noqa: PLR0911 - each step may be the last
+        stop = self._stops[claim.token] = Stop()
+        try:
+            run = await self._batch.prepare(claim.key, claim.item)
+            options = self._batch.options_for(run)
+        except Exception as error:  # noqa: BLE001 - the user's code, or an item that no longer fits it
+            return await self._finish(
+                claim, Outcome("failed", None, error=f"{type(error).__name__}: {error}")
+            )
+        if claim.resumes and options.session_store is None and claim.machine != self._machine:
+            why = "its transcript is on another machine: give the options a session_store, and it can go on here"
+            return await self._finish(claim, Outcome("unknown", None, error=why))
+        fresh = self._batch.session_of(self._records.uid, claim.key, claim.attempt)
+        try:
+            options, resumes = await choose_session(options, claim, fresh)
+            booking = await self._reserve(claim, stop)
+        except NoMoney as error:
+            return await self._finish(claim, Outcome("refused", None, error=str(error)))
+        except (AlreadyBooked, SessionStoreError) as error:
+            return await self._finish(claim, Outcome("unknown", None, error=str(error)))
+        if booking is None:
+            if stop.state == "cancelled":
+                return await self._finish(claim, Outcome("cancelled", None, error=stop.why))
+            return await self._give_back(claim)
+        warm = self._batch.on_lost != "resume" and not run.changes
+        session = "" if warm else options.resume or options.session_id or ""
+        started = await in_thread(self._records.start, claim, booking, self._books.per_run, session)
+        if not started:  # the batch was cancelled, or this worker is no longer trusted with the run
+            await self._books.release(booking)
+            if await in_thread(self._records.is_cancelled):
+                return await self._finish(claim, Outcome("cancelled", None, error="the batch was cancelled"))
+            return Outcome("waiting", None)
+        if self._batch.on_lost != "hold" and self._lease.unsafe:
+            await self._books.release(booking)
+            return await self._give_back(claim)
+        return await self._execute(claim, run, booking, stop, options, resumes=resumes, warm=warm)
+
+    async def _give_back(self, claim: Claim) -> Outcome:
+        """Let a run wait again that was not started."""
+        number = await in_thread(
+            lambda: self._records.put_back(claim, cost=None, error="", resumes=claim.resumes, lost=False)
+        )
+        await self._put(claim.key, number)
+        return Outcome("waiting", None)
+
+    async def _reserve(self, claim: Claim, stop: Stop) -> str | None:
+        """Reserve the money of an attempt; None if it was stopped while it waited for that."""
+        reserve = asyncio.create_task(self._books.reserve(claim))
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait({reserve, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if reserve.done():
+                return reserve.result()
+            return None
+        finally:
+            stopped.cancel()
+            if not reserve.done():
+                reserve.cancel()
+                await asyncio.wait({reserve})
+                await self._books.release_unstarted(claim.key, claim.attempt)  # it may be booked all the same
+
+    async def _execute(
+        self, claim: Claim, run: Run, booking: str, stop: Stop, options: Any, *, resumes: bool, warm: bool
+    ) -> Outcome:
+        content = {
+            "uid": self._records.uid,
+            "key": claim.key,
+            "attempt": claim.attempt,
+            "booking": booking,
+            "worker": claim.worker,
+        }
+        written: list[Path] = []
+
+        def keep(result: dict[str, Any]) -> None:
+            stopped = {"stopped": stop.state, "why": stop.why} if stop.is_set else {}
+            written[:] = [
+                self._outbox.write(claim.key, claim.attempt, {**content, **stopped, "result": result})
+            ]
+
+        noting: list[asyncio.TimerHandle] = []
+
+        def note(session: str) -> None:
+            if warm:  # it was not known before; of a run that is over soon it need not be
+                record = partial(spawn, in_thread, self._records.note_session, claim, session)
+                noting.append(asyncio.get_running_loop().call_later(_NOTE, record))
+
+        execution = Execution(self._batch, stop, keep, note)
+        pool = await self._find_pool() if warm else None
+        try:
+            outcome = await execution.carry_out(run, options, resumes=resumes, pool=pool)
+        finally:
+            for handle in noting:
+                handle.cancel()
+        path = written[0] if written else None
+        if path is not None:
+            await in_thread(self._outbox.sync, path)
+        if outcome.cost is None:
+            await self._books.give_up(booking, outcome.error)
+        else:
+            await self._books.settle(booking, outcome.cost)
+        ended = await self._decide(claim, outcome, stop)
+        if path is not None:
+            await in_thread(self._outbox.remove, path)
+        return ended
+
+    async def _decide(self, claim: Claim, outcome: Outcome, stop: Stop) -> Outcome:
+        """End the run, or let it wait for another attempt."""
+        on_lost = self._batch.on_lost
+        known = outcome.cost is not None and not outcome.again
+        if stop.is_set and outcome.state == "unknown" and known and on_lost != "hold":
+            # This worker counts as lost, so others decide what becomes of the run.
+            await in_thread(self._records.charge, claim.key, claim.attempt, outcome.cost or 0)
+            return outcome
+        unasked = stop.is_set and outcome.again and outcome.state != "cancelled"  # stopped before its prompt
+        again = unasked or (outcome.again and claim.attempt < self._batch.attempts and not stop.is_set)
+        lost = outcome.cost is None and not stop.is_set and on_lost != "hold"
+        if lost:
+            row = await in_thread(self._records.get, claim.key)
+            lost = row is not None and row.lost + 1 < MOST_LOST
+        if not again and not lost:
+            return await self._finish(claim, outcome)
+        number = await in_thread(
+            lambda: self._records.put_back(
+                claim,
+                cost=outcome.cost,
+                error=outcome.error,
+                resumes=(lost and on_lost == "resume") or (unasked and claim.resumes),
+                lost=lost,
+            )
+        )
+        await self._put(claim.key, number)
+        return outcome
+
+    async def _finish(self, claim: Claim, outcome: Outcome) -> Outcome:
+        if (
+            outcome.state == "unknown" and outcome.cost is not None
+        ):  # stopped, and its cost is known after all
+            outcome = Outcome("failed", outcome.cost, outcome.result, outcome.error)
+        await in_thread(self._records.finish, claim.key, claim.attempt, claim.worker, outcome)
+        return outcome
+
+    async def _put(self, key: str, number: int | None) -> None:
+        if number is not None:
+            await self._queue.put([Delivery(key, number)])
+
+    # --- CLIs that are ready ---
+
+    async def _find_pool(self) -> WarmPool:
+        """Return CLIs that were started ahead, for runs that need no conversation chosen before."""
+        if self._pool is None:
+            self._pool = WarmPool(self._batch.options_for(Run("-")), size=self._warm_size)
+            await self._pool.__aenter__()
+        return self._pool
+
+    async def _close_pool(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.aclose()
+
+    # --- what others have left ---
+
+    async def _clear_lost(self) -> None:
+        """Settle what lost workers have left, by the batch's `on_lost`."""
+        lost = await self._lease.find_lost()
+        if not lost:
+            return
+        await self.flush_outbox()
+        for worker in lost:
+            for row in await in_thread(self._records.of_worker, worker):
+                await self._lose(row)
+            await in_thread(self._records.leave, worker)
+            logger.warning("worker %s was lost: its runs were settled", worker)
+        await self.sweep()
+        self._changed()
+
+    async def _lose(self, row: RunRow) -> None:
+        if not row.booking:  # its CLI was not started
+            await self._books.release_unstarted(row.key, row.attempt)
+            number = await in_thread(
+                lambda: self._records.lose(row, hold=False, resumes=bool(row.resumes), error="")
+            )
+        else:
+            await self._books.give_up(row.booking, _LOST)
+            hold = self._batch.on_lost == "hold" or row.lost + 1 >= MOST_LOST
+            resumes = self._batch.on_lost == "resume"
+            number = await in_thread(lambda: self._records.lose(row, hold=hold, resumes=resumes, error=_LOST))
+        await self._put(row.key, number)
+
+    async def flush_outbox(self) -> None:
+        """Book the answers that processes of this machine have left, unless those still live."""
+        pending = await in_thread(lambda: list(self._outbox.pending()))
+        if not pending:
+            return
+        alive = {row["id"] for row in await in_thread(self._records.workers) if not row["gone"]}
+        for path, content in pending:
+            if content.get("uid") != self._records.uid:
+                logger.warning(
+                    "the answer in %s is of another batch of this name, and is left as it is", path
+                )
+            elif content.get("worker") not in alive:
+                await self._book_left(path, content)
+
+    async def _book_left(self, path: Path, content: dict[str, Any]) -> None:
+        if not await in_thread(self._outbox.sync, path):
+            return
+        key, attempt = str(content["key"]), int(content["attempt"])
+        outcome = conclude(self._batch, content["result"], content.get("stopped"), content.get("why", ""))
+        if outcome.cost is None:
+            await self._books.give_up(content["booking"], outcome.error)
+        else:
+            await self._books.settle(content["booking"], outcome.cost)
+        if outcome.state == "unknown" and outcome.cost is not None:
+            outcome = Outcome("failed", outcome.cost, outcome.result, outcome.error)
+        kept = await in_thread(self._records.finish, key, attempt, str(content["worker"]), outcome)
+        await in_thread(self._outbox.remove, path)
+        logger.warning(
+            "an answer of %s was in the outbox: %s", key, "booked" if kept else "its cost was booked"
+        )
+
+    async def sweep(self, pages: int | None = None) -> None:
+        """Deliver anew what waits and is on its way nowhere: its delivery, or who took it, was lost."""
+        after = 0
+        while (pages is None or pages > 0) and (
+            rows := await in_thread(self._records.in_state, "waiting", after)
+        ):
+            pages = None if pages is None else pages - 1
+            after = rows[-1][0]
+            at = {Delivery(row.key, row.delivery): row for _, row in rows}
+            found = await self._queue.locate(list(at))
+            living = {row["executor"] for row in await in_thread(self._records.workers) if not row["gone"]}
+            anew: list[Delivery] = []
+            for delivery in at:
+                where = found.get(delivery)
+                if where is None or (where and where not in living):
+                    number = await in_thread(self._records.redeliver, delivery.key, delivery.number)
+                    anew += [] if number is None else [Delivery(delivery.key, number)]
+            if anew:
+                logger.warning("%d runs waited with nobody to deliver them: they are queued again", len(anew))
+                await self._queue.put(anew)

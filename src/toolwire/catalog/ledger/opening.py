@@ -1,0 +1,72 @@
+"""Finds and opens a ledger: a SQLite file, or a Postgres database by its URL."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeGuard
+
+from platformdirs import user_state_path
+
+from toolwire._support.log import logger_for
+from toolwire.catalog.ledger.sqlite import SqliteLedger
+from toolwire.catalog.ledger.types import Ledger
+from toolwire.catalog.money import dollars
+from toolwire.errors import UsageError
+
+if TYPE_CHECKING:
+    from toolwire.catalog.ledger.postgres import PostgresLedger
+
+logger = logger_for("catalog")
+
+Address = str | os.PathLike[str]
+"""The path of a SQLite file, or the URL of a Postgres database."""
+LEDGER: Final = "TOOLWIRE_LEDGER"
+"""The variable with the address of the ledger."""
+_SCHEMES: Final = ("postgresql://", "postgres://")
+
+
+def state_folder() -> Path:
+    """Return the user's folder for state."""
+    return user_state_path("toolwire", appauthor=False)
+
+
+def default_address(environ: Mapping[str, str] = os.environ) -> Address:
+    """Return the usual address of the ledger: `$TOOLWIRE_LEDGER`, or `ledger.db` in the user's folder for state."""
+    given = environ.get(LEDGER)
+    if not given:
+        return state_folder() / "ledger.db"
+    return given if is_url(given) else Path(given).expanduser()
+
+
+def is_url(address: object) -> TypeGuard[str]:
+    """True if an address is the URL of a database, which several machines can share. Another scheme is refused."""
+    if not isinstance(address, str):
+        return False
+    if address.startswith(_SCHEMES):
+        return True
+    scheme, mark, _ = address.partition("://")
+    if mark and scheme.replace("+", "").isalnum():
+        raise UsageError(f"a ledger is a file or at postgresql://..., not at {scheme}://")
+    return False
+
+
+def open_ledger(address: Address, *, create: bool = True) -> "SqliteLedger | PostgresLedger":
+    """Open the ledger at an address. It is made if there is none yet, unless `create` is False."""
+    if not is_url(address):
+        return SqliteLedger(address, create=create)
+    from toolwire.catalog.ledger.postgres import PostgresLedger  # noqa: PLC0415 - an extra
+
+    return PostgresLedger(address, create=create)
+
+
+def recover(ledger: Ledger) -> Ledger:
+    """Book what dead processes left in a ledger, and log it. Returns the ledger."""
+    for row in ledger.recover():
+        if row.state == "unknown":
+            logger.warning(
+                "a call of %s was out when its process ended: %s is reserved (toolwire catalog reconcile %s)",
+                row.tool,
+                dollars(row.reserved),
+                row.id,
+            )
+    return ledger

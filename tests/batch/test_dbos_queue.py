@@ -1,0 +1,194 @@
+"""What every engine of a batch must do (`Queue`), tried with DBOS on SQLite and Postgres."""
+
+import asyncio
+import sqlite3
+
+import pytest
+from dbos import DBOS, DBOSConfig
+
+from toolwire.batch.dbos_queue import DbosQueue
+from toolwire.batch.queue import Delivery
+from toolwire.errors import BatchError
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.slow,
+    # SQLAlchemy's pools end with the process of a worker; DBOS leaves some for the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.process)]
+
+
+@pytest.fixture(params=DATABASES)
+def url(request, tmp_path):
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'queue.db'}"
+    return request.getfixturevalue("postgres_url")
+
+
+class Seen:
+    """Takes deliveries, and lets the test wait for them."""
+
+    def __init__(self):
+        self.keys = []
+        self.running = self.most = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self._changed = asyncio.Event()
+
+    async def __call__(self, key):
+        self.keys.append(key)
+        self.running += 1
+        self.most = max(self.most, self.running)
+        self._changed.set()
+        try:
+            await self.gate.wait()
+        finally:
+            self.running -= 1
+
+    async def wait_for(self, count):
+        async with asyncio.timeout(30):
+            while len(self.keys) < count:
+                self._changed.clear()
+                await self._changed.wait()
+
+
+def queue(url, executor="w1", uid="u"):
+    return DbosQueue(url, uid, executor, poll=0.05)
+
+
+async def test_what_is_put_is_delivered_once_and_to_the_event_loop_of_the_worker(url):
+    """Putting it again does nothing; a new number is a new delivery."""
+    seen = Seen()
+    worker = queue(url)
+    await worker.open(seen, 4)
+    try:
+        many = [Delivery(f"k{number}", 1) for number in range(20)]
+        await worker.put(many)
+        await worker.put(many)
+        await seen.wait_for(20)
+        await worker.put([Delivery("k0", 2), Delivery("last", 1)])
+        await seen.wait_for(22)
+        assert sorted(seen.keys) == sorted([each.key for each in many] + ["k0", "last"])
+        assert seen.most <= 4
+    finally:
+        await worker.close()
+
+
+async def test_it_tells_where_a_delivery_is(url):
+    """In the queue, with a worker, or over."""
+    seen = Seen()
+    seen.gate.clear()
+    worker, driver = queue(url, "me"), queue(url, "")
+    a, b = Delivery("a", 1), Delivery("b", 1)
+    await driver.open(None, 0)
+    await driver.put([a, b])
+    assert await driver.locate([a, b, Delivery("c", 1)]) == {a: "", b: ""}
+    await worker.open(seen, 1)
+    try:
+        await seen.wait_for(1)
+        first = Delivery(seen.keys[0], 1)
+        where = await driver.locate([a, b])
+        assert where[first] == "me"
+        assert set(where.values()) == {"me", ""}
+        seen.gate.set()
+        await seen.wait_for(2)
+        async with asyncio.timeout(20):
+            while await driver.locate([a, b]):
+                await asyncio.sleep(0.05)
+    finally:
+        await worker.close()
+        await driver.close()
+
+
+async def test_what_is_cancelled_is_not_delivered(url):
+    """As long as nobody has taken it."""
+    seen = Seen()
+    driver = queue(url, "")
+    await driver.open(None, 0)
+    await driver.put([Delivery("a", 1), Delivery("b", 1)])
+    await driver.cancel([Delivery("a", 1), Delivery("none", 1)])
+    worker = queue(url)
+    await worker.open(seen, 4)
+    try:
+        await seen.wait_for(1)
+        await driver.put([Delivery("c", 1)])
+        await seen.wait_for(2)
+        assert sorted(seen.keys) == ["b", "c"]
+    finally:
+        await worker.close()
+        await driver.close()
+
+
+async def test_who_stops_takes_no_more_and_ends_what_it_has(url):
+    """The rest waits for others."""
+    seen = Seen()
+    seen.gate.clear()
+    worker = queue(url)
+    await worker.open(seen, 1)
+    await worker.put([Delivery(f"k{number}", 1) for number in range(3)])
+    await seen.wait_for(1)
+    stopping = asyncio.create_task(worker.stop(30))
+    await asyncio.sleep(0.2)
+    assert not stopping.done()
+    seen.gate.set()
+    async with asyncio.timeout(40):
+        await stopping
+    assert seen.running == 0
+    taken = len(seen.keys)
+    await worker.close()
+    other = Seen()
+    second = queue(url, "w2")
+    await second.open(other, 4)
+    try:
+        await other.wait_for(3 - taken)
+    finally:
+        await second.close()
+
+
+async def test_keys_travel_as_json(tmp_path):
+    """Never as pickle, by which a database would be code."""
+    driver = queue(f"sqlite:///{tmp_path / 'queue.db'}", "")
+    await driver.open(None, 0)
+    await driver.put([Delivery("käse\n", 1)])
+    await driver.close()
+    text = "\n".join(sqlite3.connect(tmp_path / "queue.db").iterdump())
+    assert '{"namedArgs":{},"positionalArgs":["toolwire-u","käse\\n"]}' in text
+    assert "portable_json" in text
+    assert "pickle" not in text
+
+
+async def test_a_process_has_one_worker(tmp_path):
+    """DBOS has one instance per process; the message says what can be done."""
+    first = queue(f"sqlite:///{tmp_path / 'a.db'}")
+    await first.open(Seen(), 1)
+    try:
+        with pytest.raises(BatchError, match="open in this process already"):
+            await queue(f"sqlite:///{tmp_path / 'a.db'}").open(Seen(), 1)
+        with pytest.raises(BatchError, match="another batch takes runs in this process"):
+            await queue(f"sqlite:///{tmp_path / 'b.db'}", uid="v").open(Seen(), 1)
+    finally:
+        await first.close()
+
+
+async def test_the_users_own_instance_is_used_and_left_alone(tmp_path):
+    """It must be handed over; it goes on when the batch is closed."""
+    DBOS(
+        config=DBOSConfig(
+            name="theirs", system_database_url=f"sqlite:///{tmp_path / 'theirs.db'}", log_level="ERROR"
+        )
+    )
+    DBOS.launch()
+    try:
+        with pytest.raises(BatchError, match="has a DBOS instance of its own: hand it to the batch"):
+            await queue(f"sqlite:///{tmp_path / 'a.db'}").open(Seen(), 1)
+        seen = Seen()
+        worker = DbosQueue("unused", "u", "w", poll=0.05, dbos=DBOS)
+        await worker.open(seen, 2)
+        await worker.put([Delivery("a", 1), Delivery("b", 1)])
+        await seen.wait_for(2)
+        await worker.close()
+        assert [each.name for each in await DBOS.list_queues_async()] == ["toolwire-u"]
+    finally:
+        DBOS.destroy()

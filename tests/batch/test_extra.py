@@ -1,0 +1,43 @@
+"""`toolwire.batch` is an extra: nothing of it is loaded before it is used, and without it a message says so."""
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.process
+WITHOUT = """
+import importlib.util, sys
+real = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "dbos" else real(name, *rest)
+"""
+
+
+def python(code):
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_importing_toolwire_loads_none_of_it():
+    """Nor does importing the package of batches: its parts are loaded when they are used."""
+    heavy = {"dbos", "sqlalchemy", "psycopg"}
+    code = "import toolwire, toolwire.batch, sys; print(*{each.partition('.')[0] for each in sys.modules})"
+    assert not heavy & set(python(code).stdout.split())
+
+
+def test_without_the_extra_it_says_what_to_install():
+    """Where it is imported."""
+    done = python(f"{WITHOUT}\nimport toolwire\nfrom toolwire.batch import Batch")
+    assert "pip install 'toolwire[batch]'" in done.stderr
+    assert done.returncode == 1
+
+
+def test_the_command_says_so_too():
+    """In one line; the other commands work."""
+    done = python(
+        f"{WITHOUT}\nfrom toolwire.cli.main import app\nsys.argv = ['toolwire', 'batch', 'show']\napp()"
+    )
+    assert "pip install 'toolwire[batch]'" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 2

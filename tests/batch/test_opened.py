@@ -1,0 +1,403 @@
+"""A batch from end to end, over a scripted CLI: results, money, failures, and what a person decides."""
+
+import asyncio
+import json
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from prometheus_client import generate_latest
+from pydantic import BaseModel
+
+from toolwire import ClaudeAgentOptions
+from toolwire.batch import Batch, Run
+from toolwire.batch.booking import Books
+from toolwire.batch.opened import list_names, open_existing
+from toolwire.batch.outbox import Outbox
+from toolwire.batch.records import Records, make_engine
+from toolwire.catalog.ledger.sqlite import SqliteLedger
+from toolwire.errors import BatchError
+from toolwire.testing import ScriptedCLI, answer, exit_early, fail, hang, say, turn
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # DBOS leaves connections to the garbage collector
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+COST = Decimal("0.00014")  # of a scripted turn
+
+
+class Verdict(BaseModel):
+    name: str
+
+
+@dataclass
+class Repo:
+    name: str
+
+
+class Model:
+    """Answers by the name in the prompt, and counts how often it was asked."""
+
+    def __init__(self, **answers):
+        self.answers = answers
+        self.asked = []
+
+    def __call__(self, request):
+        name = re.search(r"Look at (\w+)", request.prompt)[1]
+        self.asked.append(name)
+        given = self.answers.get(name, answer({"name": name}))
+        return given.pop(0) if isinstance(given, list) else given
+
+
+def make(model, name="b", **settings):
+    options = settings.pop("options", {})
+    cli = ScriptedCLI([model] * 1000)
+    given = {"output_type": Verdict, "concurrency": 4, "per_run": "0.01", **settings}
+    batch = Batch(name, ClaudeAgentOptions(spawn_claude_code_process=cli, **options), **given)
+
+    @batch.task
+    def prepare(repo: Repo) -> Run:
+        return Run(f"Look at {repo.name}")
+
+    return batch
+
+
+def repos(*names):
+    return {name: Repo(name) for name in names}
+
+
+async def collect(opened):
+    async with asyncio.timeout(60):
+        return {done.key: done async for done in opened.results()}
+
+
+def opened(batch, at, **given):
+    return batch.open(at, **{"poll": 0.05, "beat": 0.2, "stale": 5.0, **given})
+
+
+async def test_results_are_typed_and_paid(tmp_path):
+    """Each has its output, its cost and its session; the sums agree."""
+    model = Model()
+    async with opened(make(model, budget="1"), tmp_path / "b") as batch:
+        assert await batch.add(repos("a", "b", "c")) == 3
+        found = await collect(batch)
+        progress = batch.progress
+    assert {key: done.output for key, done in found.items()} == {key: Verdict(name=key) for key in "abc"}
+    assert {done.cost for done in found.values()} == {COST}
+    assert (progress.done, progress.spent, progress.reserved, progress.budget) == (3, 3 * COST, 0, 1)
+    assert not list((tmp_path / "b" / "outbox").iterdir())
+
+
+async def test_the_same_name_goes_on_where_it_was(tmp_path):
+    """Known keys are skipped, results of an earlier start come first, and nothing is run twice."""
+    model = Model()
+    async with opened(make(model), tmp_path / "b") as batch:
+        await batch.add(repos("a", "b"))
+        await collect(batch)
+    async with opened(make(model), tmp_path / "b") as batch:
+
+        async def more():
+            for name in ("b", "c", "a", "c"):
+                yield name, Repo(name)
+
+        assert await batch.add(more()) == 1
+        async with asyncio.timeout(60):
+            keys = [done.key async for done in batch.results()]
+    assert (set(keys[:2]), keys[2:]) == ({"a", "b"}, ["c"])
+    assert sorted(model.asked) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("abc", "needs a mapping"),
+        (5, "needs a mapping"),
+        ([1], "pairs of a key"),
+        ({"": Repo("x")}, "key of a run"),
+    ],
+)
+async def test_what_cannot_be_added_is_refused(tmp_path, given, says):
+    """Nothing is added then."""
+    async with opened(make(Model()), tmp_path / "b", work=False) as batch:
+        with pytest.raises(BatchError, match=says):
+            await batch.add(given)
+        assert (await batch.refresh()).total == 0
+
+
+async def test_failures_that_may_be_repeated_are(tmp_path):
+    """What cost nothing, or passes, is asked again, up to `attempts`."""
+    model = Model(over=[fail(400), answer({"name": "over"})], never=fail(529, retry=False))
+    async with opened(make(model, attempts=2), tmp_path / "b") as batch:
+        await batch.add(repos("over", "never"))
+        found = await collect(batch)
+    assert {key: (done.state, done.attempts) for key, done in found.items()} == {
+        "over": ("done", 2),
+        "never": ("failed", 2),
+    }
+    assert "529" in found["never"].error
+
+
+async def test_an_output_that_does_not_fit_was_paid_for(tmp_path):
+    """So it is not tried again by itself, and its cost counts."""
+    batch = Batch(
+        "b", ClaudeAgentOptions(spawn_claude_code_process=ScriptedCLI([say("no")] * 9)), Verdict, attempts=3
+    )
+    async with opened(batch, tmp_path / "b") as one:
+        await one.add({"a": "Hello"})
+        found = await collect(one)
+    assert (found["a"].state, found["a"].attempts) == ("failed", 1)
+    assert found["a"].cost > 0
+    assert found["a"].error
+
+
+async def test_a_task_that_raises_fails_its_own_run_only(tmp_path):
+    """Nothing is booked for it."""
+    batch = Batch(
+        "b", ClaudeAgentOptions(spawn_claude_code_process=ScriptedCLI([say("hi")] * 9)), concurrency=2
+    )
+
+    @batch.task
+    def prepare(item: str) -> Run:
+        if item == "bad":
+            raise ValueError("not this one")
+        return Run(item)
+
+    async with opened(batch, tmp_path / "b") as one:
+        await one.add({"bad": "bad", "good": "good"})
+        found = await collect(one)
+    assert (found["good"].state, found["good"].text) == ("done", "hi")
+    assert (found["bad"].state, found["bad"].error, found["bad"].cost) == (
+        "failed",
+        "ValueError: not this one",
+        0,
+    )
+
+
+async def test_a_run_that_takes_too_long_is_stopped_and_its_cost_is_known(tmp_path):
+    """The CLI is interrupted, and tells what was spent so far."""
+    async with opened(make(Model(slow=hang()), timeout=0.3), tmp_path / "b") as batch:
+        await batch.add(repos("slow", "a"))
+        found = await collect(batch)
+        assert (found["slow"].state, found["a"].state) == ("failed", "done")
+        assert "longer than 0.3 seconds" in found["slow"].error
+        assert batch.progress.reserved == 0
+
+
+async def test_a_run_that_says_nothing_is_given_up(tmp_path):
+    """However long it may take in all."""
+    async with opened(make(Model(slow=hang()), silence=0.3, timeout=600), tmp_path / "b") as batch:
+        await batch.add(repos("slow"))
+        found = await collect(batch)
+    assert "said nothing for 0.3 seconds" in found["slow"].error
+
+
+async def test_a_cli_that_ends_without_a_result_is_unknown(tmp_path):
+    """Nobody knows what it cost, so its money is held until a person says."""
+    async with opened(make(Model(gone=exit_early(3)), budget="0.02"), tmp_path / "b") as batch:
+        await batch.add(repos("gone"))
+        found = await collect(batch)
+        assert found["gone"].state == "unknown"
+        assert batch.progress.reserved == Decimal("0.01")
+        (unknown,) = await batch.unknown()
+        assert (unknown["key"], unknown["attempt"], unknown["reserved"]) == ("gone", 1, Decimal("0.01"))
+        with pytest.raises(BatchError, match="has no run 'x'"):
+            await batch.reconcile("x", "1")
+        assert await batch.reconcile("gone", "0.003") == Decimal("0.003")
+        found = await collect(batch)
+        assert (found["gone"].state, found["gone"].cost) == ("failed", Decimal("0.003"))
+        assert (batch.progress.spent, batch.progress.reserved) == (Decimal("0.003"), 0)
+        with pytest.raises(BatchError, match="is failed, and nothing about it is unknown"):
+            await batch.reconcile("gone", "1")
+
+
+async def test_a_cli_that_is_lost_is_tried_again_if_that_is_wanted(tmp_path):
+    """But not for ever: what ends every CLI is held in the end, and all its money with it."""
+    model = Model(gone=[exit_early(3), answer({"name": "gone"})], always=exit_early(3))
+    async with opened(make(model, on_lost="again"), tmp_path / "b") as batch:
+        await batch.add(repos("gone", "always"))
+        found = await collect(batch)
+        assert (found["gone"].state, found["gone"].attempts) == ("done", 2)
+        assert (found["always"].state, found["always"].attempts) == ("unknown", 3)
+        assert model.asked.count("always") == 3
+        assert len(await batch.unknown()) == 4
+
+
+async def test_a_budget_refuses_what_has_no_room(tmp_path):
+    """Runs wait for money that is only reserved, so as many run as the real costs allow."""
+    model = Model()
+    async with opened(make(model, budget="0.001", per_run="0.0003"), tmp_path / "b") as batch:
+        await batch.add(repos(*(f"k{number}" for number in range(12))))
+        found = await collect(batch)
+        states = [done.state for done in found.values()]
+        assert (states.count("done"), states.count("refused")) == (6, 6)
+        assert batch.progress.spent == 6 * COST
+        assert "no room for a run" in next(done.error for done in found.values() if done.state == "refused")
+    async with opened(make(model, budget="1", per_run="0.0003"), tmp_path / "b") as batch:
+        assert await batch.retry() == 6
+        assert {done.state for done in (await collect(batch)).values()} == {"done"}
+    assert len(model.asked) == 12
+
+
+async def test_cancelled_runs_stop_and_can_be_retried(tmp_path):
+    """What waits never starts, what runs tells its cost."""
+    model = Model(**{f"k{number}": hang() for number in range(4)})
+    async with opened(make(model, concurrency=2), tmp_path / "b") as batch:
+        await batch.add(repos("k0", "k1", "k2", "k3"))
+        async with asyncio.timeout(30):
+            while len(model.asked) < 2:
+                await asyncio.sleep(0.01)
+            progress = await batch.cancel()
+        assert (progress.cancelled, progress.running, progress.reserved) == (4, 0, 0)
+        assert len(model.asked) == 2
+        model.answers = {}
+        assert await batch.retry(["cancelled"]) == 4
+        assert {done.state for done in (await collect(batch)).values()} == {"done"}
+
+
+async def test_leaving_the_block_waits_for_the_runs(tmp_path):
+    """Those that run come to their end; those that wait stay for the next start."""
+    model = Model(**{f"k{number}": turn(answer({"name": "x"}), delay=0.5) for number in range(4)})
+    async with opened(make(model, concurrency=2), tmp_path / "b") as batch:
+        await batch.add(repos("k0", "k1", "k2", "k3"))
+        async with asyncio.timeout(30):
+            while len(model.asked) < 2:
+                await asyncio.sleep(0.01)
+    async with opened(make(model), tmp_path / "b", work=False) as batch:
+        assert (batch.progress.running, batch.progress.done, batch.progress.waiting) == (0, 2, 2)
+    async with opened(make(model), tmp_path / "b") as batch:
+        assert len(await collect(batch)) == 4
+    assert sorted(model.asked) == ["k0", "k1", "k2", "k3"]
+
+
+async def test_an_error_in_the_block_stops_the_runs(tmp_path):
+    """Their cost is booked; with `hold` they count as failed, since they may have had effects."""
+    model = Model(a=hang())
+    with pytest.raises(RuntimeError, match="mine"):
+        async with opened(make(model), tmp_path / "b") as batch:
+            await batch.add(repos("a"))
+            async with asyncio.timeout(30):
+                while not model.asked:
+                    await asyncio.sleep(0.01)
+            raise RuntimeError("mine")
+    async with opened(make(model), tmp_path / "b", work=False) as batch:
+        found = await collect(batch)
+        assert (found["a"].state, found["a"].error) == ("failed", "the process that ran it was stopped")
+        assert batch.progress.reserved == 0
+
+
+async def make_lost(tmp_path, batch, *, start=True, answered=False):
+    """Leave behind what a worker leaves that was killed: a run, its booking, perhaps its answer in the outbox."""
+    async with opened(batch, tmp_path / "b", work=False) as one:
+        await one.add(repos("a"))
+    records = Records(make_engine(f"sqlite:///{tmp_path / 'b' / 'runs.db'}"))
+    records.find(batch.name)
+    records.join("dead", "dead", "1:1::", "m")
+    claim = records.claim(
+        "a", "dead", Path(tmp_path / "state" / "machine").read_text(), lambda n: f"session-{n}", "t"
+    )
+    ledger = SqliteLedger(tmp_path / "b" / "ledger.db")
+    books = Books(ledger, batch.name, records.uid, batch.per_run, batch.budget)
+    booking = await books.reserve(claim)
+    if start:
+        assert records.start(claim, booking, batch.per_run, claim.session)
+    if answered:
+        result = {
+            "is_error": False,
+            "total_cost_usd": 0.002,
+            "structured_output": {"name": "late"},
+            "result": "",
+        }
+        content = {"uid": records.uid, "key": "a", "attempt": 1, "booking": booking, "worker": "dead"}
+        Outbox(tmp_path / "b" / "outbox").write("a", 1, {**content, "result": result})
+    records.bury("dead", 0)
+    await books.aclose()
+    ledger.close()
+    records.close()
+
+
+@pytest.mark.parametrize(
+    ("on_lost", "state", "asked", "attempts"),
+    [("hold", "unknown", 0, 1), ("again", "done", 1, 2), ("resume", "done", 1, 2)],
+)
+async def test_what_a_lost_worker_had_is_decided_by_on_lost(tmp_path, on_lost, state, asked, attempts):
+    """Held, or begun again; the money of the lost attempt is unknown either way."""
+    model = Model()
+    batch = make(model, on_lost=on_lost)
+    await make_lost(tmp_path, batch)
+    async with opened(batch, tmp_path / "b") as one:
+        found = await collect(one)
+        assert (found["a"].state, found["a"].attempts, len(model.asked)) == (state, attempts, asked)
+        assert one.progress.reserved == Decimal("0.01")
+        assert (await one.unknown())[0]["attempt"] == 1
+
+
+async def test_a_run_that_was_not_started_is_begun_whatever_on_lost_says(tmp_path):
+    """Its CLI never ran, so its money is released."""
+    model = Model()
+    batch = make(model)
+    await make_lost(tmp_path, batch, start=False)
+    async with opened(batch, tmp_path / "b") as one:
+        found = await collect(one)
+        assert (found["a"].state, one.progress.reserved, one.progress.spent) == ("done", 0, COST)
+
+
+async def test_an_answer_in_the_outbox_is_booked(tmp_path):
+    """It was paid for: the run is done, with its output and cost, and is not begun again."""
+    model = Model()
+    batch = make(model, on_lost="again")
+    await make_lost(tmp_path, batch, answered=True)
+    async with opened(batch, tmp_path / "b") as one:
+        found = await collect(one)
+        assert (found["a"].state, found["a"].output) == ("done", Verdict(name="late"))
+        assert (one.progress.spent, one.progress.reserved, model.asked) == (Decimal("0.002"), 0, [])
+        assert not list((tmp_path / "b" / "outbox").iterdir())
+
+
+async def test_a_run_to_resume_on_another_machine_needs_a_store(tmp_path):
+    """Its transcript is not here: it is held, with a message that says what to do."""
+    model = Model()
+    batch = make(model, on_lost="resume")
+    await make_lost(tmp_path, batch)
+    (tmp_path / "state" / "machine").write_text("another")
+    async with opened(batch, tmp_path / "b") as one:
+        found = await collect(one)
+        assert found["a"].state == "unknown"
+        assert "session_store" in found["a"].error
+        assert model.asked == []
+
+
+async def test_commands_find_a_batch_by_its_name(tmp_path):
+    """Without the user's file, and without changing its settings."""
+    async with opened(make(Model(), budget="1", on_lost="again"), None) as batch:
+        await batch.add(repos("a"))
+        await collect(batch)
+    assert list_names() == ["b"]
+    async with open_existing("b") as found:
+        assert (found.progress.done, found.progress.budget) == (1, 1)
+        assert [done.key async for done in found.ended()] == ["a"]
+    with pytest.raises(BatchError, match="there is no batch 'c' at .*; there are: b"):
+        async with open_existing("c"):
+            pass
+
+
+async def test_metrics_count_runs_and_money(tmp_path):
+    """Names as those of catalogues; no key is a label."""
+    async with opened(make(Model(bad=fail(400))), tmp_path / "b") as batch:
+        await batch.add(repos("a", "bad"))
+        await collect(batch)
+        text = generate_latest(batch.metrics).decode()
+    assert 'toolwire_batch_runs_total{batch="b",outcome="done"} 1.0' in text
+    assert 'toolwire_batch_runs_total{batch="b",outcome="failed"} 1.0' in text
+    assert 'toolwire_batch_cost_dollars_total{batch="b"} 0.00014' in text
+    assert 'toolwire_batch_state_runs{batch="b",state="done"} 1.0' in text
+
+
+async def test_progress_is_plain_json(tmp_path):
+    """Dollars are texts, so that they stay exact."""
+    async with opened(make(Model(), budget="5"), tmp_path / "b", work=False) as batch:
+        told = json.loads(json.dumps(batch.progress.to_dict()))
+    assert (told["budget"], told["waiting"], told["spent"]) == ("5", 0, "0")

@@ -1,0 +1,37 @@
+"""An answer is a complete file on this machine before anything else happens with it."""
+
+import stat
+
+from toolwire.batch.outbox import Outbox
+
+
+def test_an_answer_is_found_until_it_is_removed(tmp_path):
+    """Each attempt has one, and a later answer of it takes the place of the earlier."""
+    outbox = Outbox(tmp_path / "outbox")
+    first = outbox.write("a/../b", 1, {"n": 1})
+    assert outbox.write("a/../b", 1, {"n": 2}) == first
+    other = outbox.write("a/../b", 2, {"n": 3})
+    outbox.sync(first)
+    assert sorted(content["n"] for _, content in outbox.pending()) == [2, 3]
+    outbox.remove(first)
+    outbox.remove(first)
+    assert [path for path, _ in outbox.pending()] == [other]
+
+
+def test_only_its_owner_can_read_it(tmp_path):
+    """An answer may hold secrets."""
+    outbox = Outbox(tmp_path / "outbox")
+    path = outbox.write("k", 1, {})
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_a_broken_file_is_left_for_a_person(tmp_path, caplog):
+    """It is logged, and the others are found all the same; a part of a file is none."""
+    outbox = Outbox(tmp_path)
+    (tmp_path / "x-1.json").write_bytes(b'{"half')
+    (tmp_path / "y-1.123.part").write_bytes(b"{}")
+    outbox.write("k", 1, {"ok": True})
+    assert [content for _, content in outbox.pending()] == [{"ok": True}]
+    assert "x-1.json cannot be read" in caplog.text
+    assert (tmp_path / "x-1.json").exists()

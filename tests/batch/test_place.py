@@ -1,0 +1,105 @@
+"""From `at` to the databases of a batch, and how many CLIs a machine can carry."""
+
+from pathlib import Path
+
+import pytest
+
+from toolwire.batch.place import count_places, find_machine, find_network_disk, find_place, folder_name
+from toolwire.errors import BatchError
+
+MOUNTS = """\
+22 1 8:1 / / rw - ext4 /dev/sda1 rw
+30 22 0:40 / /mnt/share\\040one rw - nfs4 server:/x rw
+31 30 8:2 / /mnt/share\\040one/local rw - ext4 /dev/sdb rw
+32 22 0:41 / /data rw - fuse.sshfs host: rw
+"""
+
+
+def test_nothing_given_is_a_folder_of_the_users(state_folder):
+    """Each batch has its own, with its outbox."""
+    place = find_place(None, "review")
+    assert place.folder == state_folder / "review"
+    assert place.outbox == state_folder / "review" / "outbox"
+    assert find_place(None, "a/b").folder != find_place(None, "a-b").folder
+
+
+def test_postgres_keeps_its_outbox_on_this_machine(state_folder):
+    """Passwords are not shown, and `postgres://` is the same as `postgresql://`."""
+    place = find_place("postgres://me:secret@db/x", "review")
+    assert place.records == place.ledger == "postgresql://me:secret@db/x"
+    assert place.outbox.is_relative_to(state_folder)
+    assert "secret" not in place.shown
+    assert place.outbox != find_place("postgres://me:secret@db/y", "review").outbox
+
+
+@pytest.mark.parametrize("at", ["mysql://x/y", "redis://localhost", "sqlite:///x.db"])
+def test_other_addresses_are_refused(at):
+    """The message says what can be given."""
+    with pytest.raises(BatchError, match="give a folder, or postgresql://"):
+        find_place(at, "b")
+
+
+def test_a_file_is_no_folder(tmp_path):
+    """It would be overwritten or fail later."""
+    (tmp_path / "x").write_text("")
+    with pytest.raises(BatchError, match="is a file: a batch needs a folder"):
+        find_place(tmp_path / "x", "b")
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind"),
+    [
+        ("/home/me", None),
+        ("/mnt/share one/x", "nfs4"),
+        ("/mnt/share one/local/x", None),
+        ("/data/deep/er", "fuse.sshfs"),
+        ("/database", None),
+    ],
+)
+def test_a_network_disk_is_told_by_its_mount(tmp_path, folder, kind):
+    """The innermost mount counts; names with spaces are escaped in the kernel's list."""
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(MOUNTS)
+    assert find_network_disk(Path(folder), mounts) == kind
+
+
+def test_where_mounts_cannot_be_read_nothing_is_refused(tmp_path):
+    """Not every system tells."""
+    assert find_network_disk(tmp_path, tmp_path / "none") is None
+
+
+def test_sqlite_on_a_network_disk_is_refused(monkeypatch, tmp_path):
+    """Its locks do not work there."""
+    monkeypatch.setattr("toolwire.batch.place.find_network_disk", lambda folder: "nfs4")
+    with pytest.raises(BatchError, match="network disk .nfs4., where SQLite loses data"):
+        find_place(tmp_path / "b", "b")
+
+
+@pytest.mark.parametrize(
+    ("available", "limit", "used", "places"),
+    [("3072000", "max", "0", 10), ("3072000", "700000000", "60000000", 2), ("1000", "max", "0", 1)],
+)
+def test_places_follow_from_the_memory_that_is_free(tmp_path, available, limit, used, places):
+    """Of the machine or of the container, whichever is less; at least one."""
+    (tmp_path / "meminfo").write_text(f"MemTotal: 99 kB\nMemAvailable: {available} kB\n")
+    (tmp_path / "memory.max").write_text(limit)
+    (tmp_path / "memory.current").write_text(used)
+    assert count_places(tmp_path / "meminfo", tmp_path) == places
+
+
+def test_places_where_memory_cannot_be_told(tmp_path):
+    """A few, as on any machine."""
+    assert count_places(tmp_path / "none", tmp_path / "none") == 4
+
+
+def test_a_machine_keeps_its_id():
+    """Transcripts and outbox are on the disk that has it."""
+    assert find_machine() == find_machine()
+    assert len(find_machine()) == 32
+
+
+def test_names_of_folders_are_safe():
+    """Whatever the name of the batch, the folder is below the others."""
+    assert folder_name("review-2026.11") == "review-2026.11"
+    assert "/" not in folder_name("../../etc")
+    assert not folder_name("..").startswith(".")

@@ -1,0 +1,189 @@
+"""The records of a batch: of two that want the same run one gets it, and every change can be made twice."""
+
+import pytest
+
+from toolwire.batch.records import VERSION, Records, make_engine
+from toolwire.batch.states import Outcome
+from toolwire.errors import BatchError
+
+DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.process)]
+
+
+@pytest.fixture(params=DATABASES)
+def url(request, tmp_path):
+    """An empty database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'runs.db'}"
+    return request.getfixturevalue("postgres_url")
+
+
+@pytest.fixture
+def records(url):
+    """The records of a batch with two runs and a worker."""
+    made = Records(make_engine(url))
+    made.prepare()
+    made.create("b", {"budget": 5})
+    assert made.add([("x", '"1"'), ("y", '"2"')]) == ["x", "y"]
+    made.join("w", "e", "process", "machine")
+    yield made
+    made.close()
+
+
+def claim(records, key="x", worker="w", token="t"):  # noqa: S107 - not that kind of token
+    return records.claim(key, worker, "machine", lambda attempt: f"session-{attempt}", token)
+
+
+def test_the_same_name_is_the_same_batch(records, url):
+    """Settings are those of the last start, and those before are returned."""
+    other = Records(make_engine(url))
+    other.prepare()
+    assert other.create("b", {"budget": 6}) == {"budget": 5}
+    assert other.uid == records.uid
+    assert other.find("b") == {"budget": 6}
+    assert other.find("c") is None
+    assert other.create("c", {}) == {}
+    assert (other.names(), other.uid == records.uid) == (["b", "c"], False)
+    other.close()
+
+
+def test_tables_of_a_newer_version_are_refused(records):
+    """This version cannot know what they mean."""
+    with records._engine.begin() as db:
+        db.exec_driver_sql("UPDATE toolwire_batch_version SET version = 99")
+    with pytest.raises(BatchError, match=f"version 99 of their tables, and this toolwire knows {VERSION}"):
+        records.prepare()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_an_error_in_any_words_is_kept(records, again):
+    """An API may answer with characters that no database takes: the run still ends, with its cost."""
+    first = claim(records)
+    records.start(first, "booking", 5, "s")
+    words = "API Error: \0 and \ud800"
+    if again:
+        assert records.put_back(first, cost=3, error=words, resumes=False, lost=False) == 2
+    else:
+        assert records.finish("x", first.attempt, "w", Outcome("failed", 3, "{}", words))
+    row = records.get("x")
+    assert (row.error, row.cost) == ("API Error: ? and ?", 3)
+
+
+def test_known_keys_are_skipped(records):
+    """Whatever became of them; the new ones keep their order."""
+    assert records.add([("z", "3"), ("x", "4"), ("w", "5")]) == ["z", "w"]
+    assert [row.key for _, row in records.in_state("waiting")] == ["x", "y", "z", "w"]
+    assert claim(records).item == '"1"'
+
+
+def test_one_worker_gets_a_run(records):
+    """The second gets nothing; the first may ask again if it lost the answer, until it has booked."""
+    records.join("v", "e2", "process", "machine")
+    first = claim(records)
+    assert (first.attempt, first.session, first.resumes) == (1, "session-1", False)
+    assert claim(records, worker="v") is None
+    assert claim(records, token="another delivery to the same worker") is None  # noqa: S106
+    assert claim(records) == first.__class__(**{**vars(first), "machine": "machine"})
+    assert records.start(first, "booking", 5, "s") is True
+    assert claim(records) is None
+
+
+def test_a_worker_without_a_lease_gets_nothing(records):
+    """Neither a run, nor leave to start one that it has."""
+    held = claim(records)
+    assert records.bury("w", 7) is False  # it has shown something else since
+    assert records.bury("w", 0) is True
+    assert records.beat("w") is False
+    assert claim(records, "y") is None
+    assert records.start(held, "booking", 5, "s") is False
+
+
+def test_results_come_in_the_order_in_which_they_ended(records):
+    """Page by page, each once; a run that waits again comes again."""
+    for key in ("y", "x"):
+        held = claim(records, key)
+        assert records.finish(key, held.attempt, "w", Outcome("done", 7, '{"text": "t"}')) is True
+        assert records.finish(key, held.attempt, "w", Outcome("done", 7)) is False
+    first = records.ended_after(0, 1)
+    assert [(row.key, row.cost, row.state) for row in first] == [("y", 7, "done")]
+    assert [row.key for row in records.ended_after(first[-1].finished)] == ["x"]
+    assert records.has_open() is False
+
+
+def test_the_cost_of_all_attempts_counts_once_each(records):
+    """However often it is told."""
+    held = claim(records)
+    assert records.put_back(held, cost=5, error="e", resumes=False, lost=False) == 2
+    assert records.put_back(held, cost=5, error="e", resumes=False, lost=False) is None
+    second = claim(records)
+    assert second.attempt == 2
+    for _ in range(2):
+        records.finish("x", 2, "w", Outcome("done", 6))
+        records.charge("x", 1, 5)
+    assert records.get("x").cost == 11
+
+
+def test_a_late_answer_counts_unless_the_run_began_anew(records):
+    """Unknown becomes done; one that waits again is done too; one that runs again only gets the cost."""
+    held = claim(records)
+    records.start(held, "booking", 5, "s")
+    row = records.get("x")
+    assert records.lose(row, hold=True, resumes=False, error="lost") is None
+    assert records.get("x").state == "unknown"
+    assert records.finish("x", 1, "w", Outcome("done", 5)) is True
+    assert records.get("x").state == "done"
+
+    held = claim(records, "y")
+    records.start(held, "booking", 5, "s")
+    assert records.lose(records.get("y"), hold=False, resumes=True, error="lost") == 2
+    records.join("v", "e2", "process", "machine")
+    again = claim(records, "y", "v")
+    assert (again.attempt, again.session, again.resumes) == (2, "s", True)
+    assert records.finish("y", 1, "w", Outcome("done", 5)) is False
+    assert (records.get("y").state, records.get("y").cost) == ("running", 5)
+    assert records.finish("y", 2, "v", Outcome("done", 6)) is True
+    assert records.get("y").cost == 11
+
+
+def test_a_waiting_run_that_was_given_up_takes_its_late_answer(records):
+    """It need not be run again."""
+    held = claim(records)
+    records.start(held, "booking", 5, "s")
+    records.lose(records.get("x"), hold=False, resumes=False, error="lost")
+    assert records.finish("x", 1, "w", Outcome("done", 5)) is True
+    assert claim(records) is None
+
+
+def test_nothing_begins_in_a_cancelled_batch(records):
+    """What waits is cancelled, what was claimed may not start, and `revive` lets it go on."""
+    held = claim(records)
+    assert records.cancel() == [("y", 1)]
+    assert records.is_cancelled()
+    assert records.start(held, "booking", 5, "s") is False
+    assert [row.key for row in records.ended_after(0)] == ["y"]
+    assert records.retry(["cancelled"]) == [("y", 2)]
+    assert claim(records, "y") is None
+    records.revive()
+    assert claim(records, "y").attempt == 1
+
+
+def test_retry_takes_only_the_named_runs(records):
+    """Of the named states."""
+    for key in ("x", "y"):
+        records.finish(key, claim(records, key).attempt, "w", Outcome("failed", 0, error="e"))
+    assert records.retry(["done"]) == []
+    assert records.retry(["failed"], ["y"]) == [("y", 2)]
+    assert records.counts()["failed"] == records.counts()["waiting"] == 1
+
+
+def test_a_delivery_is_replaced_once(records):
+    """By whoever is first."""
+    assert records.redeliver("x", 1) == 2
+    assert records.redeliver("x", 1) is None
+
+
+def test_a_database_that_stays_away_is_an_error(tmp_path):
+    """After its time, and with its reason."""
+    away = Records(make_engine("postgresql://nobody@127.0.0.1:1/none"), patience=0.1)
+    with pytest.raises(BatchError, match="cannot be reached"):
+        away.prepare()
+    away.close()

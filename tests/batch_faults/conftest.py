@@ -1,0 +1,27 @@
+"""Every test of this suite runs on SQLite and on a real Postgres, with `BATCH_SEEDS` seeds (10 unless told)."""
+
+import os
+import random
+
+import pytest
+
+
+def pytest_generate_tests(metafunc):
+    """Give each test its databases and its dice."""
+    if "seed" in metafunc.fixturenames:
+        metafunc.parametrize("seed", range(int(os.environ.get("BATCH_SEEDS", "10"))))
+    if "database" in metafunc.fixturenames:
+        metafunc.parametrize("database", ["sqlite", "postgres"])
+
+
+@pytest.fixture
+def at(database, tmp_path, request, monkeypatch):
+    """Where the batch is kept."""
+    monkeypatch.setenv("TOOLWIRE_BATCHES", str(tmp_path / "state"))
+    return tmp_path / "batch" if database == "sqlite" else request.getfixturevalue("postgres_url")
+
+
+@pytest.fixture
+def dice(request, seed):
+    """Random numbers that fall the same way again."""
+    return random.Random(f"{request.node.originalname}-{seed}")  # noqa: S311 - they must fall the same way again

@@ -1,0 +1,106 @@
+"""A user's program with a batch, for processes that are killed: `program.py driver` and `program.py worker`.
+
+Its CLI is scripted and in the same process. Every request to the model is written to the journal, in a process that
+nobody kills, before the model answers: whoever is asked twice is paid twice.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import re
+import signal
+import sys
+import time
+
+from pydantic import BaseModel
+
+from shared.journal import JournalLine
+from toolwire import ClaudeAgentOptions
+from toolwire.batch import Batch, Run
+from toolwire.testing import ScriptedCLI, answer, turn
+
+
+class Verdict(BaseModel):
+    """What a run answers."""
+
+    key: str
+
+
+class Task(BaseModel):
+    """An item."""
+
+    name: str
+
+
+SETTINGS = json.loads(os.environ["BATCH_SETTINGS"])
+JOURNAL = JournalLine(SETTINGS["journal"])
+
+
+def ask(request):
+    """Play the model: it is paid as soon as it is asked."""
+    key = re.search(r"task (\S+)", request.prompt)[1]
+    JOURNAL.write(event="asked", key=key)
+    return turn(answer({"key": key}), delay=SETTINGS["delay"])
+
+
+BATCH = Batch(
+    SETTINGS["name"],
+    ClaudeAgentOptions(spawn_claude_code_process=ScriptedCLI([ask] * 100_000)),
+    Verdict,
+    concurrency=SETTINGS["concurrency"],
+    budget=SETTINGS["budget"],
+    per_run=SETTINGS["per_run"],
+    on_lost=SETTINGS["on_lost"],
+)
+
+
+@BATCH.task
+def prepare(task: Task) -> Run:
+    if SETTINGS.get("version") == 2 and "5" in task.name:
+        raise ValueError("no fives any more")
+    return Run(f"This is task {task.name}")
+
+
+def opened(*, work):
+    times = {name: SETTINGS[name] for name in ("poll", "beat", "stale")}
+    return BATCH.open(SETTINGS["at"], work=work, **times)
+
+
+async def tasks():
+    for number in range(SETTINGS["tasks"]):
+        yield f"k{number}", Task(name=f"k{number}")
+        if number % 10 == 0:
+            await asyncio.sleep(SETTINGS["pause"])
+
+
+async def drive():
+    async with opened(work=False) as batch:
+        JOURNAL.write(event="driver")
+        await batch.add(tasks())
+        JOURNAL.write(event="added")
+        async for done in batch.results():
+            JOURNAL.write(event="result", key=done.key, state=done.state, cost=str(done.cost))
+        JOURNAL.write(event="over")
+
+
+async def work():
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    async with opened(work=True) as batch:
+        JOURNAL.write(event="worker")
+        await batch.work(stop=stop)
+
+
+async def cancel():
+    async with opened(work=False) as batch:
+        since = time.monotonic()
+        await batch.cancel()
+        JOURNAL.write(event="cancelled", seconds=time.monotonic() - since)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run({"driver": drive, "worker": work, "canceller": cancel}[sys.argv[1]]())

@@ -1,0 +1,164 @@
+"""The stage of the fault tests: a journal that nobody kills, processes to kill, and what must be true after."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from shared.journal import Journal
+from toolwire.batch.place import find_place
+from toolwire.batch.records import Records, make_engine
+from toolwire.catalog.ledger.opening import open_ledger
+
+PROGRAM = Path(__file__).with_name("program.py")
+NAME = "faults"
+
+
+class Stage:
+    """Starts the processes of a batch, and looks at what they have left."""
+
+    def __init__(self, at, folder, **settings):
+        self.at = str(at)
+        self.folder = folder
+        self.journal = Journal()
+        self.settings = {
+            "at": self.at,
+            "journal": self.journal.port,
+            "name": NAME,
+            "tasks": 200,
+            "delay": 0.2,
+            "concurrency": 8,
+            "on_lost": "hold",
+            "budget": None,
+            "per_run": "0.01",
+            "poll": 0.1,
+            "beat": 0.5,
+            "stale": 10.0,
+            "pause": 0.0,
+            **settings,
+        }
+        self.processes = []
+        self._records = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        for process in self.processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+        for process in self.processes:
+            process.wait(10)
+        self.journal.close()
+        if self._records is not None:
+            self._records.close()
+
+    def start(self, role, **settings):
+        """Start a driver or a worker."""
+        log = (self.folder / f"{role}-{len(self.processes)}.log").open("wb")
+        env = {
+            **os.environ,
+            "BATCH_SETTINGS": json.dumps({**self.settings, **settings}),
+            "TOOLWIRE_BATCHES": str(self.folder / "state"),
+            "PYTHONPATH": str(Path(__file__).parents[1]),
+        }
+        with log:
+            process = subprocess.Popen([sys.executable, PROGRAM, role], env=env, stdout=log, stderr=log)
+        process.role = role
+        self.processes.append(process)
+        return process
+
+    def start_all(self, workers=3):
+        """Start a driver and workers; the driver has made the tables when the first worker comes."""
+        driver = self.start("driver")
+        self.wait(lambda: self.journal.of("driver"))
+        return driver, [self.start("worker") for _ in range(workers)]
+
+    def wait(self, condition, seconds=180.0):
+        """Wait until something is true. Fails with the logs of the processes."""
+        until = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > until:
+                raise AssertionError(f"not in {seconds} s; {self.describe()}")
+            time.sleep(0.01)
+
+    def wait_over(self, seconds=240.0, times=1):
+        """Wait until a driver has seen every result."""
+        self.wait(lambda: len(self.journal.of("over")) >= times, seconds)
+
+    def stop_workers(self):
+        """End what still works, as an operator would."""
+        running = [each for each in self.processes if each.poll() is None]
+        for process in running:
+            process.send_signal(signal.SIGTERM)
+        for process in running:
+            process.wait(90)
+
+    def describe(self):
+        logs = [
+            f"{path.name}: {path.read_text(errors='replace')[-1500:]}"
+            for path in sorted(self.folder.glob("*.log"))
+        ]
+        asked = self.journal.asked()
+        return f"asked {len(asked)}, {self.records.counts()}\n" + "\n".join(logs)
+
+    # --- what is in the databases ---
+
+    @property
+    def place(self):
+        return find_place(self.at, NAME)
+
+    @property
+    def records(self):
+        if self._records is None:
+            self._records = Records(make_engine(self.place.records), patience=20)
+            self._records.find(NAME)
+        return self._records
+
+    def ledger(self):
+        return open_ledger(self.place.ledger)
+
+    def report(self, figures):
+        """Append what was seen to the file that `BATCH_FIGURES` names, if it does."""
+        test = os.environ.get("PYTEST_CURRENT_TEST", "").partition("::")[2].partition(" ")[0]
+        if os.environ.get("BATCH_FIGURES"):
+            with Path(os.environ["BATCH_FIGURES"]).open("a") as file:
+                file.write(json.dumps({"test": test, **figures}) + "\n")
+
+    def check(self, *, hold=True, states=("done", "unknown")):
+        """Check what must hold after every fault. Returns the figures."""
+        runs, after = [], 0
+        while page := self.records.ended_after(after):
+            runs += page
+            after = page[-1].finished
+        asked = self.journal.asked()
+        with self.ledger() as ledger:
+            rows = [row for row in ledger.rows() if row.session == f"batch:{self.records.uid}"]
+        by_state = Counter(row.state for row in rows)
+        settled = sum(row.actual for row in rows if row.state == "settled")
+        states_seen = Counter(run.state for run in runs)
+        figures = {
+            "runs": dict(states_seen),
+            "ledger": dict(by_state),
+            "asked": sum(asked.values()),
+            "twice": sum(count > 1 for count in asked.values()),
+            "settled": settled,
+            "errors": sorted({run.error for run in runs if run.state not in states and run.error}),
+        }
+        total = self.settings["tasks"]
+        assert self.records.counts().get("waiting", 0) + self.records.counts().get("running", 0) == 0, figures
+        assert len({run.key for run in runs}) == len(runs) == total, figures  # lost 0
+        assert sum(states_seen[state] for state in states) == total, figures
+        assert sum(run.cost for run in runs) == settled, figures
+        assert by_state["sent"] == 0, figures
+        if hold:
+            assert figures["twice"] == 0, figures
+            assert by_state["unknown"] == states_seen["unknown"], figures
+        assert all(asked[run.key] for run in runs if run.state == "done"), figures
+        assert not list(self.place.outbox.glob("*.json")), figures
+        return figures

@@ -1,0 +1,200 @@
+"""`toolwire batch`, from the file with the tasks to the exported results."""
+
+import csv
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from shared.servers import free_port
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+FILE = """
+import re
+from pydantic import BaseModel
+from toolwire import ClaudeAgentOptions
+from toolwire.batch import Batch, Run
+from toolwire.testing import ScriptedCLI, answer, exit_early, fail, turn
+
+class Verdict(BaseModel):
+    name: str
+
+class Repo(BaseModel):
+    name: str
+
+def play(request):
+    name = re.search("Review ([a-z]+)", request.prompt)[1]
+    if name == "bad":
+        return fail(400)
+    if name == "gone":
+        return exit_early(3)
+    return turn(answer({"name": name}), delay=30 if name == "slow" else 0)
+
+review = Batch("review", ClaudeAgentOptions(spawn_claude_code_process=ScriptedCLI([play] * 99)), Verdict,
+               concurrency=2, budget="1", per_run="0.01")
+
+@review.task
+def prepare(repo: Repo) -> Run:
+    return Run(f"Review {repo.name}")
+"""
+
+
+@pytest.fixture
+def shell(tmp_path):
+    """Run the command in a folder with `review.py`; returns exit code, stdout and stderr."""
+    (tmp_path / "review.py").write_text(FILE)
+    env = {**os.environ, "TOOLWIRE_BATCHES": str(tmp_path / "state"), "NO_COLOR": "1"}
+
+    def start(*words):
+        return subprocess.Popen(
+            [sys.executable, "-m", "toolwire", "batch", *words],
+            cwd=tmp_path, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def run(*words):
+        process = start(*words)
+        out, err = process.communicate(timeout=90)
+        return process.returncode, out, err
+
+    run.start = start
+    return run
+
+
+def write_tasks(tmp_path, *names):
+    (tmp_path / "tasks.jsonl").write_text(
+        "".join(f'{{"key": "{each}", "name": "{each}"}}\n' for each in names)
+    )
+
+
+def test_a_batch_from_file_to_export(shell, tmp_path):
+    """Run, show, export, retry; exit codes tell what became of it."""
+    write_tasks(tmp_path, "api", "web", "bad")
+    code, out, err = shell("run", "review.py", "tasks.jsonl")
+    assert code == 3, err
+    assert "3 new, 3 in all" in err
+    assert out.splitlines()[-1] == "review: 2 done, 1 failed; $0.00028 spent of $1"
+    assert sorted(line.split()[0] for line in out.splitlines()[:3]) == ["done", "done", "failed"]
+
+    code, out, _ = shell("run", "review.py", "tasks.jsonl", "--json")
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert code == 3
+    assert {each["key"]: each["state"] for each in lines[:-1]} == {
+        "api": "done",
+        "web": "done",
+        "bad": "failed",
+    }
+    assert lines[-1]["progress"]["spent"] == "0.00028"
+
+    assert shell("show")[1].split() == ["batch", "review"]
+    told = json.loads(shell("show", "review", "--json")[1])
+    assert (told["done"], told["failures"][0]["key"]) == (2, "bad")
+    assert "failed   bad: API Error: 400" in shell("show", "review")[1]
+
+    assert shell("export", "review", "out.csv")[0] == 0
+    rows = {row["key"]: row for row in csv.DictReader((tmp_path / "out.csv").read_text().splitlines())}
+    assert json.loads(rows["api"]["output"]) == {"name": "api"}
+    assert (rows["api"]["cost"], rows["bad"]["state"]) == ("0.00014", "failed")
+    exported = [json.loads(line) for line in shell("export", "review", "-")[1].splitlines()]
+    assert {each["key"] for each in exported} == {"api", "web", "bad"}
+
+    assert "1 runs are queued again" in shell("retry", "review")[2]
+    code, out, _ = shell("cancel", "review", "--json")
+    assert (code, json.loads(out)["cancelled"]) == (0, 1)
+
+
+def test_text_that_is_not_valid_is_exported(shell, tmp_path):
+    """Half a surrogate pair, which a CLI may have reported: escaped in JSON, a question mark in a table."""
+    write_tasks(tmp_path, "bad")
+    assert shell("run", "review.py", "tasks.jsonl")[0] == 3
+    with closing(sqlite3.connect(tmp_path / "state" / "review" / "runs.db")) as db, db:
+        db.execute("UPDATE toolwire_runs SET result = ?", (json.dumps({"text": "half: \ud83d"}),))
+    for name in ("out.jsonl", "out.csv", "-"):
+        code, _, err = shell("export", "review", name)
+        assert (code, "1 runs written" in err) == (0, True), err
+    assert json.loads((tmp_path / "out.jsonl").read_text(encoding="utf-8"))["text"] == "half: \ud83d"
+    assert "half: ?" in (tmp_path / "out.csv").read_text(encoding="utf-8")
+
+
+def test_unknown_runs_are_reconciled(shell, tmp_path):
+    """Their exit code is 4 until a person has said what they cost."""
+    write_tasks(tmp_path, "gone")
+    assert shell("run", "review.py", "tasks.jsonl")[0] == 4
+    _, out, err = shell("reconcile", "review")
+    assert "unknown  gone: attempt 1, $0.01 reserved" in out
+    assert "toolwire batch reconcile review KEY --cost" in err
+    assert shell("reconcile", "review", "gone")[0] == 2
+    assert shell("reconcile", "review", "gone", "--cost", "much")[0] == 2
+    code, out, err = shell("reconcile", "review", "gone", "--cost", "0.004")
+    assert (code, "gone: $0.004 booked" in err) == (0, True)
+    assert out.strip() == "review: 1 failed; $0.004 spent of $1"
+    assert shell("reconcile", "review", "gone", "--cost", "1")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["run", "none.py"], 2, "none.py does not exist"),
+        (["run", "review"], 2, "name the file with the batch"),
+        (["run", "review.py:other"], 2, "has no batch 'other'; it has: review"),
+        (["run", "empty.py"], 2, "has no Batch"),
+        (["run", "review.py", "none.jsonl"], 2, "does not exist"),
+        (["run", "review.py", "--at", "mysql://x/y"], 1, "give a folder, or postgresql://"),
+        (["show", "none"], 1, "there is no batch 'none'"),
+        (["retry", "none", "--state", "running"], 2, "only ended runs can be retried"),
+        (["export", "review", "x.txt"], 2, "must end in .jsonl or .csv"),
+    ],
+)
+def test_mistakes_are_one_line(shell, tmp_path, words, code, says):
+    """With what is wrong and what to do; no traceback."""
+    (tmp_path / "empty.py").write_text("x = 1\n")
+    found, _, err = shell(*words)
+    assert (found, "Traceback" in err) == (code, False), err
+    assert says in err
+
+
+def wait_for(condition, seconds=60):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_workers_drain_on_sigterm_and_serve_metrics(shell, tmp_path):
+    """What runs comes to its end, what waits stays; Ctrl-C stops at once, and what it cost is booked."""
+    write_tasks(tmp_path, "api", "web")
+    port = free_port()
+    worker = shell.start("worker", "review.py", "--metrics", str(port))
+    try:
+        code, _, err = shell("run", "review.py", "tasks.jsonl", "--no-work")
+        assert code == 0, err
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as reply:
+            assert b'toolwire_batch_runs_total{batch="review",outcome="done"} 2.0' in reply.read()
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(30) == 0
+    finally:
+        worker.kill()
+        worker.communicate()
+
+
+def test_ctrl_c_stops_the_runs(shell, tmp_path):
+    """Exit code 130; the run tells what it cost, and counts as failed."""
+    write_tasks(tmp_path, "slow")
+    process = shell.start("run", "review.py", "tasks.jsonl")
+    try:
+        wait_for(lambda: Path(tmp_path / "state" / "review" / "runs.db").exists())
+        wait_for(lambda: json.loads(shell("show", "review", "--json")[1] or "{}").get("running") == 1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+    finally:
+        process.kill()
+        process.communicate()
+    told = json.loads(shell("show", "review", "--json")[1])
+    assert (told["failed"], told["reserved"], told["running"]) == (1, "0", 0)

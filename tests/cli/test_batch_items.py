@@ -1,0 +1,64 @@
+"""Items of a batch from a file: JSON lines or CSV, with keys that stay the same."""
+
+import pytest
+
+from toolwire.cli.batch_items import read_items
+from toolwire.errors import UsageError
+
+
+def write(tmp_path, name, text):
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_json_lines(tmp_path):
+    """The key is in `key` or `id`, an item may be inside, and empty lines are skipped."""
+    path = write(
+        tmp_path, "t.jsonl", '\ufeff{"key": "a", "n": 1}\n\n{"id": 7, "n": 2}\n{"key": "c", "item": [3]}\n'
+    )
+    assert list(read_items(path, None)) == [("a", {"key": "a", "n": 1}), ("7", {"id": 7, "n": 2}), ("c", [3])]
+
+
+def test_an_item_without_a_key_is_its_own_key(tmp_path):
+    """The same line is the same run, wherever it stands in the file."""
+    first = dict(read_items(write(tmp_path, "a.jsonl", '"x"\n{"b": 1, "a": 2}\n'), None))
+    second = dict(read_items(write(tmp_path, "b.jsonl", '{"a": 2, "b": 1}\n"y"\n"x"\n'), None))
+    assert len(first) == 2
+    assert first.keys() < second.keys()
+
+
+def test_csv(tmp_path):
+    """A header, quoted fields, and a key by name."""
+    path = write(tmp_path, "t.csv", 'name,stars\n"a, b",1\nc,2\n')
+    assert list(read_items(path, "name")) == [
+        ("a, b", {"name": "a, b", "stars": "1"}),
+        ("c", {"name": "c", "stars": "2"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "key", "says"),
+    [
+        ("t.jsonl", '{"a": 1}\n{"a"\n', None, "line 2 is not JSON"),
+        ("t.jsonl", '{"a": 1}\n', "b", "line 1 has no field 'b'"),
+        ("t.jsonl", '"x"\n', "b", "has no field 'b'"),
+        ("t.jsonl", '{"key": null}\n', None, "a key must be a text or a whole number, got None"),
+        ("t.jsonl", '{"key": ""}\n', None, "a key must be"),
+        ("t.jsonl", b'{"key": "\xff"}\n', None, "is not UTF-8"),
+        ("t.csv", "a,b\n1\n", None, "another number of fields"),
+        ("t.csv", "a,b\n1,2,3\n", None, "another number of fields"),
+        ("t.csv", 'a,b\n1,"2\n', None, "cannot be read"),
+        ("t.txt", "x", None, "ends in .jsonl or .csv"),
+    ],
+)
+def test_what_cannot_be_read_is_named(tmp_path, name, text, key, says):
+    """With the file and the line."""
+    with pytest.raises(UsageError, match=says):
+        list(read_items(write(tmp_path, name, text), key))
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    """Said at once, before anything is opened."""
+    with pytest.raises(UsageError, match="does not exist"):
+        read_items(tmp_path / "none.jsonl", None)
