@@ -1,6 +1,8 @@
 """Our classes beside the official ones: same names, fields, order, defaults, keys."""
 
+import copy
 import dataclasses
+import pickle
 import typing
 
 import claude_agent_sdk
@@ -100,11 +102,72 @@ def test_dataclass_behaviour(name):
         hash(ours)
 
 
+@pytest.mark.parametrize("name", DATACLASSES)
+def test_dataclass_as_others_see_it(name):
+    """Name, bases, positional patterns, attributes in their order: ours may have more behind the official ones."""
+    kinds = OFFICIAL[name], OURS[name]
+    values = [f"value {number}" for number, _ in enumerate(dataclasses.fields(kinds[0]))]
+    official, ours = (kind(*values) for kind in kinds)
+    assert (type(ours).__name__, type(ours).__qualname__) == (name, name)
+    bases = [kind.__name__ for kind in type(ours).__mro__]
+    assert [base for base in bases if base not in ("Record", "RecordWithSecrets")] == [
+        kind.__name__ for kind in type(official).__mro__
+    ]
+    count = len(values)
+    for what in (vars, dataclasses.asdict, lambda value: type(value).__match_args__):
+        assert list(what(ours))[:count] == list(what(official)), what
+    assert list(dataclasses.astuple(ours))[:count] == list(dataclasses.astuple(official))
+    assert type(ours).__doc__
+
+
+@pytest.mark.parametrize("name", DATACLASSES)
+def test_dataclass_copies(name):
+    """Pickled, copied, replaced: equal to itself, of the same class, and not the same object."""
+    values = [{"number": [number]} for number, _ in enumerate(dataclasses.fields(OFFICIAL[name]))]
+    for kind in (OFFICIAL[name], OURS[name]):
+        value = kind(*values)
+        copies = [
+            *(pickle.loads(pickle.dumps(value, protocol)) for protocol in range(6)),  # noqa: S301 - our own
+            copy.copy(value),
+            copy.deepcopy(value),
+            dataclasses.replace(value),
+        ]
+        for each in copies:
+            assert each == value
+            assert type(each) is kind
+            assert each is not value
+            assert vars(each) == vars(value)
+
+
+@pytest.mark.parametrize("name", DATACLASSES)
+def test_dataclass_can_be_changed_and_extended(name):
+    """Not frozen, no slots: programs set attributes, also of their own, and derive classes."""
+    for kind in (OFFICIAL[name], OURS[name]):
+
+        @dataclasses.dataclass
+        class Derived(kind):
+            mine: str = "mine"
+
+        values = ["x"] * len(dataclasses.fields(OFFICIAL[name]))
+        derived = Derived(*values)
+        first = dataclasses.fields(kind)[0].name
+        setattr(derived, first, "changed")
+        derived.something_else = 1
+        assert (getattr(derived, first), derived.mine, derived.something_else) == ("changed", "mine", 1)
+        assert isinstance(derived, kind)
+
+
 @pytest.mark.parametrize("name", TYPED_DICTS)
 def test_typed_dict_keys(name):
     """The same keys are required, the same are optional."""
     assert OURS[name].__required_keys__ == OFFICIAL[name].__required_keys__
     assert OURS[name].__optional_keys__ == OFFICIAL[name].__optional_keys__
+
+
+@pytest.mark.parametrize("name", TYPED_DICTS)
+def test_typed_dict_order(name):
+    """The keys are declared in the same order."""
+    assert list(OURS[name].__annotations__) == list(OFFICIAL[name].__annotations__)
 
 
 @pytest.mark.parametrize("name", LITERALS)

@@ -43,10 +43,10 @@ def plain(value):
         return [plain(each) for each in value]
     if not dataclasses.is_dataclass(value):
         return value
-    name = next(kind.__name__ for kind in type(value).__mro__ if hasattr(official, kind.__name__))
-    known = {field.name for field in dataclasses.fields(getattr(official, name))}
+    name = type(value).__name__
+    known = [field.name for field in dataclasses.fields(getattr(official, name))]
     fields = {field: plain(getattr(value, field)) for field in known}
-    return {"class": name, **fields}
+    return {"class": name, "order": list(vars(value))[: len(known)], **fields}
 
 
 async def main():

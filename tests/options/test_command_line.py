@@ -65,10 +65,17 @@ NOT_CARRIED = {
     # for the process that runs the CLI
     *("cli_path", "user", "env", "inherit_env", "max_buffer_size", "stderr", "close_timeout"),
     # for the conversation
-    *("hooks", "on_elicitation", "on_sampling", "roots", "on_user_dialog", "on_frame"),
+    *("hooks", "on_elicitation", "on_sampling", "roots", "on_user_dialog", "on_frame", "tracing"),
     *("verbatim_prompts", "include_all_messages", "initialize_timeout", "control_timeout"),
+    *(
+        "session_store_flush",
+        "session_store_timeout_ms",
+        "session_store_close_timeout_ms",
+        "session_store_spool",
+        "load_timeout_ms",
+    ),
     # without effect
-    *("debug_stderr", "session_store", "session_store_flush", "load_timeout_ms"),
+    "debug_stderr",
 }
 
 

@@ -11,18 +11,12 @@ from typing import Any, Protocol
 
 import anyio
 
-from toolwire._protocol.jsonrpc import (
-    METHOD_NOT_FOUND,
-    Request,
-    RpcError,
-    classify,
-    make_error,
-)
+from toolwire import messages  # its names are loaded when used, which here is while a session runs
+from toolwire._protocol.jsonrpc import METHOD_NOT_FOUND, Request, RpcError, classify, make_error
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import spawn
 from toolwire._support.waiting import WaitGroup
 from toolwire.mcp.foreign import as_server
-from toolwire.messages import McpLogMessage, McpProgressMessage
 from toolwire.tools.dispatch.interface import Connection, Pending, Reply
 from toolwire.tools.elicitation import CallbackChannel, ClientCallbacks
 
@@ -141,10 +135,10 @@ class McpRouter:
             if tool_use_id is None and isinstance(token, int | str):
                 tool_use_id = self._open_calls.get((server, token))
             progress, total, text = params.get("progress", 0), params.get("total"), params.get("message")
-            self._stream.inject(McpProgressMessage(server, tool_use_id, progress, total, text))
+            self._stream.inject(messages.McpProgressMessage(server, tool_use_id, progress, total, text))
         elif method == "notifications/message":
             level, data, source = params.get("level", "info"), params.get("data"), params.get("logger")
-            self._stream.inject(McpLogMessage(server, level, data, source, tool_use_id))
+            self._stream.inject(messages.McpLogMessage(server, level, data, source, tool_use_id))
 
     async def aclose(self) -> None:
         """Disconnect all servers at the same time; an error of one does not keep the others open."""

@@ -1,53 +1,371 @@
-"""Observing a session: the frames that go by, for debugging, and OpenTelemetry spans.
+"""The one place that every run goes through: calls observers with the events of each run.
 
-A tap sees every frame in both directions. One that fails is removed with a log line: looking must never break what
-is looked at. Spans are made for the run, its turns, and in them tool calls, hooks and permission requests. Only the
-API of OpenTelemetry is used, and only if the program has set it up; nothing is imported for it here. Names and
-attributes follow its conventions for generative AI where there is one.
+An observer is a function that is called when a run starts and returns a `RunObserver`, which gets the events of
+that run. Our own OpenTelemetry spans (`spans`) and the option `on_frame` are observers like any other. An observer
+never breaks a run: if it raises, that is logged, and of the other events of that run it gets only the end.
+Without observers, nothing here is called for a run.
 """
 
-import sys
-import traceback
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, Final, Literal
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from toolwire._protocol.control import Handler
 from toolwire._support.log import logger_for
-from toolwire._support.secrets import redact
-from toolwire._version import __version__
+from toolwire.options.agent_options import ClaudeAgentOptions, OnFrame
 
-logger = logger_for("session")
+if TYPE_CHECKING:
+    from toolwire.messages import AnyMessage
 
-Direction = Literal["in", "out"]
-Tap = Callable[[Direction, dict[str, Any]], None]
+logger = logger_for("observers")
+
+Direction: TypeAlias = Literal["in", "out"]
+"""`"in"`: from the CLI. `"out"`: to the CLI."""
 
 LONGEST_TEXT: Final = 500
-"""Characters of a text that a tap is shown."""
+"""Characters of a text that `on_frame` is shown."""
 _LONGEST_LIST: Final = 50
 
 
-class Taps:
-    """The taps of a session. False when there are none, so that they cost nothing then."""
+@dataclass(eq=False)
+class RunInfo:
+    """A run that starts: one CLI, from its start to its end, with any number of prompts."""
 
-    def __init__(self, *taps: Tap | None) -> None:
-        self._taps = [tap for tap in taps if tap is not None]
+    options: ClaudeAgentOptions
+    """The options of the run."""
+    env: dict[str, str] = field(repr=False)
+    """The environment that the CLI gets. An observer may add to it or take from it when the run starts; variables
+    of `options.env` stay as the user set them. Empty, and without effect, with a transport of the user's."""
 
-    def __bool__(self) -> bool:
-        return bool(self._taps)
 
-    def __call__(self, direction: Direction, frame: dict[str, Any]) -> None:
-        for tap in list(self._taps):
+@dataclass(eq=False)
+class CallInfo:
+    """A call of the user's code that the CLI asked for: a tool, a hook or a permission decision."""
+
+    kind: Literal["tool", "hook", "permission"]
+    name: str
+    """The tool as its server knows it, the hook's event, or the tool that permission is asked for."""
+    input: dict[str, Any] = field(repr=False)
+    """The arguments of the tool, or the input of the hook."""
+    tool_use_id: str | None
+    """The id of the model's tool use that the call belongs to, if any."""
+    server: str | None = None
+    """The name of the tool's server, as in `mcp_servers`."""
+    request: dict[str, Any] = field(default_factory=dict, repr=False)
+    """The request of the CLI as it was sent."""
+    result: dict[str, Any] | None = field(default=None, repr=False)
+    """Set when the call has ended: the tool's MCP result, the hook's output or the decision, as the CLI gets it."""
+    failure: str | None = None
+    """Set when the call has ended: `tool_error`, `denied`, or the name of an exception; None if it went well."""
+
+
+class RunObserver:
+    """Gets the events of one run. Override what you need; nothing here does anything.
+
+    The methods are called on the event loop, one after the other, and must not block. `frame` comes before the
+    `message` of the same frame, `end` comes last and once. What is passed must not be changed.
+    """
+
+    def frame(self, direction: Direction, frame: dict[str, Any]) -> None:
+        """Called with each JSON frame: those of the CLI as they arrive, ours before they are written.
+
+        Prompts are sent in the context of the task that sends them, so its context variables can be read here.
+        """
+
+    def message(self, direction: Direction, message: "AnyMessage") -> None:
+        """Called with each message of the conversation, also those that the program is not shown or does not read.
+
+        `"out"` are prompts. The object is not the one that the program gets.
+        """
+
+    def call(self, call: CallInfo) -> AbstractContextManager[Any] | None:  # noqa: ARG002 - for those that override it
+        """Called before a tool, a hook or `can_use_tool`; may return a context manager to hold around it.
+
+        That is entered in the context in which the user's code runs, so a span can be made current. It gets the
+        exception if there is one, and cannot suppress it.
+        """
+        return None
+
+    def end(self, error: BaseException | None) -> None:
+        """Called when the CLI has ended and no call runs any more, or when it could not be started.
+
+        `error` says why a run failed: it did not start, the CLI ended badly, or the stream of prompts raised.
+        A failed result alone is no error here, but a message.
+        """
+
+
+StartRun: TypeAlias = Callable[[RunInfo], RunObserver | None]
+
+
+class _Observer:
+    """An observer that was added."""
+
+    def __init__(self, start: StartRun, name: str | None = None) -> None:
+        self.start = start
+        self.name = name or getattr(start, "__qualname__", type(start).__name__)
+        self.removed = False
+
+
+_observers: tuple[_Observer, ...] = ()
+_changing = threading.Lock()
+
+
+def add_observer(start_run: StartRun) -> None:
+    """Call `start_run` with a `RunInfo` for each run from now on; the `RunObserver` it returns gets the events.
+
+    It returns None for a run that it does not want to observe. A class will do: `add_observer(MyObserver)`. It is
+    called in the task that starts the run, before the CLI is started. Observers are called in the order in which
+    they were added; adding one again changes nothing.
+    """
+    global _observers  # noqa: PLW0603 - the one list of the process
+    if not callable(start_run):
+        raise TypeError(f"add_observer() takes a function or a class, got {type(start_run).__name__}")
+    with _changing:
+        if all(each.start != start_run for each in _observers):
+            _observers = (*_observers, _Observer(start_run))
+
+
+def remove_observer(start_run: StartRun) -> None:
+    """Remove an observer. It gets no more events of runs that have started. Does nothing if it was not added."""
+    global _observers  # noqa: PLW0603 - as above
+    with _changing:
+        for each in _observers:
+            each.removed = each.removed or each.start == start_run
+        _observers = tuple(each for each in _observers if not each.removed)
+
+
+def observe_run(run: RunInfo, *own: StartRun) -> "RunObservers | None":
+    """Start the observers of a run: those that were added, `own` and `on_frame`. Returns None if there are none."""
+    on_frame = run.options.on_frame
+    if not _observers and not own and on_frame is None:
+        return None
+    observers = [*map(_Observer, own), *_observers]
+    if on_frame is not None:
+        observers.insert(0, _Observer(lambda _: _FrameObserver(on_frame), "on_frame"))
+    kept = {name: run.env[name] for name in run.options.env if name in run.env}
+    watchers = [watcher for each in observers if (watcher := _start(each, run)) is not None]
+    run.env.update(kept)
+    return RunObservers(watchers) if watchers else None
+
+
+def _start(observer: _Observer, run: RunInfo) -> "_Watcher | None":
+    before = dict(run.env)
+    try:
+        watching = observer.start(run)
+        _check_started(watching, run.env)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        logger.exception(
+            "the observer %s failed at the start of a run, and gets no events of it", observer.name
+        )
+        run.env = before
+        return None
+    return None if watching is None else _Watcher(observer, watching)
+
+
+def _check_started(watching: object, env: dict[Any, Any]) -> None:
+    """Raise if an observer returned something else, or added a variable that no process can be started with."""
+    if watching is not None and not isinstance(watching, RunObserver):
+        raise TypeError(f"an observer must return a RunObserver or None, got {type(watching).__name__}")
+    for name, value in env.items():
+        texts = isinstance(name, str) and isinstance(value, str)
+        if not texts or not name or "=" in name or "\0" in name + value:
+            raise ValueError(f"an observer has added a variable that cannot be set: {name!r}")
+
+
+class _Watcher:
+    """A `RunObserver`, and whether it still gets events."""
+
+    def __init__(self, observer: _Observer, watching: RunObserver) -> None:
+        self._observer = observer
+        self._watching = watching
+        self._failed = False
+
+    def has(self, event: str) -> bool:
+        """True if the observer wants the event: it has a method of its own for it."""
+        return getattr(getattr(self._watching, event), "__func__", None) is not getattr(RunObserver, event)
+
+    def tell(self, event: str, *args: Any) -> Any:
+        """Call a method of the observer. Returns None if it raises, or gets no more events."""
+        if self._observer.removed or (self._failed and event != "end"):
+            return None
+        return self.attempt(event, getattr(self._watching, event), *args)
+
+    def attempt(self, event: str, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function of the observer's. If it raises, that is logged, and the observer gets no more events."""
+        try:
+            return function(*args)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # the boundary of someone else's code, which may raise anything
+            name = self._observer.name
+            logger.exception(
+                "the observer %s failed in %s(), and gets no more events of this run", name, event
+            )
+            self._failed = True
+            return None
+
+
+class RunObservers:
+    """Passes the events of one run to all of its observers."""
+
+    def __init__(self, watchers: list[_Watcher]) -> None:
+        self._watchers = watchers
+        self._of_frames = [each for each in watchers if each.has("frame")]
+        self._of_messages = [each for each in watchers if each.has("message")]
+        self._of_calls = [each for each in watchers if each.has("call")]
+        self._ended = False
+        self.error: BaseException | None = None
+        """Why the run failed, where the CLI is not the reason."""
+
+    @property
+    def tap(self) -> Callable[[Direction, dict[str, Any]], None] | None:
+        """The function to call with each frame; None if no observer wants frames."""
+        return self._frame if self._of_frames or self._of_messages else None
+
+    def _frame(self, direction: Direction, frame: dict[str, Any]) -> None:
+        for watcher in self._of_frames:
+            watcher.tell("frame", direction, frame)
+        if self._of_messages and _is_message(frame):
+            from toolwire._protocol.parse import parse, typed  # noqa: PLC0415 - loaded while the CLI starts
+
             try:
-                tap(direction, frame)
-            except Exception:
-                logger.exception("a tap on frames failed and is removed")
-                self._taps.remove(tap)
+                message = typed(parse(frame))
+            except Exception:  # noqa: BLE001 - the program gets the error when it reads the message
+                return
+            for watcher in self._of_messages:
+                watcher.tell("message", direction, message)
+
+    def end(self, error: BaseException | None) -> None:
+        """Pass on that the run has ended, once. `error`: why the CLI ended by itself, if it failed."""
+        if not self._ended:
+            self._ended = True
+            error, self.error = self.error or error, None  # not kept: its traceback holds the run
+            for watcher in self._watchers:
+                watcher.tell("end", error)
+
+    def wrap(self, subtype: str, handler: Handler) -> Handler:
+        """Wrap a handler of the session's table so that observers get its calls."""
+        describe = _DESCRIPTIONS.get(subtype)
+        if describe is None or not self._of_calls:
+            return handler
+
+        def answer(body: dict[str, Any]) -> dict[str, Any] | Awaitable[dict[str, Any]]:
+            call = describe(body)
+            return handler(body) if call is None else self._observe_call(handler, body, call)
+
+        return answer
+
+    async def _observe_call(self, handler: Handler, body: dict[str, Any], call: CallInfo) -> dict[str, Any]:
+        with _Held(self._of_calls, call):
+            answer = handler(body)
+            if not isinstance(answer, dict):
+                answer = await answer
+            call.result, call.failure = _outcome(answer)
+            return answer
 
 
-def shorten_for(tap: Tap) -> Tap:
-    """Wrap a tap so that it gets frames with long texts and lists cut."""
-    return lambda direction, frame: tap(direction, shorten(frame))
+def _is_message(frame: dict[str, Any]) -> bool:
+    """True if a frame is part of the conversation, not of the protocol between the CLI and us."""
+    return not str(frame.get("type")).startswith("control_") and frame.get("sdk_host_only") is not True
+
+
+class _Held:
+    """Holds the context managers of all observers around one call. An error of theirs changes nothing for it."""
+
+    def __init__(self, watchers: list[_Watcher], call: CallInfo) -> None:
+        self._watchers = watchers
+        self._call = call
+        self._entered: list[tuple[_Watcher, Any]] = []
+
+    def __enter__(self) -> None:
+        for watcher in self._watchers:
+            manager = watcher.tell("call", self._call)
+            if manager is not None:
+                watcher.attempt("call", self._enter, watcher, manager)
+
+    def _enter(self, watcher: _Watcher, manager: AbstractContextManager[Any]) -> None:
+        leave = type(manager).__exit__
+        type(manager).__enter__(manager)
+        self._entered.append((watcher, lambda *exc: leave(manager, *exc)))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._call.failure = type(error).__name__
+        for watcher, leave in reversed(self._entered):
+            watcher.attempt("call", leave, kind, error, trace)  # also of one that was removed: it was entered
+
+
+def _tool_call(body: dict[str, Any]) -> CallInfo | None:
+    message = _dict(body.get("message"))
+    if message.get("method") != "tools/call":
+        return None
+    params = _dict(message.get("params"))
+    tool_use_id = _dict(params.get("_meta")).get("claudecode/toolUseId")
+    server = body.get("server_name")
+    return CallInfo(
+        "tool",
+        str(params.get("name")),
+        _dict(params.get("arguments")),
+        _text(tool_use_id),
+        server=_text(server),
+        request=body,
+    )
+
+
+def _hook(body: dict[str, Any]) -> CallInfo:
+    given = _dict(body.get("input"))
+    event = str(given.get("hook_event_name"))
+    return CallInfo("hook", event, given, _text(body.get("tool_use_id")), request=body)
+
+
+def _permission(body: dict[str, Any]) -> CallInfo:
+    tool_use_id = _text(body.get("tool_use_id"))
+    return CallInfo(
+        "permission", str(body.get("tool_name")), _dict(body.get("input")), tool_use_id, request=body
+    )
+
+
+_DESCRIPTIONS: Final[dict[str, Callable[[dict[str, Any]], CallInfo | None]]] = {
+    "mcp_message": _tool_call,
+    "hook_callback": _hook,
+    "can_use_tool": _permission,
+}
+
+
+def _outcome(answer: dict[str, Any]) -> tuple[dict[str, Any] | None, str | None]:
+    """Return the result that a response of ours holds, and why it counts as a failure, if it does."""
+    reply = answer.get("mcp_response")
+    if not isinstance(reply, dict):
+        return answer, "denied" if answer.get("behavior") == "deny" else None
+    if "error" in reply:
+        return None, "error"
+    result = _dict(reply.get("result"))
+    return result, "tool_error" if result.get("isError") else None
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+class _FrameObserver(RunObserver):
+    """Passes frames to the option `on_frame`, with long texts and lists cut."""
+
+    def __init__(self, on_frame: OnFrame) -> None:
+        self._on_frame = on_frame
+
+    def frame(self, direction: Direction, frame: dict[str, Any]) -> None:
+        self._on_frame(direction, shorten(frame))
 
 
 def shorten(value: Any) -> Any:
@@ -62,189 +380,3 @@ def shorten(value: Any) -> Any:
         rest = len(value) - _LONGEST_LIST
         return cut if rest <= 0 else [*cut, f"… ({rest} more items)"]
     return value
-
-
-def start_tracer() -> "Tracer | None":
-    """Start tracing a session; None if the program has set up no provider of spans.
-
-    That the API is loaded says nothing: `mcp` loads it.
-    """
-    trace = sys.modules.get("opentelemetry.trace")
-    if trace is None or isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-        return None
-    return Tracer(trace)
-
-
-class Tracer:
-    """Makes the spans of one session."""
-
-    def __init__(self, trace: Any) -> None:
-        self._trace = trace
-        self._tracer = trace.get_tracer("toolwire", __version__)
-        self._run = self._tracer.start_span("toolwire.run", attributes={"gen_ai.system": "anthropic"})
-        self._turn: Any = None
-
-    @property
-    def context(self) -> Any:
-        """The context of the run's span, to hand on."""
-        return self._inside(self._run)
-
-    def frame(self, direction: Direction, frame: dict[str, Any]) -> None:
-        """Follow the turns, as a tap: prompts begin them, results end them."""
-        kind = frame.get("type")
-        if direction == "out" and kind == "user" and self._turn is None:
-            self._turn = self._tracer.start_span("toolwire.turn", context=self._inside(self._run))
-        elif direction == "in" and kind == "result":
-            self._finish_turn(frame)
-        elif direction == "in" and kind == "system" and frame.get("subtype") == "init":
-            self._run.set_attributes(
-                _clean({"session.id": frame.get("session_id"), "gen_ai.request.model": frame.get("model")})
-            )
-
-    def _finish_turn(self, result: dict[str, Any]) -> None:
-        turn, self._turn = self._turn, None
-        if turn is None:
-            return
-        usage = result.get("usage")
-        usage = usage if isinstance(usage, dict) else {}
-        turn.set_attributes(
-            _clean(
-                {
-                    "toolwire.result": result.get("subtype"),
-                    "toolwire.num_turns": result.get("num_turns"),
-                    "toolwire.cost_usd": result.get("total_cost_usd"),
-                    "gen_ai.usage.input_tokens": usage.get("input_tokens"),
-                    "gen_ai.usage.output_tokens": usage.get("output_tokens"),
-                }
-            )
-        )
-        if result.get("is_error"):
-            turn.set_status(self._trace.StatusCode.ERROR, str(result.get("subtype")))
-        turn.end()
-
-    def end(self, error: BaseException | None = None) -> None:
-        """End the spans that are open, when the session is over."""
-        if self._turn is not None:
-            self._turn.end()
-            self._turn = None
-        if error is not None:
-            self._run.set_status(self._trace.StatusCode.ERROR, type(error).__name__)
-        self._run.end()
-
-    def trace(self, subtype: str, handler: Handler) -> Handler:
-        """Wrap a handler of the session's table so that each request of interest gets a span."""
-        describe = _DESCRIPTIONS.get(subtype)
-        if describe is None:
-            return handler
-
-        def answer(body: dict[str, Any]) -> dict[str, Any] | Awaitable[dict[str, Any]]:
-            description = describe(body)
-            return handler(body) if description is None else self._answer(handler, body, *description)
-
-        return answer
-
-    async def _answer(
-        self, handler: Handler, body: dict[str, Any], name: str, attributes: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        with self._span(name, attributes) as span:
-            answer = handler(body)
-            if not isinstance(answer, dict):
-                answer = await answer
-            failed = _failure(answer)
-            if failed is not None:
-                span.set_status(self._trace.StatusCode.ERROR, failed)
-            return answer
-
-    @contextmanager
-    def _span(self, name: str, attributes: Mapping[str, Any]) -> Iterator[Any]:
-        context = self._inside(self._turn or self._run)
-        with self._tracer.start_as_current_span(
-            redact(name),
-            context=context,
-            attributes=_clean(attributes),
-            record_exception=False,  # it would copy texts that may hold secrets
-            set_status_on_exception=False,
-        ) as span:
-            try:
-                yield span
-            except Exception as error:
-                span.add_event("exception", _exception_attributes(error))
-                span.set_status(self._trace.StatusCode.ERROR, redact(f"{type(error).__name__}: {error}"))
-                raise
-
-    def _inside(self, span: Any) -> Any:
-        return self._trace.set_span_in_context(span)
-
-
-Description = tuple[str, dict[str, Any]] | None
-
-
-def _tool_call(body: dict[str, Any]) -> Description:
-    message = body.get("message")
-    if not isinstance(message, dict) or message.get("method") != "tools/call":
-        return None
-    params = message.get("params")
-    params = params if isinstance(params, dict) else {}
-    meta = params.get("_meta")
-    tool_use_id = meta.get("claudecode/toolUseId") if isinstance(meta, dict) else None
-    tool = params.get("name")
-    attributes = {
-        "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": tool,
-        "gen_ai.tool.call.id": tool_use_id,
-        "toolwire.server": body.get("server_name"),
-    }
-    return f"execute_tool {tool}", attributes
-
-
-def _hook(body: dict[str, Any]) -> Description:
-    given = body.get("input")
-    event = given.get("hook_event_name") if isinstance(given, dict) else None
-    return f"toolwire.hook {event}", {
-        "toolwire.hook.event": event,
-        "toolwire.hook.callback": body.get("callback_id"),
-        "gen_ai.tool.call.id": body.get("tool_use_id"),
-    }
-
-
-def _permission(body: dict[str, Any]) -> Description:
-    return "toolwire.permission", {
-        "gen_ai.tool.name": body.get("tool_name"),
-        "gen_ai.tool.call.id": body.get("tool_use_id"),
-    }
-
-
-_DESCRIPTIONS: Final[Mapping[str, Callable[[dict[str, Any]], Description]]] = {
-    "mcp_message": _tool_call,
-    "hook_callback": _hook,
-    "can_use_tool": _permission,
-}
-
-
-def _failure(answer: dict[str, Any]) -> str | None:
-    """Return why an answer counts as a failure (a tool's error, a denial), None if it does not."""
-    reply = answer.get("mcp_response")
-    if isinstance(reply, dict):
-        if "error" in reply:
-            return "error"
-        result = reply.get("result")
-        return "tool_error" if isinstance(result, dict) and result.get("isError") else None
-    return "denied" if answer.get("behavior") == "deny" else None
-
-
-def _exception_attributes(error: Exception) -> dict[str, str]:
-    """Describe an exception by OpenTelemetry's conventions, without secrets."""
-    return {
-        "exception.type": f"{type(error).__module__}.{type(error).__qualname__}",
-        "exception.message": redact(str(error)),
-        "exception.stacktrace": redact("".join(traceback.format_exception(error))),
-    }
-
-
-def _clean(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep the attributes that a span can hold, without secrets."""
-    return {
-        name: redact(value) if isinstance(value, str) else value
-        for name, value in attributes.items()
-        if isinstance(value, str | int | float | bool)
-    }

@@ -7,16 +7,16 @@ table of handlers knows how a request is answered; this module must not know of 
 
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import Context, ContextVar, copy_context
 from enum import Enum
 from functools import partial
 from types import CoroutineType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import anyio
 
-from toolwire._conversation.observe import Taps
 from toolwire._protocol.control import Cancelled, Control, Handler, Malformed, Requested, Responded, Unmatched
 from toolwire._protocol.lines import DEFAULT_LIMIT, Lines, decode, encode
 from toolwire._protocol.run import DEFAULT_CEILING, Run
@@ -24,7 +24,6 @@ from toolwire._support.log import logger_for, redact
 from toolwire._support.tasks import Task, cancelled_from_inside, is_cancellation, spawn
 from toolwire._support.waiting import Future, Signal
 from toolwire._transport.base import CLOSE_TIMEOUT, Pipe
-from toolwire._transport.stderr import Stderr
 from toolwire.errors import (
     ClaudeSDKError,
     CLIConnectionError,
@@ -38,8 +37,63 @@ from toolwire.errors import (
 )
 
 logger = logger_for("session")
+stderr_logger = logger_for("cli.stderr")
+
+Tap = Callable[[Literal["in", "out"], dict[str, Any]], None]
+"""Called with each frame from and to the CLI. Must not raise."""
+
+_TAIL: Final = 8_192  # bytes kept for an error message, and how much of them is shown
+_TAIL_LINES: Final = 20
+_TAIL_WIDTH: Final = 300
+
+
+class Stderr:
+    """The CLI's stderr: lines for the user's callback and the log, and its tail for error texts."""
+
+    def __init__(self, callback: Callable[[str], None] | None) -> None:
+        self._callback = callback
+        self._tail = b""
+        self._line = b""
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes, cut anywhere."""
+        self._tail = (self._tail + data)[-2 * _TAIL :]  # more than is shown: no secret may begin before it
+        *lines, self._line = (self._line + data).split(b"\n")
+        for line in lines:
+            self._emit(line)
+        if len(self._line) > _TAIL:
+            self.finish()
+
+    def finish(self) -> None:
+        """Take what is left as a line: the last one may lack its newline."""
+        line, self._line = self._line, b""
+        self._emit(line)
+
+    def tail(self) -> str | None:
+        """Return the last lines without secrets, long ones cut; None if there are none."""
+        text = redact(self._tail.decode(errors="replace"))
+        lines = text[-_TAIL:].strip().splitlines()[-_TAIL_LINES:]
+        return (
+            "\n".join(line if len(line) <= _TAIL_WIDTH else line[:_TAIL_WIDTH] + "…" for line in lines)
+            or None
+        )
+
+    def _emit(self, line: bytes) -> None:
+        text = line.decode(errors="replace").rstrip()
+        if not text:
+            return
+        stderr_logger.debug("%s", text)
+        if self._callback is not None:
+            try:
+                self._callback(text)
+            except Exception:  # the user's own code: it must not end the session
+                logger.exception("the stderr callback failed")
+
 
 _HANDLERS_STOP: Final = 2.0  # seconds that cancelled handlers get
+_handling: ContextVar[tuple["Session", ...]] = ContextVar("handling", default=())
+"""The sessions whose handlers run in this context: of a client inside a tool of another, both. Set once for all
+handlers of a session: it costs three allocations."""
 
 
 class _State(Enum):
@@ -77,27 +131,32 @@ class Session:
         limit: int = DEFAULT_LIMIT,
         ceiling: float | None = DEFAULT_CEILING,
         on_stderr: Callable[[str], None] | None = None,
-        taps: Taps | None = None,
+        tap: Tap | None = None,
         close_timeout: float = CLOSE_TIMEOUT,
+        on_transcript: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         self._pipe = pipe
+        self._on_transcript = on_transcript
         self._close_timeout = close_timeout
-        self._taps = taps or None  # calling an empty one for each frame would cost
+        self._tap = tap
         self._handlers = handlers
         self._control = Control()
         self._lines = Lines(limit)
         self._run = Run(ceiling)
         self._stderr = Stderr(on_stderr)
-        self._inbox: deque[Any] = deque()
+        self.inbox: deque[Any] = deque()
+        """Frames, and messages of our own, that wait for a consumer."""
         self._pending: dict[str, Future[Responded | None]] = {}  # requests of ours, by their ids
         self._unanswered: dict[str, Requested] = {}  # requests of the CLI, by their ids
         self._answered_at = 0.0  # when a request of the CLI was last answered by a task
+        self._context: Context  # of the handlers, from `open()` on
         self._tasks: dict[Requested, Task] = {}  # all handlers that run, those of cancelled requests too
         self._changed = Signal()  # at every message and every change of state
         self._prompt_streams = 0
         self._failed_result: dict[str, Any] | None = None
         self._state = _OPEN
         self._error: Exception | None = None  # why the CLI ended by itself, if not well
+        self._only_reading_ended = False  # that of a user's transport, which may be a replay
 
     def _step(self, step: str) -> bool:
         """Take a step in the table of transitions. Returns False if there is none from the present state."""
@@ -112,27 +171,50 @@ class Session:
 
     async def open(self) -> None:
         """Start the pipe."""
+        self._context = copy_context()
+        self._context.run(_handling.set, (*_handling.get(), self))
         await self._pipe.open(self)
 
     @property
     def unread(self) -> int:
-        """How many messages wait for a consumer."""
-        return len(self._inbox)
+        """The number of messages that wait for a consumer."""
+        return len(self.inbox)
 
     @property
     def skipped_lines(self) -> int:
-        """How many lines of the CLI were not JSON objects."""
+        """The number of lines of the CLI that were not JSON objects."""
         return self._lines.skipped
+
+    @property
+    def error(self) -> Exception | None:
+        """Why the CLI ended by itself; None while it runs, and after a good end."""
+        return self._error
+
+    @property
+    def session_id(self) -> str | None:
+        """The id of the conversation as the CLI told it last; None before its first turn."""
+        return self._run.session_id
 
     @property
     def alive(self) -> bool:
         """True while requests and prompts can be sent."""
         return self._state is _OPEN
 
+    @property
+    def still_writable(self) -> bool:
+        """True if nothing more will come, from a transport that can be written to all the same."""
+        return self._only_reading_ended and self._state is _State.ENDED
+
+    @property
+    def handling(self) -> bool:
+        """True while a request of the CLI is being handled."""
+        return bool(self._tasks)
+
     def prompt(self, frame: dict[str, Any]) -> None:
         """Write one user message."""
         line = encode(frame)
-        self._must_be_open()
+        if not self.still_writable:
+            self._must_be_open()
         if frame.get("type") == "user":  # other frames may be streamed too, and get no result
             self._run.prompted(time.monotonic())
         self._write(line)
@@ -148,14 +230,18 @@ class Session:
             self._changed.notify()
 
     def _write(self, line: bytes) -> None:
-        if self._taps:
-            self._taps("out", decode(line))
+        if self._tap is not None:
+            self._tap("out", decode(line))
         self._pipe.write(line)
+
+    async def flush(self) -> None:
+        """Wait until the CLI has taken what was written; raises why writing failed, not why anything else did."""
+        await self._pipe.drain()
 
     async def drain(self) -> None:
         """Wait until the CLI has taken what was written; raises the reason if the connection failed."""
-        await self._pipe.drain()
-        if self._error is not None:
+        await self.flush()
+        if self._error is not None and not self.still_writable:
             raise self._error
 
     async def request(self, body: dict[str, Any], timeout: float) -> dict[str, Any]:  # noqa: ASYNC109 - it has an error of its own
@@ -184,31 +270,34 @@ class Session:
             self._control.forget(request_id)
             self._write(line)
 
-    def inject(self, message: Any) -> None:
-        """Put a message of our own into the conversation."""
-        self._inbox.append(message)
+    def inject(self, message: Any, *, first: bool = False) -> None:
+        """Put a message of our own into the conversation; with `first`, before all that is unread."""
+        if first:
+            self.inbox.appendleft(message)
+        else:
+            self.inbox.append(message)
         self._changed.notify()
 
-    def take(self) -> Any:
-        """Return the next frame if one has come already, None otherwise."""
-        return self._inbox.popleft() if self._inbox else None
-
     async def next_frame(self, *, of_response: bool = False) -> Any:
-        """Return the next frame, or message of our own; None at a good end, an exception at a bad one.
+        """Return the next frame, or message of our own; None at a good end, an exception at a bad one."""
+        return self.inbox.popleft() if await self.wait_for_frame(of_response=of_response) else None
+
+    async def wait_for_frame(self, *, of_response: bool = False) -> bool:
+        """Wait until the inbox has something. Returns False at a good end, raises the reason of a bad one.
 
         With `of_response`, raises `CLIConnectionError` when no result is due, instead of waiting for ever.
         """
-        began = time.monotonic()
-        while not self._inbox:
+        began = time.monotonic() if of_response else 0.0
+        while not self.inbox:
             if self._state is not _OPEN:
                 if self._error is not None:
                     raise self._error.with_traceback(None)
-                return None
+                return False
             if of_response:
                 await self._wait_for_response(began)
             else:
                 await self._changed.wait()
-        return self._inbox.popleft()
+        return True
 
     async def _wait_for_response(self, began: float) -> None:
         self._note_work()
@@ -249,17 +338,23 @@ class Session:
                 "the CLI did not exit within %g s of the end of its run (close_timeout): it is stopped",
                 self._close_timeout,
             )
-            await self._begin_closing()
+            await self.begin_closing()
+
+    def called_by_handler(self) -> bool:
+        """True in a handler of this session, and in the tasks that it has started, while any handler runs."""
+        return bool(self._tasks) and self in _handling.get()
 
     async def aclose(self) -> None:
         """End everything in bounded time. Any task may call it, any number of times, cancelled or not."""
-        await self._begin_closing()
+        await self.begin_closing()
         with anyio.CancelScope(shield=True):
             await self._changed.wait_until(lambda: self._state is _State.CLOSED)
 
-    async def _begin_closing(self) -> None:
+    async def begin_closing(self) -> None:
+        """Close without waiting for the end. From here on nothing that a handler returns is sent."""
         if not self._step(_CLOSE):
             return
+        self._cancel_handlers()
         try:
             spawn(self._close, on_done=self._closed)
         except RuntimeError:  # trio is shutting down and takes no new tasks: close in this one
@@ -272,17 +367,25 @@ class Session:
     # What the pipe reports. Synchronous, on the event loop.
 
     def data_received(self, data: bytes) -> None:
-        for frame in self._lines.feed(data):
-            self.frame_received(frame)
+        self._receive(self._lines.feed(data))
 
     def frame_received(self, frame: dict[str, Any]) -> None:
-        if self._taps:
-            self._taps("in", frame)
-        event = self._control.receive(frame)
-        if event is None:
-            self._on_message(frame)
-        else:
-            _ROUTES[type(event)](self, event)
+        self._receive((frame,))
+
+    def _receive(self, frames: Iterable[dict[str, Any]]) -> None:
+        """Take frames that came together. Consumers are woken once: they run when all of them are in the inbox."""
+        control, tap, now, waking = self._control, self._tap, time.monotonic(), False
+        for frame in frames:
+            if tap is not None:
+                tap("in", frame)
+            event = control.receive(frame)
+            if event is not None:
+                _ROUTES[type(event)](self, event)
+                continue
+            self._on_message(frame, now)
+            if not waking:
+                self._changed.notify()
+                waking = True
 
     def stderr_received(self, data: bytes) -> None:
         self._stderr.feed(data)
@@ -291,31 +394,37 @@ class Session:
         unasked = self._state is _OPEN
         if not self._step(_CLI_ENDED):
             return
-        for frame in self._lines.finish():
-            self.frame_received(frame)
+        self._receive(self._lines.finish())
         self._stderr.finish()
         if unasked:
             self._error = self._reason(exit_code, error)
         self._end_requests()
-        self._cancel_handlers()
+        if not self._only_reading_ended:
+            self._cancel_handlers()
+
+    def reading_ended(self, error: Exception | None) -> None:
+        self._only_reading_ended = True
+        self.ended(None, error)
 
     def _end_requests(self) -> None:
         for response in self._pending.values():
             response.set(None)
 
-    def _on_message(self, frame: dict[str, Any]) -> None:
-        self._run.feed(frame, time.monotonic())
+    def _on_message(self, frame: dict[str, Any], now: float) -> None:
+        self._run.feed(frame, now)
         kind = frame.get("type")
         if kind == "result":
             self._failed_result = frame if frame.get("is_error") else None
         elif kind == "system" and frame.get("subtype") == "session_state_changed":
             if frame.get("sdk_host_only") is True:  # sent because we asked for it, not for the user
-                self._changed.notify()
                 return
+        elif kind == "transcript_mirror":
+            if self._on_transcript is not None:
+                self._on_transcript(frame)
+            return
         else:
             self._failed_result = None
-        self._inbox.append(frame)
-        self._changed.notify()
+        self.inbox.append(frame)
 
     # Events of the control protocol, by table.
 
@@ -353,7 +462,9 @@ class Session:
             if not isinstance(response, dict):
                 self._unanswered[request.request_id] = request
                 done = partial(self._handled, response, request)
-                self._tasks[request] = spawn(self._respond, response, request, on_done=done)
+                self._tasks[request] = spawn(
+                    self._respond, response, request, on_done=done, context=self._context
+                )
                 return
             line = self._control.respond(request.request_id, response)
         except Exception as error:  # noqa: BLE001 - as in _respond
@@ -442,7 +553,9 @@ class Session:
             return error
         if failed:
             return ProcessError("Claude Code failed", exit_code=exit_code, stderr=stderr)
-        if self._run.unanswered:
+        if self._run.unanswered and self._only_reading_ended:
+            logger.warning("the transport ended before it gave the result of a prompt")
+        elif self._run.unanswered:
             return ProcessError("Claude Code ended before it answered", exit_code=exit_code, stderr=stderr)
         return None
 

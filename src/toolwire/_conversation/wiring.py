@@ -1,26 +1,27 @@
 """The one place where options, transport, session and handlers meet.
 
-Turns options into a command or takes the user's transport, fills the table of handlers, starts and initializes the
-CLI, and cleans up after a start that failed. `client`, `reply` and `warm` are built on it.
+Turns options into a command or takes the user's transport, makes the table of handlers for the CLI's requests,
+starts and initializes the CLI, and cleans up after a start that failed. `client`, `reply` and `warm` are built
+on it.
 """
 
 import os
 import warnings
-from collections.abc import AsyncGenerator, AsyncIterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import anyio
 
-from toolwire._conversation.handlers import make_handlers
-from toolwire._conversation.observe import Taps, Tracer, shorten_for, start_tracer
+from toolwire._conversation.observe import RunInfo, RunObserver, RunObservers, observe_run
 from toolwire._conversation.session import Session
 from toolwire._protocol.control import Handler
 from toolwire._protocol.lines import DEFAULT_LIMIT
-from toolwire._protocol.parse import parse
 from toolwire._protocol.run import DEFAULT_CEILING
 from toolwire._support.log import keep_secret, logger_for
 from toolwire._support.secrets import secret_values
-from toolwire._support.tasks import Task, spawn
+from toolwire._support.tasks import Task, maybe_await, spawn
+from toolwire._support.tracing import is_tracing_wanted
 from toolwire._transport.base import Pipe
 from toolwire._transport.custom import Transport, TransportPipe
 from toolwire._transport.find_cli import find_cli, parse_version, version_warning
@@ -28,22 +29,30 @@ from toolwire._transport.live_guard import refuse_live_start
 from toolwire._transport.process import Command, process_pipe
 from toolwire._version import __version__
 from toolwire.errors import CanUseToolShadowedWarning, CLIConnectionError, OptionsError
-from toolwire.hooks.registry import blocks_on_failure, register
-from toolwire.messages import EXTRA_MESSAGES, AnyMessage
+from toolwire.hooks.registry import RegisteredHook, blocks_on_failure, register
 from toolwire.options import command_line as _argv
-from toolwire.options.agent_options import ClaudeAgentOptions
+from toolwire.options.agent_options import ClaudeAgentOptions, OnElicitation, OnUserDialog, prepare
 from toolwire.options.checks import check_paths
 from toolwire.options.mcp_servers import check_servers, get_policies, split_servers
+from toolwire.permissions import CanUseTool
+from toolwire.permissions.types import context_from_wire, result_to_wire
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from toolwire._conversation.mcp_router import McpRouter
+    from toolwire._conversation.reading import Reader
     from toolwire._transport.private_files import PrivateFiles
+    from toolwire.messages import AnyMessage
+    from toolwire.sessions.mirror import Mirror
 
 logger = logger_for("client")
 
 Prompt = str | AsyncIterable[dict[str, Any]]
 
 _CLEAN_UP: Final = 5.0  # seconds that the user's own generator gets
+_LAST_TURNS: Final = 100  # turns of the event loop for what is nearly written when a transport has ended
+_LAST_REPORTS: Final = 2.0  # seconds for the last reports of a transcript, over a transport of the user's
 _MIN_INITIALIZE: Final = 60.0
 _INITIALIZE_VARIABLE: Final = "CLAUDE_CODE_STREAM_CLOSE_TIMEOUT"
 _CEILING_VARIABLE: Final = "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS"
@@ -54,6 +63,12 @@ _warned: set[str] = set()  # texts about versions of the CLI, each logged once
 class Conversation:
     """One session with a CLI, from start to end."""
 
+    replacement: ClassVar["type[Conversation] | None"] = None
+    """A subclass to make instead. Alias mode sets it for libraries that patch internals of the official package."""
+
+    def __new__(cls, *_: Any) -> "Conversation":  # noqa: PYI034 - it may be another class
+        return object.__new__(cls.replacement or cls)
+
     def __init__(self, options: ClaudeAgentOptions, transport: Transport | None = None) -> None:
         self.options = options
         self.info: dict[str, Any] | None = None
@@ -61,13 +76,17 @@ class Conversation:
         self._transport = transport
         self._files: PrivateFiles | None = None
         self._session: Session | None = None
+        self._reader: Reader  # from `open()` on
         self._handlers: dict[str, Handler] = {}
         self._servers: McpRouter | None = None
         self._feeder: Task | None = None
         self._fed: anyio.Event  # set when the feeder has ended
         self._input_error: Exception | None = None
         self._mcp_servers: Any = options.mcp_servers
-        self._tracer: Tracer | None = None
+        self._observers: RunObservers | None = None
+        self._mirror: Mirror | None = None
+        self._mirroring: Task | None = None
+        self._resumed_from: Path | None = None
 
     @property
     def session(self) -> Session:
@@ -87,54 +106,84 @@ class Conversation:
             self._servers = McpRouter(
                 ClientCallbacks(options.on_elicitation, options.on_sampling, options.roots)
             )
-            handle: Handler = self._servers.handle
-            self._handlers["mcp_message"] = (
-                handle if self._tracer is None else self._tracer.trace("mcp_message", handle)
-            )
+            self._add_handler("mcp_message", self._servers.handle)
             if self._session is not None:
                 self._servers.attach(self._session)
         return self._servers
 
     async def open(self) -> None:
         """Start the CLI and initialize it. After an exception nothing is left behind."""
-        options = self.options
-        options.check()
+        options = self.options = prepare(self.options)
+        self._mcp_servers = options.mcp_servers
         if (warning := _argv.explain_shadowing(options)) is not None:
             warnings.warn(warning, CanUseToolShadowedWarning, stacklevel=3)
         hooks_config, hooks = register(options.hooks or {})
-        self._handlers = make_handlers(options, hooks)
-        self._tracer = start_tracer()
-        if self._tracer is not None:
-            trace = self._tracer.trace
-            self._handlers = {name: trace(name, handler) for name, handler in self._handlers.items()}
         instances, configs = split_servers(options.mcp_servers)
         keep_secret(secret_values([configs or options.mcp_servers, *_more_secrets(options)]))
+        env = _argv.build_environment(options, os.environ, __version__) if self._transport is None else {}
+        run = RunInfo(options, env)
+        self._observers = observe_run(run, *([_start_spans] if is_tracing_wanted(options.tracing) else []))
+        for name, handler in make_handlers(options, hooks).items():
+            self._add_handler(name, handler)
         try:
             for name, instance in instances.items():
                 self.servers.add(name, instance)
+            if options.session_store is not None:
+                options = self.options = await self._use_store(options, run.env)
             self._session = Session(
-                self._pipe(),
+                self._pipe(run.env),
                 self._handlers,
                 limit=options.max_buffer_size or DEFAULT_LIMIT,
                 ceiling=_ceiling(options.env),
                 on_stderr=options.stderr,
                 close_timeout=options.close_timeout,
-                taps=Taps(
-                    None if options.on_frame is None else shorten_for(options.on_frame),
-                    None if self._tracer is None else self._tracer.frame,
-                ),
+                tap=None if self._observers is None else self._observers.tap,
+                on_transcript=None if self._mirror is None else self._mirror.add,
             )
             if self._servers is not None:
                 self._servers.attach(self._session)
             await self._session.open()
+            from toolwire._conversation.reading import Reader  # noqa: PLC0415 - while the CLI starts: it takes long
+
+            self._reader = Reader(
+                self._session,
+                everything=options.include_all_messages,
+                before_result=None if self._mirror is None else self._mirror.flush,
+            )
             request = _argv.build_initialize_request(options, hooks_config)
             self.info = await self._session.request(request, _initialize_timeout(options))
             if self._files is not None:
                 self._files.remove(_argv.MCP_CONFIG)  # it is read once, before the CLI answers anything
             _check_initialized(options, hooks_config, self.info)
-        except BaseException:
+        except BaseException as error:
+            if self._observers is not None:
+                self._observers.error = error
             await self.aclose()
             raise
+
+    async def _use_store(self, options: ClaudeAgentOptions, env: Mapping[str, str]) -> ClaudeAgentOptions:
+        """Fetch the conversation to resume from the session store, and begin to copy this one into it."""
+        from toolwire.sessions import mirror, resume, spool  # noqa: PLC0415 - not needed without a store
+
+        is_here = self._transport is None
+        fetched = await resume.fetch_session(options, env) if is_here else resume.Fetched(options)
+        self._resumed_from = fetched.folder
+        self._mirror = mirror.Mirror(
+            options.session_store,
+            eager=options.session_store_flush == "eager",
+            timeout=options.session_store_timeout_ms / 1000,
+            close_timeout=options.session_store_close_timeout_ms / 1000,
+            report=self._report,
+            project_keys=fetched.project_keys,
+            spool=spool.Spool(options.session_store_spool),
+            is_local=is_here and options.spawn_claude_code_process is None,
+        )
+        self._mirroring = spawn(self._mirror.run)
+        return fetched.options
+
+    def _add_handler(self, subtype: str, handler: Handler) -> None:
+        observers = self._observers
+        self._handlers[subtype] = handler if observers is None else observers.wrap(subtype, handler)
 
     def say(self, prompt: str, session_id: str) -> None:
         """Send one prompt without waiting."""
@@ -158,14 +207,16 @@ class Conversation:
                 with anyio.move_on_after(_CLEAN_UP, shield=True):
                     await prompts.aclose()
 
-    def feed(self, prompt: Prompt | None, session_id: str, *, end: bool) -> None:
-        """Start sending a prompt; with `end`, or after a stream, end the input once the run is over."""
+    async def feed(self, prompt: Prompt | None, session_id: str, *, end: bool) -> None:
+        """Send a prompt, or start sending a stream; with `end`, or after a stream, end the input after the run."""
         if isinstance(prompt, str):
             self.say(prompt, session_id)
         if end or not (prompt is None or isinstance(prompt, str)):
             self._fed = anyio.Event()
             stream = None if isinstance(prompt, str) else prompt
             self._feeder = spawn(self._feed, stream, on_done=self._fed.set)
+        if isinstance(prompt, str):
+            await self.session.flush()
 
     async def _feed(self, prompts: AsyncIterable[dict[str, Any]] | None) -> None:
         try:
@@ -173,6 +224,8 @@ class Conversation:
                 await self.say_all(prompts)
         except Exception as error:  # noqa: BLE001 - the user's generator: raised again where the messages are read
             self._input_error = error
+            if self._observers is not None:
+                self._observers.error = error
         await self.session.end_input_when_over()
         await self.session.wait_for_exit()
 
@@ -212,27 +265,59 @@ class Conversation:
             )
         return dict(self._mcp_servers)
 
-    async def next_message(self, *, everything: bool = False, of_response: bool = False) -> AnyMessage | None:
+    def include_all(self) -> None:
+        """From now on, return the messages too that only `include_all_messages` asks for."""
+        self._reader.everything = True
+
+    @property
+    def take_message(self) -> "Callable[[], AnyMessage | None]":
+        """A function that returns the next message if one has come already, None otherwise: no `await` for each."""
+        return self._reader.take
+
+    async def next_message(self, *, of_response: bool = False) -> "AnyMessage | None":
         """Return the next message that the user wants to see, None at the end.
 
         With `of_response`, raises `CLIConnectionError` when no result is due, instead of waiting for ever.
         """
-        everything = everything or self.options.include_all_messages
-        session = self.session
-        while True:
-            frame = session.take()
-            if frame is None and (frame := await session.next_frame(of_response=of_response)) is None:
-                break
-            message: AnyMessage = parse(frame) if isinstance(frame, dict) else frame
-            if everything or not isinstance(message, EXTRA_MESSAGES):
-                return message
-        if self._input_error is not None:
+        message = await self._reader.wait(of_response=of_response)
+        if message is None and self._input_error is not None:
             error, self._input_error = self._input_error, None
             raise error
-        return None
+        return message
 
-    async def aclose(self) -> None:
-        """End everything in bounded time. Each step is taken even if the one before is cancelled."""
+    async def _finish_writing(self) -> None:
+        """Let prompts and responses that are nearly there be written, to a transport whose reading has ended."""
+        with anyio.CancelScope(shield=True):
+            for _ in range(_LAST_TURNS):
+                if not self.session.handling and (self._feeder is None or self._fed.is_set()):
+                    break
+                await anyio.sleep(0)  # noqa: ASYNC115 - the other would be loaded before the CLI is started
+
+    async def aclose(self) -> bool:
+        """End everything in bounded time. Returns True when it has ended.
+
+        A tool, hook or callback that ends its own conversation cannot wait for that, since the end waits for it:
+        False at once, and it is cancelled with the others at its next `await`.
+        """
+        if self._session is not None and self._session.called_by_handler():
+            with suppress(RuntimeError):  # trio is shutting down and takes no new tasks: close in this one
+                spawn(self._close)
+                if self._feeder is not None:
+                    self._feeder.cancel()
+                await self._session.begin_closing()  # before the handler can go on and return something
+                return False
+        await self._close()
+        return True
+
+    async def _close(self) -> None:
+        """Take each step even if the one before is cancelled."""
+        try:
+            if self._session is not None and self._session.still_writable:
+                await self._finish_writing()
+        finally:
+            await self._close_all()
+
+    async def _close_all(self) -> None:
         try:
             if self._feeder is not None:
                 self._feeder.cancel()
@@ -243,12 +328,29 @@ class Conversation:
                 if self._session is not None:
                     await self._session.aclose()
             finally:
+                await self._finish_mirror()
                 if self._files is not None:
                     self._files.remove()
-                if self._tracer is not None:
-                    self._tracer.end()
+                if self._observers is not None:
+                    self._observers.end(None if self._session is None else self._session.error)
                 if self._servers is not None:
                     await self._servers.aclose()
+
+    def _report(self, frame: dict[str, Any]) -> None:
+        """Show an error of the session store before the result that may be waiting for it."""
+        self.session.inject(frame, first=True)
+
+    async def _finish_mirror(self) -> None:
+        """Store what the CLI reported up to its end, in bounded time, also when cancelled."""
+        mirror, self._mirror = self._mirror, None
+        if mirror is not None and self._mirroring is not None:
+            with anyio.CancelScope(shield=True):
+                is_stored = await mirror.finish()
+            self._mirroring.cancel()
+            if is_stored and self._resumed_from is not None:
+                from toolwire.sessions.resume import remove_folder  # noqa: PLC0415 - as above
+
+                remove_folder(self._resumed_from)
 
     def _to_file(self, name: str, text: str) -> str:
         if self._files is None:
@@ -257,24 +359,13 @@ class Conversation:
             self._files = PrivateFiles(self.options.user)
         return self._files.add(name, text)
 
-    def _pipe(self) -> Pipe:
+    def _pipe(self, env: dict[str, str]) -> Pipe:
+        # Only a session store needs what the CLI reports at its very end.
+        patience = 0.0 if self._mirror is None else self.options.close_timeout
         if self._transport is not None:
-            return TransportPipe(self._transport)
-        options = self.options
-        spawner = options.spawn_claude_code_process
-        if spawner is None:
-            check_paths(options)
-        env = _argv.build_environment(options, os.environ, __version__)
-        if spawner is None:
-            refuse_live_start(env)
-        keep_secret(secret_values(env))
-        if self._tracer is not None:
-            _add_trace_context(env, options.env, self._tracer.context)
-        # A spawner may start it elsewhere, with no CLI on this machine.
-        cli = find_cli(options.cli_path) if spawner is None else os.fspath(options.cli_path or "claude")
-        argv = _argv.build_command(options, cli, self._to_file)
-        cwd = os.fspath(options.cwd) if options.cwd else None
-        command = Command(argv, env, cwd, options.user, options.close_timeout)
+            return TransportPipe(self._transport, patience=min(patience, _LAST_REPORTS))
+        command = make_command(self.options, env, self._to_file)
+        spawner = self.options.spawn_claude_code_process
         if spawner is None:
             return process_pipe(command)
         transport = spawner(command)
@@ -284,12 +375,34 @@ class Conversation:
             raise TypeError(
                 f"spawn_claude_code_process must return a Transport, got {type(transport).__name__}"
             )
-        return TransportPipe(transport)
+        return TransportPipe(transport, exits=True, patience=patience)
+
+
+def make_command(
+    options: ClaudeAgentOptions, env: dict[str, str], to_file: Callable[[str, str], str]
+) -> Command:
+    """Return the command that starts the CLI; checks paths and environment first, unless a spawner starts it."""
+    here = options.spawn_claude_code_process is None
+    if here:
+        check_paths(options)
+        refuse_live_start(env)
+    keep_secret(secret_values(env))
+    # A spawner may start it elsewhere, with no CLI on this machine.
+    cli = find_cli(options.cli_path) if here else os.fspath(options.cli_path or "claude")
+    argv = _argv.build_command(options, cli, to_file)
+    cwd = os.fspath(options.cwd) if options.cwd else None
+    return Command(argv, env, cwd, options.user, options.close_timeout)
+
+
+def _start_spans(run: RunInfo) -> RunObserver | None:
+    from toolwire._conversation.spans import start_spans  # noqa: PLC0415 - loads OpenTelemetry
+
+    return start_spans(run)
 
 
 def _more_secrets(options: ClaudeAgentOptions) -> list[Any]:
     """List the options besides `env` and `mcp_servers` that can hold secrets."""
-    agents = [agent.mcpServers for agent in (options.agents or {}).values()]
+    agents = [getattr(agent, "mcpServers", None) for agent in (options.agents or {}).values()]
     given = [options.settings, options.managed_settings, options.extra_args, options.sandbox, agents]
     return [each if isinstance(each, Mapping | list) else os.fspath(each) for each in given if each]
 
@@ -330,21 +443,6 @@ def _check_initialized(
         )
 
 
-def _add_trace_context(env: dict[str, str], own: Mapping[str, str], context: Any) -> None:
-    """Pass the span of the run on to the CLI."""
-    from opentelemetry import propagate  # noqa: PLC0415 - optional, and only when already in use
-
-    carrier: dict[str, str] = {}
-    propagate.inject(carrier, context)
-    if "traceparent" in carrier:
-        fresh = {name: carrier.get(name.lower()) for name in ("TRACEPARENT", "TRACESTATE")}
-        for name, value in fresh.items():
-            if name not in own:
-                env.pop(name, None)
-                if value is not None:
-                    env[name] = value
-
-
 def _initialize_timeout(options: ClaudeAgentOptions) -> float:
     if options.initialize_timeout is not None:
         return options.initialize_timeout
@@ -356,3 +454,61 @@ def _ceiling(own: Mapping[str, str]) -> float | None:
     """Return how long a finished turn may wait for background work; 0 in the variable means for ever."""
     text = own.get(_CEILING_VARIABLE, os.environ.get(_CEILING_VARIABLE, ""))
     return (int(text) / 1000 or None) if text.isdigit() else DEFAULT_CEILING
+
+
+def make_handlers(options: ClaudeAgentOptions, hooks: Mapping[str, RegisteredHook]) -> dict[str, Handler]:
+    """Make the table of handlers for the CLI's requests, for a session with these options and registered hooks.
+
+    Each handler turns the body of a request into the arguments of a user's callback, and what that returns into
+    the response.
+    """
+    table: dict[str, Handler] = {"elicitation": _elicitation(options.on_elicitation)}
+    if options.can_use_tool is not None:
+        table["can_use_tool"] = _permission(options.can_use_tool)
+    if hooks:
+        from toolwire.hooks import calling  # noqa: PLC0415 - not needed without hooks
+
+        table["hook_callback"] = calling.make_handler(hooks)
+    if options.on_user_dialog is not None:
+        table["request_user_dialog"] = _dialog(options.on_user_dialog)
+    return table
+
+
+def _permission(decide: CanUseTool) -> Handler:
+    async def answer(body: dict[str, Any]) -> dict[str, Any]:
+        given = body.get("input")
+        tool_input: dict[str, Any] = given if isinstance(given, dict) else {}
+        verdict = await maybe_await(
+            decide(str(body.get("tool_name", "")), tool_input, context_from_wire(body))
+        )
+        return result_to_wire(verdict, tool_input)
+
+    return answer
+
+
+def _elicitation(ask: OnElicitation | None) -> Handler:
+    async def answer(body: dict[str, Any]) -> dict[str, Any]:
+        from toolwire.tools.elicitation import ElicitationRequest, answer_elicitation  # noqa: PLC0415 - rare
+
+        request = ElicitationRequest(
+            server=str(body.get("mcp_server_name", "")),
+            message=str(body.get("message", "")),
+            mode=body.get("mode", "form"),
+            schema=body.get("requested_schema"),
+            url=body.get("url"),
+            elicitation_id=body.get("elicitation_id"),
+            raw=body,
+        )
+        return await answer_elicitation(ask, request)
+
+    return answer
+
+
+def _dialog(show: OnUserDialog) -> Handler:
+    async def answer(body: dict[str, Any]) -> dict[str, Any]:
+        shown = await maybe_await(show(body))
+        if not isinstance(shown, dict):
+            raise TypeError(f"on_user_dialog must return a dict, got {type(shown).__name__}")
+        return shown
+
+    return answer

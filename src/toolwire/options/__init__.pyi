@@ -6,9 +6,9 @@ from toolwire.options.agent_options import (
 from toolwire.options.types import (
     AgentDefinition as AgentDefinition, AskUserQuestionConfig as AskUserQuestionConfig,
     EffortLevel as EffortLevel, McpHttpServerConfig as McpHttpServerConfig,
-    McpSSEServerConfig as McpSSEServerConfig, McpSdkServerConfig as McpSdkServerConfig,
-    McpServerConfig as McpServerConfig, McpStdioServerConfig as McpStdioServerConfig,
-    McpToolPolicy as McpToolPolicy, PermissionPrompts as PermissionPrompts, PluginDelivery as PluginDelivery,
+    McpSSEServerConfig as McpSSEServerConfig, McpServerConfig as McpServerConfig,
+    McpStdioServerConfig as McpStdioServerConfig, McpToolPolicy as McpToolPolicy,
+    PermissionPrompts as PermissionPrompts, PluginDelivery as PluginDelivery,
     SYSTEM_PROMPT_DYNAMIC_BOUNDARY as SYSTEM_PROMPT_DYNAMIC_BOUNDARY,
     SandboxFilesystemConfig as SandboxFilesystemConfig, SandboxIgnoreViolations as SandboxIgnoreViolations,
     SandboxNetworkConfig as SandboxNetworkConfig, SandboxSettings as SandboxSettings, SdkBeta as SdkBeta,
@@ -18,4 +18,7 @@ from toolwire.options.types import (
     ThinkingConfig as ThinkingConfig, ThinkingConfigAdaptive as ThinkingConfigAdaptive,
     ThinkingConfigDisabled as ThinkingConfigDisabled, ThinkingConfigEnabled as ThinkingConfigEnabled,
     ThinkingDisplay as ThinkingDisplay, ToolConfig as ToolConfig, ToolsPreset as ToolsPreset,
+)
+from toolwire.tools.config import (
+    McpSdkServerConfig as McpSdkServerConfig,
 )

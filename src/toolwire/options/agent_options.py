@@ -7,20 +7,25 @@ type (functions in `checks`). A field without `option()` matters in this process
 """
 # ruff: noqa: RUF009 - `option()` is `dataclasses.field()` with a row
 
+import functools
 import os
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from toolwire._support.record import RecordWithSecrets
+from toolwire._support.warn import warn_at_user_line
+from toolwire._support.words import closest
+from toolwire.errors import ToolwireWarning
 from toolwire.hooks import HookEvent, HookMatcher, Hooks
 from toolwire.options import checks
 from toolwire.options import command_line as line
 from toolwire.options.checks import DICT, JSON_DICT, NOTHING, NUMBER, ORDERED_TEXTS, PATH, TEXT, TEXTS, Kind
 from toolwire.options.command_line import Field, Flag, Variable
 from toolwire.options.mcp_servers import check_servers
+from toolwire.options.resolve import resolve
 from toolwire.options.types import (
     AgentDefinition,
     EffortLevel,
@@ -121,7 +126,7 @@ class ClaudeAgentOptions(RecordWithSecrets):
     """None: an empty prompt. A string or a list of blocks: yours. Or the preset, custom and file dicts."""
     mcp_servers: dict[str, Any] | str | Path = option(
         factory=dict,
-        kind=DICT | PATH | NOTHING,
+        kind=DICT | PATH,
         flag=Flag("--mcp-config", line.build_mcp_config),
         initialize=Field("sdkMcpServers", line.send_policies),
         check=lambda _, value: check_servers(value),
@@ -137,31 +142,29 @@ class ClaudeAgentOptions(RecordWithSecrets):
     permission_mode: PermissionMode | None = option(flag=line.pair("--permission-mode"))
     """Decides about tools that no rule allows or denies. None: as the CLI's settings say."""
     continue_conversation: bool = option(False, flag=line.switch("--continue"))
-    """Continue the latest conversation of the directory. Not together with `resume`."""
+    """Continue the latest conversation of the directory. `resume` wins over it."""
     resume: str | None = option(flag=line.identifier("--resume"))
     """Session id or title of the conversation to continue."""
     session_id: str | None = option(flag=line.identifier("--session-id"), check=checks.check_session_id)
     """UUID for the new session. With `resume` or `continue_conversation` only if `fork_session` is set."""
-    max_turns: int | None = option(flag=line.pair("--max-turns"), check=checks.at_least(0))
+    max_turns: int | None = option(kind=NUMBER | NOTHING, flag=line.pair("--max-turns"))
     """Stop after so many turns. None or 0: no limit."""
     max_budget_usd: float | None = option(
         flag=line.number("--max-budget-usd"), check=checks.more_than(0, finite=True)
     )
     """Stop when so many dollars are spent; the result then is `error_max_budget_usd`."""
-    disallowed_tools: list[str] = option(
-        factory=list, kind=TEXTS | NOTHING, flag=line.comma_list("--disallowedTools")
-    )
+    disallowed_tools: list[str] = option(factory=list, kind=TEXTS, flag=line.comma_list("--disallowedTools"))
     """Tools that are taken away, whatever else allows them."""
     model: str | None = option(flag=line.pair("--model"))
     """Alias (`sonnet`) or full name. None: the CLI's default."""
     fallback_model: str | None = option(flag=line.pair("--fallback-model"))
     """Model, or several with commas, to use when the first is overloaded."""
-    betas: list[SdkBeta] = option(factory=list, kind=TEXTS | NOTHING, flag=line.comma_list("--betas"))
+    betas: list[SdkBeta] = option(factory=list, kind=TEXTS, flag=line.comma_list("--betas"))
     """API beta headers. Any string is passed on."""
     permission_prompt_tool_name: str | None = option(
         flag=Flag("--permission-prompt-tool", line.build_permission_prompt_tool)
     )
-    """MCP tool that answers permission requests. Not together with `can_use_tool`."""
+    """MCP tool that answers permission requests. Not together with `can_use_tool`, which is the tool `stdio`."""
     cwd: str | Path | None = option(
         variable=Variable("PWD", lambda value: os.fspath(value) if value else None), raw_text=True
     )
@@ -173,7 +176,7 @@ class ClaudeAgentOptions(RecordWithSecrets):
     )
     """More settings, above all others of the user: a path, JSON, or a dict."""
     add_dirs: list[str | Path] = option(
-        factory=list, kind=checks.many(PATH) | NOTHING, flag=Flag("--add-dir", line.build_add_dirs)
+        factory=list, kind=checks.many(PATH), flag=Flag("--add-dir", line.build_add_dirs)
     )
     """Directories besides `cwd` that tools may work in."""
     env: dict[str, str] = option(factory=dict, check=checks.check_env, raw_text=True, secret=True)
@@ -229,13 +232,13 @@ class ClaudeAgentOptions(RecordWithSecrets):
     """The sandbox for shell commands; put into `settings`."""
     plugins: list[SdkPluginConfig] = option(
         factory=list,
-        kind=checks.many(DICT) | NOTHING,
+        kind=checks.many(DICT),
         flag=Flag("--plugin-dir", line.build_plugins),
         initialize=Field("plugins", line.send_plugins),
         check=checks.check_plugins,
     )
     """Plugins to load, from local directories."""
-    max_thinking_tokens: int | None = option(check=checks.at_least(0))
+    max_thinking_tokens: int | None = None
     """Deprecated; use `thinking`, which wins."""
     thinking: ThinkingConfig | None = option(
         flag=Flag("--thinking", line.build_thinking), check=checks.check_thinking
@@ -257,12 +260,15 @@ class ClaudeAgentOptions(RecordWithSecrets):
         ),
     )
     """Keep copies of changed files, so that `rewind_files` can restore them."""
-    session_store: Any = option(check=checks.check_session_store)
-    """Not supported yet: anything but None raises `NotSupportedError`."""
+    session_store: Any = option(
+        flag=Flag("--session-mirror", lambda value, _: ["--session-mirror"] if value is not None else []),
+        check=checks.check_session_store,
+    )
+    """Where to keep the conversation besides the local disk (a `SessionStore`); `resume` then finds it there."""
     session_store_flush: SessionStoreFlushMode = "batched"
-    """Without effect until `session_store` is supported."""
-    load_timeout_ms: int = option(60_000, check=checks.at_least(0))
-    """Without effect until `session_store` is supported."""
+    """`batched`: store a turn's entries together; `eager`: each as soon as the one before is stored."""
+    load_timeout_ms: int = 60_000
+    """Milliseconds that each call of `session_store` may take when a conversation is resumed from it."""
     task_budget: TaskBudget | None = option(
         flag=Flag("--task-budget", lambda value, _: ["--task-budget", str(value["total"])] if value else []),
         check=checks.check_task_budget,
@@ -276,7 +282,7 @@ class ClaudeAgentOptions(RecordWithSecrets):
     inherit_env: bool = True
     """False: the CLI's environment is `env` and what toolwire itself sets, nothing of this process's."""
     include_all_messages: bool = False
-    """Also yield the messages that the official SDK hides or has no class for."""
+    """Also yield the messages that the official SDK hides, and system messages in their own classes (`typed`)."""
     initialize_timeout: float | None = option(check=checks.more_than(0))
     """Seconds to wait for the CLI to start. None: 60, or `CLAUDE_CODE_STREAM_CLOSE_TIMEOUT` ms if longer."""
     control_timeout: float = option(60.0, check=checks.more_than(0))
@@ -308,6 +314,12 @@ class ClaudeAgentOptions(RecordWithSecrets):
     """Dialogs that `on_user_dialog` can show. The CLI sends no others."""
     per_task_stop_affordance: bool = option(False, initialize=line.plain_field("perTaskStopAffordance"))
     """You can stop single tasks, so an interrupt spares those in the background."""
+    session_store_timeout_ms: int = option(10_000, check=checks.at_least(0))
+    """Milliseconds that a result waits for `session_store`."""
+    session_store_close_timeout_ms: int = option(30_000, check=checks.at_least(0))
+    """Milliseconds that the end of the conversation waits for `session_store` to take the rest."""
+    session_store_spool: str | Path | None = None
+    """Folder for what `session_store` did not take and no lasting file of the CLI has. None: one of the user."""
     persist_session: bool = option(
         True,
         flag=Flag("--no-session-persistence", lambda value, _: [] if value else ["--no-session-persistence"]),
@@ -352,10 +364,50 @@ class ClaudeAgentOptions(RecordWithSecrets):
     """Trusted checkout (absolute) whose project settings count instead of those in `cwd`."""
     on_frame: OnFrame | None = None
     """Called with `"in"` or `"out"` and each frame, long texts cut; for debugging. Must not block."""
+    tracing: bool | None = None
+    """True: OpenTelemetry spans of the run, for a provider that the program has set up, unless another library
+    traces it already. None: as the variable `TOOLWIRE_TRACING` says; without it none."""
 
     def __post_init__(self) -> None:
-        self.check()
+        resolve(self, lambda text: warn_at_user_line(text, ToolwireWarning))
 
     def check(self) -> None:
         """Raise `OptionsError` if these options cannot work. Fields may have changed since they were set."""
-        checks.check(self)
+        resolve(self)
+
+
+_init = ClaudeAgentOptions.__init__
+
+
+@functools.wraps(_init)
+def _init_or_suggest(self: ClaudeAgentOptions, *args: Any, **given: Any) -> None:
+    try:
+        _init(self, *args, **given)
+    except TypeError as error:
+        known = [each.name for each in fields(ClaudeAgentOptions)]
+        unknown = [name for name in given if name not in known]
+        near = closest(unknown[0], known) if unknown else None
+        if near is None:
+            raise
+        raise TypeError(f"{error}. Did you mean {near!r}?") from None
+
+
+setattr(ClaudeAgentOptions, "__init__", _init_or_suggest)  # noqa: B010 - a type checker sees the dataclass's own
+
+
+def prepare(options: object) -> ClaudeAgentOptions:
+    """Return options to start with: each value in its documented form. `OptionsError` for one that cannot work.
+
+    Options of another class with the same fields, such as the official one, are taken too.
+    """
+    if not isinstance(options, ClaudeAgentOptions):
+        if isinstance(options, type) or not is_dataclass(options):
+            kind = type(options).__name__
+            hint = "; write ClaudeAgentOptions(**options)" if isinstance(options, dict) else ""
+            raise TypeError(f"options must be ClaudeAgentOptions, got {kind}{hint}")
+        known = {field.name for field in fields(ClaudeAgentOptions)}
+        options = ClaudeAgentOptions(
+            **{each.name: getattr(options, each.name) for each in fields(options) if each.name in known}
+        )
+    prepared: ClaudeAgentOptions = resolve(options)
+    return prepared

@@ -1,7 +1,7 @@
-"""Refuses options that cannot work, with an error that names the option, what was given, and what to do.
+"""Checks single values, with errors that name the option, what was given, and what to do.
 
-Three passes: the kind of each value, which follows from the field's annotation; the inside of single values
-(`check` in an option's row); and options that contradict each other (`_CONFLICTS`). Only `check_paths` looks at the
+The kind of a value follows from the field's annotation; `check` in an option's row looks inside. An error here is
+not the last word: `resolve` looks for another form that the value may stand for. Only `check_paths` looks at the
 file system. Must not know what an option is for, nor how it reaches the CLI.
 """
 
@@ -10,37 +10,21 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import Field, fields
 from functools import cache
 from pathlib import Path
 from types import GenericAlias, NoneType, UnionType
 from typing import Any, Literal, NamedTuple, NoReturn, Union, get_args, get_origin, is_typeddict
 
-from toolwire.errors import CLIConnectionError, NotSupportedError, OptionsError
+from toolwire.errors import CLIConnectionError, OptionsError
+from toolwire.hooks.events import HookEvent
 from toolwire.options.types import AgentDefinition, ThinkingDisplay
+from toolwire.sessions.types import implements
 
 Check = Callable[[str, Any], None]
 """`(option, value)`: raises `OptionsError` if the value of that option cannot work. The value is never None."""
 
 _LONGEST_SHOWN = 100
-
-
-def check(options: Any) -> None:
-    """Raise `OptionsError` for the first option that cannot work; `options` are `ClaudeAgentOptions`."""
-    rows = _rows(options.__class__)
-    for option, default, kind in rows.kinds:
-        value = getattr(options, option)
-        if value is not default:  # a default is never wrong
-            check_kind(option, value, kind)
-    for option in rows.raw_texts:
-        if any("\0" in text for text in _iterate_texts(getattr(options, option))):
-            refuse(option, "contains a NUL character, which no command line can carry; remove it")
-    for option, check_value in rows.checks:
-        if (value := getattr(options, option)) is not None:
-            check_value(option, value)
-    for conflict in _CONFLICTS:
-        if conflict.when(options):
-            refuse(conflict.option, conflict.problem)
 
 
 def check_paths(options: Any) -> None:
@@ -231,8 +215,11 @@ def _suggest(option: str, value: object, kind: Kind) -> str:
     """Suggest the fix, where it can be guessed."""
     if isinstance(value, str) and len(value) < _LONGEST_SHOWN and kind.fits([value]):
         return f". Did you mean [{value!r}]?"
-    if option == "mcp_servers" and hasattr(value, "connect"):
-        return '. Did you mean {"name": server}?'
+    if option == "mcp_servers" and (hasattr(value, "connect") or isinstance(value, list | tuple)):
+        servers = value if isinstance(value, list | tuple) else [value]
+        names = [getattr(each, "name", None) for each in servers] or ["name"]
+        shown = ", ".join(f'"{name if isinstance(name, str) else "name"}": ...' for name in names[:3])
+        return f". Each server needs a name: {{{shown}}}"
     if option == "extra_args" and isinstance(value, Mapping) and any(map(FLAG.fits, value.values())):
         return "; for a flag that takes no value, give None"
     words = [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []
@@ -245,40 +232,25 @@ def _suggest(option: str, value: object, kind: Kind) -> str:
     return ""
 
 
-# --- the rows of the options --------------------------------------------------------------------------------
+def find_fields(record: type) -> tuple[Field[Any], ...]:
+    """The fields of a dataclass of ours with their rows; of a user's subclass, those that it inherits from ours.
+
+    A subclass that gives a field another default replaces the field, and its row with it.
+    """
+    ours = next((base for base in record.__mro__ if base.__module__.startswith("toolwire.")), record)
+    return fields(ours)
 
 
-class _Rows(NamedTuple):
-    """The options of a class, as `check` goes through them."""
-
-    kinds: list[tuple[str, object, Kind]]
-    raw_texts: list[str]
-    checks: list[tuple[str, Check]]
-
-
-@cache
-def _rows(options_class: type) -> _Rows:
-    """Collect the rows that `option()` put beside the fields of a class."""
-    found = fields(options_class)
-    kinds = kinds_of(options_class)
-    return _Rows(
-        # The default is MISSING, which no value is, where a factory makes it.
-        [(field.name, field.default, kinds[field.name]) for field in found],
-        [field.name for field in found if field.metadata.get("raw_text")],
-        [(field.name, check) for field in found if (check := field.metadata.get("check"))],
-    )
-
-
-def kinds_of(record: Any, *, ordered: bool = False) -> dict[str, Kind]:
+def kinds_of(record: type, *, ordered: bool = False) -> dict[str, Kind]:
     """The kind of each field of a dataclass: the one in its row, or else the one of its annotation."""
     kinds = {}
-    for field in fields(record):
+    for field in find_fields(record):
         kind = field.metadata.get("kind") or kind_of(field.type, ordered=ordered)
         kinds[field.name] = kind._replace(secret=field.metadata.get("secret", False))
     return kinds
 
 
-def _iterate_texts(value: object) -> Iterator[str]:
+def iterate_texts(value: object) -> Iterator[str]:
     """All strings in a value."""
     if isinstance(value, str):
         yield value
@@ -286,11 +258,11 @@ def _iterate_texts(value: object) -> Iterator[str]:
         yield os.fspath(value)
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _iterate_texts(key)
-            yield from _iterate_texts(item)
+            yield from iterate_texts(key)
+            yield from iterate_texts(item)
     elif isinstance(value, list | tuple | set | frozenset):
         for item in value:
-            yield from _iterate_texts(item)
+            yield from iterate_texts(item)
 
 
 # --- the inside of single values --------------------------------------------------------------------------
@@ -366,10 +338,8 @@ def check_tools(option: str, value: object) -> None:
 
 
 def check_thinking(option: str, value: Mapping[str, Any]) -> None:
-    """Check the keys, and that a budget is not negative."""
+    """Check the keys."""
     _check_by_type(option, value, _THINKING)
-    if value.get("budget_tokens", 0) < 0:
-        refuse(f"{option}['budget_tokens']", f"must be at least 0, got {value['budget_tokens']}")
 
 
 def check_task_budget(option: str, value: Mapping[str, Any]) -> None:
@@ -403,19 +373,18 @@ def check_session_id(option: str, value: str) -> None:
         refuse(option, f"must be a UUID, got {value!r}; make one with str(uuid.uuid4())")
 
 
-def check_session_store(option: str, _: object) -> None:
-    """Refuse any session store."""
-    raise NotSupportedError(
-        f"ClaudeAgentOptions.{option} is not supported by toolwire yet; leave it None. "
-        "Sessions are saved by the CLI itself, in its own directory."
-    )
+def check_session_store(option: str, value: object) -> None:
+    """Check that it has the two methods that every store needs."""
+    missing = [name for name in ("append", "load") if not implements(value, name)]
+    if missing:
+        refuse(option, f"needs the method {missing[0]}(), which {describe(value)} does not have")
 
 
 def check_env(option: str, value: Mapping[str, str]) -> None:
     """Check the names of the variables."""
     for name in value:
-        if not name or "=" in name:
-            refuse(option, f"has a variable called {name!r}; a name is not empty and has no '='")
+        if "=" in name:
+            refuse(option, f"has a variable called {name!r}; a name has no '='")
 
 
 def check_extra_args(option: str, value: Mapping[str, Any]) -> None:
@@ -434,6 +403,8 @@ def check_client_app(option: str, value: str) -> None:
         refuse(option, f"is sent as an HTTP header and cannot hold such characters: {value!r}")
 
 
+EVENTS: frozenset[str] = frozenset(get_args(HookEvent))
+"""The hook events that toolwire knows."""
 _MATCHER_KINDS = {
     "matcher": TEXT | NOTHING,
     "hooks": many(FUNCTION),
@@ -443,8 +414,8 @@ _MATCHER_KINDS = {
 }
 
 
-def check_hooks(option: str, value: Mapping[Any, Any]) -> None:
-    """Check that each event has a list of matchers, and the fields of each matcher."""
+def check_hooks(option: str, value: Mapping[Any, Any], *, any_event: bool = False) -> None:
+    """Check that each event is known and has a list of matchers, and the fields of each matcher."""
     for event, matchers in value.items():
         if not isinstance(event, str):
             refuse(option, f"has a key that is not a string: {event!r}; keys are events such as 'PreToolUse'")
@@ -457,6 +428,9 @@ def check_hooks(option: str, value: Mapping[Any, Any]) -> None:
             for key, kind in _MATCHER_KINDS.items():
                 if hasattr(matcher, key):
                     check_kind(f"{where}.{key}", getattr(matcher, key), kind)
+    unknown = [] if any_event else [event for event in value if event not in EVENTS]
+    if unknown:
+        refuse(option, f"has the unknown event {unknown[0]!r}")
 
 
 def check_agents(option: str, value: Mapping[Any, Any]) -> None:
@@ -476,7 +450,8 @@ def check_agents(option: str, value: Mapping[Any, Any]) -> None:
 @cache
 def agent_kinds() -> dict[str, Kind]:
     """The kinds of an agent's fields. They are sent as JSON, so a list may not be a set."""
-    return kinds_of(AgentDefinition, ordered=True)
+    kinds = kinds_of(AgentDefinition, ordered=True)
+    return {**kinds, "mcpServers": kinds["mcpServers"]._replace(secret=True)}
 
 
 def check_tool_config(option: str, value: Mapping[str, Any]) -> None:
@@ -534,52 +509,3 @@ def find_skill_name_problem(name: object) -> str | None:
     if not isinstance(name, str):
         return f"names are strings, this is a {type(name).__name__}"
     return next((problem for wrong, problem in _SKILL_NAME_PROBLEMS if wrong(name)), None)
-
-
-# --- options that contradict each other -----------------------------------------------------------------------
-
-
-class _Conflict(NamedTuple):
-    option: str
-    when: Callable[[Any], bool]
-    problem: str
-
-
-_CONFLICTS = (
-    _Conflict(
-        "can_use_tool",
-        lambda it: bool(it.can_use_tool and it.permission_prompt_tool_name),
-        "and permission_prompt_tool_name both answer permission requests; use one or the other",
-    ),
-    _Conflict(
-        "continue_conversation",
-        lambda it: bool(it.continue_conversation and it.resume),
-        "and resume both name a conversation to continue; use one or the other",
-    ),
-    _Conflict(
-        "session_id",
-        lambda it: bool(it.session_id and (it.resume or it.continue_conversation) and not it.fork_session),
-        "cannot be given for a conversation that has an id already; set fork_session=True, "
-        "or leave out resume and continue_conversation",
-    ),
-    _Conflict(
-        "resume_session_at",
-        lambda it: bool(it.resume_session_at and not it.resume),
-        "is a point in a resumed conversation; say which one with resume",
-    ),
-    _Conflict(
-        "resume_drops_turn",
-        lambda it: it.resume_drops_turn == "",
-        "is empty; give the UUID of the prompt whose turn may be dropped, or None",
-    ),
-    _Conflict(
-        "resume_drops_turn",
-        lambda it: it.resume_drops_turn is not None and not it.resume_session_at,
-        "guards a cut in the conversation; say where to cut with resume_session_at",
-    ),
-    _Conflict(
-        "supported_dialog_kinds",
-        lambda it: bool(it.supported_dialog_kinds) and it.on_user_dialog is None,
-        "names dialogs that nothing would answer; set on_user_dialog too",
-    ),
-)

@@ -13,13 +13,14 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from toolwire._support.secrets import holds_secrets
 from toolwire.errors import CLIConnectionError, OptionsError
+from toolwire.options.checks import find_fields
 from toolwire.options.mcp_servers import get_policies, split_servers
 
 if TYPE_CHECKING:  # it imports this module for its rows
@@ -156,7 +157,15 @@ _OFFICIAL_ORDER: Final = (
     *("task_budget", "model", "fallback_model", "betas", "permission_prompt_tool_name", "permission_mode"),
     *("continue_conversation", "resume", "session_id", "settings", "add_dirs", "mcp_servers"),
     *("include_partial_messages", "include_hook_events", "strict_mcp_config", "fork_session"),
-    *("resume_session_at", "resume_drops_turn", "setting_sources", "plugins", "extra_args", "thinking"),
+    *(
+        "resume_session_at",
+        "resume_drops_turn",
+        "session_store",
+        "setting_sources",
+        "plugins",
+        "extra_args",
+        "thinking",
+    ),
     *("effort", "output_format"),
 )
 
@@ -171,7 +180,7 @@ def _columns(options_class: type) -> dict[str, list[tuple[str, Any]]]:
     columns = {
         column: [
             (field.name, field.metadata[column])
-            for field in fields(options_class)
+            for field in find_fields(options_class)
             if field.metadata.get(column) is not None
         ]
         for column in ("flag", "variable", "initialize")

@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from toolwire.options.checks import ORDERED_TEXTS, TEXT_BY_NAME, Kind, is_json, refuse
+from toolwire.errors import OptionsError
+from toolwire.options.checks import NOTHING, ORDERED_TEXTS, TEXT, TEXT_BY_NAME, Kind, is_json, refuse
 from toolwire.tools.names import wire_name
 
 # Names that JavaScript objects already have; the CLI skips servers called so.
@@ -44,19 +45,22 @@ def build_tool_prefix(name: str) -> str:
     return f"mcp__{wire_name(name)}__"
 
 
-def split_servers(mcp_servers: object) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+def split_servers(mcp_servers: object) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split the servers: objects in this process by key, and the configurations of all servers for the CLI.
 
     Both are empty if `mcp_servers` is a path or JSON text, which goes to the CLI as it is.
     """
     instances: dict[str, Any] = {}
-    configs: dict[str, dict[str, Any]] = {}
+    configs: dict[str, Any] = {}
     for key, entry in mcp_servers.items() if isinstance(mcp_servers, Mapping) else ():
-        if not isinstance(entry, Mapping):
+        if entry is None or isinstance(entry, str | int | float | list):
+            configs[key] = entry  # the CLI leaves it out, and has been warned about
+        elif not isinstance(entry, Mapping):
             instances[key] = entry
             configs[key] = {"type": "sdk", "name": key, **_get_own_config(entry)}
         elif entry.get("type") == "sdk":
-            instances[key] = entry["instance"]
+            if is_server(entry["instance"]):  # otherwise each message to it is answered with an error
+                instances[key] = entry["instance"]
             config = {name: value for name, value in entry.items() if name != "instance"}
             config = {**_get_own_config(entry["instance"]), **config}
             configs[key] = config if config.get("name") else {**config, "name": key}
@@ -79,21 +83,44 @@ def get_policies(server: Any) -> list[dict[str, Any]]:
 
 def check_servers(mcp_servers: object) -> None:
     """Raise `OptionsError` for the first entry that cannot work."""
-    if not isinstance(mcp_servers, Mapping):
-        return
+    if isinstance(mcp_servers, Mapping):
+        prefixes: dict[str, str] = {}
+        for name, entry in mcp_servers.items():
+            _check_server(name, entry, prefixes)
+
+
+def find_problems(servers: Mapping[str, Any]) -> dict[str, OptionsError]:
+    """Find the servers that cannot work, each with the reason."""
     prefixes: dict[str, str] = {}
-    for name, entry in mcp_servers.items():
-        _check_name(name)
-        other = prefixes.setdefault(build_tool_prefix(name), name)
-        if other != name:
-            _refuse(
-                f"has two servers, {other!r} and {name!r}, whose tools would both be called "
-                f"{build_tool_prefix(name)}...; rename one"
-            )
-        if isinstance(entry, Mapping):
-            _check_config(f"mcp_servers[{name!r}]", entry)
-        else:
-            _check_object(f"mcp_servers[{name!r}]", entry)
+    found = {}
+    for name, entry in servers.items():
+        try:
+            _check_server(name, entry, prefixes)
+        except OptionsError as error:
+            found[name] = error
+    return found
+
+
+def can_be_named(entry: object) -> bool:
+    """True if the CLI can be told of this entry, whether or not it can use it."""
+    if isinstance(entry, Mapping) and entry.get("type") == "sdk":
+        return "instance" in entry and is_json({**entry, "instance": None})
+    return is_server(entry) or is_json(entry)
+
+
+def _check_server(name: Any, entry: object, prefixes: dict[str, str]) -> None:
+    """Raise `OptionsError` if the entry cannot work beside those that have the prefixes so far."""
+    _check_name(name)
+    other = prefixes.setdefault(build_tool_prefix(name), name)
+    if other != name:
+        _refuse(
+            f"has two servers, {other!r} and {name!r}, whose tools would both be called "
+            f"{build_tool_prefix(name)}...; rename one"
+        )
+    if isinstance(entry, Mapping):
+        _check_config(f"mcp_servers[{name!r}]", entry)
+    else:
+        _check_object(f"mcp_servers[{name!r}]", entry)
 
 
 def _refuse(problem: str) -> NoReturn:
@@ -137,7 +164,7 @@ def _check_config(where: str, config: Mapping[str, Any]) -> None:
         elif needed:
             refuse(where, f"is of type {kind!r} and needs {field!r}, {wanted.wanted}")
     if not is_json({key: value for key, value in config.items() if key != "instance"}):
-        refuse(where, "holds a value that cannot be written as JSON, so the CLI cannot be config about it")
+        refuse(where, "holds a value that cannot be written as JSON, so the CLI cannot be told about it")
 
 
 def _describe_type(value: object) -> str:
@@ -154,5 +181,5 @@ _FIELDS: dict[str, dict[str, tuple[Kind, bool]]] = {
     "http": _REMOTE,
     "streamable-http": _REMOTE,
     "ws": _REMOTE,
-    "sdk": {"instance": (Kind(("an MCP server object",), is_server), True), "name": (_SOME_TEXT, False)},
+    "sdk": {"instance": (Kind(("an MCP server object",), is_server), True), "name": (TEXT | NOTHING, False)},
 }

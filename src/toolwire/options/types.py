@@ -10,6 +10,7 @@ from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
 from toolwire._support.record import RecordWithSecrets
 from toolwire.permissions import PermissionMode
+from toolwire.tools.config import McpSdkServerConfig
 
 SettingSource: TypeAlias = Literal["user", "project", "local"]
 EffortLevel: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
@@ -201,16 +202,6 @@ class McpHttpServerConfig(TypedDict):
     timeout: NotRequired[int]
     alwaysLoad: NotRequired[bool]
     tools: NotRequired[list[McpToolPolicy]]
-
-
-class McpSdkServerConfig(TypedDict):
-    """A server in this process. `instance` stays here; the CLI learns only the name and the other keys."""
-
-    type: Literal["sdk"]
-    name: str
-    instance: Any
-    timeout: NotRequired[int]
-    alwaysLoad: NotRequired[bool]
 
 
 McpServerConfig: TypeAlias = (

@@ -1,0 +1,241 @@
+"""The inner classes of the official package that libraries wrap or subclass, and a conversation that uses them.
+
+Loaded when a program first asks for one of them. A conversation goes through `Query` and `SubprocessCLITransport`
+only while one of their methods is patched, and otherwise the usual way, which is quicker.
+"""
+
+import os
+import sys
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, cast
+
+from toolwire._conversation.reading import Reader
+from toolwire._conversation.session import Stderr
+from toolwire._conversation.wiring import Conversation, Prompt, make_command
+from toolwire._protocol.control import Handler
+from toolwire._protocol.lines import DEFAULT_LIMIT, Lines
+from toolwire._support.tasks import maybe_await
+from toolwire._support.waiting import Mailbox
+from toolwire._transport.custom import Transport
+from toolwire._transport.private_files import PrivateFiles
+from toolwire._transport.process import Command, process_pipe
+from toolwire._version import __version__
+from toolwire.client.client import ClaudeSDKClient
+from toolwire.errors import CLIConnectionError, ProcessError
+from toolwire.messages.conversation import AnyMessage
+from toolwire.official import PACKAGE
+from toolwire.options.agent_options import ClaudeAgentOptions
+from toolwire.options.command_line import build_environment
+
+if TYPE_CHECKING:
+    from toolwire._transport.base import Pipe
+
+
+class SubprocessCLITransport(Transport):
+    """The CLI as a process, as a `Transport`: to wrap, to subclass, or to put another transport around."""
+
+    def __init__(self, prompt: Prompt, options: ClaudeAgentOptions) -> None:
+        self._prompt = prompt
+        self._options = options
+        self._cli_path = None if options.cli_path is None else os.fspath(options.cli_path)
+        self._files: PrivateFiles | None = None
+        self._pipe: Pipe | None = None
+        self._output = _Output(options)
+
+    async def connect(self) -> None:
+        if self._pipe is None:
+            command = self._make_command()
+            self._cli_path = command.argv[0]
+            pipe = process_pipe(command)
+            await pipe.open(self._output)
+            self._pipe = pipe
+
+    async def write(self, data: str) -> None:
+        if self._pipe is None or self._output.over:
+            raise CLIConnectionError(
+                "The CLI is not running: connect() first, and write before it has ended."
+            )
+        self._pipe.write(data.encode())
+        await self._pipe.drain()
+
+    async def read_messages(self) -> AsyncIterator[dict[str, Any]]:
+        async for frame in self._output.frames:
+            yield frame
+        if self._output.error is not None:
+            raise self._output.error
+
+    async def close(self) -> None:
+        pipe, self._pipe = self._pipe, None
+        try:
+            if pipe is not None:
+                await pipe.stop()
+        finally:
+            if self._files is not None:
+                self._files.remove()
+
+    def is_ready(self) -> bool:
+        return self._pipe is not None and not self._output.over
+
+    async def end_input(self) -> None:
+        if self._pipe is not None:
+            self._pipe.end_input()
+
+    def _build_command(self) -> list[str]:
+        """Return the command line, which programs look at in their tests."""
+        return list(self._make_command().argv)
+
+    def _make_command(self) -> Command:
+        self._files = self._files or PrivateFiles(self._options.user)
+        env = build_environment(self._options, os.environ, __version__)
+        return make_command(self._options, env, self._files.add)
+
+
+class _Output:
+    """Gets what the process writes, and queues its frames."""
+
+    def __init__(self, options: ClaudeAgentOptions) -> None:
+        self.frames: Mailbox[dict[str, Any]] = Mailbox()
+        self.error: Exception | None = None
+        self.over = False
+        self._lines = Lines(options.max_buffer_size or DEFAULT_LIMIT)
+        self._stderr = Stderr(options.stderr)
+
+    def data_received(self, data: bytes) -> None:
+        for frame in self._lines.feed(data):
+            self.frames.put(frame)
+
+    def frame_received(self, frame: dict[str, Any]) -> None:
+        self.frames.put(frame)
+
+    def stderr_received(self, data: bytes) -> None:
+        self._stderr.feed(data)
+
+    def ended(self, exit_code: int | None, error: Exception | None = None) -> None:
+        for frame in self._lines.finish():
+            self.frames.put(frame)
+        self._stderr.finish()
+        self.over = True
+        if error is None and exit_code:
+            error = ProcessError("The CLI ended with an error", exit_code, self._stderr.tail())
+        self.error = error
+        self.frames.close()
+
+    def reading_ended(self, error: Exception | None) -> None:
+        self.ended(None, error)
+
+
+class Query:
+    """A conversation as the official package's inner class: its methods are what libraries wrap."""
+
+    def __init__(self, conversation: "PatchableConversation") -> None:
+        self._conversation = conversation
+
+    @property
+    def transport(self) -> Transport | None:
+        """The transport of the conversation; None if it is a process of toolwire's own."""
+        return self._conversation.transport
+
+    async def receive_messages(self) -> AsyncIterator[dict[str, Any]]:
+        """Yield the frames of messages as they arrive."""
+        session = self._conversation.session
+        while (frame := await session.next_frame()) is not None:
+            yield frame
+
+    async def _handle_control_request(self, request: dict[str, Any]) -> Any:
+        """Return the response to a request of the CLI."""
+        body = request["request"]
+        if body.get("subtype") != "mcp_message":
+            return await self._conversation.answer(body)
+        reply = await self._handle_sdk_mcp_request(body.get("server_name"), body.get("message"))
+        return {"mcp_response": reply}
+
+    async def _handle_sdk_mcp_request(self, server_name: Any, message: Any) -> Any:
+        """Return the response of an in-process server to a JSON-RPC message."""
+        body = {"subtype": "mcp_message", "server_name": server_name, "message": message}
+        return (await self._conversation.answer(body)).get("mcp_response")
+
+
+class PatchableConversation(Conversation):
+    """A conversation that goes through those of the classes above that are patched when it starts."""
+
+    def __init__(self, options: ClaudeAgentOptions, transport: Transport | None = None) -> None:
+        if transport is None:
+            transport = make_patched_transport("_internal.transport.subprocess_cli", "", options)
+        super().__init__(options, transport)
+        self.transport = transport
+        self.query = Query(self)
+        self._answers: dict[str, Handler] = {}
+
+    async def open(self) -> None:
+        await super().open()
+        if _is_patched(Query, "receive_messages"):
+            self._reader = _QueryReader(self)
+
+    async def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Answer a request of the CLI by its own handler."""
+        return cast("dict[str, Any]", await maybe_await(self._answers[body["subtype"]](body)))
+
+    def _add_handler(self, subtype: str, handler: Handler) -> None:
+        super()._add_handler(subtype, handler)
+        if _is_patched(Query, "_handle_control_request", "_handle_sdk_mcp_request"):
+            self._answers[subtype] = self._handlers[subtype]
+            self._handlers[subtype] = self._answer_through_query
+
+    async def _answer_through_query(self, body: dict[str, Any]) -> dict[str, Any]:
+        request = {"type": "control_request", "request_id": "", "request": body}
+        return cast("dict[str, Any]", await self.query._handle_control_request(request))  # noqa: SLF001 - its purpose
+
+
+class _QueryReader(Reader):
+    """Reads the messages of a conversation through `Query.receive_messages`."""
+
+    def __init__(self, conversation: PatchableConversation) -> None:
+        super().__init__(conversation.session, everything=conversation.options.include_all_messages)
+        self._inbox = deque()
+        self._frames = aiter(conversation.query.receive_messages())
+
+    async def wait(self, *, of_response: bool = False) -> AnyMessage | None:  # noqa: ARG002 - the official one waits
+        async for frame in self._frames:
+            self._inbox.append(frame)
+            if (message := self.take()) is not None:
+                return message
+        return None
+
+
+def make_patched_transport(module: str, prompt: Prompt, options: ClaudeAgentOptions) -> Transport | None:
+    """Return a transport of the class that an official module has, if a library changed it; None otherwise."""
+    chosen: Any = vars(sys.modules.get(f"{PACKAGE}.{module}", os)).get("SubprocessCLITransport")
+    if chosen is None or options.spawn_claude_code_process is not None:
+        return None
+    if chosen is SubprocessCLITransport and not _is_patched(
+        chosen, "__init__", *Transport.__abstractmethods__
+    ):
+        return None
+    return cast("Transport", chosen(prompt=prompt, options=options))
+
+
+_ORIGINAL: dict[type, dict[str, Any]] = {kind: dict(vars(kind)) for kind in (Query, SubprocessCLITransport)}
+
+
+def _is_patched(kind: type, *methods: str) -> bool:
+    return any(vars(kind).get(name) is not _ORIGINAL[kind][name] for name in methods)
+
+
+def _get_query(client: ClaudeSDKClient) -> Any:
+    return getattr(client._conversation or client._connecting, "query", None)  # noqa: SLF001 - as the next ones
+
+
+def _get_transport(client: ClaudeSDKClient) -> Any:
+    given = vars(client).get("_transport")
+    return given or getattr(client._conversation or client._connecting, "transport", None)  # noqa: SLF001
+
+
+def _set_transport(client: ClaudeSDKClient, transport: Transport | None) -> None:
+    vars(client)["_transport"] = transport
+
+
+Conversation.replacement = PatchableConversation
+# Attributes of the official client that libraries read.
+setattr(ClaudeSDKClient, "_query", property(_get_query))  # noqa: B010 - not a name of our class
+setattr(ClaudeSDKClient, "_transport", property(_get_transport, _set_transport))  # noqa: B010

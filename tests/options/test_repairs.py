@@ -1,0 +1,158 @@
+"""Options in other forms than the documented ones, which the official SDK and the CLI take too."""
+
+import copy
+import dataclasses
+import io
+import pickle
+import warnings
+from typing import Any
+
+import pytest
+
+from shared.odd_options import SILENT, WARNED, agents, callback
+from toolwire import ToolServer, ToolwireWarning, create_sdk_mcp_server
+from toolwire.options.agent_options import ClaudeAgentOptions, prepare
+
+
+@pytest.mark.parametrize(("option", "value", "meant"), SILENT)
+def test_another_form_of_the_same_is_taken(option: str, value: Any, meant: Any):
+    """Where it is plain what a value stands for, it is put into its documented form without a word."""
+    options = ClaudeAgentOptions(**{option: value})
+    assert getattr(options, option) is value
+    assert getattr(prepare(options), option) == meant
+
+
+@pytest.mark.parametrize(("option", "value", "meant", "text"), WARNED)
+def test_what_is_made_of_a_value_is_told(option: str, value: Any, meant: Any, text: str):
+    """Where the author may have meant something else, a warning says what the value counts as."""
+    with pytest.warns(ToolwireWarning, match=text) as caught:
+        options = ClaudeAgentOptions(**{option: value})
+    assert [warning.filename for warning in caught] == [__file__]
+    assert str(caught[0].message).startswith(f"ClaudeAgentOptions.{option}")
+    assert len(str(caught[0].message)) < 400
+    assert getattr(options, option) is value
+    assert getattr(prepare(options), option) == meant
+
+
+def test_plain_options_are_used_as_they_are():
+    """Nothing is copied unless something has to change."""
+    options = ClaudeAgentOptions(allowed_tools=["Read"], permission_mode="plan", env={"A": "x"})
+    assert prepare(options) is options
+
+
+def test_what_is_changed_later_is_put_right_at_the_start():
+    """Fields that are set after the options were built count as well."""
+    options = ClaudeAgentOptions()
+    options.allowed_tools = "Read"  # type: ignore[assignment]
+    options.env = None  # type: ignore[assignment]
+    prepared = prepare(options)
+    assert (prepared.allowed_tools, prepared.env) == (["Read"], {})
+    assert (options.allowed_tools, options.env) == ("Read", None)
+
+
+def test_an_iterator_is_read_once():
+    """It is kept as a list, so that it is still there at the start."""
+    options = ClaudeAgentOptions(allowed_tools=iter(["Read"]))
+    assert options.allowed_tools == ["Read"]
+    assert prepare(options).allowed_tools == ["Read"]
+
+
+def test_a_file_gets_the_lines_of_stderr():
+    """A file in place of the callback gets what the callback would."""
+    file = io.StringIO()
+    with pytest.warns(ToolwireWarning, match="is a file and gets each line"):
+        options = ClaudeAgentOptions(stderr=file)
+    prepare(options).stderr("a line")
+    assert file.getvalue() == "a line\n"
+
+
+def test_resume_wins_over_continue():
+    """The CLI lets it win, so both may be given; the warning says which counts."""
+    with pytest.warns(ToolwireWarning, match="resume counts; leave out continue_conversation"):
+        ClaudeAgentOptions(continue_conversation=True, resume="x")
+
+
+def test_options_that_were_prepared_for_the_callback_are_taken():
+    """`stdio` is the tool that the callback is for the CLI; the official SDK sets it by `replace` itself."""
+    options = ClaudeAgentOptions(can_use_tool=callback)
+    assert prepare(dataclasses.replace(options, permission_prompt_tool_name="stdio")).can_use_tool is callback
+
+
+def test_servers_of_ours_with_the_same_spelling_are_taken():
+    """Two servers whose tools have the same names run; the CLI takes the first of each name."""
+    servers = {"a b": ToolServer("one"), "a.b": create_sdk_mcp_server("two")}
+    with pytest.warns(ToolwireWarning, match="rename one"):
+        options = ClaudeAgentOptions(mcp_servers=servers)
+    assert prepare(options).mcp_servers == servers
+
+
+def test_secrets_do_not_get_into_warnings():
+    """Where credentials are usual, a warning tells the type of what was given, never the value."""
+    for given in (
+        {"mcp_servers": {"a": {"type": "http", "url": "http://x", "headers": ["hunter2"]}}},
+        {"mcp_servers": {"a": {"command": "x", "env": {"TOKEN": 22222}}}},
+        {"agents": agents(mcpServers={"x": {"env": {"TOKEN": "hunter2"}}})},
+        {"extra_args": {"token": "hunter2", "verbose": True}},
+    ):
+        with pytest.warns(ToolwireWarning) as caught:
+            ClaudeAgentOptions(**given)
+        assert not [each for each in caught if "hunter2" in str(each.message) or "22222" in str(each.message)]
+
+
+@dataclasses.dataclass
+class Own(ClaudeAgentOptions):
+    """A user's own options: another default, and a field that is none of ours."""
+
+    permission_mode: str = "acceptEdits"  # type: ignore[assignment]
+    retries: int = 3
+
+
+def test_a_subclass_may_change_defaults_and_add_fields():
+    """Its fields are its own affair; those that it gives another default still reach the CLI."""
+    options = Own(retries="many", model="m")  # type: ignore[arg-type]
+    argv = build(options)
+    assert argv[argv.index("--permission-mode") + 1] == "acceptEdits"
+    assert argv[argv.index("--model") + 1] == "m"
+    assert prepare(Own(max_turns="3", retries=5)).retries == 5  # type: ignore[arg-type]
+
+
+def test_a_warning_names_the_line_that_made_the_options():
+    """Whether by a subclass, by `replace` or by a function of ours, it is the user's own line."""
+    for make in (
+        lambda: Own(allowed_tools="Read"),  # type: ignore[arg-type]
+        lambda: dataclasses.replace(ClaudeAgentOptions(), allowed_tools="Read"),
+    ):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            make()
+        assert [each.filename for each in caught] == [__file__]
+
+
+def build(options: ClaudeAgentOptions) -> list[str]:
+    from toolwire.options.command_line import build_command  # noqa: PLC0415 - beside its only use
+
+    return build_command(prepare(options), "claude", lambda name, text: name)
+
+
+def test_options_are_plain_data():
+    """They can be made of a dict and of their own, copied, pickled and compared, as a dataclass can."""
+    options = ClaudeAgentOptions(model="m", allowed_tools=["Read"], debug_stderr=None)
+    assert ClaudeAgentOptions(**vars(options)) == options
+    assert ClaudeAgentOptions(**dataclasses.asdict(options)) == options
+    pickled = pickle.loads(pickle.dumps(options))  # noqa: S301 - our own bytes
+    assert copy.copy(options) == copy.deepcopy(options) == pickled == options
+
+
+def test_an_unknown_option_is_a_mistake():
+    """It raises TypeError as the dataclass does, with the name that was probably meant."""
+    with pytest.raises(TypeError, match="unexpected keyword argument 'max_turn'. Did you mean 'max_turns'?"):
+        ClaudeAgentOptions(max_turn=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'zzzzzz'$"):
+        ClaudeAgentOptions(zzzzzz=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("given", [{"model": "m"}, "m", ClaudeAgentOptions, 5])
+def test_what_is_not_options_is_refused_by_name(given: Any):
+    """The error says what was given in place of options."""
+    with pytest.raises(TypeError, match="options must be ClaudeAgentOptions, got"):
+        prepare(given)
