@@ -69,8 +69,8 @@ def _lines(message: Any) -> list[str]:
         case McpLogMessage():
             return [f"log [{message.level}] {message.data}"]
         case ResultMessage():
-            cost = message.total_cost_usd or 0
-            return [f"done in {message.num_turns} turns, ${cost:.4f} as computed by the CLI"]
+            cost = f", ${message.total_cost_usd or 0:.4f} as computed by the CLI" if LIVE else ""
+            return [f"done in {message.num_turns} turns{cost}"]
         case _:
             return []
 

@@ -2,7 +2,7 @@
 
 Stubs (`.pyi`) of the modules that load their names lazily: without one, a type checker would see no names there.
 The lists of hook events, which type checkers need written out. docs/options.md, the reference of all options. The
-tables of docs/profiles.md and the JSON schema of profiles.
+tables of docs/profiles.md and the JSON schema of profiles. docs/reference, the pages of all names and commands.
 """
 
 import ast
@@ -16,6 +16,8 @@ from importlib import import_module
 from itertools import groupby, pairwise
 from pathlib import Path
 
+from reference import reference_pages
+
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src"
 WIDTH = 110
@@ -28,6 +30,7 @@ def main(*, check: bool) -> int:
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             different.append(str(path.relative_to(ROOT)))
             if not check:
+                path.parent.mkdir(exist_ok=True)
                 path.write_text(text, encoding="utf-8")
     if different and check:
         print(f"Not up to date: {', '.join(different)}. Run `make generate`.")
@@ -44,6 +47,8 @@ def generate() -> Iterator[tuple[Path, str]]:
     yield from hook_events()
     yield ROOT / "docs" / "options.md", options_page()
     yield from profile_reference()
+    for name, text in reference_pages():
+        yield ROOT / "docs" / "reference" / name, text
 
 
 def stub(path: Path) -> str:

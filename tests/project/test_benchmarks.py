@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks import __main__ as command
-from benchmarks import report
+from benchmarks import report, typescript
 from benchmarks.processes import driven, percentile
 from benchmarks.results import Bench, Curve, Target
 from benchmarks.suites import sessions
@@ -241,3 +241,23 @@ def test_plots_are_the_same_for_the_same_figures(tmp_path):
     one, two = ((tmp_path / name).read_text() for name in ("one.svg", "two.svg"))
     assert one == two
     assert "A call, by tools: linear does NOT hold (exponent 2.00)" in one
+
+
+def test_without_npm_the_typescript_sdk_is_left_out_and_said_to_be(monkeypatch, tmp_path, capfd):
+    """A machine without Node can still measure the others."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(typescript, "BUILD", tmp_path / "build")
+    assert typescript.available.__wrapped__() is False
+    assert capfd.readouterr().err == "Without the TypeScript SDK: npm was not found\n"
+    assert not (tmp_path / "build").exists()
+
+
+def test_versions_of_the_typescript_sdk_are_pinned_and_come_from_no_named_host():
+    """So that figures can be repeated, from any registry."""
+    wanted = json.loads((typescript.HERE / "package.json").read_text())
+    assert all(version[0].isdigit() for version in wanted["dependencies"].values())
+    assert sorted(path.name for path in typescript.HERE.iterdir() if path.is_file()) == [
+        "__init__.py",
+        "drive.mjs",
+        "package.json",
+    ]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from shared.console import matches
+from shared.transcripts import harbour
 from toolwire._transport.find_cli import VARIABLE, bundled_cli
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +29,8 @@ def steps():
 
 @pytest.fixture
 def environment(tmp_path):
-    """A newcomer's: a home that is empty, and this toolwire on the path."""
+    """A newcomer's: a home with nothing but a past conversation, and this toolwire on the path."""
+    harbour(tmp_path / ".claude")
     path = os.pathsep.join([str(Path(sys.executable).parent), os.defpath])
     return {"PATH": path, "HOME": str(tmp_path), "COLUMNS": "200", VARIABLE: bundled_cli()}
 
@@ -77,3 +79,32 @@ def test_the_matching_itself_can_fail():
     """What is not on the page does not match."""
     assert matches(["a ...", "...", "z"], "a b\nc\nd\nz\n")
     assert not matches(["a ...", "z"], "a b\nc\nz\n")
+
+
+def test_the_way_of_the_readme_from_nothing_to_a_tool_of_ones_own(tmp_path, environment):
+    """Line by line as it stands there; the server at the end is seen to start, and stopped."""
+    (block,) = [each for each in BLOCK.findall((ROOT / "README.md").read_text()) if "toolwire new" in each]
+    commands = [line.removeprefix("$ ") for line in block.splitlines()]
+    assert len(commands) <= 5
+    *first, last = commands
+    shown = subprocess.run(
+        ["/bin/sh", "-ec", "\n".join(first)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    assert 'find returned: ["tea"]' in shown.stdout
+    server = subprocess.Popen(
+        ["/bin/sh", "-c", f"exec {last.partition('#')[0]} --port 0"],
+        cwd=tmp_path / "shop",
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with server:
+        assert "shop: 3 tools, 1 resource at http://127.0.0.1:" in server.stderr.readline()
+        server.terminate()

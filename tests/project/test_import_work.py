@@ -97,3 +97,60 @@ def test_a_first_step_loads_little(code):
 def test_only_a_docstring_with_sections_is_parsed():
     """The parser of docstrings is loaded for those that can have sections."""
     assert "docstring_parser" in loaded(SECTIONS)
+
+
+QUERY = """
+import asyncio, sys
+import toolwire
+from toolwire import ClaudeAgentOptions
+
+def watch(event, arguments):
+    if event == "subprocess.Popen":
+        print("started", *sys.modules)
+
+async def main():
+    async for _ in toolwire.query(prompt="hello", options=ClaudeAgentOptions(cli_path=sys.executable, {more})):
+        pass
+
+sys.addaudithook(watch)
+try:
+    asyncio.run(main())
+except Exception as error:
+    print(type(error).__name__)
+"""
+
+
+def ask(more):
+    """What a fresh interpreter prints about a query to a CLI that ends at once: each start of it, and the error."""
+    code = QUERY.replace("{more}", more)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return [line.split() for line in done.stdout.splitlines()]
+
+
+def test_the_cli_is_started_before_what_only_talking_to_it_needs():
+    """Messages, their parser and anyio's event loop are loaded while the CLI starts, not before."""
+    started, error = ask("")
+    assert error[0] in {"ProcessError", "CLIConnectionError"}
+    late = {
+        "toolwire.messages.conversation",
+        "toolwire._protocol.parse",
+        "anyio._core",
+        "anyio._backends._asyncio",
+    }
+    assert late & set(started) == set()
+    assert "toolwire._conversation.session" in started
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "mcp_servers={'a': object()}",
+        "agents={'a': 3}",
+        "can_use_tool=3",
+        "hooks={'PreToolUse': [3]}",
+        "cwd='/nowhere/at/all'",
+    ],
+)
+def test_what_is_wrong_with_the_users_objects_is_raised_before_the_cli_is_started(more):
+    """Nothing is moved behind the start but what cannot be the user's mistake."""
+    assert [len(line) for line in ask(more)] == [1]

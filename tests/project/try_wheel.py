@@ -1,0 +1,158 @@
+"""`make dist`: builds wheel and sdist, and tries the installed wheel as a new user would, without the checkout.
+
+python tests/project/try_wheel.py [--out dist]
+
+Each extra gets an environment of its own, and so does toolwire alone. In an empty folder there: the demo, a new
+project and its tests, calling, serving to the official client, and packing. Needs `uv`, from the dev requirements.
+"""
+
+import argparse
+import email
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+UV = shutil.which("uv", path=str(Path(sys.executable).parent)) or "uv"
+LIMIT = 600  # seconds for one step
+IMPORTS = {
+    "cli": "claude_agent_sdk",
+    "trio": "trio",
+    "uvloop": "uvloop",
+    "postgres": "psycopg",
+    "redis": "redis",
+    "openapi": "yaml, toolwire.openapi.server",
+    "batch": "toolwire.batch",
+}
+"""A module of each extra, to see that it was installed."""
+CLIENT = """
+import asyncio, sys
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+
+async def main():
+    start = StdioServerParameters(command=sys.argv[1], args=["serve", "shop.py"])
+    async with stdio_client(start) as streams, ClientSession(*streams) as client:
+        await client.initialize()
+        print((await client.call_tool("find", {"word": "tea"})).content[0].text)
+
+
+asyncio.run(asyncio.wait_for(main(), 60))
+"""
+
+
+def main() -> int:
+    """Build and try; 1 if anything fails."""
+    parser = argparse.ArgumentParser(description="Build the distributions and try the wheel.")
+    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="for wheel and sdist")
+    out = parser.parse_args().out.absolute()
+    shutil.rmtree(out, ignore_errors=True)
+    run([sys.executable, "-m", "hatchling", "build", "-d", out], cwd=ROOT)
+    (wheel,) = out.glob("*.whl")
+    (sdist,) = out.glob("*.tar.gz")
+    extras = check_metadata(wheel)
+    unknown = extras - IMPORTS.keys()
+    if unknown:
+        raise SystemExit(f"extras that are not tried: {', '.join(sorted(unknown))}; add them to IMPORTS")
+    tried = 0
+    with tempfile.TemporaryDirectory() as made:
+        tried += try_alone(wheel, Path(made) / "alone")
+        for extra in sorted(extras):
+            tried += try_extra(wheel, extra, Path(made) / extra)
+        install(sdist, Path(made) / "sdist")
+        tried += 1
+    say(f"{wheel.name} and {sdist.name}: {len(extras) + 2} environments")
+    say(f"{tried} passed, 0 failed")
+    return 0
+
+
+def check_metadata(wheel: Path) -> set[str]:
+    """Check what an index shows of the wheel. Returns its extras."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        (metadata,) = [name for name in names if name.endswith(".dist-info/METADATA")]
+        told = email.message_from_bytes(archive.read(metadata))
+    assert told["Description-Content-Type"] == "text/markdown"
+    assert told["License-Expression"] == "MIT"
+    assert told["Requires-Python"] == ">=3.11"
+    assert "# toolwire" in told.get_payload()
+    assert "toolwire/py.typed" in names
+    assert any(name.startswith("toolwire/cli/templates/") for name in names)
+    assert not any(name.startswith("tests/") for name in names)
+    return set(told.get_all("Provides-Extra") or [])
+
+
+def try_alone(wheel: Path, folder: Path) -> int:
+    """Try toolwire with no extra: the first hour of a new user."""
+    tool, python = install(wheel, folder)
+    home = folder / "home"
+    home.mkdir()
+    assert "toolwire " in run([tool, "--version"], cwd=home)
+    assert "15 + 27 is 42" in run([tool, "demo"], cwd=home)  # scripted, since there is no CLI
+    run([tool, "new", "shop"], cwd=home)
+    project = home / "shop"
+    run([UV, "pip", "install", "--quiet", "--python", python, "pytest"], cwd=home)
+    run([UV, "pip", "install", "--quiet", "--python", python, "--no-deps", "-e", "."], cwd=project)
+    assert "5 passed" in run([python, "-m", "pytest", "-q"], cwd=project)
+    assert "find" in run([tool, "tools", "shop.py"], cwd=project)
+    assert '["tea"]' in run([tool, "call", "shop.py", "find", "word=tea"], cwd=project)
+    assert '["tea"]' in run([python, "-c", CLIENT, tool], cwd=project)
+    assert ".mcpb" in run([tool, "pack", "shop.py"], cwd=project)
+    assert "CLI" in run([tool, "doctor"], cwd=project)
+    return 9
+
+
+def try_extra(wheel: Path, extra: str, folder: Path) -> int:
+    """Try an extra: what it is for can be imported, and `cli` brings a CLI that the demo uses."""
+    tool, python = install(f"{wheel}[{extra}]", folder)
+    run([python, "-c", f"import toolwire.sessions, {IMPORTS[extra]}"], cwd=folder)
+    shown = run([tool, "demo"], cwd=folder)
+    assert ("the real Claude Code CLI" in shown) == (extra == "cli"), shown
+    return 1
+
+
+def install(what: Path | str, folder: Path) -> tuple[Path, Path]:
+    """Install a distribution into an environment of its own. Returns its command and its Python."""
+    say(f"{Path(str(what)).name}: installing")
+    run([UV, "venv", "--quiet", "--python", sys.executable, folder], cwd=ROOT)
+    scripts = folder / ("Scripts" if os.name == "nt" else "bin")
+    python = scripts / "python"
+    pins = ["--constraint", ROOT / "requirements-dev.txt"]
+    run([UV, "pip", "install", "--quiet", "--python", python, *pins, str(what)], cwd=folder)
+    return scripts / "toolwire", python
+
+
+def run(command: list[object], cwd: Path) -> str:
+    """Run a command that must succeed, away from the checkout and its variables. Returns what it printed."""
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "VIRTUAL_ENV", "TOOLWIRE", "ANTHROPIC", "CLAUDE", "AWS", "GOOGLE"))
+    }
+    # Nothing of this machine's own `claude`: the environment has one, or there is none.
+    env["PATH"] = os.pathsep.join(
+        part for part in os.environ["PATH"].split(os.pathsep) if not Path(part, "claude").exists()
+    )
+    env |= {"NO_COLOR": "1", "COLUMNS": "200", "HOME": str(cwd) if cwd != ROOT else os.environ["HOME"]}
+    env["UV_CACHE_DIR"] = os.environ.get("UV_CACHE_DIR", str(Path.home() / ".cache" / "uv"))
+    done = subprocess.run(
+        list(map(str, command)), cwd=cwd, env=env, capture_output=True, text=True, timeout=LIMIT, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"failed: {' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}")
+    return done.stdout
+
+
+def say(text: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
