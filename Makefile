@@ -3,11 +3,14 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEMO_STAMP := $(VENV)/.installed-demo
 BENCH_STAMP := $(VENV)/.installed-bench
 FUZZ_STAMP := $(VENV)/.installed-fuzz
+DOCS_STAMP := $(VENV)/.installed-docs
+TRACING := build/tracing
 
 .PHONY: help demo fast test slow real work conformance clients bench bench-quick check generate format clean
-.PHONY: faults fuzz mutants soak clis pythons
+.PHONY: documents faults batch-faults fuzz mutants soak clis pythons mcps tracing dist docs
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -15,21 +18,31 @@ $(STAMP): requirements-dev.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
-	touch $(STAMP)
+	touch $(STAMP) $(DEMO_STAMP)
 
-demo: $(STAMP)  ## a conversation with the real CLI and a scripted model: no key, no network
-	$(BIN)/toolwire demo $(ARGS)
-	$(BIN)/python examples/catalog_proxy.py
+$(DEMO_STAMP): requirements-dev.txt pyproject.toml
+	@echo "Installing toolwire and the Claude Code CLI into $(VENV), once: about a minute"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check -c requirements-dev.txt hatchling editables
+	$(BIN)/python -m pip install --disable-pip-version-check -c requirements-dev.txt --no-build-isolation -e '.[cli]'
+	touch $(DEMO_STAMP)
+
+demo: $(DEMO_STAMP)  ## a conversation with the real CLI and a scripted model: no key, no network
+	@$(BIN)/toolwire demo --no-next-steps $(ARGS)
+	@printf '\nPaid tools: a REST catalogue, sold by a sample API on this machine, with a budget of 1.5 cents\n\n'
+	@$(BIN)/python examples/catalog_proxy.py
+	@printf '\nNext:\n  .venv/bin/toolwire new shop      a project of your own, with tests\n'
+	@printf '  .venv/bin/toolwire demo --live   the same with your own Claude\n  docs/guide.md                    your own functions as tools\n'
 
 PYTEST := PYTHONHASHSEED=0 $(BIN)/python -m pytest -n 2
-SLOW := tests/cli tests/catalog tests/project/test_docs_console.py tests/permissions/shell/test_commands_for_real.py
+SLOW := tests/cli tests/batch tests/catalog tests/openapi tests/official tests/sessions/stores tests/testing/test_store_conformance.py tests/project/test_docs_console.py tests/permissions/shell/test_commands_for_real.py
 REAL := tests/real tests/differential
 
 fast: $(STAMP)  ## under a minute: one event loop, few random examples, no processes; for every change
 	$(PYTEST) --fast -q $(ARGS)
 
-test: $(STAMP)  ## the tests, but for those of `make slow` and `make real`
-	$(PYTEST) $(SLOW:%=--ignore %) $(REAL:%=--ignore %) $(ARGS)
+test: $(STAMP)  ## the tests, but for those of `make slow`, `make real` and `make batch-faults`
+	$(PYTEST) $(SLOW:%=--ignore %) $(REAL:%=--ignore %) --ignore tests/batch_faults $(ARGS)
 
 slow: $(STAMP)  ## the tests of the command, serving, catalogues and shell lines, which start many processes
 	$(PYTEST) $(SLOW) $(ARGS)
@@ -76,6 +89,11 @@ clean:  ## remove what was built
 faults: $(STAMP)  ## every fault at every step of a conversation, and cancellation at every await
 	$(PYTEST) -n 4 -q tests/faults $(ARGS)
 
+BATCH_SEEDS ?= 10
+
+batch-faults: $(STAMP)  ## batches whose processes and databases are killed at random times, with BATCH_SEEDS (10) seeds
+	BATCH_SEEDS=$(BATCH_SEEDS) $(PYTEST) -q tests/batch_faults $(ARGS)
+
 $(FUZZ_STAMP): requirements-fuzz.txt $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-fuzz.txt
 	touch $(FUZZ_STAMP)
@@ -88,6 +106,9 @@ mutants: $(STAMP)  ## deliberate bugs, one at a time: named tests must catch eac
 
 SOAK_MINUTES ?= 30
 
+documents: $(STAMP)  ## tools of the public OpenAPI documents that ship in npm packages, in build/documents (needs npm)
+	$(BIN)/python tests/openapi/try_documents.py $(ARGS)
+
 soak: $(BENCH_STAMP)  ## sessions, HTTP and a catalogue under load and faults for SOAK_MINUTES (30), into build/soak
 	$(BIN)/python -m benchmarks.soak --minutes $(SOAK_MINUTES) $(ARGS)
 
@@ -96,3 +117,26 @@ clis: $(STAMP)  ## the tests of any CLI with the oldest one supported and the ne
 
 pythons: $(STAMP)  ## the fast tests with each supported Python that is found, in build/pythons
 	$(BIN)/python tests/project/try_pythons.py $(ARGS)
+
+$(DOCS_STAMP): requirements-docs.txt $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-docs.txt
+	touch $(DOCS_STAMP)
+
+docs: $(DOCS_STAMP)  ## the documents as a site, into build/site; a broken link fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "build/site/index.html"
+
+dist: $(STAMP)  ## wheel and sdist into dist/, and the installed wheel tried without the checkout, with each extra
+	$(BIN)/python tests/project/try_wheel.py $(ARGS)
+
+mcps: $(STAMP)  ## the tests that meet mcp, with older supported versions of it, in build/mcps
+	$(BIN)/python tests/mcp/try_mcps.py $(ARGS)
+
+$(TRACING)/.installed: requirements-tracing.txt pyproject.toml
+	$(PYTHON) -m venv --clear $(TRACING)
+	$(TRACING)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-tracing.txt
+	$(TRACING)/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	touch $@
+
+tracing: $(TRACING)/.installed  ## tracing libraries and their own test suites on the official package and on toolwire, in build/tracing
+	PYTHONHASHSEED=0 $(TRACING)/bin/python -m pytest -q -p no:cacheprovider -p no:asyncio tests/tracing $(ARGS)

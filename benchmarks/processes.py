@@ -11,6 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from benchmarks import typescript
+
 HERE = Path(__file__).parent
 SDKS = {"toolwire": "toolwire", "official": "claude_agent_sdk"}
 LIMIT = 180.0  # seconds that one process may take
@@ -55,13 +57,15 @@ def peer_program(plan: dict[str, Any], folder: Path) -> tuple[Path, Path]:
 def driven(sdk: str, plan: dict[str, Any], **case: Any) -> dict[str, Any]:
     """The report of the peer after one SDK went through a plan, with what its driver saw as `driver`.
 
-    `sdk` is a key of `SDKS`, or `floor`. `case` goes to `drive.py`, or to `floor.py`.
+    `sdk` is a key of `SDKS`, `typescript` or `floor`. `case` goes to the driver of that one.
     """
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
         program, report = peer_program({"bare": sdk == "floor", **plan}, folder)
         if sdk == "floor":
             done = python([str(HERE / "floor.py"), str(program), json.dumps(case)], folder)
+        elif sdk == "typescript":
+            done = typescript.run({"peer": str(program), **case}, environment(folder), folder)
         else:
             what = {"sdk": SDKS[sdk], "peer": str(program), **case}
             done = python(["-m", "benchmarks.drive", json.dumps(what)], folder)

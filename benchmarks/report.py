@@ -15,7 +15,20 @@ from typing import Any
 
 from benchmarks.results import Bench
 
-SUITES = ("calls", "stream", "growth", "imports", "real", "sessions", "served", "catalogue", "starvation")
+SUITES = (
+    "calls",
+    "stream",
+    "growth",
+    "imports",
+    "real",
+    "sessions",
+    "history",
+    "served",
+    "catalogue",
+    "openapi",
+    "starvation",
+    "stores",
+)
 """In the order in which they run and are shown."""
 DATA, TABLE = "results.json", "results.md"
 PACKAGES = ("toolwire", "claude-agent-sdk", "mcp", "fastmcp", "uvloop")

@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.processes import HERE, LIMIT, SDKS
@@ -18,7 +19,18 @@ NUMBERS = {"a": 40.5, "b": 1.5}
 
 def conversed(driver: str, sdk: str, **case: Any) -> dict[str, Any]:
     """What a driver saw of a conversation with one tool call in it, and when it was started."""
+    results: list[Any] = []
     script: list[Step] = [call("mcp__calc__add", NUMBERS), say("done")]
+    told = conversed_by(driver, sdk, script, results, **case)
+    if not any("42" in str(result) for result in results):
+        raise RuntimeError(f"{sdk}: the tool's result never came to the model")
+    return told
+
+
+def conversed_by(
+    driver: str, sdk: str, script: Sequence[Step], results: list[Any] | None = None, **case: Any
+) -> dict[str, Any]:
+    """What a driver saw of a conversation by a script; `results` gets those of tools, as the model saw them."""
     with ScriptedModel(script) as model, ClaudeEnvironment(model) as environment:
         what = {"sdk": SDKS[sdk], "cwd": str(environment.cwd), **case}
         begun = time.monotonic_ns()
@@ -34,7 +46,6 @@ def conversed(driver: str, sdk: str, **case: Any) -> dict[str, Any]:
         if done.returncode:
             raise RuntimeError(f"{sdk}: exit code {done.returncode}\n{done.stderr[-2000:]}")
         model.assert_finished()
-        results = [result for request in model.requests for result in request.tool_results]
-    if not any("42" in str(result) for result in results):
-        raise RuntimeError(f"{sdk}: the tool's result never came to the model")
+        if results is not None:
+            results += [result for request in model.requests for result in request.tool_results]
     return {**json.loads(done.stdout), "begun": begun}

@@ -14,7 +14,7 @@ import pytest
 TESTS = Path(__file__).parent
 NOT_FAST = {
     *("cli", "clients", "conformance", "differential", "faults", "flows"),
-    *("fuzz", "mutants", "project", "real", "work"),
+    *("fuzz", "mutants", "project", "real", "tracing", "work"),
 }
 """Folders that `--fast` leaves out as a whole: most of their tests start processes or take long."""
 FEW_EXAMPLES = 5
@@ -22,6 +22,7 @@ STARTS = {"subprocess.Popen", "os.posix_spawn", "os.spawn", "os.fork", "os.forkp
 """Audit events of a process that starts another."""
 
 pytest.register_assert_rewrite("shared")
+pytest_plugins = ["shared.servers", "shared.stores"]
 hypothesis.settings.register_profile(
     "default", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )  # a loaded machine is no failure
@@ -55,6 +56,14 @@ def pytest_generate_tests(metafunc):
     only = metafunc.config.getoption("--fast") or test.get_closest_marker("asyncio_only")
     if only and not chosen and "anyio_backend" in metafunc.fixturenames:
         test.add_marker(pytest.mark.parametrize("anyio_backend", ["asyncio"], scope="module"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_folder(tmp_path_factory):
+    """Keep indexes and other caches of the tests out of the user's own cache folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 def pytest_ignore_collect(collection_path, config):

@@ -6,13 +6,13 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from benchmarks import tools
+from benchmarks import tools, typescript
 from benchmarks.processes import driven, percentile
 from benchmarks.report import number
 from benchmarks.results import Bench, Measured
 
 SUITE = "calls"
-UNITS = {"p50": "µs", "p99": "µs", "cpu": "µs", "throughput": "calls/s"}
+UNITS = {"p50": "µs", "p99": "µs", "cpu": "µs", "throughput": "calls/s", "peak": "MB"}
 NUMBERS = {"a": 40.5, "b": 1.5}
 DEPTHS = (8, 64, 512)
 OURS, THEIRS = 2_000, 200  # calls in one turn, one at a time; theirs take twenty times as long
@@ -44,10 +44,15 @@ def turn(sdk: str, steps: dict[str, dict[str, Any]], **case: Any) -> dict[str, M
     """Let one SDK go through the steps; a figure for each, by the name of its case."""
     plan = {"servers": ["calc"] if sdk != "floor" else [], "steps": list(steps.values())}
     told = driven(sdk, plan, **case)
-    return {
-        name: figures(done, steps[name]["with"]["count"])
+    found = {
+        name: dict(figures(done, steps[name]["with"]["count"]))
         for name, done in zip(steps, told["steps"], strict=True)
     }
+    if "peak" in told["driver"]:
+        found[next(iter(steps))]["peak"] = (
+            told["driver"]["peak"] / 1024
+        )  # of all steps: one process has them all
+    return dict(found)
 
 
 def adding(
@@ -71,12 +76,15 @@ def typed(bench: Bench, name: str, depths: tuple[int, ...], **where: int) -> dic
     """The contenders of the plain case."""
     counts = ((OURS, FLOOR), (OURS, MANY), (THEIRS, THEIRS))
     floor, ours, theirs = (adding(bench, name, usual, depths, many) for usual, many in counts)
-    return {
+    turns: dict[str, Turn] = {
         "floor": partial(turn, "floor", floor, **where),
         "toolwire": partial(turn, "toolwire", ours, tools="typed", **where),
         "toolwire uvloop": partial(turn, "toolwire", ours, tools="typed", loop="uvloop", **where),
         "official": partial(turn, "official", theirs, tools="typed", **where),
     }
+    if typescript.available():
+        turns["typescript"] = partial(turn, "typescript", ours, tools="typed", **where)
+    return turns
 
 
 def schemas(bench: Bench, usual: int) -> dict[str, Any]:
@@ -159,6 +167,13 @@ def judge(bench: Bench, bridged: str) -> None:
     bench.target(
         "64 calls in flight: times the official SDK's throughput", "at least", 60, more, processor(deep)
     )
+    if any(row.contender == "typescript" for row in bench.rows):
+        what = "call, async typed, p50: times faster than the TypeScript SDK"
+        bench.target(what, "at least", 1, ratio("p50", "typescript", "toolwire"))
+        what = "64 calls in flight: times the TypeScript SDK's throughput"
+        bench.target(what, "at least", 1, ratio("throughput", "toolwire", "typescript", deep))
+        what = "peak of memory after those calls: of the TypeScript SDK's"
+        bench.target(what, "at most", 1, ratio("peak", "toolwire", "typescript"))
     what = "call of a bridged mcp server, p50: times faster than the official SDK"
     bench.target(what, "at least", 2, ratio("p50", "official", "toolwire", bridged), processor(bridged))
     if any(row.case == ONE_CORE for row in bench.rows):

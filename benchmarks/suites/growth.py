@@ -1,12 +1,14 @@
 """How cost grows: with tools, calls in flight, payload and sessions. Each curve has an order to keep to."""
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from benchmarks.processes import driven, percentile
 from benchmarks.results import Bench, Curve, Measured, Order
 from benchmarks.suites.calls import NUMBERS, step
+from toolwire.tools.search import ToolIndex
 
 SUITE = "growth"
 UNITS = {
@@ -16,6 +18,10 @@ UNITS = {
     "list cpu": "µs",
     "first list cpu": "µs",
     "defining": "µs",
+    "first call": "µs",
+    "peak": "MB",
+    "indexing": "µs",
+    "search": "µs",
     "session": "ms",
     "session cpu": "ms",
 }
@@ -68,6 +74,9 @@ def tools(bench: Bench) -> None:
         name="defining typed functions",
         expected="linear",
     )
+    if any(row.measure == "peak" for row in bench.rows):
+        curve(bench, "tools", sizes, "peak", "MB at the most", name="memory, by raw tools", expected="linear")
+    searching(bench, sizes)
     most = sizes[-1]
     one, all_ = (bench.row(SUITE, at("tools", size), "p50", "toolwire") for size in (1, most))
     what = f"{most:,} tools: p50 of a call, times that with one tool"
@@ -83,6 +92,40 @@ def tools(bench: Bench) -> None:
             bench.ratios(again, first),
             "served from bytes made once: the rest is the pipe",
         )
+
+
+def searching(bench: Bench, sizes: Sequence[int]) -> None:
+    """The first and a later `find_tools`, by the number of tools."""
+    measured(
+        bench, "find_tools", {f"toolwire/{size}": partial(with_search, size) for size in sizes}, rounds=3
+    )
+    curve(
+        bench,
+        "find_tools",
+        sizes,
+        "indexing",
+        "µs of processor time for the index",
+        name="the first find_tools",
+        expected="linear",
+    )
+
+
+def with_search(size: int) -> Measured:
+    """Index so many definitions, and search them."""
+    definitions = {
+        f"orders_list_{each}": {
+            "name": f"orders_list_{each}",
+            "description": f"List the orders of region {each}, newest first, with filters and paging.",
+            "inputSchema": {"properties": {"customer_id": {}, "since": {}, "limit": {}}},
+        }
+        for each in range(size)
+    }
+    index, begun = ToolIndex(), time.process_time_ns()
+    index.update(definitions)
+    indexed = time.process_time_ns()
+    for each in range(20):
+        index.search(f"orders of region {each}", 5)
+    return {"indexing": (indexed - begun) / 1e3, "search": (time.process_time_ns() - indexed) / 20e3}
 
 
 def in_flight(bench: Bench) -> None:
@@ -172,6 +215,8 @@ def with_tools(sdk: str, size: int, count: int) -> Measured:
         "list cpu": listing["again"]["cpu"] * 1e6,
         "first list cpu": listing["first"]["cpu"] * 1e6,
         "defining": told["driver"]["defining"] / 1e3,
+        "first call": calls["times"][0] / 1e3,
+        "peak": told["driver"].get("peak", 0) / 1e3,
     }
     return {name: value for name, value in found.items() if value}
 

@@ -4,13 +4,15 @@ The floor is Python itself. Memory is the peak of the process by the kernel's ow
 since a process begins with the peak of the one that started it.
 """
 
+import json
 import statistics
 import tempfile
 import time
 from functools import partial
 from pathlib import Path
 
-from benchmarks.processes import SDKS, python
+from benchmarks import typescript
+from benchmarks.processes import SDKS, environment, python
 from benchmarks.results import Bench, Measured
 
 SUITE = "imports"
@@ -54,6 +56,10 @@ CASES = {
     ASKING: {sdk: _ASKING.format(sdk=module) for sdk, module in SDKS.items()},
     TOOL: {"toolwire": _OUR_TOOL, "official": _THEIR_TOOL},
 }
+OF_NODE: dict[str, dict[str, str]] = {
+    BARE: {},
+    TOOL: {"tools": "typed"},
+}  # its query() starts a process at once
 
 
 def fresh(code: str, home: Path) -> tuple[float, float, float]:
@@ -73,6 +79,29 @@ def turn(code: str, home: Path, empty: float) -> Measured:
     return {"import": took, "process": whole, "peak": peak, "growth": peak - empty}
 
 
+def node_turn(case: dict[str, str], home: Path) -> Measured:
+    """The same figures of the TypeScript SDK; its growth is over Node itself."""
+    empty, _ = run_node({"import": "nothing"}, home)
+    seen, whole = run_node(case, home)
+    peak = seen["peak"] / 1024
+    return {
+        "import": seen["took"] / 1e6,
+        "process": whole,
+        "peak": peak,
+        "growth": peak - empty["peak"] / 1024,
+    }
+
+
+def run_node(case: dict[str, str], home: Path) -> tuple[dict[str, float], float]:
+    """What the driver saw of itself, and milliseconds of its process."""
+    begun = time.perf_counter()
+    done = typescript.run(case, environment(home), home)
+    whole = time.perf_counter() - begun
+    if done.returncode:
+        raise RuntimeError(done.stderr[-2000:])
+    return json.loads(done.stdout), whole * 1e3
+
+
 def nothing(home: Path) -> Measured:
     """The figures of Python itself."""
     _, whole, peak = fresh("pass", home)
@@ -88,6 +117,8 @@ def run(bench: Bench) -> None:
         empty = statistics.median(fresh("pass", home)[2] for _ in range(5))
         for case, codes in CASES.items():
             turns = {sdk: partial(turn, code, home, empty) for sdk, code in codes.items()}
+            if case in OF_NODE and typescript.available():
+                turns["typescript"] = partial(node_turn, OF_NODE[case], home)
             bench.compare(SUITE, case, {"floor": partial(nothing, home), **turns}, UNITS, rounds=ROUNDS)
 
     def ratio(case: str, measure: str) -> list[float]:

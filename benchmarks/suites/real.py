@@ -27,7 +27,7 @@ UNITS = dict.fromkeys(
     "ms",
 )
 COLD, WARM = "cold, one-shot query()", "warm: startup(), or a connected client"
-ROUNDS = 8
+ROUNDS = 12
 
 
 def span(seen: dict[str, Any], begin: str, end: str) -> float:
@@ -71,13 +71,20 @@ def run(bench: Bench) -> None:
         return bench.ratios(above, below)
 
     first = statistics.median(ratio("import to first message", COLD, COLD))
-    begun = statistics.median(ratio("prompt to result", COLD, COLD))
     bench.target(
         "real CLI, cold, import to result: of the official SDK's time",
         "at most",
         0.8,
         ratio("import to result", COLD, COLD),
-        f"to the first message {first:.2f}; without the import, prompt to result, {begun:.2f}",
+        f"to the first message {first:.2f}",
+    )
+    first = statistics.median(ratio("prompt to first message", COLD, COLD))
+    bench.target(
+        "real CLI, cold, query() without the import: of the official SDK's time",
+        "at most",
+        1,
+        ratio("prompt to result", COLD, COLD),
+        f"to the first message {first:.3f}; what is loaded at the first query() is in it",
     )
     connected = statistics.median(ratio("prompt to result", WARM, WARM))
     first = statistics.median(ratio("prompt to first message", WARM, COLD))

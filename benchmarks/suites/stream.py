@@ -4,6 +4,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
+from benchmarks import typescript
 from benchmarks.processes import driven
 from benchmarks.results import Bench, Curve, Measured
 
@@ -15,8 +16,9 @@ CONTENDERS: dict[str, tuple[str, dict[str, Any]]] = {
     "toolwire uvloop": ("toolwire", {"loop": "uvloop"}),
     "official": ("official", {}),
     "official uvloop": ("official", {"loop": "uvloop"}),
+    "typescript": ("typescript", {}),
 }
-BY_SIZE = ("floor", "toolwire", "official")  # the loop makes no difference to large ones
+BY_SIZE = ("floor", "toolwire", "official", "typescript")  # the loop makes no difference to large ones
 KB, MB = 1_000, 1_000_000
 SMALL, PARTIAL = "200 characters", "partial messages, 20 characters"
 OURS, THEIRS = 60_000, 20_000  # small messages in one turn; theirs take longer
@@ -32,7 +34,11 @@ def turn(contender: str, count: int, size: int, *, partial: bool = False) -> Mea
     if sdk == "official":
         options["max_buffer_size"] = LINE
     step = {"do": "messages", "with": {"count": count, "size": size, "partial": partial}}
-    told = driven(sdk, {"steps": [step]}, options=options, **case)
+    if sdk == "typescript":
+        case = {"partial": partial}
+    elif sdk != "floor":
+        case = {"options": options, **case}
+    told = driven(sdk, {"steps": [step]}, **case)
     begun, seen = told["steps"][0], told["driver"]
     if seen["messages"] != count or (sdk != "floor" and seen["size"] != size):
         raise RuntimeError(f"{contender}: {count} messages of {size} characters were sent, {seen} came")
@@ -44,9 +50,14 @@ def turn(contender: str, count: int, size: int, *, partial: bool = False) -> Mea
 
 def run(bench: Bench) -> None:
     """Measure, and judge."""
-
+    left_out = set() if typescript.available() else {"typescript"}
+    by_size = [name for name in BY_SIZE if name not in left_out]
     for case, size, rounds in ((SMALL, 200, 5), (PARTIAL, 20, 3)):
-        counts = {name: THEIRS if sdk == "official" else OURS for name, (sdk, _) in CONTENDERS.items()}
+        counts = {
+            name: THEIRS if sdk == "official" else OURS
+            for name, (sdk, _) in CONTENDERS.items()
+            if name not in left_out
+        }
         turns = {
             name: partial(turn, name, bench.count(count), size, partial=case == PARTIAL)
             for name, count in counts.items()
@@ -54,16 +65,16 @@ def run(bench: Bench) -> None:
         bench.compare(SUITE, case, turns, UNITS, rounds=rounds)
     for size in SIZES:
         count = max(3, bench.count(VOLUME) // size)
-        turns = {name: partial(turn, name, count, size) for name in BY_SIZE}
+        turns = {name: partial(turn, name, count, size) for name in by_size}
         bench.compare(SUITE, named(size), turns, UNITS, rounds=3)
-    judge(bench)
+    judge(bench, by_size)
 
 
-def judge(bench: Bench) -> None:
+def judge(bench: Bench, by_size: list[str]) -> None:
     """The targets and the curve that these figures belong to."""
 
-    def times(case: str) -> list[float]:
-        ours, theirs = (bench.row(SUITE, case, "rate", name) for name in ("toolwire", "official"))
+    def times(case: str, other: str = "official") -> list[float]:
+        ours, theirs = (bench.row(SUITE, case, "rate", name) for name in ("toolwire", other))
         return bench.ratios(ours, theirs)
 
     long = ", ".join(f"{named(size)} {median(times(named(size))):.2f}" for size in SIZES)
@@ -74,6 +85,12 @@ def judge(bench: Bench) -> None:
     bench.target(
         "partial messages: times the official SDK's messages a second", "at least", 3, times(PARTIAL)
     )
+    if "typescript" in by_size:
+        for case, kind in ((SMALL, "small"), (PARTIAL, "partial")):
+            cpu = [bench.row(SUITE, case, "cpu", name) for name in ("toolwire", "typescript")]
+            note = f"processor time for a message: {median(bench.ratios(*cpu)):.2f} of its"
+            what = f"{kind} messages: times the TypeScript SDK's messages a second"
+            bench.target(what, "at least", 1, times(case, "typescript"), note)
     one, twenty = (bench.row(SUITE, named(size), "speed", "toolwire") for size in (1 * MB, 20 * MB))
     bench.target(
         "a message of 20 MB: time for each MB, times that of a message of 1 MB",
@@ -86,7 +103,7 @@ def judge(bench: Bench) -> None:
         name: [
             (float(size), 1 / median(bench.row(SUITE, named(size), "rate", name).values)) for size in SIZES
         ]
-        for name in BY_SIZE
+        for name in by_size
     }
     bench.curves.append(
         Curve(

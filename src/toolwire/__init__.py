@@ -8,6 +8,8 @@ Owns the list of public names, and where each is defined. A module is loaded whe
 from importlib import import_module
 
 _NAMES = {
+    "_conversation.observe": "CallInfo RunInfo RunObserver add_observer remove_observer",
+    "_protocol.parse": "typed",
     "_transport.custom": "Transport",
     "_transport.process": "Command",
     "_version": "__version__",
@@ -28,10 +30,10 @@ _NAMES = {
     "client.reply": "Reply ToolCall run run_sync",
     "client.warm": "WarmPool startup",
     "errors": """
-        CLIConnectionError CLIJSONDecodeError CLINotFoundError CLITimeoutError CanUseToolShadowedWarning
+        BatchError CLIConnectionError CLIJSONDecodeError CLINotFoundError CLITimeoutError CanUseToolShadowedWarning
         ClaudeSDKError ControlRequestError LiveStartError McpError MessageParseError NotSupportedError
-        OptionsError OutputValidationError ProcessError ResourceNotFoundError ResultError ToolDefinitionError
-        ToolError UnsupportedRequestError
+        OptionsError OutputValidationError ProcessError ResourceNotFoundError ResultError SessionRunningError
+        SessionStoreError ToolDefinitionError ToolError ToolwireWarning UnsupportedRequestError
     """,
     "hooks.decorators": "Hooks",
     "hooks.events": """
@@ -56,6 +58,7 @@ _NAMES = {
     """,
     "hooks.outcomes": "HookOutcome",
     "hooks.registry": "HookCallback HookContext HookMatcher",
+    "mcp.sdk_server": "create_sdk_mcp_server",
     "mcp.serve.limits": "HttpLimits",
     "mcp.serve.start": "as_mcp_server http_app serve_http serve_stdio",
     "messages.blocks": """
@@ -64,13 +67,11 @@ _NAMES = {
         TextBlock ThinkingBlock ToolResultBlock ToolUseBlock UnknownBlock
     """,
     "messages.conversation": """
-        AnyMessage AssistantMessage AssistantMessageError ConversationResetMessage DeferredToolUse Message
-        MessageOrigin MessageOriginKind ModelUsage RateLimitEvent RateLimitInfo RateLimitStatus RateLimitType
-        ResultMessage StreamEvent TaskNotificationOriginSubkind UserMessage
-    """,
-    "messages.extra": """
-        AuthStatusMessage McpLogMessage McpProgressMessage PromptSuggestionMessage ToolProgressMessage
-        ToolUseSummaryMessage UnknownMessage
+        AnyMessage AssistantMessage AssistantMessageError AuthStatusMessage ConversationResetMessage
+        DeferredToolUse McpLogMessage McpProgressMessage Message MessageOrigin MessageOriginKind ModelUsage
+        PromptSuggestionMessage RateLimitEvent RateLimitInfo RateLimitStatus RateLimitType ResultMessage
+        StreamEvent TaskNotificationOriginSubkind ToolProgressMessage ToolUseSummaryMessage UnknownMessage
+        UserMessage
     """,
     "messages.system": """
         ApiRetryMessage BackgroundTasksChangedMessage CommandsChangedMessage CompactBoundaryMessage
@@ -84,10 +85,13 @@ _NAMES = {
         TaskNotificationStatus TaskProgressMessage TaskStartedMessage TaskUpdatedMessage TaskUpdatedStatus
         TaskUsage ThinkingTokensMessage WorkerShuttingDownMessage
     """,
+    "official": "install_as_official",
+    "openapi.security": "ClientCredentials",
+    "openapi.server": "OpenAPI",
     "options.agent_options": "ClaudeAgentOptions OnElicitation OnSampling OnUserDialog SpawnProcess",
     "options.types": """
         AgentDefinition AskUserQuestionConfig EffortLevel McpHttpServerConfig McpSSEServerConfig
-        McpSdkServerConfig McpServerConfig McpStdioServerConfig McpToolPolicy PermissionPrompts PluginDelivery
+        McpServerConfig McpStdioServerConfig McpToolPolicy PermissionPrompts PluginDelivery
         SYSTEM_PROMPT_DYNAMIC_BOUNDARY SandboxFilesystemConfig SandboxIgnoreViolations SandboxNetworkConfig
         SandboxSettings SdkBeta SdkPluginConfig SessionStoreFlushMode SettingSource SystemPromptCustom
         SystemPromptFile SystemPromptPreset TaskBudget ThinkingConfig ThinkingConfigAdaptive
@@ -97,13 +101,44 @@ _NAMES = {
         CanUseTool MatchedAskRule PermissionBehavior PermissionResult PermissionResultAllow PermissionResultDeny
         PermissionRuleValue PermissionUpdate PermissionUpdateDestination ToolPermissionContext
     """,
+    "sessions.cost": """
+        CostGroup CostPart CostReport SessionCost TokenUsage cost_report cost_report_from_store session_cost
+        session_cost_from_store
+    """,
+    "sessions.disk": """
+        delete_session fork_session get_session_info get_session_messages get_subagent_messages
+        iter_session_messages list_sessions list_subagents rename_session search_sessions tag_session
+    """,
+    "sessions.check": "SessionProblem check_sessions",
+    "sessions.entries": "fold_session_summary",
+    "sessions.export": "export_session export_session_from_store export_session_to_file",
+    "sessions.paths": "project_key_for_directory",
+    "sessions.prune": "PrunedSession prune_sessions",
+    "sessions.store_functions": """
+        delete_session_via_store fork_session_via_store get_session_info_from_store
+        get_session_messages_from_store get_subagent_messages_from_store import_session_to_store
+        list_sessions_from_store list_subagents_from_store rename_session_via_store tag_session_via_store
+    """,
+    "sessions.search": "SearchHit",
+    "sessions.session": "Session resume_or_create",
+    "sessions.stores.memory": "InMemorySessionStore",
+    "sessions.stores.postgres": "PostgresSessionStore",
+    "sessions.stores.redis": "RedisSessionStore",
+    "sessions.stores.sqlite": "SQLiteSessionStore",
+    "sessions.stores.wrappers": "RedactingSessionStore ScopedSessionStore",
+    "sessions.types": """
+        ForkSessionResult SDKSessionInfo SessionListSubkeysKey SessionMessage SessionStore SessionStoreEntry
+        SessionStoreListEntry SessionSummaryEntry
+    """,
     "tools.annotations": "ToolAnnotations",
+    "tools.chain": "Chain Step chain load_chains step",
+    "tools.config": "McpSdkServerConfig",
     "tools.context": "Context Elicited Root Sampled ToolCancelled",
     "tools.elicitation": "ElicitationRequest ElicitationResult SamplingRequest",
     "tools.prompts": "ServedPrompt",
     "tools.resources": "ServedResource",
     "tools.results.content": "Audio Image Resource ResourceLink Text",
-    "tools.server": "ToolServer create_sdk_mcp_server",
+    "tools.server": "ToolServer",
     "tools.tool": "SdkMcpTool Tool tool",
 }
 

@@ -16,6 +16,7 @@
     ├── ToolDefinitionError           a tool or server that cannot work, raised where it is defined
     ├── UsageError                    a target, file or value on the command line that cannot be used
     ├── CatalogError                  a catalogue that cannot be read or paid: the API, the network, the budget
+    ├── BatchError                    a batch that cannot be opened or go on: its database, its queue, an item
     ├── NotSupportedError             an official feature that toolwire does not have yet
     ├── OutputValidationError         the structured output does not fit `output_type`
     ├── CLIJSONDecodeError            kept for code that catches it; toolwire skips bad lines instead
@@ -49,6 +50,14 @@ class CLITimeoutError(CLIConnectionError, TimeoutError):
 
 class LiveStartError(CLIConnectionError):
     """A test would have started the real CLI: the test kit is in use, but the options are not those of the kit."""
+
+
+class SessionRunningError(ClaudeSDKError):
+    """A session cannot be deleted, because a CLI has it open and would write its file again."""
+
+
+class SessionStoreError(ClaudeSDKError, RuntimeError):
+    """A session store failed, or its file is not one that this version can read."""
 
 
 class ProcessError(ClaudeSDKError):
@@ -155,6 +164,10 @@ class CatalogError(ClaudeSDKError):
     """A catalogue of remote tools cannot be fetched or used, because of the API, the network or a limit."""
 
 
+class BatchError(ClaudeSDKError):
+    """A batch cannot be opened or cannot go on: its database, its queue, or an item."""
+
+
 class NotSupportedError(ClaudeSDKError, NotImplementedError):
     """A feature of the official SDK that toolwire does not have yet."""
 
@@ -186,6 +199,10 @@ class MessageParseError(ClaudeSDKError):
     def __init__(self, message: str, data: dict[str, Any] | None = None) -> None:
         self.data = data
         super().__init__(message)
+
+
+class ToolwireWarning(UserWarning):
+    """Something was given in a form that is run, but should be written otherwise; the text says how."""
 
 
 class CanUseToolShadowedWarning(UserWarning):

@@ -14,6 +14,6 @@ _MORE = {
     """,
     "errors": "CanUseToolShadowedWarning",
 }
-_ROOMS = ("client.responses", "hooks", "messages", "options", "permissions")
+_ROOMS = ("client.responses", "hooks", "messages", "options", "permissions", "sessions.types", "tools.config")
 
 _load_lazily(globals(), _find_names(_NAMES, *_ROOMS) | _find_names(_MORE))

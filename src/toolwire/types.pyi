@@ -110,18 +110,16 @@ from toolwire.messages.blocks import (
 )
 from toolwire.messages.conversation import (
     AnyMessage as AnyMessage, AssistantMessage as AssistantMessage,
-    AssistantMessageError as AssistantMessageError, ConversationResetMessage as ConversationResetMessage,
-    DeferredToolUse as DeferredToolUse, Message as Message, MessageOrigin as MessageOrigin,
-    MessageOriginKind as MessageOriginKind, ModelUsage as ModelUsage, RateLimitEvent as RateLimitEvent,
+    AssistantMessageError as AssistantMessageError, AuthStatusMessage as AuthStatusMessage,
+    ConversationResetMessage as ConversationResetMessage, DeferredToolUse as DeferredToolUse,
+    McpLogMessage as McpLogMessage, McpProgressMessage as McpProgressMessage, Message as Message,
+    MessageOrigin as MessageOrigin, MessageOriginKind as MessageOriginKind, ModelUsage as ModelUsage,
+    PromptSuggestionMessage as PromptSuggestionMessage, RateLimitEvent as RateLimitEvent,
     RateLimitInfo as RateLimitInfo, RateLimitStatus as RateLimitStatus, RateLimitType as RateLimitType,
     ResultMessage as ResultMessage, StreamEvent as StreamEvent,
-    TaskNotificationOriginSubkind as TaskNotificationOriginSubkind, UserMessage as UserMessage,
-)
-from toolwire.messages.extra import (
-    AuthStatusMessage as AuthStatusMessage, McpLogMessage as McpLogMessage,
-    McpProgressMessage as McpProgressMessage, PromptSuggestionMessage as PromptSuggestionMessage,
+    TaskNotificationOriginSubkind as TaskNotificationOriginSubkind,
     ToolProgressMessage as ToolProgressMessage, ToolUseSummaryMessage as ToolUseSummaryMessage,
-    UnknownMessage as UnknownMessage,
+    UnknownMessage as UnknownMessage, UserMessage as UserMessage,
 )
 from toolwire.messages.system import (
     ApiRetryMessage as ApiRetryMessage, BackgroundTasksChangedMessage as BackgroundTasksChangedMessage,
@@ -155,9 +153,9 @@ from toolwire.options.agent_options import (
 from toolwire.options.types import (
     AgentDefinition as AgentDefinition, AskUserQuestionConfig as AskUserQuestionConfig,
     EffortLevel as EffortLevel, McpHttpServerConfig as McpHttpServerConfig,
-    McpSSEServerConfig as McpSSEServerConfig, McpSdkServerConfig as McpSdkServerConfig,
-    McpServerConfig as McpServerConfig, McpStdioServerConfig as McpStdioServerConfig,
-    McpToolPolicy as McpToolPolicy, PermissionPrompts as PermissionPrompts, PluginDelivery as PluginDelivery,
+    McpSSEServerConfig as McpSSEServerConfig, McpServerConfig as McpServerConfig,
+    McpStdioServerConfig as McpStdioServerConfig, McpToolPolicy as McpToolPolicy,
+    PermissionPrompts as PermissionPrompts, PluginDelivery as PluginDelivery,
     SYSTEM_PROMPT_DYNAMIC_BOUNDARY as SYSTEM_PROMPT_DYNAMIC_BOUNDARY,
     SandboxFilesystemConfig as SandboxFilesystemConfig, SandboxIgnoreViolations as SandboxIgnoreViolations,
     SandboxNetworkConfig as SandboxNetworkConfig, SandboxSettings as SandboxSettings, SdkBeta as SdkBeta,
@@ -174,4 +172,13 @@ from toolwire.permissions.types import (
     PermissionResultDeny as PermissionResultDeny, PermissionRuleValue as PermissionRuleValue,
     PermissionUpdate as PermissionUpdate, PermissionUpdateDestination as PermissionUpdateDestination,
     ToolPermissionContext as ToolPermissionContext,
+)
+from toolwire.sessions.types import (
+    ForkSessionResult as ForkSessionResult, SDKSessionInfo as SDKSessionInfo,
+    SessionListSubkeysKey as SessionListSubkeysKey, SessionMessage as SessionMessage,
+    SessionStore as SessionStore, SessionStoreEntry as SessionStoreEntry,
+    SessionStoreListEntry as SessionStoreListEntry, SessionSummaryEntry as SessionSummaryEntry,
+)
+from toolwire.tools.config import (
+    McpSdkServerConfig as McpSdkServerConfig,
 )

@@ -1,4 +1,4 @@
-"""Small wrappers around anything with tools: prefix, rename, filter, combine.
+"""Small wrappers around anything with tools: prefix, rename, filter, combine, search.
 
 They take a `ToolServer`, an MCP server of another library and each other's results alike, and they nest:
 
@@ -6,12 +6,19 @@ They take a `ToolServer`, an MCP server of another library and each other's resu
 """
 
 import fnmatch
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from toolwire.errors import ToolDefinitionError
 from toolwire.mcp.foreign import as_server
+from toolwire.tools.chain import Chain
+from toolwire.tools.chained import Chained, ChainedToolset
+from toolwire.tools.dispatch.interface import Server
+from toolwire.tools.search import tags_of
+from toolwire.tools.searchable import MOST_SHOWN, Searchable, SearchableToolset
 from toolwire.tools.toolset import Combined, CombinedToolset, Naming, Renamed, RenamedToolset, Toolset
 
-__all__ = ["combine", "only", "prefix", "rename", "without"]
+__all__ = ["combine", "group", "only", "prefix", "rename", "searchable", "with_chains", "without"]
 
 
 def prefix(server: object, text: str) -> Renamed:
@@ -20,46 +27,113 @@ def prefix(server: object, text: str) -> Renamed:
         lambda name: text + name,
         lambda shown: [shown.removeprefix(text)] if shown.startswith(text) else [],
     )
-    return _renamed(server, naming)
+    return _rename(server, naming)
 
 
 def rename(server: object, names: Mapping[str, str]) -> Renamed:
-    """Show some tools under other names: old -> new."""
+    """Show some tools under other names: old -> new.
+
+    `ToolDefinitionError` if two tools would have one name. With a server that is asked for its tools later, that is
+    the error of `tools/list`.
+    """
 
     def inner(shown: str) -> list[str]:
         renamed = [old for old, new in names.items() if new == shown]
         return renamed if shown in names else [*renamed, shown]
 
-    return _renamed(server, Naming(lambda name: names.get(name, name), inner))
+    return _rename(server, Naming(lambda name: names.get(name, name), inner))
 
 
 def only(server: object, *patterns: str) -> Renamed:
     """Show only the tools that match a pattern (`add`, `get_*`)."""
-    return _filtered(server, lambda name: _matches(name, patterns))
+    return _filter(server, lambda name: matches_any(name, patterns))
 
 
 def without(server: object, *patterns: str) -> Renamed:
     """Show all but the tools that match a pattern."""
-    return _filtered(server, lambda name: not _matches(name, patterns))
+    return _filter(server, lambda name: not matches_any(name, patterns))
 
 
 def combine(name: str, *servers: object) -> Combined:
     """Show several servers as one. Of two tools with one name the first counts; prefix one to have both."""
-    found = [as_server(server) for server in servers]
+    found = [_as_inner(server) for server in servers]
     toolsets = [server for server in found if isinstance(server, Toolset)]
     whole = toolsets and len(toolsets) == len(found)
     return CombinedToolset(name, toolsets) if whole else Combined(name, found)
 
 
-def _renamed(server: object, naming: Naming) -> Renamed:
+def group(server: object, *names: str) -> Renamed:
+    """Show only the tools that have one of these tags (patterns, whatever the case); a catalogue's category is one.
+
+    `ToolDefinitionError` for a server of another library, whose tools are not known before they are listed.
+    """
     found = as_server(server)
-    return RenamedToolset(found, naming) if isinstance(found, Toolset) else Renamed(found, naming)
+    if not isinstance(found, Toolset):
+        raise ToolDefinitionError(
+            "group: the tags of another library's tools are not known here; choose by name, with only()"
+        )
+    wanted = tuple(name.casefold() for name in names)
+    tools = found.tools
+
+    def keep(name: str) -> bool:
+        tool = tools.get(name)
+        tags = [] if tool is None else tags_of(tool.definition)
+        return any(matches_any(tag.casefold(), wanted) for tag in tags)
+
+    return _filter(found, keep)
 
 
-def _filtered(server: object, keep: Callable[[str], bool]) -> Renamed:
+def searchable(
+    server: object, *, always: Sequence[str] = (), most: int = MOST_SHOWN, name: str = "find_tools"
+) -> Searchable:
+    """Show a search in place of very many tools: what a client finds appears in its list.
+
+    `always` are patterns of tools to list at any time; those with `always_load` are too. A client has at most
+    `most` found tools in its list, the oldest give way. `name` is that of the search. All tools can be called by
+    their names, listed or not. Wrap a server in this last.
+    """
+    found = as_server(server)
+    settings: dict[str, Any] = {"always": always, "most": most, "name": name}
+    if isinstance(found, Searchable):
+        raise ToolDefinitionError("searchable: it is searchable already")
+    return (
+        SearchableToolset(found, **settings) if isinstance(found, Toolset) else Searchable(found, **settings)
+    )
+
+
+def with_chains(server: object, *chains: Chain) -> Chained:
+    """Show declared chains as tools beside the tools of a server, which their steps call.
+
+    `ToolDefinitionError` for a chain that cannot run: an unknown tool, a missing argument, a chain in itself. With
+    a server that is asked for its tools later, such a chain is not listed, and its call says why.
+    """
+    found = _as_inner(server)
+    return ChainedToolset(found, chains) if isinstance(found, Toolset) else Chained(found, chains)
+
+
+def _as_inner(server: object) -> Server:
+    found = as_server(server)
+    if isinstance(found, Searchable):
+        raise ToolDefinitionError(
+            "searchable() goes around all other wrappers: the tools that it finds keep the names that it knows"
+        )
+    return found
+
+
+def _rename(server: object, naming: Naming) -> Renamed:
+    found = _as_inner(server)
+    if not isinstance(found, Toolset):
+        return Renamed(found, naming)
+    if (conflict := naming.find_conflict(list(found.tools))) is not None:
+        raise ToolDefinitionError(conflict)
+    return RenamedToolset(found, naming)
+
+
+def _filter(server: object, keep: Callable[[str], bool]) -> Renamed:
     naming = Naming(lambda name: name if keep(name) else None, lambda shown: [shown] if keep(shown) else [])
-    return _renamed(server, naming)
+    return _rename(server, naming)
 
 
-def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+def matches_any(name: str, patterns: tuple[str, ...]) -> bool:
+    """True if a name matches one of the globs."""
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolwire.catalog.hidden_text import has_hidden, remove_hidden
-from toolwire.catalog.tools.names import slug
+from toolwire.catalog.tools.definitions import slug
 from toolwire.catalog.values import tidy
 
 

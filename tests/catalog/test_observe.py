@@ -10,7 +10,9 @@ import pytest
 from prometheus_client import generate_latest
 
 from shared.market import KEYS, Fault, PaidApi
+from shared.spans import exporter
 from shared.till import ULM, opened
+from toolwire._support.tracing import IN_TRACED_CALL, VARIABLE
 from toolwire.catalog.observe import AuditFile, Observer
 from toolwire.errors import CatalogError, McpError
 
@@ -190,21 +192,28 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
         AuditFile(tmp_path / "file" / "audit.jsonl")
 
 
-def test_spans_tell_the_outcome_and_no_more(tmp_path):
-    """With OpenTelemetry set up, a call is a span; what an exception says is not in it."""
-    sdk = pytest.importorskip("opentelemetry.sdk.trace")
-    export = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
-    simple = pytest.importorskip("opentelemetry.sdk.trace.export")
-    exporter = export.InMemorySpanExporter()
-    provider = sdk.TracerProvider()
-    provider.add_span_processor(simple.SimpleSpanProcessor(exporter))
+@pytest.fixture
+def spans():
+    """The spans that a test made."""
+    exporter().clear()
+    return lambda: list(exporter().get_finished_spans())
+
+
+@pytest.mark.parametrize("asked", ["variable", "traced call", "nobody"])
+def test_spans_tell_the_outcome_and_no_more(asked, monkeypatch, spans):
+    """A call is a span if that was asked for; what an exception says is not in it."""
+    monkeypatch.setenv(VARIABLE, "1" if asked == "variable" else "")
+    inside = IN_TRACED_CALL.set(asked == "traced call")
     observer = Observer("shop", "s", None)
-    observer._tracer = provider.get_tracer("test")
     with observer.call("weather") as seen:
         seen.outcome, seen.cost = "bought", 10_000
     with pytest.raises(ValueError, match=HIDDEN), observer.call("weather"):
         raise ValueError(HIDDEN)
-    good, bad = exporter.get_finished_spans()
+    IN_TRACED_CALL.reset(inside)
+    if asked == "nobody":
+        assert spans() == []
+        return
+    good, bad = spans()
     assert good.name == "catalog.call weather"
     assert good.attributes["toolwire.cost_usd"] == 0.01
     assert good.status.is_ok

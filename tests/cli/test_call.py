@@ -13,6 +13,8 @@ from toolwire.cli.shared.arguments import parse_arguments
 from toolwire.errors import UsageError
 
 SOURCE = '''
+import json
+
 import anyio
 
 from toolwire import Context, ToolError
@@ -35,6 +37,10 @@ def strict(a: int) -> str:
     """Leave a trace."""
     open("called", "w").close()
     return "called"
+
+def broken(x: list) -> str:
+    """Fail by mistake."""
+    return json.loads(x)
 
 def odd() -> str:
     """Give back what would act on a terminal."""
@@ -62,6 +68,10 @@ async def ask(context: Context) -> str:
     answer = await context.elicit("Who are you?", schema)
     return f"{answer.action} {answer.content}"
 '''
+
+
+def line_of(code):
+    return 1 + [line.strip() for line in SOURCE.splitlines()].index(code)
 
 
 @pytest.fixture
@@ -183,17 +193,44 @@ def test_a_tool_that_fails_is_exit_code_1(call):
     assert (done.exit_code, done.stdout, done.stderr) == (1, "", "no: because\n")
 
 
+def test_where_a_tool_failed_is_shown(call):
+    """The file and line of the user's own code; the traceback, from that line on, with --debug."""
+    done = call("broken", "x=[]")
+    assert done.exit_code == 1
+    first, place = done.stderr.splitlines()
+    assert first.startswith("TypeError: ")
+    assert place == f"  at hand.py:{line_of('return json.loads(x)')} in broken; --debug shows the traceback"
+    trace = call("broken", "x=[]", "--debug").stderr
+    assert "Traceback (most recent call last)" in trace
+    assert "return json.loads(x)" in trace
+    assert "toolwire" not in trace
+
+
+def test_an_error_is_json_too(call):
+    """With --json a script finds JSON on stdout in any case."""
+    done = call("nope", "--json")
+    assert (done.exit_code, done.stderr) == (2, "")
+    assert "has no tool 'nope'" in json.loads(done.stdout)["error"]
+
+
+@pytest.mark.parametrize("name", ["mcp__hand__add", "mcp__other__add"])
+def test_the_name_that_claude_uses_is_understood(call, name):
+    """Whatever the server is called there."""
+    assert call(name, "a=1", "b=2").stdout == "3.0\n"
+
+
 def test_wrong_arguments_do_not_reach_the_tool(call, folder):
     """Every violation is told; exit code 2."""
     done = call("strict", "a=x", "b=1")
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.splitlines() == [
-        "Error: strict does not take these arguments:",
-        "  a: Input should be of type integer, got 'x'",
-        "  b: Unknown argument (known: a)",
+        "Error: the arguments of strict do not fit",
+        "  wrong: a: Input should be of type integer, got 'x'",
+        "  wrong: b: Unknown argument (known: a)",
+        "It takes: a: integer",
     ]
     one = call("strict")
-    assert one.stderr == "Error: strict does not take these arguments: a: Field required\n"
+    assert one.stderr == "Error: the arguments of strict do not fit: missing: a\nIt takes: a: integer\n"
     assert not (folder / "called").exists()
 
 

@@ -379,7 +379,7 @@ def test_a_module_of_this_folder_brings_its_folder(folder):
 
 def test_an_installed_module_brings_no_folder():
     """Python finds it by itself."""
-    (entry,) = json.loads(config("toolwire.cli.demo_conversation:calculator", "--for", "cursor").stdout)[
+    (entry,) = json.loads(config("toolwire.cli.demo:calculator", "--for", "cursor").stdout)[
         "mcpServers"
     ].values()
     assert "env" not in entry

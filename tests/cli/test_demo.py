@@ -1,12 +1,18 @@
 """`toolwire demo`, as a new user runs it."""
 
+import ast
 import os
 import subprocess
 import sys
+from functools import partial
 
+import anyio
 import pytest
 
+from toolwire import ClaudeAgentOptions, ToolServer, query
 from toolwire._transport.find_cli import VARIABLE, bundled_cli
+from toolwire.cli.demo import CODE, PROMPT, calculator, script
+from toolwire.testing import ScriptedCLI
 
 
 def toolwire(*arguments, env=None, home):
@@ -25,18 +31,22 @@ def toolwire(*arguments, env=None, home):
 
 @pytest.mark.parametrize("peer", ["scripted", pytest.param("real", marks=pytest.mark.real)])
 def test_the_demo_shows_a_conversation(peer, tmp_path):
-    """It says what is real and what is scripted, shows calls, results, times and cost, and what to do next."""
+    """It says what is real and what is scripted, shows the code, calls, results and times, and what to do next."""
     arguments = ["demo", "--scripted"] if peer == "scripted" else ["demo"]
     done = toolwire(*arguments, env={VARIABLE: bundled_cli()}, home=tmp_path)
     assert done.returncode == 0, done.stderr
-    expected = {"scripted": "A scripted CLI", "real": "The real Claude Code CLI, and a scripted model"}[peer]
-    assert expected in done.stdout
+    expected = {"scripted": "a scripted CLI", "real": "the real Claude Code CLI. Claude's part is scripted"}[
+        peer
+    ]
+    assert expected in " ".join(done.stdout.split())
+    assert all(line in done.stdout for line in CODE.splitlines())
+    assert "$" not in done.stdout  # a script costs nothing
     for part in (
         "calls mcp__calc__add",
         "gets 42.0",
         "error ZeroDivisionError",
         "Claude: 15 + 27 is 42",
-        "3 turns, $0.0",
+        "3 turns",
     ):
         assert part in done.stdout
     assert "toolwire demo --live" in done.stdout
@@ -63,3 +73,16 @@ def test_help_and_version(tmp_path):
     """The command tells what it can do."""
     assert "demo" in toolwire("--help", home=tmp_path).stdout
     assert toolwire("--version", home=tmp_path).stdout.startswith("toolwire 0.")
+
+
+@pytest.mark.asyncio_only
+@pytest.mark.anyio
+async def test_the_code_that_is_shown_is_the_code_that_runs(capsys):
+    """The program runs as it stands, and has the demo's own tools."""
+    options = partial(ClaudeAgentOptions, spawn_claude_code_process=ScriptedCLI(script()))
+    names = {"PROMPT": PROMPT, "ClaudeAgentOptions": options, "ToolServer": ToolServer, "query": query}
+    with anyio.fail_after(30):
+        await eval(compile(CODE, "demo", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)  # noqa: S307 - it is ours
+    assert "15 + 27 is 42" in capsys.readouterr().out
+    shown = {name: tool.definition for name, tool in names["calc"].tools.items()}
+    assert shown == {name: tool.definition for name, tool in calculator().tools.items()}

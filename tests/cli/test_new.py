@@ -94,6 +94,18 @@ def test_its_tests_pass_without_a_warning(project):
     assert "warning" not in said.lower()
 
 
+def test_it_can_be_built_and_installed(project, tmp_path):
+    """Its wheel has both modules, and nothing else."""
+    python(
+        *("pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "-w", tmp_path, "."),
+        cwd=project,
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as built:
+        modules = [name for name in built.namelist() if ".dist-info/" not in name]
+    assert modules == ["agent.py", "my_tools.py"]
+
+
 @pytest.mark.parametrize("name", ["x", "my-tools", "a" * 40])
 def test_its_code_is_clean(name, folder):
     """By the linter's and the formatter's own rules, whatever the length of the name."""
@@ -109,13 +121,13 @@ def test_its_code_is_clean(name, folder):
         ("tools", [], "count_words"),
         ("call", [], '["tea"]'),
         ("check", ["--strict"], "OK: 3 tools"),
-        pytest.param("run", ["--scripted", "--yes"], "turn", marks=pytest.mark.real),
+        pytest.param("run", ["--yes"], "turn", marks=pytest.mark.real),
         ("config", [], '"my_tools": {'),
     ],
 )
 def test_the_commands_of_its_readme(command, more, shown, project):
     """Each runs as it is written there; what needs a model gets a scripted one, and no file is installed."""
-    (line,) = re.findall(rf"`toolwire ({command} [^`]*)`", (project / "README.md").read_text())
+    line, *_ = re.findall(rf"`toolwire ({command} [^`]*)`", (project / "README.md").read_text())
     given = [word for word in shlex.split(line) if word != "--install"]
     assert shown in python("toolwire", *given, *more, cwd=project)
 
@@ -160,7 +172,7 @@ def test_a_name_may_be_a_path_and_is_made_legal(given, folder):
     """Folders on the way are made; what is typed next is told."""
     done = new(given)
     assert tree(folder / given) == FILES
-    assert "Next:" in done.stdout
+    assert "Next, with no network and no key:" in done.stdout
     assert "toolwire tools my_tools.py" in done.stdout
 
 

@@ -20,7 +20,7 @@ from toolwire import (
     ToolUseBlock,
     UserMessage,
 )
-from toolwire._protocol.parse import parse
+from toolwire._protocol.parse import parse, typed
 from toolwire.cli.run import permission_rules
 from toolwire.cli.run_screen import JsonLines, Screen, describe_failure, plain, summarize
 from toolwire.cli.run_scripted import LiteralModel, last_prompt, parse_line, write_example
@@ -161,9 +161,8 @@ def test_the_time_of_a_question_does_not_count():
 
 def test_notices_thinking_and_the_rest():
     """Logs, retries, thinking on request; no bar in a pipe; API errors are left to the last line."""
-    retry = parse(
-        {"type": "system", "subtype": "api_retry", "attempt": 1, "max_retries": 3, "error": "overloaded"}
-    )
+    frame = {"type": "system", "subtype": "api_retry", "attempt": 1, "max_retries": 3, "error": "overloaded"}
+    retry = typed(parse(frame))
     assert isinstance(retry, ApiRetryMessage)
     log = McpLogMessage("calc", "warning", {"n": 1})
     thought = said(ThinkingBlock("hm", "sig"))

@@ -7,7 +7,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from toolwire.cli.run_terminal import Terminal
+from toolwire.cli.run import Terminal
 from toolwire.cli.shared.terminal_dialogs import on_ctrl_c
 
 

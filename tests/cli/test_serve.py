@@ -190,6 +190,24 @@ def test_nothing_but_messages_gets_on_the_wire(folder):
     assert "app: 5 tools over stdio" in served.lines
 
 
+def test_each_request_is_logged_if_asked(folder):
+    """Over both transports: the tool, the outcome and the time. Otherwise no request is."""
+    with Http("app.py", "-v", cwd=folder) as served:
+        served.ask("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
+        served.expect(r"INFO: tools/call add: ok in [\d.]+ ms")
+    with Stdio("app.py", "--verbose", cwd=folder) as served:
+        served.shake_hands()
+        served.send("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}, 2)
+        served.answer(2)
+        served.expect(r"INFO: tools/call add: ok in [\d.]+ ms")
+        served.send("tools/call", {"name": "no\nsuch", "arguments": {}}, 3)
+        served.answer(3)
+        served.expect(r"INFO: tools/call no.+such: \w+ in [\d.]+ ms")
+    with Http("app.py", cwd=folder) as served:
+        served.ask("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
+    assert not any("tools/call" in line for line in served.lines)
+
+
 def test_lines_that_are_no_messages_are_answered(folder):
     """Broken JSON and wrong requests get their codes, and the server lives on."""
     with Stdio("app.py", cwd=folder) as served:

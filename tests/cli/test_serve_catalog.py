@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from shared.market import Fault, PaidApi, Product, takes
+from shared.market import PRICED, Fault, PaidApi, Product, takes
 from shared.served import PATIENCE, Http, Served, Stdio
 from shared.waiting import wait_until
 
@@ -24,39 +24,6 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 KEYS = {"AGENT_PAYMENT_API_KEY": "Kq7/api+Xw2-key_Zz9", "AGENT_PAYMENT_BUDGET_KEY": "Bd4-budget_Yy8-Tt6"}
 FETCH = "/products/fetch"
 ULM = {"city": "Ulm"}
-# AgentPMT's API, with prices where the sample API has them.
-PRICED = """
-name = "priced"
-base_url = "https://api.example.com"
-[list]
-path = "/products/fetch"
-items = "tools"
-paging = { kind = "page", size_parameter = "page_size", more = "details.has_next_page" }
-[entry]
-id = "function.name"
-name = "function.name"
-description = "function.description"
-schema = "function.parameters"
-category = "category"
-name_separator = " — "
-price = { path = "price" }
-[call]
-path = "/products/purchase"
-id_field = "product_id"
-arguments = "parameters"
-timeout = 20
-[environment]
-base_url = "AGENT_PAYMENT_BASE_URL"
-budget = "AGENT_PAYMENT_BUDGET"
-[secrets.api_key]
-variable = "AGENT_PAYMENT_API_KEY"
-name = "api_key"
-key = "x-api-key"
-[secrets.budget_key]
-variable = "AGENT_PAYMENT_BUDGET_KEY"
-name = "budget_key"
-key = "x-budget-key"
-"""
 
 
 @pytest.fixture

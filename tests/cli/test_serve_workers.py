@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from shared.served import Http
-from toolwire.cli.serve_workers import _Worker, metrics_folder, worker_command
+from toolwire.cli.serve import _Worker, metrics_folder, worker_command
 
 ENDING = {
     "code": -32000,

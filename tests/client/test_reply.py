@@ -15,9 +15,11 @@ import typing_extensions
 from pydantic import BaseModel, Field, RootModel, conint, field_validator
 
 from toolwire import OptionsError, OutputValidationError
-from toolwire.client.reply import OutputType, Reply
+from toolwire.client.reply import OutputType, Reply, ToolCall
 
 T = TypeVar("T")
+
+
 NEW_YEAR = dt.datetime(2020, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
 SOME_ID = uuid.UUID(int=7)
 
@@ -382,3 +384,20 @@ class TestWrongAnswers:
     def test_large_numbers(self, number):
         """Integers over 64 bits are numbers like any other."""
         assert OutputType(int).validate({"value": number}, Reply()) == number
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (None, ""),
+        ("plain", "plain"),
+        (
+            [{"type": "text", "text": "a"}, {"type": "image", "data": "x"}, {"type": "text", "text": "b"}],
+            "a\nb",
+        ),
+        ([{"type": "text"}], ""),
+    ],
+)
+def test_the_text_of_a_tool_call(result, text):
+    """Of any form of result, without images."""
+    assert ToolCall("1", "t", {}, result).text == text

@@ -29,17 +29,22 @@ class Ended:
     """Whether there was such an await."""
     cancelled: bool = False
     """Whether the cancellation came out."""
+    too_late: bool = False
+    """Whether the work had ended before what another task waited for came."""
     result: Any = None
 
 
-async def cancelled_at(point, how, work):
+async def cancelled_at(point, how, work, in_all_tasks=False):
     """Do work in a task of its own, and cancel it at its await of that number."""
-    return await (_on_trio(point, work) if how == "trio" else _on_asyncio(point, how, work))
+    if how == "trio":
+        return await _on_trio(point, work, in_all_tasks)
+    return await _on_asyncio(point, how, work, in_all_tasks)
 
 
-def sweep(stage, how, case, record_property):
+def sweep(stage, how, case, record_property, in_all_tasks=False):
     """Cancel at every await of a case, which is `async def case(cancel)` and does `await cancel(work)` once.
 
+    With `in_all_tasks` the awaits of the tasks that the work starts count too; it is the work that is cancelled.
     The case checks what came of it; then everything is counted that is left. Returns the number of awaits.
     """
     backend = "trio" if how == "trio" else "asyncio"
@@ -48,7 +53,7 @@ def sweep(stage, how, case, record_property):
         ended = []
 
         async def cancel(work, point=point, ended=ended):
-            ended.append(await cancelled_at(point, how, work))
+            ended.append(await cancelled_at(point, how, work, in_all_tasks))
             return ended[0]
 
         stage.play(backend, partial(case, cancel))
@@ -58,31 +63,46 @@ def sweep(stage, how, case, record_property):
     return point
 
 
-async def _on_asyncio(point, how, work):
+async def _on_asyncio(point, how, work, in_all_tasks):
     ended = Ended()
     before = tasks()
+    left = point
 
-    def cancel(future):
+    def cancel_late(_future):
+        ended.too_late = not task.cancel()
+
+    def on_await(future):
+        nonlocal left
+        left -= 1
+        if left != -1:
+            return
         ended.hit = True
         if how == "scope":
             scope.cancel()
         elif how == "late" and future is not None:
-            future.add_done_callback(lambda _: task.cancel())
+            future.add_done_callback(cancel_late)
         else:
             task.cancel()
 
     async def inside():
         nonlocal scope
         if how != "scope":
-            return await _stepped(work(), point, cancel)
+            return await _stepped(work(), on_await)
         with anyio.CancelScope() as scope:
-            return await _stepped(work(), point, cancel)
+            return await _stepped(work(), on_await)
         ended.cancelled = scope.cancelled_caught
         return None
 
+    async def follow(coroutine):
+        return await _stepped(coroutine, on_await)
+
     scope = None
     task = asyncio.create_task(inside())
+    loop = asyncio.get_running_loop()
+    if in_all_tasks:
+        loop.set_task_factory(lambda loop, each, **more: asyncio.Task(follow(each), loop=loop, **more))
     await asyncio.wait([task])
+    loop.set_task_factory(None)
     if task.cancelled():
         ended.cancelled = True
     else:
@@ -93,46 +113,46 @@ async def _on_asyncio(point, how, work):
 
 
 @types.coroutine
-def _stepped(coroutine, point, cancel):
-    """Pass on what a coroutine waits for, and call `cancel` with the one of that number before it is waited for."""
+def _stepped(coroutine, on_await):
+    """Pass on what a coroutine waits for, and call `on_await` with each before it is waited for."""
     step, value = coroutine.send, None
-    for number in count():
+    while True:
         try:
             future = step(value)
         except StopIteration as stop:
             return stop.value
-        if number == point:
-            cancel(future)
+        on_await(future)
         try:
             step, value = coroutine.send, (yield future)
         except BaseException as error:  # noqa: BLE001 - it is for the coroutine
             step, value = coroutine.throw, error
-    return None
 
 
 class _Steps(trio.abc.Instrument):
-    """Counts the steps of one task, and cancels a scope at the one of that number."""
+    """Counts the steps of one task, or of all but some, and cancels a scope at the one of that number."""
 
-    def __init__(self, point, scope, ended):
+    def __init__(self, point, scope, ended, others):
         self._task = trio.lowlevel.current_task()
+        self._others = others
+        """Tasks that do not count; None if only this one does."""
         self._left = point
         self._scope = scope
         self._ended = ended
 
     def after_task_step(self, task):
         """The task waits for something, or is at its end."""
-        if task is self._task:
+        if task is self._task or (self._others is not None and task not in self._others):
             if self._left == 0:
                 self._ended.hit = True
                 self._scope.cancel()
             self._left -= 1
 
 
-async def _on_trio(point, work):
+async def _on_trio(point, work, in_all_tasks):
     ended = Ended()
     before = tasks() | {trio.lowlevel.current_task()}
     with trio.CancelScope() as scope:
-        steps = _Steps(point, scope, ended)
+        steps = _Steps(point, scope, ended, before if in_all_tasks else None)
         trio.lowlevel.add_instrument(steps)
         try:
             ended.result = await work()
@@ -147,6 +167,6 @@ async def _on_trio(point, work):
 def _checked(ended, how):
     """No cancellation is swallowed. A scope may come too late: where nothing was left to do but shielded work."""
     assert not ended.cancelled or ended.hit
-    if how in ("task", "late"):
+    if how in ("task", "late") and not ended.too_late:
         assert ended.cancelled == ended.hit, "the cancellation was swallowed"
     return ended

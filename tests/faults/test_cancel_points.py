@@ -5,20 +5,24 @@ the cancellation must come out, nothing may be left, and the next one who uses t
 """
 
 import json
+import os
 from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+from mcp.shared.exceptions import MCPError
 
 from faults.hostile_cli import RIGHT
+from faults.leftovers import threads
 from faults.points import WAYS_TO_CANCEL, sweep
 from faults.stage import Outcome
 from shared.shark import Shark
+from shared.stdio_peer import Peer
 from shared.till import opened, states
 from shared.waiting import eventually
 from toolwire import ClaudeAgentOptions, ClaudeSDKClient, ResultMessage, ToolServer, query, run
 from toolwire.catalog.purchase.limits import Breaker
-from toolwire.mcp.serve.start import http_app
+from toolwire.mcp.serve.start import host_for, http_app, serve_pipe
 from toolwire.testing import ScriptedCLI, call, connect, say
 
 every_way = pytest.mark.parametrize("how", WAYS_TO_CANCEL)
@@ -279,6 +283,141 @@ def test_a_served_call(stage, record_property, how, seconds):
             assert await served.call(0.0) == "42"
 
     assert sweep(stage, how, case, record_property) > 3
+
+
+class ServedOverStdio:
+    """The same server, and the awaits of its calls."""
+
+    def __init__(self):
+        self.begun = self.ended = self.returned = 0
+        self.server = ToolServer("calc")
+        self.cancel = None
+        """Does the work of the next call, and cancels it on its way."""
+
+        @self.server.tool
+        async def add(a: int, b: int) -> int:
+            """Add."""
+            self.begun += 1
+            try:
+                await anyio.sleep(0)
+                await anyio.sleep(0.001)
+                self.returned += 1
+                return a + b
+            finally:
+                self.ended += 1
+
+        @self.server.tool
+        def add_in_thread(a: int, b: int) -> int:
+            """Add in a worker thread."""
+            self.begun += 1
+            self.returned += 1
+            self.ended += 1
+            return a + b
+
+    async def serve(self, peer):
+        """Serve the client of those pipes until it leaves."""
+        host = host_for(self.server)
+        host.mcp_server.middleware.insert(0, self._cancel_on_the_way)
+        await serve_pipe(host, peer, drain=30.0)
+
+    async def _cancel_on_the_way(self, ctx, call_next):
+        if ctx.method != "tools/call" or self.cancel is None:
+            return await call_next(ctx)
+        cancel, self.cancel = self.cancel, None
+        ended = await cancel(lambda: call_next(ctx))
+        if ended.cancelled:
+            raise MCPError(code=-1, message="cancelled")
+        return ended.result
+
+
+def call_tool(peer, tool, request_id):
+    """Write a request to call a tool."""
+    peer.send("tools/call", {"name": tool, "arguments": {"a": 15, "b": 27}}, request_id)
+
+
+def shake_hands(peer):
+    """Write the requests that open a session."""
+    client = {"name": "test", "version": "1"}
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
+    peer.send("initialize", params, 0)
+    peer.send("notifications/initialized")
+
+
+@asynccontextmanager
+async def pipes():
+    """The pipes between a client and its server, closed when the thread that reads them has ended."""
+    before, peer = threads(), Peer()
+    try:
+        yield peer
+    finally:
+        with anyio.CancelScope(shield=True):
+            peer.leave()
+            await eventually(lambda: threads() <= before)
+        peer.close()
+        os.close(peer.input)
+
+
+both_kinds = pytest.mark.parametrize("tool", ["add", "add_in_thread"])
+
+
+@every_way
+@both_kinds
+def test_a_call_over_stdio(stage, record_property, how, tool):
+    """A call that its client cancels ends with its tool, and the same client is answered again."""
+
+    async def case(cancel):
+        served = ServedOverStdio()
+        served.cancel = cancel
+        async with pipes() as peer, anyio.create_task_group() as tasks:
+            tasks.start_soon(served.serve, peer)
+            await peer.shake_hands()
+            call_tool(peer, tool, 1)
+            first = await peer.receive()
+            if served.returned:
+                assert text_of(first) == "42" or first["error"]["message"] == "cancelled"
+            else:
+                assert first["error"]["message"] == "cancelled"
+            await eventually(lambda: served.begun == served.ended)
+            assert served.begun <= 1
+            call_tool(peer, tool, 2)
+            second = await peer.receive()
+            assert (second["id"], text_of(second)) == (2, "42")
+            peer.leave()
+
+    assert sweep(stage, how, case, record_property) > 0
+
+
+@every_way
+@both_kinds
+def test_a_server_over_stdio(stage, record_property, how, tool):
+    """A server that is cancelled ends its calls, and lets go of its client; the tools can be served again."""
+
+    async def case(cancel):
+        served = ServedOverStdio()
+        async with pipes() as peer:
+            shake_hands(peer)
+            call_tool(peer, tool, 1)
+            peer.leave()
+            ended = await cancel(lambda: served.serve(peer))
+            assert served.begun <= 1
+            await eventually(lambda: served.begun == served.ended)
+            if not ended.hit:
+                await peer.receive()
+                assert text_of(await peer.receive()) == "42"
+        async with pipes() as peer:
+            shake_hands(peer)
+            call_tool(peer, tool, 1)
+            peer.leave()
+            await served.serve(peer)
+            await peer.receive()
+            assert text_of(await peer.receive()) == "42"
+
+    assert sweep(stage, how, case, record_property, in_all_tasks=True) > 20
+
+
+def text_of(response):
+    """The text of a tool's result; None for an error."""
+    return response["result"]["content"][0]["text"] if "result" in response else None
 
 
 @every_way

@@ -18,6 +18,7 @@ from toolwire import (
     LineDroppedMessage,
     OptionsError,
     ProcessError,
+    typed,
 )
 
 EXITS = {"exit 0": 0, "exit 1": 1, "exit 137": 137, "SIGKILL": -9, "SIGSEGV": -11, "SIGTERM": -15}
@@ -105,7 +106,7 @@ def test_more_than_anyone_wants(stage, fault, way, backend):
     """50 MB on stderr and a line of 100 MB are read, and not kept."""
     outcome = stage.play(backend, WAYS[way], stage.options("stream", fault))
     assert outcome.right, outcome
-    dropped = [each.bytes for each in outcome.messages if isinstance(each, LineDroppedMessage)]
+    dropped = [each.bytes for each in map(typed, outcome.messages) if isinstance(each, LineDroppedMessage)]
     assert (sum(dropped) > HUGE) is (fault == "100 MB")
 
 
@@ -114,7 +115,7 @@ def test_100_megabytes_with_the_default_limit(stage, backend):
     """The line is taken whole, and the conversation goes on."""
     outcome = stage.play(backend, WAYS["query"], stage.options("stream", "100 MB", max_buffer_size=None))
     assert outcome.right, outcome.error
-    assert not any(isinstance(each, LineDroppedMessage) for each in outcome.messages)
+    assert not any(isinstance(typed(each), LineDroppedMessage) for each in outcome.messages)
 
 
 @pytest.mark.parametrize("way", WAYS)

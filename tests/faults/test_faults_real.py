@@ -2,7 +2,7 @@
 
 import os
 import signal
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 import anyio
 import pytest
@@ -98,7 +98,8 @@ async def reach(client, scene, step):
     if step == "tool":
         await scene.in_tool.wait()
     else:
-        await anext(client.receive_messages())
+        async with aclosing(client.receive_messages()) as messages:
+            await anext(messages)
 
 
 SCRIPTS = {"idle": [], "turn": [hang()], "tool": [ADD, say("It is 42.")]}

@@ -18,6 +18,7 @@ from toolwire import (
     UnsupportedRequestError,
     query,
     run,
+    typed,
 )
 
 pytestmark = pytest.mark.anyio
@@ -127,9 +128,10 @@ async def test_20_mb_arrive_whole_with_default_options(play):
 async def test_a_line_over_the_limit_is_reported_in_the_stream(play):
     """Past `max_buffer_size` a line is dropped with a message, and the run goes on to its result."""
     messages = await read_all(play("big", max_buffer_size=1_000_000))
-    assert isinstance(messages[0], LineDroppedMessage)
-    assert messages[0].bytes > 20_000_000
-    assert messages[0].limit == 1_000_000
+    dropped = typed(messages[0])
+    assert isinstance(dropped, LineDroppedMessage)
+    assert dropped.bytes > 20_000_000
+    assert dropped.limit == 1_000_000
     assert isinstance(messages[-1], ResultMessage)
 
 

@@ -14,8 +14,18 @@ import anyio
 import pytest
 
 from shared.waiting import eventually
-from toolwire import AssistantMessage, ClaudeSDKClient, query, run
+from toolwire import (
+    AssistantMessage,
+    ClaudeAgentOptions,
+    ClaudeSDKClient,
+    HookMatcher,
+    ResultMessage,
+    ToolServer,
+    query,
+    run,
+)
 from toolwire._transport.find_cli import VARIABLE
+from toolwire.testing import ScriptedCLI, call, say
 
 pytestmark = pytest.mark.anyio
 
@@ -75,6 +85,68 @@ class TestLeaving:
             await anyio.wait_all_tasks_blocked()
             await settled()
 
+    @pytest.mark.parametrize("seat", ["tool", "task of a tool", "hook", "permission"])
+    async def test_disconnect_from_a_handler(self, caplog, seat):
+        """It does not wait for itself: it returns at once, and its handler is ended with the rest."""
+        held, returned, ended = [], [], []
+
+        async def leave(*_):
+            await held[0].disconnect()
+            returned.append(held[0].connected)
+            try:
+                await anyio.sleep_forever()
+            finally:
+                ended.append(seat)
+
+        server = ToolServer("calc")
+
+        @server.tool(name="leave")
+        async def leave_in_tool() -> None:
+            """Leave."""
+            if seat == "tool":
+                await leave()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(leave)
+
+        cli = ScriptedCLI([call("mcp__calc__leave"), say("never said")], allow=seat != "permission")
+        options = ClaudeAgentOptions(
+            mcp_servers={"calc": server},
+            spawn_claude_code_process=cli,
+            can_use_tool=leave if seat == "permission" else None,
+            hooks={"PreToolUse": [HookMatcher(hooks=[leave])]} if seat == "hook" else None,
+        )
+        with anyio.fail_after(15):
+            async with ClaudeSDKClient(options) as client:
+                held.append(client)
+                await client.query("go")
+                found = [message async for message in client.receive_messages()]
+        assert (returned, ended) == ([False], [seat])
+        assert not any(isinstance(message, ResultMessage) for message in found)
+        assert "did not stop" not in caplog.text
+
+    async def test_disconnect_from_a_client_inside_a_tool(self, caplog):
+        """A tool that asks another client, whose tool disconnects the outer one, waits for neither of them."""
+        held = []
+        inner, outer = ToolServer("inner"), ToolServer("outer")
+
+        @inner.tool
+        async def leave() -> None:
+            """Leave."""
+            await held[0].disconnect()
+
+        @outer.tool
+        async def ask() -> None:
+            """Ask another client."""
+            await run("go", options=options_for(inner, "leave"))
+
+        with anyio.fail_after(15):
+            async with ClaudeSDKClient(options_for(outer, "ask")) as client:
+                held.append(client)
+                await client.query("go")
+                found = [message async for message in client.receive_messages()]
+        assert not any(isinstance(message, ResultMessage) for message in found)
+        assert "did not stop" not in caplog.text
+
     async def test_disconnect_from_another_task(self, play):
         """A client may be closed by a task that did not open it; the reader's loop just ends."""
         with anyio.fail_after(15):
@@ -91,6 +163,12 @@ class TestLeaving:
                 await anyio.wait_all_tasks_blocked()
                 await client.disconnect()
             assert len(seen) <= 1
+
+
+def options_for(server, name):
+    """Options for a scripted CLI that calls one tool of that server."""
+    cli = ScriptedCLI([call(f"mcp__{server.name}__{name}"), say("done")], allow=True)
+    return ClaudeAgentOptions(mcp_servers={server.name: server}, spawn_claude_code_process=cli)
 
 
 async def settled():

@@ -352,7 +352,7 @@ class TestItsExceptions:
             async for message in query(prompt="x", transport=transport):
                 seen.append(message)
         assert [message.text for message in seen] == ["so far"]
-        assert transport.diary == ["connect", "close"]
+        assert transport.diary == ["connect", "end_input", "close"]
 
     async def test_reading_raises_before_initialize_is_answered(self):
         """A transport that breaks at once fails the connect with its exception, not with a time-out."""
@@ -426,12 +426,52 @@ class TestItsExceptions:
         assert not scope.cancelled_caught, "still waiting"
         assert problem is not None
 
-    async def test_reading_ends_before_the_answer(self):
-        """A transport that just ends leaves no prompt unanswered in silence."""
-        transport = Memory()
-        transport._on_prompt = lambda _: transport.finish() or []
+    async def test_reading_ends_before_the_answer(self, caplog):
+        """As in the official SDK no error, since a replay may have no result; the log has it."""
+        transport = Memory(on_prompt=lambda _: transport.finish() or [assistant("so far")])
+        with caplog.at_level(logging.WARNING, "toolwire"):
+            assert [message.text for message in await read_all(transport)] == ["so far"]
+        assert "ended before it gave the result" in caplog.text
+
+    async def test_what_was_asked_before_the_end_of_reading_is_answered(self):
+        """A replay may end with a request; its handler goes on, and the response is written before close()."""
+        ask = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {}}
+
+        async def slowly(*_):
+            for _ in range(5):
+                await checkpoint()
+            return PermissionResultAllow()
+
+        async def prompts():
+            yield {"type": "user", "message": {"role": "user", "content": "x"}}
+
+        asked = {"type": "control_request", "request_id": "q", "request": ask}
+        transport = Memory(on_prompt=lambda _: transport.finish() or [result(), asked])
+        await read_all(transport, prompts(), can_use_tool=slowly)
+        assert transport.frames[-1]["response"]["request_id"] == "q"
+        assert transport.diary == ["connect", "end_input", "close"]
+
+    async def test_a_handler_that_never_ends_does_not_hold_up_a_transport_that_has(self):
+        """It gets a few turns of the event loop, and is cancelled."""
+        ask = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {}}
+
+        async def never(*_):
+            await anyio.sleep_forever()
+
+        async def prompts():
+            yield {"type": "user", "message": {"role": "user", "content": "x"}}
+            await anyio.sleep_forever()
+
+        asked = {"type": "control_request", "request_id": "q", "request": ask}
+        transport = Memory(on_prompt=lambda _: transport.finish() or [result(), asked])
+        assert len(await read_all(transport, prompts(), can_use_tool=never)) == 1
+        assert transport.diary == ["connect", "close"]
+
+    async def test_a_spawned_cli_ends_before_the_answer(self):
+        """The transport of `spawn_claude_code_process` has a CLI behind it: no prompt is left in silence."""
+        transport = Memory(on_prompt=lambda _: transport.finish() or [])
         with pytest.raises(ProcessError, match="before it answered"):
-            await read_all(transport)
+            await read_all(None, spawn_claude_code_process=lambda command: transport)
 
     async def test_reading_ends_while_connecting(self):
         """An end before initialize is answered is a connection error."""
@@ -528,8 +568,9 @@ class TestItsExceptions:
         with anyio.fail_after(LIMIT):
             async with ClaudeSDKClient(transport=transport) as client:
                 await client.query("x")
-                async for _ in client.receive_messages():
-                    break
+                messages = client.receive_messages()
+                await anext(messages)
+                await messages.aclose()
         assert transport.diary == ["connect", "read ended", "close"]
 
 
@@ -611,7 +652,7 @@ class TestConnecting:
 
         transport = Short()
         with anyio.fail_after(LIMIT):
-            client = ClaudeSDKClient(transport=transport)
+            client = ClaudeSDKClient(ClaudeAgentOptions(spawn_claude_code_process=lambda command: transport))
             for _ in range(2):
                 transport._over = False
                 with pytest.raises(CLIConnectionError, match="has ended"):

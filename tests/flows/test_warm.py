@@ -25,6 +25,7 @@ from toolwire import (
     run,
     startup,
 )
+from toolwire.testing import ScriptedCLI, answer
 
 pytestmark = pytest.mark.anyio
 
@@ -386,3 +387,23 @@ class TestCancelling:
                 await pool.run("hello")
         await anyio.wait_all_tasks_blocked()
         assert [task for task in asyncio.all_tasks() if "toolwire" in str(task.get_coro())] == []
+
+
+class TestOutputTypes:
+    async def test_a_pool_has_an_output_type(self):
+        """Its CLIs are started with the schema, and each reply has an instance of the type."""
+        clis = [ScriptedCLI([answer([1, 2])]), ScriptedCLI([answer([3])]), ScriptedCLI([answer({"a": "b"})])]
+        options = ClaudeAgentOptions(spawn_claude_code_process=lambda start: clis.pop(0)(start))  # noqa: PLW0108 - another CLI each time
+        with anyio.fail_after(LIMIT):
+            async with Pool(options, output_type=list[int]) as pool:
+                await pool.wait_ready()
+                assert (await pool.run("one")).output == [1, 2]
+                await pool.wait_ready()  # the second CLI waits
+                reply = await pool.run("another type", output_type=dict[str, str])
+                assert reply.output == {"a": "b"}
+                assert pool.ready == 1
+
+    async def test_a_pool_that_is_closed_runs_nothing(self):
+        """With any output type."""
+        with pytest.raises(CLIConnectionError, match="not open"):
+            await Pool().run("hello", output_type=int)

@@ -8,7 +8,7 @@ import pytest
 
 from toolwire import hooks
 from toolwire.hooks import HookEvent, HookMatcher
-from toolwire.hooks.checking import check_output
+from toolwire.hooks.calling import check_output
 from toolwire.hooks.events import SPECIFIC_OUTPUTS
 from toolwire.hooks.registry import RegisteredHook, blocks_on_failure, output_to_wire, register
 

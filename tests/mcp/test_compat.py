@@ -5,7 +5,6 @@ import inspect
 import re
 import runpy
 import sys
-import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,12 +14,14 @@ from mcp.client import streamable_http
 from mcp.server import MCPServer, Server
 from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http import StreamableHTTPServerTransport
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
-from packaging.requirements import Requirement
+from pydantic import RootModel
 
 import toolwire
 from toolwire.mcp import compat
 from toolwire.mcp.foreign.detect import find_low_level_server
+from toolwire.mcp.versions import SERVING_HTTP, installed
 
 pytestmark = pytest.mark.anyio
 
@@ -62,7 +63,9 @@ def test_only_compat_uses_what_is_not_documented():
         if module not in DOCUMENTED or (DOCUMENTED[module] is not None and name not in DOCUMENTED[module])
     ]
     assert wrong == []
-    private = re.compile(r"session\._connection|_server_info_stamp|\"_(lowlevel|mcp)_server\"")
+    private = re.compile(
+        r"session\._connection|_server_info_stamp|_lifespan_manager|\"_(lowlevel|mcp)_server\""
+    )
     allowed = {ROOT / "mcp/compat.py", ROOT / "mcp/foreign/detect.py"}
     assert [p for p in ROOT.rglob("*.py") if p not in allowed and private.search(p.read_text())] == []
 
@@ -71,14 +74,6 @@ def test_every_name_has_a_test():
     """A name that is added to `compat` gets a test here."""
     here = Path(__file__).read_text()
     assert [name for name in compat.__all__ if f"compat.{name}" not in here] == []
-
-
-def test_the_version_has_an_upper_bound():
-    """A new major version of `mcp` is not taken before these tests have seen it."""
-    project = tomllib.loads((ROOT.parents[1] / "pyproject.toml").read_text())["project"]
-    (mcp,) = [each for each in map(Requirement, project["dependencies"]) if each.name == "mcp"]
-    assert "3.0" not in mcp.specifier
-    assert "2.2" in mcp.specifier
 
 
 def test_versions():
@@ -115,6 +110,19 @@ async def test_the_connection_of_a_request(kind):
     assert callable(connection.exit_stack.callback)
     assert callable(connection.exit_stack.push_async_callback)
     assert inspect.iscoroutinefunction(connection.notify)
+
+
+def test_the_spans_of_requests():
+    """`mcp` makes them by a middleware, and `compat.drop_spans` removes that and nothing else."""
+
+    async def own(ctx, call_next):
+        return await call_next(ctx)
+
+    server = Server("s")
+    assert [type(each).__name__ for each in server.middleware] == ["OpenTelemetryMiddleware"]
+    server.middleware.append(own)
+    compat.drop_spans(server)
+    assert server.middleware == [own]
 
 
 def test_the_server_info_that_is_kept():
@@ -171,6 +179,79 @@ def test_messages():
     message = types.JSONRPCNotification(jsonrpc="2.0", method="x")
     assert compat.SessionMessage(message).message is message
     assert compat.ServerMessageMetadata(related_request_id=7).related_request_id == 7
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_messages_for_the_streams(monkeypatch, wrapped):
+    """`compat.make_message` checks nothing, and puts the message where `mcp` 1.x reads it: in `root`."""
+    if wrapped:
+        monkeypatch.setattr(compat, "_WRAPPED", RootModel[types.JSONRPCRequest])
+    message = compat.make_message(types.JSONRPCRequest, id=1, method="x", params=None).message
+    assert getattr(message, "root", message).method == "x"
+    assert hasattr(message, "root") == wrapped
+    assert message.model_dump(exclude_unset=True) == {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "x",
+        "params": None,
+    }
+
+
+def test_large_events():
+    """`compat.event_limit` is an argument of mcp's client from 2.3 on, and of no earlier one."""
+    expected = {"max_sse_event_size": 7} if installed() >= (2, 3) else {}
+    assert compat.event_limit(streamable_http.streamable_http_client, 7) == expected
+
+
+def test_the_schema_of_a_tool():
+    """`compat.set_schema_lookup` sets what `mcp` asks from 2.3 on, so that it need not list the tools."""
+    server = Server("s")
+    assert hasattr(server, "get_tool_input_schema") == (installed() >= (2, 3))
+    compat.set_schema_lookup(server, {"add": {"type": "object"}}.get)
+    assert server.get_tool_input_schema("add") == {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    ("method", "parameters"),
+    [
+        (Server.run, "read_stream write_stream initialization_options raise_exceptions"),
+        (
+            Server.get_capabilities,
+            "notification_options experimental_capabilities extensions protocol_version",
+        ),
+        (Server.get_request_handler, "method"),
+        (Server.add_request_handler, "method params_type handler"),
+        (Server.add_notification_handler, "method params_type handler"),
+        (
+            StreamableHTTPSessionManager.__init__,
+            "app event_store retry_interval stateless max_request_body_size session_idle_timeout",
+        ),
+        (StreamableHTTPSessionManager.handle_request, "scope receive send"),
+    ],
+    ids=lambda each: each.__qualname__ if callable(each) else "",
+)
+def test_methods_that_are_overridden_or_called(method, parameters):
+    """They have at least the parameters that ours has, and that serving and the proxy give them."""
+    assert set(parameters.split()) <= set(inspect.signature(method).parameters)
+
+
+def test_sessions_without_a_limit():
+    """The limit on sessions, which mcp has from 2.2 on, can be taken away: ours makes room instead."""
+    has = "max_sessions" in inspect.signature(StreamableHTTPSessionManager).parameters
+    assert has == (installed() >= SERVING_HTTP)
+
+
+async def test_what_a_server_is_made_of():
+    """Handlers are found by method, with the type of their params; middleware is a list that can be added to."""
+    server = Server("s")
+    server.add_request_handler("x/y", types.RequestParams, print)
+    entry = server.get_request_handler("x/y")
+    assert isinstance(entry, compat.HandlerEntry)
+    assert (entry.params_type, entry.handler) == (types.RequestParams, print)
+    assert server.get_request_handler("x/z") is None
+    assert isinstance(server.middleware, list)
+    async with server.lifespan(server) as state:
+        assert state == {}
 
 
 def test_the_stream_of_notifications():

@@ -11,7 +11,7 @@ import pytest
 
 import toolwire
 from toolwire import messages
-from toolwire._protocol.parse import parse
+from toolwire._protocol.parse import parse, typed
 from toolwire._support.record import ParsedRecord
 from toolwire.messages import (
     EXTRA_MESSAGES,
@@ -113,12 +113,12 @@ def test_extra_messages_are_what_the_official_union_lacks():
 
 def test_every_class_is_public_and_parsed_from_something_of_its_own():
     """A class that is parsed from a type of its own is in a union; it can be imported from `toolwire`."""
-    typed = TypedSystemMessage.__subclasses__()
-    classes = [*typed, *typing.get_args(AnyMessage), *typing.get_args(ContentBlock)]
+    notices = TypedSystemMessage.__subclasses__()
+    classes = [*notices, *typing.get_args(AnyMessage), *typing.get_args(ContentBlock)]
     assert {cls.__name__ for cls in classes} <= set(toolwire.__all__)
     ours = [cls for cls in ParsedRecord.__subclasses__() if cls.__module__.startswith("toolwire.")]
     assert [cls for cls in ours if cls not in classes] == []
-    assert len({cls.parsed_subtype for cls in typed}) == len(typed)
+    assert len({cls.parsed_subtype for cls in notices}) == len(notices)
 
 
 def test_users_may_subclass_messages():
@@ -132,7 +132,7 @@ def test_users_may_subclass_messages():
 
     assert Picture({"type": "url"}).source == {"type": "url"}
     assert Start("init", {}, model="m").model == "m"
-    assert type(parse({"type": "system", "subtype": "init"})) is InitMessage
+    assert type(typed(parse({"type": "system", "subtype": "init"}))) is InitMessage
 
 
 def test_messages_of_the_host():

@@ -302,7 +302,7 @@ async def test_a_sync_asker_that_is_late_is_not_heard():
         release.wait(5)
         return True
 
-    policy = ask(slow, timeout=0.05)
+    policy = ask(slow, timeout=0.5)
     async with anyio.create_task_group() as group:
 
         async def tick():

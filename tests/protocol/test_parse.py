@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolwire import messages
-from toolwire._protocol.parse import parse
+from toolwire._protocol.parse import parse, typed
 from toolwire.messages import blocks
 from toolwire.messages.system import TypedSystemMessage
 
@@ -18,9 +18,12 @@ CORPUS = Path(__file__).parents[1] / "differential" / "frames.jsonl"
 FRAMES = [json.loads(line) for line in CORPUS.read_text().splitlines()]
 
 
+TYPED = {cls.parsed_subtype for cls in TypedSystemMessage.__subclasses__()}
+
+
 def system(subtype: str) -> Any:
     """The message of the corpus' first frame of that subtype."""
-    return parse(next(frame for frame in FRAMES if frame.get("subtype") == subtype))
+    return typed(parse(next(frame for frame in FRAMES if frame.get("subtype") == subtype)))
 
 
 def assistant(*content: Any) -> list[Any]:
@@ -130,8 +133,8 @@ SPELLED = {
 @pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: f"{frame['type']}/{frame.get('subtype', '')}")
 def test_every_field_of_our_own_classes_is_read(frame):
     """A field has the value of its key in the frame, and the corpus has a value for nearly every field."""
-    message = parse(frame)
-    ours = isinstance(message, TypedSystemMessage) or type(message).__module__ == "toolwire.messages.extra"
+    message = typed(parse(frame))
+    ours = isinstance(message, (TypedSystemMessage, *messages.EXTRA_MESSAGES))
     if not ours or frame["type"] in ("active_goal", "keep_alive"):
         return
     source = {**frame, **frame.get("compact_metadata", {})}
@@ -160,6 +163,32 @@ def test_typed_system_messages():
     assert system("line_dropped").limit == 268435456
     assert system("session_title_changed").title == "Sums"
     assert type(system("not_known_yet")) is messages.SystemMessage
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: f"{frame['type']}/{frame.get('subtype', '')}")
+def test_typed_gives_a_system_message_its_class_and_leaves_the_rest(frame):
+    """Only a plain SystemMessage changes, into one that is equal to it; twice is the same as once."""
+    message = parse(frame)
+    given = typed(message)
+    assert (given is message) is (frame.get("subtype") not in TYPED or frame["type"] != "system")
+    assert given == message
+    assert typed(given) is given
+
+
+def test_typed_takes_messages_that_a_program_made():
+    """The subtype tells the class, whatever is in the data; what is odd, and a subclass, stays itself."""
+
+    class Own(messages.SystemMessage):
+        pass
+
+    assert typed(messages.SystemMessage("status", {"status": "requesting"})).status == "requesting"
+    for odd in (
+        Own("init", {}),
+        messages.SystemMessage(["init"], {}),
+        messages.SystemMessage("init", None),
+        messages.SystemMessage("never heard of", {}),
+    ):
+        assert typed(odd) is odd
 
 
 def test_an_unknown_type_is_kept():
@@ -192,7 +221,7 @@ def test_missing_fields_get_their_natural_empty_value():
 
 def test_null_counts_as_missing_in_classes_of_ours():
     """A list that came as null can still be walked."""
-    assert parse({"type": "system", "subtype": "init", "tools": None}).tools == []
+    assert typed(parse({"type": "system", "subtype": "init", "tools": None})).tools == []
     assert parse({"type": "tool_use_summary", "preceding_tool_use_ids": None}).preceding_tool_use_ids == []
 
 

@@ -31,7 +31,13 @@ LIMIT = 90
 PAGE = Path(__file__).parent.parent.parent / "docs" / "control.md"
 BEGIN, END = "<!-- table: begin -->\n", "<!-- table: end -->\n"
 PROMPT, UNKNOWN = str(uuid.uuid4()), str(uuid.uuid4())
-NOT_ONE_REQUEST = {"wait_until_ready", "add_mcp_server", "remove_mcp_server", "get_server_info"}
+NOT_ONE_REQUEST = {
+    "wait_until_ready",
+    "add_mcp_server",
+    "remove_mcp_server",
+    "get_server_info",
+    "get_session",
+}
 TALK = {"connect", "disconnect", "query", "receive_messages", "receive_response"}
 ECHO = {"command": sys.executable, "args": [str(Path(__file__).with_name("small_server.py"))]}
 LIST_CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}

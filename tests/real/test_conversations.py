@@ -26,6 +26,7 @@ from toolwire import (
     ResultError,
     ResultMessage,
     StreamEvent,
+    SystemMessage,
     TextBlock,
     ThinkingBlock,
     ToolUseBlock,
@@ -34,6 +35,7 @@ from toolwire import (
     query,
     run,
     startup,
+    typed,
 )
 from toolwire.testing import answer, call, fail, hang, say, think, turn
 
@@ -60,8 +62,10 @@ async def test_one_shot(scripted):
     async with scripted([turn(think("hm"), say("42"), input_tokens=11, output_tokens=7)]) as (model, options):
         messages = await read_all("What is 15 + 27?", options)
         assert model.requests[0].prompt == "What is 15 + 27?"
-    assert isinstance(messages[0], InitMessage)
-    assert messages[0].claude_code_version
+    assert type(messages[0]) is SystemMessage
+    start = typed(messages[0])
+    assert isinstance(start, InitMessage)
+    assert start.claude_code_version == messages[0].data["claude_code_version"]
     blocks = [
         block for message in messages if isinstance(message, AssistantMessage) for block in message.content
     ]
@@ -199,7 +203,7 @@ async def test_no_structured_output_is_an_error_with_the_reply(scripted):
 
 async def test_overloaded_then_success(scripted):
     """A 529 is retried by the CLI, and the user sees the retry and the answer."""
-    async with scripted([fail(529), say("here you are")]) as (_, options):
+    async with scripted([fail(529), say("here you are")], include_all_messages=True) as (_, options):
         messages = await read_all("go", options)
     (retry,) = [message for message in messages if isinstance(message, ApiRetryMessage)]
     assert (retry.attempt, retry.error_status) == (1, 529)

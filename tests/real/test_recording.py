@@ -9,8 +9,7 @@ import pytest
 
 from toolwire import ClaudeAgentOptions, ToolServer, run
 from toolwire.testing import call, say
-from toolwire.testing.recording.recorder import Recorder
-from toolwire.testing.recording.replay import Replay, ReplayMismatch
+from toolwire.testing.recording import Recorder, Replay, ReplayMismatch
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

@@ -131,6 +131,7 @@ async def test_no_process_log_error_or_span_shows_a_secret(scripted, tmp_path, m
             mcp_servers=servers,
             settings={"env": {"SMTP_PASS": SETTING}},
             can_use_tool=decide,
+            tracing=True,
             extra={"MY_TOKEN": TOOL},
         ) as (_model, options):
             files = sorted(tmp_path.iterdir())

@@ -17,6 +17,7 @@ from toolwire.catalog.secrets import Credentials  # noqa: E402
 __all__ = [
     "BROKEN",
     "KEYS",
+    "PRICED",
     "PROGRAM",
     "Fault",
     "PaidApi",
@@ -38,6 +39,40 @@ TABLES = {
     "body": ("call.body",),
 }
 QUICK = Retry(attempts=3, wait=0.01, longest_wait=0.02, jitter=0.0, longest_retry_after=0.05)
+
+# AgentPMT's API, with prices where the sample API has them.
+PRICED = """
+name = "priced"
+base_url = "https://api.example.com"
+[list]
+path = "/products/fetch"
+items = "tools"
+paging = { kind = "page", size_parameter = "page_size", more = "details.has_next_page" }
+[entry]
+id = "function.name"
+name = "function.name"
+description = "function.description"
+schema = "function.parameters"
+category = "category"
+name_separator = " — "
+price = { path = "price" }
+[call]
+path = "/products/purchase"
+id_field = "product_id"
+arguments = "parameters"
+timeout = 20
+[environment]
+base_url = "AGENT_PAYMENT_BASE_URL"
+budget = "AGENT_PAYMENT_BUDGET"
+[secrets.api_key]
+variable = "AGENT_PAYMENT_API_KEY"
+name = "api_key"
+key = "x-api-key"
+[secrets.budget_key]
+variable = "AGENT_PAYMENT_BUDGET_KEY"
+name = "budget_key"
+key = "x-budget-key"
+"""
 
 
 def profile_for(url, *, based_on="agentpmt-keys", **changes):

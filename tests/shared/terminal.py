@@ -15,6 +15,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import time
@@ -45,6 +46,9 @@ class Terminal:
         def own_terminal():
             os.setsid()
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+            signal.signal(
+                signal.SIGINT, signal.SIG_DFL
+            )  # as on a terminal, though the tests may run in the background
 
         self.process = subprocess.Popen(
             list(map(str, argv)),

@@ -81,7 +81,7 @@ def test_a_line_that_is_repeated_is_left_out_and_counted(monkeypatch):
 
 def test_the_last_of_stderr_shows_no_part_of_a_secret():
     """Secrets are taken out before it is cut, so that no end of one is left at its beginning."""
-    from toolwire._transport.stderr import Stderr  # noqa: PLC0415
+    from toolwire._conversation.session import Stderr  # noqa: PLC0415
 
     keep_secret(["a-secret-that-is-cut-in-half"])
     stderr = Stderr(None)

@@ -5,7 +5,7 @@ import pytest
 from toolwire import ToolDefinitionError
 from toolwire._support.schema_structure import iter_subschemas, resolve
 from toolwire.catalog.schema_repair.bounds import Unrepairable, check_work
-from toolwire.catalog.schema_repair.walk import mend
+from toolwire.catalog.schema_repair.mend import mend
 from toolwire.tools.schema.json_schema import compile_schema
 
 # All keywords of draft 2020-12 whose value has schemas in it.

@@ -1,6 +1,8 @@
 """Worker threads: calls that were given up, the places of others, and the end of idle threads."""
 
 import gc
+import subprocess
+import sys
 import threading
 import weakref
 from contextlib import contextmanager
@@ -144,7 +146,8 @@ async def test_threads_beside_end_and_the_others_are_kept():
             await leave_behind(pool, calls, 3, client)
         assert await pool.run(lambda: "done", "other") == "done"
         calls.let_go.set()
-        await eventually(lambda: len(set(threading.enumerate()) - before) <= 3)
+        # the thread of the last call is kept
+        await eventually(lambda: len(set(threading.enumerate()) - before) <= 1)
         async with anyio.create_task_group() as tasks:
             for number in range(20):
                 tasks.start_soon(pool.run, lambda: None, number)
@@ -234,3 +237,22 @@ async def test_a_result_is_let_go_of_while_the_thread_rests():
     workers = Workers(1, idle_timeout=10 * LIMIT)
     seen = weakref.ref(await workers.run(Large))
     await eventually(lambda: gc.collect() >= 0 and seen() is None)
+
+
+FORKED = """
+import asyncio, os
+from toolwire._support.threads import Workers
+pool = Workers(1)
+assert asyncio.run(pool.run(lambda: 1)) == 1
+child = os.fork()
+if child == 0:
+    os._exit(asyncio.run(pool.run(lambda: 7)))
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+assert asyncio.run(pool.run(lambda: 2)) == 2
+"""
+
+
+@pytest.mark.process
+def test_a_pool_works_in_a_forked_child():
+    """The threads that were idle before are the parent's."""
+    subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=60)

@@ -230,3 +230,29 @@ def test_a_recording_not_played_fails_the_test(run_tests, pytester):
     result = run_tests(source)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*nothing was connected to this recording*"])
+
+
+ALIAS = (
+    "import claude_agent_sdk, toolwire\ndef test_alias(): assert claude_agent_sdk.query is toolwire.query\n"
+)
+
+
+@pytest.mark.parametrize("by", ["flag", "setting", "xdist"])
+def test_claude_agent_sdk_is_toolwire_if_that_is_asked_for(pytester, by):
+    """By a flag or in the settings, before any conftest is imported, and in the workers of xdist."""
+    pytester.makeconftest("from claude_agent_sdk import query")
+    pytester.makepyfile(ALIAS)
+    if by == "setting":
+        pytester.makeini("[pytest]\ntoolwire_as_official = true")
+    flags = {"flag": ["--toolwire-as-official"], "setting": [], "xdist": ["--toolwire-as-official", "-n1"]}[
+        by
+    ]
+    pytester.runpytest_subprocess("-p", "no:cacheprovider", *flags).assert_outcomes(passed=1)
+
+
+def test_claude_agent_sdk_is_the_official_one_otherwise(pytester):
+    """Without flag and setting nothing is installed; when it is too late for it, pytest says so."""
+    pytester.makepyfile(early="import claude_agent_sdk", test_it=ALIAS)
+    pytester.runpytest_subprocess("-p", "no:cacheprovider", "test_it.py").assert_outcomes(failed=1)
+    done = pytester.runpytest_subprocess("-p", "early", "--toolwire-as-official", "test_it.py")
+    done.stderr.fnmatch_lines(["ERROR: install_as_official() came too late*(by early)*"])

@@ -4,6 +4,7 @@ import json
 import stat
 import sys
 from base64 import b64encode
+from contextlib import aclosing
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import quote
@@ -21,8 +22,7 @@ from toolwire import (
     query,
     run,
 )
-from toolwire.testing.recording.recorder import Recorder, load
-from toolwire.testing.recording.replay import Replay, ReplayMismatch
+from toolwire.testing.recording import Recorder, Replay, ReplayMismatch, load
 
 pytestmark = pytest.mark.anyio
 
@@ -208,7 +208,7 @@ async def test_real_time_takes_the_recorded_time(monkeypatch):
         pauses.append(seconds)
 
     own = SimpleNamespace(sleep=sleep, lowlevel=anyio.lowlevel, move_on_after=anyio.move_on_after)
-    monkeypatch.setattr("toolwire.testing.recording.replay.anyio", own)
+    monkeypatch.setattr("toolwire.testing.recording.anyio", own)
     with anyio.fail_after(LIMIT):
         await run(QUESTION, options=old(Replay(OLD, speed=2.0)))
     assert 0.3 <= sum(pauses) <= 0.7365 / 2
@@ -257,10 +257,13 @@ async def test_a_withdrawn_question_needs_no_answer(tmp_path):
         await anyio.sleep_forever()
 
     with anyio.fail_after(LIMIT):
-        async with ClaudeSDKClient(
-            ClaudeAgentOptions(spawn_claude_code_process=replay, can_use_tool=never)
-        ) as client:
-            assert (await anext(client.receive_messages())).subtype == "after"
+        async with (
+            ClaudeSDKClient(
+                ClaudeAgentOptions(spawn_claude_code_process=replay, can_use_tool=never)
+            ) as client,
+            aclosing(client.receive_messages()) as messages,
+        ):
+            assert (await anext(messages)).subtype == "after"
     replay.assert_finished()
 
 

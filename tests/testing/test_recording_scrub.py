@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolwire.testing.recording.scrub import SCRUBBED, RecordingScrubber, same, secrets_of
+from toolwire.testing.recording import SCRUBBED, RecordingScrubber, same, secrets_of
 
 KEY = 'sk-ant-"q\\uo/te+d"-ÿ~é😀'
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

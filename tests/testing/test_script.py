@@ -1,13 +1,21 @@
 """Scripts that say what the model expects, and rules by prompt."""
 
+from dataclasses import dataclass
+
 import anyio
 import pytest
 
 from toolwire import ClaudeAgentOptions, ResultError, ToolServer, run
 from toolwire._transport.find_cli import bundled_cli
-from toolwire.testing import ClaudeEnvironment, ScriptedCLI, ScriptedModel, call, expect, say, when
+from toolwire.testing import ClaudeEnvironment, ScriptedCLI, ScriptedModel, answer, call, expect, say, when
 
 pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Point:
+    x: int
+    y: int
 
 
 def calculator():
@@ -43,6 +51,24 @@ async def test_an_expectation_that_is_not_met_shows_both_sides():
         cli.assert_finished()
     assert "43.0" in str(caught.value)
     assert "42.0" in str(caught.value)
+
+
+async def test_a_failed_expectation_is_readable_in_the_error():
+    """Each side on a line of its own, not one line of escapes."""
+    cli = ScriptedCLI([*WRONG])
+    with anyio.fail_after(10), pytest.raises(ResultError) as caught:
+        await run("go", options=ClaudeAgentOptions(spawn_claude_code_process=cli, **calculator()))
+    assert "\n  expected: ('43.0',)\n  actual:   ('42.0',)" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [(list[int], [1, 2]), (int, 3), (Point, Point(1, 2)), (dict[str, int], {"a": 1})]
+)
+async def test_an_answer_is_any_value_of_the_output_type(kind, value):
+    """A list, a number, a dataclass: as the type describes it, with no envelope to know of."""
+    options = ClaudeAgentOptions(spawn_claude_code_process=ScriptedCLI([answer(value)]))
+    with anyio.fail_after(10):
+        assert (await run("go", options=options, output_type=kind)).output == value
 
 
 @pytest.mark.real

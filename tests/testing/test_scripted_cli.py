@@ -3,6 +3,7 @@
 import base64
 import json
 import logging
+from contextlib import aclosing
 from typing import Any
 
 import anyio
@@ -546,7 +547,8 @@ async def test_silence_answers_nothing():
     with anyio.fail_after(LIMIT):
         async with ClaudeSDKClient(options(cli, control_timeout=0.05)) as client:
             await client.query("go")
-            await anext(client.receive_messages())
+            async with aclosing(client.receive_messages()) as messages:
+                await anext(messages)
             with pytest.raises(CLITimeoutError):
                 await client.interrupt()
 
@@ -561,3 +563,21 @@ async def test_a_line_that_is_no_json_ends_it():
             async for _ in cli.read_messages():
                 pass
         await cli.close()
+
+
+async def test_tokens_are_of_the_turn_and_costs_of_the_session():
+    """As the real CLI tells them: whoever adds up the costs of several results counts twice."""
+    script = [
+        turn(say("one"), input_tokens=10, output_tokens=1),
+        turn(say("two"), input_tokens=20, output_tokens=2),
+    ]
+    options = ClaudeAgentOptions(spawn_claude_code_process=ScriptedCLI(script))
+    results = []
+    async with ClaudeSDKClient(options) as client:
+        for _ in script:
+            await client.query("hi")
+            results.append([message async for message in client.receive_response()][-1])
+    first, second = results
+    assert [each.usage["input_tokens"] for each in results] == [10, 20]
+    assert second.total_cost_usd == pytest.approx(first.total_cost_usd * 3)
+    assert [each["inputTokens"] for each in second.model_usage.values()] == [30]

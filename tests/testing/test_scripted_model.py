@@ -12,8 +12,19 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from toolwire.testing import ScriptedModel, answer, call, drop, fail, garbage, hang, say, think, turn
-from toolwire.testing.scripted_model import server
+from toolwire.testing import (
+    ScriptedModel,
+    answer,
+    call,
+    drop,
+    fail,
+    garbage,
+    hang,
+    say,
+    scripted_model,
+    think,
+    turn,
+)
 
 HELLO: dict[str, Any] = {
     "model": "claude-test",
@@ -147,7 +158,7 @@ def test_delays_hold_the_answer_back(monkeypatch):
         delays.append(seconds)
         return False
 
-    monkeypatch.setattr(server._Handler, "_disconnected_within", wait)
+    monkeypatch.setattr(scripted_model._Handler, "_disconnected_within", wait)
     with ScriptedModel([turn(say("abc"), delay=0.1, chunk_delay=0.05, chunk_size=1)]) as model:
         stream(model)
     assert (delays[0], delays.count(0.05)) == (0.1, 3)

@@ -4,8 +4,10 @@ import anyio
 import pytest
 from mcp.server import MCPServer
 
-from toolwire import ToolDefinitionError, ToolServer
+from toolwire import Tool, ToolDefinitionError, ToolServer
 from toolwire._protocol.jsonrpc import ClientChannel
+from toolwire.mcp.serve.fast_path import ToolLists
+from toolwire.mcp.serve.start import host_for
 from toolwire.wrap import combine, only, prefix, rename, without
 
 pytestmark = pytest.mark.anyio
@@ -161,3 +163,77 @@ def test_nothing_to_combine(bad):
     """A combination needs a name and a server."""
     with pytest.raises(ToolDefinitionError):
         bad()
+
+
+@pytest.mark.parametrize("mapping", [{"add": "sub"}, {"add": "x", "sub": "x"}])
+def test_two_tools_of_one_name_are_refused(mapping):
+    """When the wrapper is made, with both names."""
+    with pytest.raises(ToolDefinitionError, match="two tools would be called '(sub|x)': 'add' and 'sub'"):
+        rename(ours(), mapping)
+
+
+def test_names_can_change_places():
+    """What is renamed itself makes room; so does what is left out, or not there."""
+    assert list(rename(ours(), {"add": "sub", "sub": "add"}).tools) == ["sub", "add"]
+    assert list(rename(without(ours(), "sub"), {"add": "sub"}).tools) == ["sub"]
+    assert list(rename(ours(), {"add": "x", "other": "x"}).tools) == ["x", "sub"]
+
+
+@pytest.mark.parametrize("kind", ["later", "foreign", "served"])
+async def test_two_tools_of_one_name_are_not_listed(kind):
+    """A tool that was added later, or a server that has to be asked: the list is an error that names both."""
+    with anyio.fail_after(60):
+        if kind == "foreign":
+            server = foreign()
+            server.tool(name="search")(lambda: "")
+            renamed, pair = rename(server, {"find": "search"}), "'find' and 'search'"
+        else:
+            inner = ours()
+            renamed, pair = rename(inner, {"add": "plus"}), "'add' and 'plus'"
+            inner.tool(lambda: "", name="plus")
+        if kind == "served":
+            host = host_for(renamed)
+            async with host.open():
+                assert ToolLists(host).page("2025-11-25", None) is None
+        connection = renamed.connect(ClientChannel())
+        try:
+            await ask(connection, "initialize", INITIALIZE)
+            answer = await ask(connection, "tools/list")
+            assert pair in answer["error"]["message"]
+        finally:
+            await connection.aclose()
+
+
+def numbered(name, count):
+    return ToolServer(name, tools=[Tool(f"{name}_{each}", "", {}, lambda _: None) for each in range(count)])
+
+
+async def list_pages(connection):
+    pages, cursor = [], None
+    while True:
+        reply = await ask(connection, "tools/list", {} if cursor is None else {"cursor": cursor})
+        pages.append([each["name"] for each in reply["result"]["tools"]])
+        if (cursor := reply["result"].get("nextCursor")) is None:
+            return pages
+
+
+@pytest.mark.parametrize(
+    ("wrap", "count"),
+    [
+        (lambda server: combine("all", server, numbered("b", 700)), 3_200),
+        (lambda server: prefix(server, "x_"), 2_500),
+        (lambda server: combine("all", prefix(server, "x_")), 2_500),
+    ],
+)
+async def test_a_wrapped_list_has_pages_too(wrap, count):
+    """However many tools there are, a page has a thousand at most, and is encoded once."""
+    connection = wrap(numbered("a", 2_500)).connect(ClientChannel())
+    pages = await list_pages(connection)
+    assert sum(map(len, pages)) == len({name for page in pages for name in page}) == count
+    assert max(map(len, pages)) == 1_000
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"cursor": "1"}}
+    first, again = (connection.begin(message, encoded=True) for _ in range(2))
+    assert first["result"] is again["result"]
+    assert (await ask(connection, "tools/list", {"cursor": "99"}))["error"][
+        "message"
+    ] == "Unknown cursor: '99'"

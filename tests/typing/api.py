@@ -4,9 +4,10 @@
 comment that suppresses nothing.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, assert_type
+from typing import Any, Literal, assert_type
 
 import toolwire
 import toolwire.hooks
@@ -15,7 +16,9 @@ import toolwire.permissions
 import toolwire.types
 from toolwire import (
     AgentDefinition,
+    AnyMessage,
     AssistantMessage,
+    CallInfo,
     ClaudeAgentOptions,
     ClaudeSDKClient,
     ContentBlock,
@@ -25,6 +28,8 @@ from toolwire import (
     HookMatcher,
     HookOutcome,
     Hooks,
+    McpSdkServerConfig,
+    McpServerConfig,
     Message,
     PermissionResult,
     PermissionResultAllow,
@@ -33,18 +38,24 @@ from toolwire import (
     PreToolUseHookInput,
     Reply,
     ResultMessage,
+    RunInfo,
+    RunObserver,
     SystemMessage,
     TextBlock,
     Tool,
+    ToolAnnotations,
     ToolPermissionContext,
     ToolServer,
     ToolUseBlock,
     WarmPool,
+    add_observer,
     create_sdk_mcp_server,
     query,
+    remove_observer,
     run,
     run_sync,
     startup,
+    testing,
     tool,
 )
 from toolwire.catalog import Catalog
@@ -191,7 +202,14 @@ def subtract(a: float, b: float) -> float:
 
 assert_type(multiply, Tool[Any])
 assert_type(subtract, Tool[Any])
-ClaudeAgentOptions(mcp_servers={"calc": server, "more": create_sdk_mcp_server("more", tools=[multiply])})
+more = create_sdk_mcp_server("more", tools=[multiply])
+assert_type(more, McpSdkServerConfig)
+assert_type(more["name"], str)
+official_servers: dict[str, McpServerConfig] = {"more": more}
+ClaudeAgentOptions(mcp_servers={"calc": server, "more": more})
+ClaudeAgentOptions(mcp_servers=official_servers)
+tool("hinted", "Has hints", {}, annotations=ToolAnnotations(readOnlyHint=True, destructive_hint=False, own=1))
+ToolAnnotations(max_result_size_chars=100_000, maxResultSizeChars="x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 # Hooks, with decorators and in the official form.
@@ -232,6 +250,32 @@ ClaudeAgentOptions(can_use_tool=decide)
 ClaudeAgentOptions(can_use_tool=allow_tools("Read").otherwise("deny"))
 
 
+# Observers of runs: a class, or a function.
+class Trace(RunObserver):
+    def __init__(self, run: RunInfo) -> None:
+        assert_type(run.options, ClaudeAgentOptions)
+        run.env["TRACEPARENT"] = "00-..."
+
+    def message(self, direction: Literal["in", "out"], message: AnyMessage) -> None:
+        pass
+
+    @contextmanager
+    def call(self, call: CallInfo) -> Generator[None, None, None]:
+        assert_type(call.failure, str | None)
+        yield
+
+
+def start_run(run: RunInfo) -> RunObserver | None:
+    return None if run.options.model == "haiku" else Trace(run)
+
+
+add_observer(Trace)
+add_observer(start_run)
+remove_observer(start_run)
+add_observer(lambda run: 3)  # type: ignore[arg-type, return-value]  # pyright: ignore[reportArgumentType]
+ClaudeAgentOptions(tracing=True)
+
+
 # The test kit.
 async def use_test_kit() -> None:
     cli = ScriptedCLI([call("mcp__calc__add", a=1, b=2), say("3")])
@@ -250,3 +294,27 @@ def see_tools(tools: Mapping[str, Tool[Any]]) -> list[str]:
 
 
 see_tools(server.tools)
+
+
+def scripts_of_mixed_entries_are_typed() -> None:
+    """A script is a plain list: no annotation is needed, whatever stands in it."""
+    script = [testing.call("mcp__calc__add", a=1), testing.say("3"), testing.turn(testing.say("x"))]
+    testing.ScriptedModel(script)
+    testing.ScriptedCLI([*script, testing.expect("3", then=testing.say("yes")), testing.exit_early()])
+    answers = [testing.answer([1, 2]), testing.fail(529), testing.hang()]
+    testing.ScriptedCLI(answers)
+
+
+def settings_of_tools_are_named(calc: ToolServer) -> None:
+    """A type checker completes them, and finds one that does not exist."""
+
+    @calc.tool(read_only=True, title="Add", timeout=3)
+    def add(a: int) -> int:
+        return a
+
+    @calc.tool(readonly=True)  # type: ignore[call-overload,untyped-decorator] # pyright: ignore[reportCallIssue, reportUntypedFunctionDecorator]
+    def again(a: int) -> int:
+        return a
+
+    calc.tool(add, name="more")
+    tool(title="x")(add)

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolwire._protocol.lines import encode
+from toolwire._support.record import Record
 
 Handler = Callable[[dict[str, Any]], dict[str, Any] | Awaitable[dict[str, Any]]]
 """Answers one kind of request, at once or later. An exception goes to the CLI as an error."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Requested:
     """The CLI sent a request, to be answered with `respond` or `respond_error`. Equal only to itself: ids recur."""
 
@@ -24,23 +25,23 @@ class Requested:
     body: dict[str, Any]
 
 
-@dataclass(slots=True)
-class Malformed:
+@dataclass(repr=False, eq=False)
+class Malformed(Record):
     """The CLI sent a request that lacks a part; `reply` is the line that tells it so."""
 
     reply: bytes
     reason: str
 
 
-@dataclass(slots=True)
-class Cancelled:
+@dataclass(repr=False, eq=False)
+class Cancelled(Record):
     """The CLI cancelled its request: a response is no longer wanted."""
 
     request_id: str
 
 
-@dataclass(slots=True)
-class Responded:
+@dataclass(repr=False, eq=False)
+class Responded(Record):
     """The CLI answered a request of ours: `error` is None on success."""
 
     request_id: str
@@ -49,8 +50,8 @@ class Responded:
     error_code: str | None = None
 
 
-@dataclass(slots=True)
-class Unmatched:
+@dataclass(repr=False, eq=False)
+class Unmatched(Record):
     """A response to no pending request: late, repeated, or an echo of our own (`--replay-user-messages`)."""
 
     request_id: Any
@@ -98,15 +99,15 @@ class Control:
     def _on_request(self, frame: dict[str, Any]) -> Event:
         request_id, body = frame.get("request_id"), frame.get("request")
         if not isinstance(request_id, str) or not request_id:
-            return self._malformed(None, "control request without a request_id")
+            return self._refuse(None, "control request without a request_id")
         if not isinstance(body, dict):
-            return self._malformed(request_id, "control request without a request object")
+            return self._refuse(request_id, "control request without a request object")
         subtype = body.get("subtype")
         if not isinstance(subtype, str):
-            return self._malformed(request_id, "control request without a subtype")
+            return self._refuse(request_id, "control request without a subtype")
         return Requested(request_id, subtype, body)
 
-    def _malformed(self, request_id: str | None, reason: str) -> Malformed:
+    def _refuse(self, request_id: str | None, reason: str) -> Malformed:
         return Malformed(self.respond_error(request_id, reason), reason)
 
     def _on_cancel(self, frame: dict[str, Any]) -> Event:

@@ -140,6 +140,14 @@ class ClientChannel:
     def notify(self, message: dict[str, Any]) -> None:
         """Send a notification. Never waits."""
 
+    def own_list_changed(self) -> bool:
+        """Tell this client, and no other, that its list of tools has changed. Never waits.
+
+        Returns whether it may ask for the list while its call runs.
+        """
+        self.notify(make_notification("notifications/tools/list_changed"))
+        return True
+
     async def request(
         self, method: str, params: dict[str, Any], *, key: str | None = None, repeatable: bool = True
     ) -> dict[str, Any]:

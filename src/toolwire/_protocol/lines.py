@@ -18,6 +18,7 @@ logger = logger_for("wire")
 DEFAULT_LIMIT: Final = 256 * 1024 * 1024
 _SHOWN: Final = 200
 _CALL: Final = b'"tools/call"'
+_MIRROR: Final = b'{"type":"transcript_mirror"'
 
 
 def encode(frame: dict[str, Any]) -> bytes:
@@ -42,9 +43,12 @@ def _encode_slowly(frame: dict[str, Any], reason: TypeError) -> bytes:
 def decode(line: bytes) -> Any:
     """Read the value on a line; ValueError if it is not JSON in UTF-8.
 
-    Numbers are exact where they reach a tool; elsewhere integers over 64 bits may be floats, which is quicker.
+    Numbers are exact where they reach a tool or a session store; elsewhere integers over 64 bits may be floats,
+    which is quicker.
     """
-    if _CALL in line and LONG_INTEGER in line.translate(SHAPES):  # inline, as in `loads`: it is quicker
+    if (_CALL in line or line.startswith(_MIRROR)) and LONG_INTEGER in line.translate(
+        SHAPES
+    ):  # as in `loads`
         return loads(line, lone_surrogates=True)
     try:
         return orjson.loads(line)
@@ -69,12 +73,26 @@ class Lines:
         if b"\n" not in chunk:
             self._hold(chunk)
             return []
-        first, *whole, tail = chunk.split(b"\n")
+        *whole, tail = chunk.split(b"\n")
         frames: list[dict[str, Any]] = []
-        self._hold(first)
-        self._complete(self._take(), frames)
-        for line in whole:
-            self._complete(line, frames)
+        lines = iter(whole)
+        if self._held:
+            self._hold(next(lines))
+            self._complete(self._take(), frames)
+        if len(chunk) > self.limit or _CALL in chunk:
+            for line in lines:
+                self._complete(line, frames)
+        else:
+            for line in lines:  # most lines are of the same kind and good: no call for each
+                try:
+                    value = orjson.loads(line)
+                except orjson.JSONDecodeError:
+                    self._complete(line, frames)
+                else:
+                    if isinstance(value, dict):
+                        frames.append(value)
+                    else:
+                        self._complete(line, frames)
         self._hold(tail)
         return frames
 

@@ -6,8 +6,9 @@ A missing value gets the field's natural empty value, a null in a class of our o
 `data`) keeps the original. Any other type becomes an `UnknownMessage` or an `UnknownBlock`.
 
 Our own classes say themselves what they are parsed from (`ParsedRecord`, `TypedSystemMessage`): a new one needs no
-edit here. On a well-formed frame all official fields are as the official parser sets them. This module must not
-know who reads the messages, nor anything of control frames.
+edit here. On a well-formed frame the class and all official fields are as the official parser sets them; `typed`
+gives a system message our own class. This module must not know who reads the messages, nor anything of control
+frames.
 """
 
 from collections.abc import Callable
@@ -18,32 +19,38 @@ from toolwire._support.record import ParsedRecord, Record
 from toolwire.messages import blocks as b
 from toolwire.messages import conversation as c
 from toolwire.messages import system as s
-from toolwire.messages.extra import UnknownMessage
 
 Frame = dict[str, Any]
 
 
 def parse(frame: Frame) -> c.AnyMessage:
     """Return the message that a frame holds."""
-    kind = frame.get("type")
-    if not isinstance(kind, str):
-        return UnknownMessage("", frame)
-    build = _MESSAGES.get(kind)
-    return UnknownMessage(kind, frame) if build is None else build(frame)
+    try:
+        build = _MESSAGES[frame["type"]]
+    except (KeyError, TypeError):  # TypeError: a type that is a list or an object
+        kind = frame.get("type")
+        return c.UnknownMessage(kind if isinstance(kind, str) else "", frame)
+    return build(frame)
 
 
 # Blocks. The first three and the assistant's builder are the hot path: positional arguments, no loops.
 
 
-def _parse_block(block: Any) -> b.ContentBlock:
-    if not isinstance(block, dict):
-        return b.UnknownBlock("", block)
-    kind = block.get("type")
+def _parse_blocks(content: list[Any]) -> list[b.ContentBlock]:
+    blocks: list[b.ContentBlock] = []
+    for block in content:
+        try:
+            build = _BLOCKS[block["type"]]
+        except (KeyError, TypeError):
+            build = _parse_other_block
+        blocks.append(build(block))
+    return blocks
+
+
+def _parse_other_block(block: Any) -> b.ContentBlock:
+    kind = block.get("type") if isinstance(block, dict) else None
     if not isinstance(kind, str):
         return b.UnknownBlock("", block)
-    build = _BLOCKS.get(kind)
-    if build is not None:
-        return build(block)
     if kind.endswith("_tool_result"):
         return b.ServerToolResultBlock(block.get("tool_use_id", ""), block.get("content", {}), kind, block)
     return b.UnknownBlock(kind, block)
@@ -109,21 +116,24 @@ def _as_dict(value: Any) -> Frame:
 
 
 def _parse_assistant(frame: Frame) -> c.AssistantMessage:
-    message = _as_dict(frame.get("message"))
-    content = message.get("content")
+    get = frame.get
+    message = get("message")
+    if not isinstance(message, dict):
+        message = {}
+    get_inner = message.get
+    content = get_inner("content")
     if isinstance(content, list):
-        content = [_parse_block(block) for block in content]
+        content = _parse_blocks(content)
     else:
         content = [b.TextBlock(content)] if isinstance(content, str) else []
-    get = frame.get
     return c.AssistantMessage(
         content,
-        message.get("model", ""),
+        get_inner("model", ""),
         get("parent_tool_use_id"),
         get("error"),
-        message.get("usage"),
-        message.get("id"),
-        message.get("stop_reason"),
+        get_inner("usage"),
+        get_inner("id"),
+        get_inner("stop_reason"),
         get("session_id"),
         get("uuid"),
         get("request_id"),
@@ -135,7 +145,7 @@ def _parse_assistant(frame: Frame) -> c.AssistantMessage:
 def _parse_user(frame: Frame) -> c.UserMessage:
     content = _as_dict(frame.get("message")).get("content")
     if isinstance(content, list):
-        content = [_parse_block(block) for block in content]
+        content = _parse_blocks(content)
     elif not isinstance(content, str):
         content = ""
     return c.UserMessage(
@@ -276,17 +286,32 @@ def _parse_hook_event(frame: Frame) -> s.HookEventMessage:
     )
 
 
-def _fill_system(cls: type[s.TypedSystemMessage]) -> Callable[[Frame], s.TypedSystemMessage]:
+def typed(message: c.AnyMessage) -> c.AnyMessage:
+    """Return the message in the class of its subtype: `InitMessage`, `StatusMessage`, ... for a `SystemMessage`.
+
+    A message that has its own class already, and one of a subtype that has none, is returned as it is.
+    """
+    if type(message) is not s.SystemMessage:  # not a subclass: those are typed, or a user's own
+        return message
+    subtype: Any = message.subtype  # whoever made the message may not have kept to its types
+    data: Any = message.data
+    build = _TYPED.get(subtype) if isinstance(subtype, str) else None
+    return message if build is None or not isinstance(data, dict) else build(subtype, data)
+
+
+def _fill_system(cls: type[s.TypedSystemMessage]) -> Callable[[str, Frame], s.TypedSystemMessage]:
     """Return a builder that fills a system message by its fields."""
     keys = _list_keys(cls, "subtype", "data")
     nested = cls.parsed_nested
     if nested is None:
-        return lambda frame: cls(frame["subtype"], frame, **_pick_present(keys, frame))
-    return lambda frame: cls(
-        frame["subtype"], frame, **_pick_present(keys, {**_as_dict(frame.get(nested)), **frame})
+        return lambda subtype, frame: cls(subtype, frame, **_pick_present(keys, frame))
+    return lambda subtype, frame: cls(
+        subtype, frame, **_pick_present(keys, {**_as_dict(frame.get(nested)), **frame})
     )
 
 
+# The subtypes that the official SDK has a class for. Any other is a plain SystemMessage, as it is there, because
+# programs compare the names of classes; `typed` gives it the class that we have for it.
 _SYSTEM: dict[str, Callable[[Frame], s.SystemMessage]] = {
     "hook_response": _parse_hook_event,
     "hook_started": _parse_hook_event,
@@ -295,7 +320,10 @@ _SYSTEM: dict[str, Callable[[Frame], s.SystemMessage]] = {
     "task_progress": _fill_official(s.TaskProgressMessage, usage=dict),
     "task_started": _fill_official(s.TaskStartedMessage),
     "task_updated": _parse_task_updated,
-    **{cls.parsed_subtype: _fill_system(cls) for cls in s.TypedSystemMessage.__subclasses__()},
+}
+
+_TYPED: dict[str, Callable[[str, Frame], s.TypedSystemMessage]] = {
+    cls.parsed_subtype: _fill_system(cls) for cls in s.TypedSystemMessage.__subclasses__()
 }
 
 _MESSAGES: dict[str, Callable[[Frame], c.AnyMessage]] = {

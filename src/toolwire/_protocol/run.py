@@ -34,6 +34,8 @@ class Run:
         self._ceiling = ceiling
         self._since = 0.0  # the last frame that counts for the end of the run
         self._heard = 0.0  # the last frame of any kind
+        self.session_id: str | None = None
+        """The id of the conversation as the CLI told it last; None before its first turn."""
         self._open = 0  # prompts whose result has not come
         self._prompted = False
         self._result_seen = False
@@ -63,16 +65,17 @@ class Run:
         """Take note of one message frame."""
         self._heard = now
         kind = frame.get("type")
-        if kind == "result":
+        if kind in ("assistant", "stream_event"):  # first, because most are
+            if frame.get("parent_tool_use_id") is None:
+                self._in_turn = True
+        elif kind == "result":
             origin = frame.get("origin")
             if not isinstance(origin, dict) or origin.get("kind") == "human":
                 self._open = max(0, self._open - 1)
             self._in_turn = False
             self._result_seen = True
             self._since = now
-        elif kind in ("assistant", "stream_event"):
-            if frame.get("parent_tool_use_id") is None:
-                self._in_turn = True
+            self.session_id = _text(frame.get("session_id")) or self.session_id
         elif kind == "system":
             self._system(frame, now)
 
@@ -113,6 +116,7 @@ class Run:
         subtype = frame.get("subtype")
         if subtype == "init":
             self._in_turn = True
+            self.session_id = _text(frame.get("session_id")) or self.session_id
         elif subtype == "session_state_changed":
             self._state = _text(frame.get("state"))
             self._since = now

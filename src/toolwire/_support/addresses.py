@@ -1,4 +1,4 @@
-"""Which hosts are this machine. No name is looked up."""
+"""Recognises the hosts that are this machine. No name is looked up."""
 
 import ipaddress
 from typing import Final

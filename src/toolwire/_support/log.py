@@ -50,9 +50,8 @@ class RepeatLimit(logging.Filter):
         super().__init__()
         self._most = most
         self._seconds = seconds
-        self._seen: dict[
-            tuple[str, int], tuple[float, int]
-        ] = {}  # a place in the code: since when, how often
+        # A place in the code: since when, how often.
+        self._seen: dict[tuple[str, int], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name.partition(".")[0] == "toolwire":

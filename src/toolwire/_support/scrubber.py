@@ -54,9 +54,8 @@ class Scrubber:
             text = "".join([*parts, text[kept:]])
             if not self._has(text):
                 return text
-        return (
-            self.mask
-        )  # the mask and what is around it make a secret again and again: then nothing is shown
+        # The mask and what is around it make a secret again and again: then nothing is shown.
+        return self.mask
 
     def data(self, data: Any) -> Any:
         """Return a copy of JSON data without secrets, keys and numbers included. Any depth, and cycles too."""
@@ -180,7 +179,7 @@ def _octets(secret: str) -> list[bytes]:
 
 def _forms(secret: str) -> Iterator[str]:
     """Yield a pattern for each kind of encoding."""
-    spelled = "".join(map(_spelled, _runs(secret)))
+    spelled = "".join(map(_make_pattern, _runs(secret)))
     if len(secret) < SHORTEST:
         # As part of a longer word it is most likely that word.
         yield rf"(?<![A-Za-z0-9]){spelled}(?![A-Za-z0-9])"
@@ -211,7 +210,7 @@ def _runs(secret: str) -> Iterator[str]:
     yield from re.findall(r"\\+|[^\\]", secret)
 
 
-def _spelled(piece: str) -> str:
+def _make_pattern(piece: str) -> str:
     """Return a pattern for one character, or for a run of backslashes, in every spelling."""
     if piece.startswith("\\"):
         count = len(piece)

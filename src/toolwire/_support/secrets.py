@@ -144,13 +144,12 @@ def hide(value: Any, *, _name: str = "", _depth: int = 0) -> Any:
     if _depth > _DEEPEST:
         return REDACTED
     if isinstance(value, str):
-        if value.lstrip()[:1] in ("{", "[") and (parsed := _parsed(value)) is not None:
+        if value.lstrip()[:1] in ("{", "[") and (parsed := _parse_json(value)) is not None:
             shown = hide(parsed, _name=_name, _depth=_depth + 1)
             return value if shown == parsed else json.dumps(shown, ensure_ascii=False)
         shown = redact(_URL.sub(_hide_in_url, value))
-        return (
-            value if shown == value else shown
-        )  # the same object: it may be of a class that prints otherwise
+        # The same object: it may be of a class that prints otherwise.
+        return value if shown == value else shown
     if isinstance(value, Mapping):
         whole = is_secret_place(_name)
         return {
@@ -186,7 +185,7 @@ def _without_arguments(values: Iterable[Any]) -> Iterator[Any]:
 def holds_secrets(value: Any) -> bool:
     """Return True if anything in a configuration would be hidden. JSON that cannot be read counts as a secret."""
     if isinstance(value, str) and value.lstrip().startswith("{"):
-        value = _parsed(value)
+        value = _parse_json(value)
         if value is None:
             return True
     return bool(hide(value) != value)
@@ -197,7 +196,7 @@ def secret_values(value: Any, *, _name: str = "", _depth: int = 0) -> Iterator[s
     if _depth > _DEEPEST:
         return
     if isinstance(value, str):
-        parsed = _parsed(value) if value.lstrip()[:1] in ("{", "[") else None
+        parsed = _parse_json(value) if value.lstrip()[:1] in ("{", "[") else None
         if parsed is not None:
             yield from secret_values(parsed, _name=_name, _depth=_depth + 1)
         else:
@@ -243,7 +242,7 @@ def _secrets_in_urls(text: str) -> Iterator[str]:
         yield from filter(_looks_random, _SEGMENT.findall(url.partition("?")[0]))
 
 
-def _parsed(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -9,6 +9,7 @@ import contextvars
 import inspect
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Protocol
 
@@ -18,7 +19,7 @@ from toolwire._support.log import logger_for
 
 logger = logger_for("tasks")
 
-Work = Callable[..., Coroutine[Any, Any, None]]
+Work = Callable[..., Coroutine[Any, Any, Any]]
 
 
 class Task(Protocol):
@@ -35,13 +36,19 @@ def on_trio() -> bool:
     return trio is not None and bool(trio.lowlevel.in_trio_run())
 
 
-def spawn(work: Work, *args: Any, on_done: Callable[[], None] | None = None) -> Task:
-    """Start `work(*args)` as a task of its own, with the caller's context variables.
+def spawn(
+    work: Work,
+    *args: Any,
+    on_done: Callable[[], None] | None = None,
+    context: contextvars.Context | None = None,
+) -> Task:
+    """Start `work(*args)` as a task of its own, with a copy of the caller's context variables, or of `context`.
 
     An exception is logged, since nobody awaits the task. `on_done` is called when it has ended, also when it was
     cancelled before its first step, in which case nothing of `work` itself ever runs.
     """
-    return (_spawn_trio if on_trio() else _spawn_asyncio)(work, args, on_done)
+    copied = contextvars.copy_context() if context is None else context.copy()
+    return (_spawn_trio if on_trio() else _spawn_asyncio)(work, args, on_done, copied)
 
 
 def is_async(function: Any) -> bool:
@@ -61,6 +68,16 @@ async def maybe_await(value: Any) -> Any:
 def scope_type() -> "type[anyio.CancelScope]":  # in quotes, or anyio would be loaded at import
     """Return the class of this event loop's cancel scopes: `anyio.CancelScope()` looks it up each time."""
     return type(anyio.CancelScope())
+
+
+def shield() -> AbstractContextManager[object]:
+    """Return a scope whose inside no cancelled scope around it interrupts; `Task.cancel()` still does.
+
+    Where anyio has never been used on asyncio there is no scope around it, and loading anyio's can wait.
+    """
+    if on_trio() or "anyio._backends._asyncio" in sys.modules:
+        return anyio.CancelScope(shield=True)
+    return nullcontext()
 
 
 def is_cancellation(error: BaseException) -> bool:
@@ -83,9 +100,11 @@ def cancelled_from_inside() -> bool:
 _running: set["asyncio.Task[None]"] = set()  # asyncio itself keeps only weak references
 
 
-def _spawn_asyncio(work: Work, args: tuple[Any, ...], on_done: Callable[[], None] | None) -> Task:
+def _spawn_asyncio(
+    work: Work, args: tuple[Any, ...], on_done: Callable[[], None] | None, context: contextvars.Context
+) -> Task:
     # Not wrapped: one more coroutine would slow down every tool call. Its exception is read when it has ended.
-    task = asyncio.get_running_loop().create_task(work(*args))
+    task = asyncio.get_running_loop().create_task(work(*args), context=context)
     _running.add(task)
     task.add_done_callback(partial(_ended, on_done))
     return task
@@ -110,7 +129,9 @@ def _log(error: BaseException, cancelled: type[BaseException]) -> bool:
     return True
 
 
-def _spawn_trio(work: Work, args: tuple[Any, ...], on_done: Callable[[], None] | None) -> Task:
+def _spawn_trio(
+    work: Work, args: tuple[Any, ...], on_done: Callable[[], None] | None, context: contextvars.Context
+) -> Task:
     import trio  # noqa: PLC0415 - only where it already runs
 
     scope = trio.CancelScope()
@@ -126,5 +147,5 @@ def _spawn_trio(work: Work, args: tuple[Any, ...], on_done: Callable[[], None] |
             if on_done is not None:
                 on_done()
 
-    trio.lowlevel.spawn_system_task(inside, context=contextvars.copy_context())
+    trio.lowlevel.spawn_system_task(inside, context=context)
     return scope

@@ -10,11 +10,14 @@
   up without end.
 - Idle threads are kept for the next call, and end when none has come for a while: a pool that is no longer used,
   such as that of a server made for one conversation, keeps no thread.
+- After a fork, a pool of the child has no threads and no calls: those are the parent's.
 """
 
 import asyncio
 import contextvars
+import os
 import threading
+import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable
 from queue import Empty, SimpleQueue
@@ -55,6 +58,11 @@ class Workers:
         self.limit = limit
         self.idle_timeout = idle_timeout
         self._abandoned_limit = abandoned_limit
+        self.reset()
+        _pools.add(self)
+
+    def reset(self) -> None:
+        """Begin without threads and calls."""
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
         self._busy = 0  # threads that count towards the limit
@@ -151,6 +159,18 @@ class Workers:
                 return False
             self._idle.remove(worker)
             return True
+
+
+_pools: "weakref.WeakSet[Workers]" = weakref.WeakSet()
+
+
+def _reset_all() -> None:
+    for pool in list(_pools):
+        pool.reset()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset_all)
 
 
 def loop_caller() -> Callable[[Callable[[], None]], None]:

@@ -1,14 +1,17 @@
 """Waiting for each other, between tasks of one event loop: a signal, a queue, a count of work, a value.
 
-For asyncio and trio alike, built on `anyio.Event`. Nothing here is bounded, and nothing may be called from another
+For asyncio and trio alike. Nothing here is bounded, and nothing may be called from another
 thread (see `threads.loop_caller` for that).
 """
 
+import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Generic, Self, TypeVar, cast
 
 import anyio
+
+from toolwire._support.tasks import on_trio
 
 T = TypeVar("T")
 
@@ -16,22 +19,38 @@ T = TypeVar("T")
 class Signal:
     """Wakes every task that waits for it, and can be used again. Costs next to nothing while nobody waits."""
 
-    __slots__ = ("_event",)
+    __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
-        self._event: anyio.Event | None = None
+        self._waiting: list[asyncio.Future[None] | anyio.Event] = []
 
     def notify(self) -> None:
         """Wake all tasks that wait now."""
-        event, self._event = self._event, None
-        if event is not None:
-            event.set()
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for each in waiting:
+                if not isinstance(each, asyncio.Future):
+                    each.set()
+                elif not each.done():  # done if its task was cancelled, and has not run since
+                    each.set_result(None)
 
     async def wait(self) -> None:
         """Wait for the next `notify()`."""
-        if self._event is None:
-            self._event = anyio.Event()
-        await self._event.wait()
+        if on_trio():
+            event = anyio.Event()
+            await self._wait_for(event, event.wait())
+        else:  # quicker than an event: this is once for each message
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            await self._wait_for(future, future)
+
+    async def _wait_for(self, waiting: "asyncio.Future[None] | anyio.Event", woken: Awaitable[None]) -> None:
+        self._waiting.append(waiting)
+        try:
+            await woken
+        except BaseException:  # cancelled
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+            raise
 
     async def wait_until(self, condition: Callable[[], Any]) -> None:
         """Wait until `condition()` is true. It is evaluated now and after each `notify()`."""
@@ -113,16 +132,13 @@ class WaitGroup:
 class Future(Generic[T]):
     """A value that is set once and waited for by any number of tasks."""
 
-    __slots__ = ("_event", "_value")
+    __slots__ = ("_changed", "_value", "is_set")
 
     def __init__(self) -> None:
-        self._event = anyio.Event()
-        self._value: T | None = None
-
-    @property
-    def is_set(self) -> bool:
+        self.is_set = False
         """True once there is a value."""
-        return self._event.is_set()
+        self._changed = Signal()
+        self._value: T | None = None
 
     @property
     def value(self) -> T:
@@ -131,11 +147,13 @@ class Future(Generic[T]):
 
     def set(self, value: T) -> None:
         """Set the value. Only the first one counts."""
-        if not self._event.is_set():
+        if not self.is_set:
+            self.is_set = True
             self._value = value
-            self._event.set()
+            self._changed.notify()
 
     async def wait(self) -> T:
         """Wait for the value."""
-        await self._event.wait()
+        while not self.is_set:
+            await self._changed.wait()
         return self.value

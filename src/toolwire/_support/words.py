@@ -1,11 +1,29 @@
-"""Helpers for the texts of messages. Must not know who shows them."""
+"""Helpers for texts that are shown: names that are alike, and the text of others made safe to show.
 
+Text that was made safe cannot move the cursor, change colours or the direction of writing. Pure functions; must not
+know who shows the text.
+"""
+
+import re
 from collections.abc import Iterable
 from typing import Final
 
-_LONGEST: Final = (
-    200  # characters of a name that are compared: comparing is slow, and a name can come from outside
+# Characters of a name that are compared: comparing is slow, and a name can come from outside.
+_LONGEST: Final = 200
+_MOST_COMPARED: Final = 1_000  # names; of more, those that begin or end in the same way are compared
+_START: Final = 3
+
+KEPT: Final = "\n\t\u200c\u200d"
+"""Unprintable characters that may stay. The joiners make letters and emoji of several characters."""
+_ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
+_UNSEEN: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
+    "\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U000110bd\U000110cd"
+    "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
+"""Control, direction and formatting characters but for line breaks, tabs and joiners; halves of characters."""
+_MARK: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 def closest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
@@ -15,5 +33,50 @@ def closest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
     """
     import difflib  # noqa: PLC0415 - only a mistake needs it
 
-    near = difflib.get_close_matches(name[:_LONGEST], list(known), n=1, cutoff=cutoff)
+    name, names = name[:_LONGEST], list(known)
+    if len(names) > _MOST_COMPARED:  # each takes 20 microseconds, and it may be an event loop that waits
+        alike = [each for each in names if each[:_START] == name[:_START] or each[-_START:] == name[-_START:]]
+        alike.sort(key=lambda each: abs(len(each) - len(name)))
+        names = alike[:_MOST_COMPARED]
+    near = difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
     return near[0] if near else None
+
+
+def plain(text: str) -> str:
+    """Remove escape sequences, such as colours, and put a mark for other control characters. Keeps the lines."""
+    return _mark(_ESCAPES.sub("", text).replace("\r\n", "\n"))
+
+
+def plain_line(text: str) -> str:
+    """Put a mark for every control character and a space for every line break. Hides nothing.
+
+    For text on which somebody decides, or that is cut: an escape sequence is not removed, since it may be long.
+    """
+    return _mark("".join([" " if char.isspace() else char for char in text]))
+
+
+def reveal(text: str) -> str:
+    """Write every control and formatting character as its number, such as ⟦U+202E⟧. Colours are removed.
+
+    For text that is kept in a file for people: nothing in it is lost, hidden, or shown in another order.
+    """
+    text = _COLOURS.sub("", text).replace("\r\n", "\n")
+    return text if text.isprintable() else _UNSEEN.sub(_name, text)
+
+
+def storable(text: str) -> str:
+    """Put a question mark for what a database does not take in a text: NUL, and halves of surrogate pairs."""
+    return text.replace("\0", "?").encode(errors="replace").decode()
+
+
+def _name(found: re.Match[str]) -> str:
+    return f"\u27e6U+{ord(found[0]):04X}\u27e7"
+
+
+def _mark(text: str) -> str:
+    # Most lines have nothing to replace, and are then done at once.
+    return "\n".join([line if line.isprintable() else _mark_line(line) for line in text.split("\n")])
+
+
+def _mark_line(line: str) -> str:
+    return "".join([char if char.isprintable() or char in KEPT else _MARK for char in line])

@@ -26,7 +26,11 @@ class Listener(Protocol):
         ...
 
     def ended(self, exit_code: int | None, error: Exception | None = None) -> None:
-        """Note that nothing more will come. Called once."""
+        """Note that nothing more will come, and nothing can be written. Called once."""
+        ...
+
+    def reading_ended(self, error: Exception | None) -> None:
+        """Note that nothing more will come, from a pipe that can be written to until it has `ended`."""
         ...
 
 
@@ -42,7 +46,7 @@ class Pipe(Protocol):
         ...
 
     async def drain(self) -> None:
-        """Wait until most of what was written has been taken, or the pipe has ended."""
+        """Wait until most of what was written has been taken, or the pipe has ended. Raises why writing failed."""
         ...
 
     def end_input(self) -> None:

@@ -4,12 +4,12 @@ Looks at files only; no process is started to find it. `make clis` runs the test
 (tests/real/test_any_cli.py) with the oldest version named here and with the newest.
 """
 
-import importlib.util
 import os
 import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Final
 
@@ -59,15 +59,18 @@ def find_cli(cli_path: str | os.PathLike[str] | None = None, env: Mapping[str, s
 
 def bundled_cli() -> str | None:
     """Return the binary inside an installed `claude-agent-sdk`, without importing that package."""
-    try:
-        spec = importlib.util.find_spec("claude_agent_sdk")
-    except ValueError:  # somebody has put a bare module of that name into sys.modules
-        return None
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        binary = Path(folder) / "_bundled" / _NAME
-        if binary.is_file():
-            return str(binary)
-    return None
+    folder = find_official_folder()
+    binary = folder and Path(folder) / "_bundled" / _NAME
+    return str(binary) if binary and binary.is_file() else None
+
+
+def find_official_folder() -> str | None:
+    """Return the folder of the package in an installed `claude-agent-sdk`, None if there is none.
+
+    Searches `sys.path` itself: in alias mode, `sys.modules` and the finders give toolwire for that name.
+    """
+    spec = PathFinder.find_spec("claude_agent_sdk")
+    return next(iter((spec and spec.submodule_search_locations) or ()), None)
 
 
 def _candidates(env: Mapping[str, str]) -> Iterator[tuple[str | None, str]]:

@@ -1,4 +1,4 @@
-"""Ends the CLI when this process dies, even by SIGKILL. On Linux only.
+"""Ends the CLI when this process dies, even by SIGKILL (on Linux only), and keeps forked children out of it.
 
 The end of its input alone does not stop a CLI in the middle of a turn: it waits for the model first, for minutes if
 need be. On Linux a pipe helps: the child holds the reading end, this process the only writing end. When the process
@@ -6,7 +6,8 @@ is gone, for whatever reason, the kernel closes the writing end and signals the 
 That takes no thread, no second process and no code between fork and exec, and unlike PR_SET_PDEATHSIG it does not
 depend on which thread started the child.
 
-A forked child of this process would hold a copy of the writing end and so keep the CLI alive: it closes its copy.
+A child made by `os.fork` (multiprocessing's "fork" method, pre-forking servers) gets copies of all descriptors.
+They would keep the CLI or a lock alive after the parent is gone: with `give_up_in_children` it closes its copies.
 
 On other systems nothing of the kind exists. A CLI whose parent was killed there reads the end of its input, and may
 first finish its turn.
@@ -15,10 +16,44 @@ first finish its turn.
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Protocol
+from weakref import WeakSet
 
-from toolwire._support.forks import FORKING, give_up_in_children
+
+class Forked(Protocol):
+    """An object that belongs to one process."""
+
+    def forked(self) -> None:
+        """Close the copies, in the child. Must change nothing that the parent uses."""
+        ...
+
+
+_owners: WeakSet[Forked] = WeakSet()
+FORKING = threading.RLock()
+"""Held while the process forks: take it to create and register an object in one step."""
+
+
+def give_up_in_children(owner: Forked) -> None:
+    """Call `owner.forked()` in every child that is forked from now on."""
+    with FORKING:
+        _owners.add(owner)
+
+
+def _release_in_child() -> None:
+    FORKING.release()
+    for owner in list(_owners):
+        _owners.discard(owner)
+        with suppress(Exception):  # it cannot be reported, and the others must follow
+            owner.forked()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
+    os.register_at_fork(
+        before=FORKING.acquire, after_in_parent=FORKING.release, after_in_child=_release_in_child
+    )
 
 
 class Lifeline:

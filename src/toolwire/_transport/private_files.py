@@ -15,7 +15,7 @@ import weakref
 from contextlib import suppress
 from typing import Final
 
-from toolwire._support.forks import FORKING, give_up_in_children
+from toolwire._transport.lifeline import FORKING, give_up_in_children
 from toolwire.errors import CLIConnectionError
 
 PREFIX: Final = "toolwire-private-"

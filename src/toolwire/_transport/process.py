@@ -23,12 +23,12 @@ from typing import Any, Final, cast
 
 import anyio
 
-from toolwire._support.forks import FORKING, give_up_in_children
 from toolwire._support.log import logger_for
 from toolwire._support.secrets import hide
-from toolwire._support.tasks import on_trio, spawn
+from toolwire._support.tasks import on_trio, shield, spawn
+from toolwire._support.waiting import Future
 from toolwire._transport.base import CLOSE_TIMEOUT, Listener, Pipe
-from toolwire._transport.lifeline import Lifeline
+from toolwire._transport.lifeline import FORKING, Lifeline, give_up_in_children
 from toolwire.errors import CLIConnectionError, CLINotFoundError
 
 logger = logger_for("session")
@@ -93,7 +93,7 @@ class ProcessPipe(ABC):
         self._close_timeout = CLOSE_TIMEOUT if command.close_timeout is None else command.close_timeout
         self._input_ended_at: float | None = None
         self.owner = os.getpid()
-        self._gone = anyio.Event()
+        self._gone: Future[None] = Future()
         self._pid: int | None = None  # until it is known to be gone
         self._pidfd: int | None = None
         self._lifeline: Lifeline | None = None
@@ -116,7 +116,7 @@ class ProcessPipe(ABC):
                 await self._gone.wait()
                 return
         finally:
-            if not self._gone.is_set():
+            if not self._gone.is_set:
                 self.kill()
                 with anyio.move_on_after(TERMINATE_TIMEOUT, shield=True):
                     await self._gone.wait()
@@ -176,7 +176,7 @@ class ProcessPipe(ABC):
 
     def _stop_mute(self) -> None:
         """Stop a CLI that has closed its output and does not exit. Its exit code is not reported: we caused it."""
-        if self._pid is not None and not self._gone.is_set():
+        if self._pid is not None and not self._gone.is_set:
             logger.warning("the CLI closed its output and did not exit: it is stopped")
             self._mute = True
             spawn(self.stop)
@@ -191,7 +191,7 @@ class ProcessPipe(ABC):
             self._lifeline.close()
         self._close_pidfd()
         self._pid = None
-        self._gone.set()
+        self._gone.set(None)
 
 
 class _AsyncioPipe(ProcessPipe, asyncio.SubprocessProtocol):
@@ -218,7 +218,7 @@ class _AsyncioPipe(ProcessPipe, asyncio.SubprocessProtocol):
         try:
             arguments = self._arguments()
             self._listener = listener
-            with anyio.CancelScope(shield=True):
+            with shield():
                 await self._loop.subprocess_exec(lambda: self, *self._command.argv, **arguments)
         except Exception as error:
             self._over()
@@ -255,9 +255,8 @@ class _AsyncioPipe(ProcessPipe, asyncio.SubprocessProtocol):
     def _input_descriptor(self) -> int | None:
         if self._stdin is None:
             return None
-        pipe = self._stdin.get_extra_info("pipe") or self._stdin.get_extra_info(
-            "socket"
-        )  # the latter on uvloop
+        get = self._stdin.get_extra_info
+        pipe = get("pipe") or get("socket")  # the latter on uvloop
         return None if pipe is None or getattr(pipe, "closed", False) else pipe.fileno()
 
     # asyncio calls these.

@@ -46,7 +46,7 @@ class TrioPipe(ProcessPipe):
         self._outgoing.put(line)
 
     async def drain(self) -> None:
-        await self._sent.wait_until(lambda: not self._outgoing or self._gone.is_set())
+        await self._sent.wait_until(lambda: not self._outgoing or self._gone.is_set)
 
     def _close_input(self) -> None:
         self._outgoing.close()

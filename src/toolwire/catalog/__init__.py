@@ -6,7 +6,8 @@ Each name is loaded when it is first used; `make generate` writes the stub for t
 from toolwire import _find_names, _load_lazily
 
 _CATALOG_NAMES = {
-    "catalog.http.retry": "Retry",
+    "catalog.http.connection": "Retry",
+    "catalog.ledger.postgres": "PostgresLedger",
     "catalog.ledger.sqlite": "SqliteLedger",
     "catalog.ledger.types": "Ledger Limits",
     "catalog.profile.model": "Profile Secret",

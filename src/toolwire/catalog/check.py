@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 from toolwire._support.scrubber import Scrubber
 from toolwire.catalog.http.api import Api
-from toolwire.catalog.http.listing import Reading
+from toolwire.catalog.http.listing import Reading, outline
 from toolwire.catalog.http.requests import (
     OutgoingRequest,
     Position,
@@ -22,12 +22,10 @@ from toolwire.catalog.http.requests import (
     page_request,
 )
 from toolwire.catalog.money import PER_DOLLAR, dollars
-from toolwire.catalog.profile.amounts import quote_value
+from toolwire.catalog.profile.extract import quote_value
 from toolwire.catalog.profile.model import Price, Profile
-from toolwire.catalog.profile.outline import outline
 from toolwire.catalog.secrets import Credentials
-from toolwire.catalog.tools.definitions import Definition, Entry, define
-from toolwire.catalog.tools.names import readable_name
+from toolwire.catalog.tools.definitions import Definition, Entry, define, readable_name
 from toolwire.catalog.values import get_path
 from toolwire.errors import CatalogError
 
@@ -397,7 +395,7 @@ def price_words(entry: Entry) -> str:
             for value, price in entry.prices.items()
         )
         return f"by {entry.price_argument}: {each}"
-    return "not told" if entry.price is None else dollars(entry.price)
+    return "unknown" if entry.price is None else dollars(entry.price)
 
 
 def describe_parameters(definition: Definition) -> list[str]:

@@ -2,7 +2,7 @@
 
 Every paid call is one line of JSON in the audit file: what was bought, for how much, how it ended. No arguments and
 no secrets are in any of it: arguments stand there as their digest. OpenTelemetry does nothing unless the program
-has set it up.
+has set it up, and spans are made only where they were asked for (`_support.tracing`).
 """
 
 import json
@@ -20,12 +20,14 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from toolwire._support.files import append_line, open_for_lines
 from toolwire._support.log import logger_for
+from toolwire._support.tracing import is_tracing_wanted
 from toolwire.errors import CatalogError
 
 logger = logger_for("catalog")
 
 _BUCKETS: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _DOLLAR: Final = 1_000_000
+_NO_TRACER: Final = trace.NoOpTracer()
 
 
 @dataclass
@@ -51,12 +53,7 @@ class Observer:
     """Records the calls of one catalogue. `registry` holds the Prometheus metrics."""
 
     def __init__(
-        self,
-        catalog: str,
-        session: str,
-        audit: Path | None,
-        *,
-        clock: Callable[[], float] = time.time,
+        self, catalog: str, session: str, audit: Path | None, *, clock: Callable[[], float] = time.time
     ) -> None:
         self.registry = CollectorRegistry()
         self._catalog = catalog
@@ -98,8 +95,9 @@ class Observer:
         """Record a call: yields the record to fill in, and counts, logs and traces it at the end."""
         record = CallRecord(tool)
         since = time.perf_counter()
+        tracer = self._tracer if is_tracing_wanted() else _NO_TRACER
         # The text of an exception may hold arguments or worse, so it is not part of the span.
-        with self._tracer.start_as_current_span(
+        with tracer.start_as_current_span(
             f"catalog.call {tool}", record_exception=False, set_status_on_exception=False
         ) as span:
             try:

@@ -48,7 +48,7 @@ def find_credentials(
 
     The environment goes before the file (TOML, or JSON by its suffix), a secret's own variable before its parts.
     """
-    sources = _Sources(environ, _read_file(Path(file)) if file is not None else {})
+    sources = _Sources(environ, read_credentials_file(Path(file)) if file is not None else {})
     headers, query, values, missing = dict[str, str](), dict[str, str](), list[str](), list[Secret]()
     for secret in profile.secrets.values():
         value = sources.value_of(secret, values)
@@ -155,7 +155,7 @@ def _base64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-def _read_file(path: Path) -> dict[str, Any]:
+def read_credentials_file(path: Path) -> dict[str, Any]:
     """Read a credentials file. It is checked after it was opened, so that it cannot be swapped in between."""
     try:
         with path.open("rb") as opened:

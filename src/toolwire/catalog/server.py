@@ -8,43 +8,42 @@ in `purchase`. The server's lifespan owns all of it: nothing runs while nobody i
 import os
 import secrets as random_bytes
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, TypeGuard
+from typing import Any, Final, Literal
 
 import anyio
 from platformdirs import user_cache_path
 
-from toolwire._protocol.jsonrpc import ClientChannel
 from toolwire._support.log import logger_for
 from toolwire._support.scrubber import Scrubber
 from toolwire._support.secrets import keep_secret
 from toolwire._support.threads import Workers
 from toolwire.catalog import settings
 from toolwire.catalog.http.api import Api
-from toolwire.catalog.http.retry import Retry
-from toolwire.catalog.ledger.async_ledger import AsyncLedger, open_ledger, recover
-from toolwire.catalog.ledger.database import MEMORY
-from toolwire.catalog.ledger.sqlite import SqliteLedger, default_path
+from toolwire.catalog.http.connection import Retry
+from toolwire.catalog.ledger.async_ledger import AsyncLedger
+from toolwire.catalog.ledger.opening import default_address, is_url, open_ledger, recover
+from toolwire.catalog.ledger.sqlite_database import MEMORY
 from toolwire.catalog.ledger.types import Ledger, Limits
+from toolwire.catalog.money import dollars
 from toolwire.catalog.observe import Observer
 from toolwire.catalog.profile.model import Profile
-from toolwire.catalog.purchase.buyer import MAX_IN_FLIGHT, QUEUE_TIMEOUT, Buyer
-from toolwire.catalog.purchase.limits import Breaker, RateLimit, ResultCache
+from toolwire.catalog.purchase.limits import Breaker, RateLimit, ResultCache, SharedRateLimit
+from toolwire.catalog.purchase.purchase import MAX_IN_FLIGHT, QUEUE_TIMEOUT, Buyer
+from toolwire.catalog.refresh import RefreshedServer
 from toolwire.catalog.secrets import find_credentials
-from toolwire.catalog.tools.build import Status, build_offer, build_tool, drop_masked, report
-from toolwire.catalog.tools.definitions import Definition, Entry, Repairs, Skipped
+from toolwire.catalog.tools.build import Selection, Status, build_offer, build_tool, drop_masked, report
+from toolwire.catalog.tools.definitions import Definition, Entry, Repairs, Skipped, identity, price_for, slug
 from toolwire.catalog.tools.entry_cache import load_entries, save_entries
-from toolwire.catalog.tools.names import identity, slug
 from toolwire.catalog.tools.pins import Pins
-from toolwire.catalog.tools.refresh import RefreshSchedule
-from toolwire.catalog.tools.selection import Selection
+from toolwire.catalog.tools.shared_names import merge_names, parse_names
 from toolwire.errors import CatalogError, ToolDefinitionError, UsageError
 from toolwire.tools.context import Context
-from toolwire.tools.dispatch.connection import DirectConnection
+from toolwire.tools.reserving import PlannedCall, Reservation, Reserver
 from toolwire.tools.server import ToolServer
 
 __all__ = ["SESSION", "Catalog", "Status"]
@@ -53,13 +52,16 @@ logger = logger_for("catalog")
 
 CREDENTIALS: Final = "TOOLWIRE_CREDENTIALS"
 """The variable with the path of a credentials file."""
+IN_LEDGER: Final = "ledger"
+"""As `pins`: those that are kept in the ledger."""
+_MOST_ROUNDS: Final = (
+    3  # of agreeing on names with other machines, each of which needs another to be at it too
+)
 SESSION: Final = "TOOLWIRE_SESSION"
 """The variable by which several processes spend one budget."""
-LIST_WAIT: Final = 15.0
-"""Seconds that the first `tools/list` waits for the list of a cold start."""
 
 
-class Catalog(ToolServer[None]):
+class Catalog(RefreshedServer):
     """The tools of a REST catalogue, live and within a budget.
 
         shop = Catalog("agentpmt", budget=5)
@@ -103,17 +105,17 @@ class Catalog(ToolServer[None]):
         `budget_total` one for all time, both over everything in the ledger; `budget` may be `Limits` too. A tool
         whose price nobody tells counts as `default_price` dollars a call, and without that it is bought once under
         a limit. `include`, `exclude`, `rename`, `namespace` and `group` choose and name tools (see `Selection`).
-        `refresh` is in seconds, 1 or more, None for never. `pins` is a file of agreed definitions: what differs
-        from it is not offered. `cache_results` lets tools give a result again for so many seconds instead of
-        buying it anew. `rate` is in calls a second. At most `max_in_flight` calls are out at once; another waits
-        for its turn, `queue_timeout` seconds at most, and is then not sent. `cache` and `audit` are files, False
-        for none.
+        `refresh` is in seconds, 1 or more, None for never. `pins` is a file of agreed definitions, or "ledger" for
+        those in the ledger: what differs from them is not offered. `ledger` is a file, the URL of a Postgres
+        database that several machines share (`postgresql://...`), or a `Ledger`. `cache_results` lets tools give a
+        result again for so many seconds instead of buying it anew. `rate` is in calls a second, of all who use the
+        ledger. At most `max_in_flight` calls are out at once; another waits for its turn, `queue_timeout` seconds
+        at most, and is then not sent. `cache` and `audit` are files, False for none.
 
         `UsageError` names what is missing in the environment.
         """
         self.profile = (Profile.find(profile) if isinstance(profile, str) else profile).resolved(environ)
-        super().__init__(name or slug(self.profile.name), lifespan=self._live, always_load=False)
-        self.status = Status()
+        super().__init__(name or slug(self.profile.name), refresh, lifespan=self._live, always_load=False)
         self.session = environ.get(SESSION) or random_bytes.token_hex(8)
         self._credentials = find_credentials(
             self.profile, environ, credentials_file or environ.get(CREDENTIALS)
@@ -130,7 +132,6 @@ class Catalog(ToolServer[None]):
             separator=self.profile.entry.name_separator,
         )
         self._narrowed = Selection(include=settings.parse_filter(self.profile, environ))
-        self._schedule = RefreshSchedule(refresh)
         self._default_price = settings.resolve_default_price(default_price, environ)
         self._scope = settings.short_digest(
             self.profile.base_url.rstrip("/")
@@ -139,13 +140,16 @@ class Catalog(ToolServer[None]):
         self._ids_of_tool: dict[str, set[str]] = {}  # the entries that a limited tool had so far
         self._warned_limits: set[str] = set()
         self._names: dict[str, str] = {}  # of tools, by id; they outlive a restart
-        self._ledger_at = default_path(environ) if ledger is None else ledger
+        self._agreed: dict[str, str] = {}  # those that all machines with this ledger use
+        self._ledger_at = default_address(environ) if ledger is None else ledger
         self._ledger: Ledger | None = None
         usual = f"{self.name}-{settings.short_digest(self.profile.base_url, self._credentials.digest)}.json"
         self._cache_file = settings.choose_file(cache, user_cache_path("toolwire", appauthor=False) / usual)
-        self._pins_file = None if pins is None else Path(pins)
+        self._pinned_in_ledger = pins == IN_LEDGER
+        self._pins_file = None if pins is None or self._pinned_in_ledger else Path(pins)
         self._audit_file = settings.choose_file(audit, settings.default_audit_path(self._ledger_at))
-        self._rate = None if rate is None else RateLimit(rate, burst=max(1, int(rate)))
+        self._rate = rate
+        self._own_rate = None if rate is None else RateLimit(rate, burst=max(1, int(rate)))
         self._retry = retry
         self._breaker = breaker or Breaker()
         self._max_in_flight = settings.check_count("max_in_flight", max_in_flight)
@@ -156,12 +160,12 @@ class Catalog(ToolServer[None]):
         self._io = Workers(4)
         self._buyer: Buyer | None = None
         self._observer: Observer | None = None
-        self._listable = anyio.Event()
         self._was_empty = False
         self._entries: Sequence[Entry] | None = None  # the list as it was fetched last
         self._pins_then: tuple[int, int] | None = None
         self._repairs: Repairs = {}
-        self._pins()  # a file that cannot be read is an error now
+        if self._pins_file is not None:
+            self._pins()  # a file that cannot be read is an error now
 
     # For users and clients.
 
@@ -180,18 +184,20 @@ class Catalog(ToolServer[None]):
         return f"{self._scope}:{id}"
 
     @property
+    def pins_document(self) -> str:
+        """The name of the document with the pins of this API in the ledger."""
+        return f"pins {self._scope}"
+
+    @property
+    def remote(self) -> bool:
+        """True if the ledger is one that other machines may use too."""
+        at = self._ledger_at
+        return is_url(at) if isinstance(at, str | os.PathLike) else at.remote
+
+    @property
     def metrics_registry(self) -> Any:
         """The Prometheus registry of the calls; `/metrics` of a served catalogue has it too."""
         return self._observe().registry
-
-    def refresh(self) -> None:
-        """Fetch the list again now; `loaded` waits for it. From the event loop."""
-        self._schedule.ask()
-
-    async def loaded(self, within: float = 30.0) -> Status:
-        """Wait until the list has been fetched, or could not be. For a catalogue that somebody is connected to."""
-        await self._schedule.wait(within)
-        return self.status
 
     def unknown(self, name: str) -> str:
         """Return the error text for a tool that is not there."""
@@ -200,20 +206,36 @@ class Catalog(ToolServer[None]):
             return f"{said} The catalogue is still being loaded."
         return f"{said} The catalogue is down: {self.status.error}" if self.status.state == "down" else said
 
-    def connect(self, channel: ClientChannel, **settings: Any) -> DirectConnection:
-        """Open a connection for one client. The first one starts fetching the list."""
-        if self.lifespan is None:
-            self._schedule.begin()
-            self._listable = anyio.Event()
-        return super().connect(channel, **settings)
+    @property
+    def _has_list(self) -> bool:
+        return bool(self._definitions)
 
-    def before_list(self) -> Callable[[], Awaitable[None]] | None:
-        """Wait for the first list of a cold start, but not for ever."""
-        return None if self._definitions or self._listable.is_set() else self._first_list
+    def find_reserver(self, tool: str) -> tuple[Reserver, str] | None:
+        """Return this catalogue for its own tools, which cost money; a tool that was added by hand does not."""
+        return (self, tool) if tool in self._definitions else None
 
-    async def _first_list(self) -> None:
-        with anyio.move_on_after(LIST_WAIT):
-            await self._listable.wait()
+    def quote(self, calls: Sequence[PlannedCall]) -> str:
+        """Return a sentence on what these calls cost together, "" if one has no known price."""
+        found = [(self._definitions.get(call.tool), call.arguments) for call in calls]
+        prices = [price_for(each, arguments)[1] for each, arguments in found if each is not None]
+        known = [price for price in prices if price is not None]
+        return f"Costs up to {dollars(sum(known))} a call." if len(known) == len(calls) else ""
+
+    async def reserve(self, calls: Sequence[PlannedCall]) -> Reservation:
+        """Hold the money of calls that are to come, of all or none. CatalogError says why it cannot be."""
+        try:
+            await self.wait_until_ready()
+        except UsageError as error:
+            raise CatalogError(str(error)) from error
+        if self._buyer is None:
+            raise CatalogError("the catalogue is closed")
+        found = [(self._definitions.get(call.tool), call) for call in calls]
+        known = [(definition, call) for definition, call in found if definition is not None]
+        if len(known) < len(found):
+            raise CatalogError(
+                next(self.unknown(call.tool) for definition, call in found if definition is None)
+            )
+        return await self._buyer.reserve(known)
 
     # The lifespan.
 
@@ -227,10 +249,7 @@ class Catalog(ToolServer[None]):
             self._schedule.give_up()
             self._listable.set()
             raise
-        async with (
-            connected as api,
-            anyio.create_task_group() as tasks,
-        ):
+        async with connected as api, anyio.create_task_group() as tasks:
             books = AsyncLedger(ledger)
             buyer = self._buyer = Buyer(
                 api=api,
@@ -245,13 +264,15 @@ class Catalog(ToolServer[None]):
                 observer=observer,
                 breaker=self._breaker,
                 workers=self._io,
-                rate=self._rate,
+                rate=self._limit_rate(books),
                 cache=self._results,
                 cached_for=self._cached_for,
                 max_in_flight=self._max_in_flight,
                 queue_timeout=self._queue_timeout,
             )
             tasks.start_soon(self._load, api)
+            if ledger.remote:
+                tasks.start_soon(self._recover_regularly, books)
             try:
                 yield
             finally:
@@ -262,10 +283,27 @@ class Catalog(ToolServer[None]):
                     await books.aclose()
                     await self._io.run(partial(self._close_ledger, ledger))
 
+    async def _recover_regularly(self, books: AsyncLedger) -> None:
+        """Book what processes of other machines leave behind when they die. One of those that live has to."""
+        while True:
+            await anyio.sleep(books.ledger.lease)
+            try:
+                await books.query(recover, books.ledger)
+            except CatalogError as error:  # it is away: the next turn may find it
+                logger.warning("what dead processes left could not be booked: %s", error)
+
+    def _limit_rate(self, books: AsyncLedger) -> RateLimit | SharedRateLimit | None:
+        """Return the rate limit: one for all who use the ledger, unless that is in memory."""
+        if self._rate is None or books.ledger.path == MEMORY:
+            return self._own_rate
+        account = settings.short_digest(self.profile.base_url, self._credentials.digest)
+        return SharedRateLimit(self._rate, max(1, int(self._rate)), LedgerPlaces(books, account))
+
     def _open_ledger(self) -> Ledger:
         """Open the ledger. Each lifespan has a file's ledger of its own: one may begin while another ends."""
+        at = self._ledger_at
         if self._ledger is None or self._closes(self._ledger):
-            self._ledger = open_ledger(self._ledger_at)
+            self._ledger = open_ledger(at) if isinstance(at, str | os.PathLike) else at
         return recover(self._ledger)
 
     def _close_ledger(self, ledger: Ledger) -> None:
@@ -274,9 +312,9 @@ class Catalog(ToolServer[None]):
             if self._ledger is ledger:
                 self._ledger = None
 
-    def _closes(self, ledger: Ledger) -> TypeGuard[SqliteLedger]:
+    def _closes(self, ledger: Ledger) -> bool:
         """True if a ledger is closed with its lifespan. One that the caller opened, or in memory, is not."""
-        return isinstance(ledger, SqliteLedger) and ledger is not self._ledger_at and ledger.path != MEMORY
+        return ledger is not self._ledger_at and ledger.path != MEMORY
 
     def _observe(self) -> Observer:
         if self._observer is None:
@@ -298,9 +336,13 @@ class Catalog(ToolServer[None]):
         if kept is None or not kept.entries:
             return
         self._names = dict(kept.names)
+        self._read_agreed_names()
         try:
             self._offer(kept.entries, "cached", kept.at)
-        except UsageError as error:  # the pins cannot be read: the fetch says so again, and goes on saying it
+        except (
+            CatalogError,
+            UsageError,
+        ) as error:  # the pins cannot be read: the fetch says so again, and goes on saying it
             logger.warning("%s: the definitions of last time are not used: %s", self.name, error)
 
     async def _fetch(self, api: Api, listable: anyio.Event) -> bool:
@@ -327,10 +369,10 @@ class Catalog(ToolServer[None]):
             self._was_empty = True
             raise CatalogError("the list is empty; the tools stay until it is empty once more")
         self._was_empty = not entries
-        pins = None if self._pins_file is None else await self._io.run(self._pins_state)
+        pins = await self._io.run(self._pins_state) if self._is_pinned else None
         if entries is self._entries and pins == self._pins_then and self.status.state == "live":
             # Nothing has changed; how the list differs from the pins still holds.
-            changes = self.status.changes if self._pins_file is not None else ()
+            changes = self.status.changes if self._is_pinned else ()
             self.status = replace(self.status, changes=changes, error=None, at=time.time())
             return
         await self._io.run(partial(self._offer_fetched, entries))
@@ -338,8 +380,12 @@ class Catalog(ToolServer[None]):
 
     def _offer_fetched(self, entries: Sequence[Entry]) -> None:
         whole = drop_masked(entries, self._scrubber.mask)
-        self._offer(whole, "live", time.time())
-        self._remember(whole)
+        self._read_agreed_names()
+        for _ in range(_MOST_ROUNDS):
+            self._offer(whole, "live", time.time())
+            self._remember(whole)
+            if self._agree_on_names(whole):
+                break
         self._warn_of_limits()
         if self._cache_file is not None and whole:  # an empty list is never kept in place of a full one
             save_entries(self._cache_file, whole, self.profile.base_url, self._names)
@@ -354,11 +400,24 @@ class Catalog(ToolServer[None]):
 
     # The tools.
 
+    @property
+    def _is_pinned(self) -> bool:
+        return self._pinned_in_ledger or self._pins_file is not None
+
     def _pins(self) -> Pins | None:
-        return None if self._pins_file is None else Pins.load(self._pins_file)
+        if self._pins_file is not None:
+            return Pins.load(self._pins_file)
+        if not self._pinned_in_ledger:
+            return None
+        if self._ledger is None:
+            raise CatalogError("the ledger that has the pins is closed")
+        found = self._ledger.document(self.pins_document)
+        return Pins() if found is None else Pins.parse(found.content, f"the document in {self._ledger.path}")
 
     def _pins_state(self) -> tuple[int, int] | None:
-        """Return a fingerprint of the pins file; None if there is none."""
+        """Return a fingerprint of the pins; None if there are none."""
+        if self._pinned_in_ledger and self._ledger is not None:
+            return self._ledger.document_version(self.pins_document), 0
         try:
             found = self._pins_file.stat() if self._pins_file is not None else None
         except OSError:
@@ -375,6 +434,7 @@ class Catalog(ToolServer[None]):
             self._pins(),
             own,
             known=self._names,
+            agreed=self._agreed,
             narrowed=self._narrowed,
             repairs=self._repairs,
         )
@@ -393,6 +453,39 @@ class Catalog(ToolServer[None]):
         self._names = {
             who: name for who, name in self._names.items() if who in ids and name not in used
         } | now
+
+    @property
+    def _names_document(self) -> str:
+        """The name of the document with the names of tools: those who choose names in another way have another."""
+        chosen = self._selection
+        way = [chosen.namespace, str(chosen.group), *(f"{a}={b}" for a, b in sorted(chosen.rename.items()))]
+        return f"names {self._scope} {settings.short_digest(*way)}"
+
+    def _read_agreed_names(self) -> None:
+        """Read the names that other machines use, if the ledger is shared with any."""
+        if self._ledger is None or not self._ledger.remote:
+            return
+        try:
+            found = self._ledger.document(self._names_document)
+        except CatalogError as error:  # without the ledger nothing can be bought under any name
+            logger.warning("the names of tools could not be read from the ledger: %s", error)
+        else:
+            self._agreed = parse_names(None if found is None else found.content)
+
+    def _agree_on_names(self, entries: Iterable[Entry]) -> bool:
+        """Tell other machines our names. Returns False if they have others, which then count."""
+        if self._ledger is None or not self._ledger.remote or self._names == self._agreed:
+            return True
+        listed = {each.id for each in entries}
+        try:
+            agreed = self._ledger.change_document(
+                self._names_document, lambda document: merge_names(document, self._names, listed)
+            )
+        except CatalogError as error:
+            logger.warning("the names of tools could not be kept in the ledger: %s", error)
+            return True
+        self._agreed = parse_names(agreed.content)
+        return all(self._agreed.get(id) == name for id, name in self._names.items())  # noqa: A001
 
     def _register(self, definitions: Sequence[Definition]) -> list[Skipped]:
         """Replace the tools by those of these definitions. Returns the entries that cannot be a tool."""
@@ -458,3 +551,28 @@ class Catalog(ToolServer[None]):
     def _tell(self, text: str, level: Literal["warning", "notice"]) -> None:
         logger.warning("%s: %s", self.name, text)
         self.log(text, level=level)
+
+
+class LedgerPlaces:
+    """Gives out the places under a rate limit by way of the ledger, for all who use it with the same account."""
+
+    def __init__(self, books: AsyncLedger, account: str) -> None:
+        self._books = books
+        self._account = account
+
+    async def take(self, interval: float, slack: float, at_most: float) -> float | None:
+        """Take the next place. Returns the seconds until then; None, with no place, if those are too many."""
+        ledger = self._books.ledger
+
+        def undo(delay: float | None) -> None:
+            if delay is not None:
+                ledger.return_turn(self._account, interval)
+
+        delay: float | None = await self._books.commit(
+            ledger.take_turn, self._account, interval, slack, at_most, undo=undo
+        )
+        return delay
+
+    def give_back(self, interval: float) -> None:
+        """Give a place back."""
+        self._books.post(self._books.ledger.return_turn, self._account, interval)

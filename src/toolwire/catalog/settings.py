@@ -8,7 +8,8 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from toolwire.catalog.ledger.database import MEMORY
+from toolwire.catalog.ledger.opening import Address, is_url, state_folder
+from toolwire.catalog.ledger.sqlite_database import MEMORY
 from toolwire.catalog.ledger.types import Ledger, Limits
 from toolwire.catalog.money import micros
 from toolwire.catalog.profile.model import Profile
@@ -91,8 +92,10 @@ def choose_file(given: File, otherwise: Path | None) -> Path | None:
     return otherwise if given is None else Path(given)
 
 
-def default_audit_path(ledger: Ledger | str | os.PathLike[str]) -> Path | None:
-    """Return the usual path of the audit file: beside the ledger's file, if it has one."""
+def default_audit_path(ledger: Ledger | Address) -> Path | None:
+    """Return the usual path of the audit file: beside the ledger's file, or where that would usually be."""
+    if is_url(ledger):
+        return state_folder() / "audit.jsonl"
     if not isinstance(ledger, str | os.PathLike) or os.fspath(ledger) == MEMORY:
         return None
     return Path(ledger).parent / "audit.jsonl"

@@ -1,40 +1,38 @@
-"""`toolwire catalog`: the command group, and its commands about the ledger: `spend`, `reconcile` and `accept`."""
+"""`toolwire catalog`: the command group.
 
-import re
-from datetime import UTC, datetime, timedelta
+`spend`, `reconcile` and `accept` are about the ledger; `check`, `schema` and `pin` are about the profile and the
+definitions of a catalogue.
+"""
+
+import os
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from toolwire.cli.catalog_profile import check, pin, schema
-from toolwire.cli.shared.exit_codes import report_errors
+from toolwire._support.words import plain
+from toolwire.cli.shared.app import make_app
 from toolwire.cli.shared.printing import one_line, show_json
-from toolwire.cli.shared.target_options import JsonOption
+from toolwire.cli.shared.quantities import parse_time
+from toolwire.cli.shared.target_options import JsonOption, LedgerOption, connect, resolve_target, run
 from toolwire.errors import UsageError
 
 if TYPE_CHECKING:
-    from toolwire.catalog.ledger.sqlite import Row, SqliteLedger
+    from toolwire.catalog.check import Checked
+    from toolwire.catalog.http.requests import OutgoingRequest
+    from toolwire.catalog.ledger.opening import Address
+    from toolwire.catalog.ledger.sql_ledger import SqlLedger
+    from toolwire.catalog.ledger.types import Row
+    from toolwire.catalog.profile.model import Profile
+    from toolwire.catalog.secrets import Credentials
+    from toolwire.catalog.tools.definitions import Definition
+    from toolwire.catalog.tools.pins import Pins
+    from toolwire.cli.shared.target import Target
 
-catalog_app = typer.Typer(
-    name="catalog",
-    help="Paid tools of a REST catalogue: their costs, prices and profiles.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
-LedgerOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--ledger",
-        metavar="FILE",
-        help="The ledger. Default: $TOOLWIRE_LEDGER, or the one in your state folder.",
-        show_default=False,
-    ),
-]
-
-_AGO: Final = re.compile(r"(\d{1,4})([hdw])")
+_LONGEST: Final = 300
 
 
 class By(StrEnum):
@@ -54,9 +52,7 @@ def spend(  # noqa: PLR0917 - typer takes them by position
     since: Annotated[
         str | None,
         typer.Option(
-            "--since",
-            metavar="WHEN",
-            help="12h, 7d, 4w (today included), or 2026-11-01. Days are in UTC.",
+            "--since", metavar="WHEN", help="12h, 7d, 4w (today included), or 2026-11-01. Days are in UTC."
         ),
     ] = None,
     per_day: Annotated[
@@ -85,10 +81,10 @@ def spend(  # noqa: PLR0917 - typer takes them by position
 
     limits = {"day": _parse_money("--per-day", per_day), "total": _parse_money("--total", total)}
     now = datetime.now(UTC)
-    start = _parse_since(since, now)
+    start = None if since is None else parse_time("--since", since, now).timestamp()
     opened = _open_ledger(ledger)
     if opened is None:
-        report = catalog_report.Report(str(_ledger_path(ledger)), start)
+        report = catalog_report.Report(str(_ledger_address(ledger)), start)
     else:
         with opened:
             report = catalog_report.read_report(
@@ -135,7 +131,6 @@ def reconcile(  # noqa: PLR0917
 
       toolwire catalog reconcile 3fa9 --not-charged
     """
-    from toolwire.catalog.ledger.sqlite import owner_alive  # noqa: PLC0415
     from toolwire.cli import catalog_report  # noqa: PLC0415 - heavy
 
     cost = _parse_money("--amount", amount)
@@ -143,11 +138,11 @@ def reconcile(  # noqa: PLR0917
     opened = _open_ledger(ledger)
     if opened is None:
         if call is not None:
-            raise UsageError(f"there is no ledger at {_ledger_path(ledger)}")
+            raise UsageError(f"there is no ledger at {_ledger_address(ledger)}")
         catalog_report.show_calls([], json)
         return
     with opened:
-        opened.recover(owner_alive)  # calls that a crash left open become unknown
+        opened.recover()  # calls that a crash left open become unknown
         unknown = opened.rows(states=["unknown"])
         if call is None and not all_not_charged:
             catalog_report.show_calls(unknown, json)
@@ -192,7 +187,7 @@ def accept(
     wanted = _parse_money("--price", price)
     opened = _open_ledger(ledger)
     if opened is None:
-        raise UsageError(f"there is no ledger at {_ledger_path(ledger)}")
+        raise UsageError(f"there is no ledger at {_ledger_address(ledger)}")
     with opened:
         entry, tool = _find_entry(opened, name)
         stopped = opened.stopped(entry) is not None
@@ -210,11 +205,7 @@ def accept(
         typer.echo(one_line(line))
 
 
-for command in (spend, reconcile, accept, pin, check, schema):
-    catalog_app.command()(report_errors(command))
-
-
-def _find_entry(opened: "SqliteLedger", name: str) -> tuple[str, str]:
+def _find_entry(opened: "SqlLedger", name: str) -> tuple[str, str]:
     """Find the entry that a name stands for, and its tool; of several, the one that waits to be accepted."""
     found, waiting = opened.find(name), _find_waiting(opened)
     if not found:
@@ -228,7 +219,7 @@ def _find_entry(opened: "SqliteLedger", name: str) -> tuple[str, str]:
 
 
 def _new_prices(
-    opened: "SqliteLedger", entry: str, wanted: int | None, action: str | None
+    opened: "SqlLedger", entry: str, wanted: int | None, action: str | None
 ) -> dict[str, tuple[int | None, int]]:
     """Return the prices of an entry to change, by action: the accepted one and the new one."""
     known = {each.variant: each for each in opened.prices() if each.entry_id == entry}
@@ -248,7 +239,7 @@ def _new_prices(
     return {each: (known[each].price if each in known else None, wanted) for each in sorted(chosen)}
 
 
-def _find_waiting(opened: "SqliteLedger") -> dict[str, str]:
+def _find_waiting(opened: "SqlLedger") -> dict[str, str]:
     """Find the entries with something to accept, each with the name of its tool."""
     raised = [each for each in opened.prices() if each.offered > each.price]
     waiting = [
@@ -257,22 +248,22 @@ def _find_waiting(opened: "SqliteLedger") -> dict[str, str]:
     return {entry: tool or entry for entry, tool in waiting}
 
 
-def _ledger_path(given: Path | None) -> Path:
-    from toolwire.catalog.ledger.sqlite import default_path  # noqa: PLC0415
+def _ledger_address(given: str | None) -> "Address":
+    from toolwire.catalog.ledger.opening import LEDGER, default_address  # noqa: PLC0415
 
-    return default_path() if given is None else given
+    return default_address() if given is None else default_address({LEDGER: given})
 
 
-def _open_ledger(given: Path | None) -> "SqliteLedger | None":
+def _open_ledger(given: str | None) -> "SqlLedger | None":
     """Open the ledger, without creating it. Returns None if the default one does not exist yet."""
-    from toolwire.catalog.ledger.sqlite import SqliteLedger  # noqa: PLC0415
+    from toolwire.catalog.ledger.opening import is_url, open_ledger  # noqa: PLC0415
 
-    place = _ledger_path(given)
-    if not place.exists():
+    place = _ledger_address(given)
+    if not is_url(place) and not Path(place).exists():
         if given is not None:
             raise UsageError(f"there is no ledger at {given}")
         return None
-    return SqliteLedger(place, create=False)
+    return open_ledger(place, create=False)
 
 
 def _parse_money(option: str, text: str | None) -> int | None:
@@ -284,24 +275,6 @@ def _parse_money(option: str, text: str | None) -> int | None:
         return micros(text)
     except ValueError as error:
         raise UsageError(f"{option}: {error}") from error
-
-
-def _parse_since(text: str | None, now: datetime) -> float | None:
-    """Parse --since to a timestamp."""
-    if text is None:
-        return None
-    if found := _AGO.fullmatch(text.strip()):
-        count, unit = int(found[1]), found[2]
-        if unit == "h":
-            return (now - timedelta(hours=count)).timestamp()
-        days = count * (7 if unit == "w" else 1)
-        today = now.replace(hour=0, minute=0, second=0, microsecond=0)
-        return (today - timedelta(days=max(days - 1, 0))).timestamp()
-    try:
-        day = datetime.fromisoformat(text.strip())
-    except ValueError as error:
-        raise UsageError(f"--since takes 12h, 7d, 4w or a date such as 2026-11-01, not {text!r}") from error
-    return (day if day.tzinfo else day.replace(tzinfo=UTC)).timestamp()
 
 
 def _check_options(call: str | None, charged: bool | None, cost: int | None, everything: bool) -> None:
@@ -316,7 +289,7 @@ def _check_options(call: str | None, charged: bool | None, cost: int | None, eve
         raise UsageError("--amount only applies with --charged")
 
 
-def _find_call(opened: "SqliteLedger", unknown: "list[Row]", start: str) -> "Row":
+def _find_call(opened: "SqlLedger", unknown: "list[Row]", start: str) -> "Row":
     """Find the unknown call whose id begins with `start`."""
     fitting = [row for row in unknown if row.id.startswith(start)]
     if len(fitting) == 1:
@@ -327,3 +300,257 @@ def _find_call(opened: "SqliteLedger", unknown: "list[Row]", start: str) -> "Row
     if other is not None:
         raise UsageError(f"call {other.id} is {other.state}, not unknown: there is nothing to reconcile")
     raise UsageError(f"there is no call {start} in the ledger")
+
+
+def check(
+    profile: Annotated[
+        str, typer.Argument(metavar="FILE|NAME", help="The file of a profile, or the name of a built-in one.")
+    ],
+    credentials: Annotated[
+        Path | None,
+        typer.Option(
+            "--credentials",
+            metavar="FILE",
+            help="The credentials file. Default: $TOOLWIRE_CREDENTIALS.",
+            show_default=False,
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Test a profile with its API: read the list, show how it is understood, report mistakes. Buys nothing.
+
+    Examples:
+
+      toolwire catalog check shop.toml
+
+      toolwire catalog check agentpmt --json
+    """
+    from toolwire.catalog.profile.model import Profile  # noqa: PLC0415 - heavy
+    from toolwire.catalog.secrets import find_credentials  # noqa: PLC0415
+    from toolwire.catalog.server import CREDENTIALS  # noqa: PLC0415
+
+    found = Profile.find(profile.removeprefix("catalog:")).resolved(os.environ)
+    secrets = find_credentials(found, os.environ, credentials or os.environ.get(CREDENTIALS))
+    checked = run(_check_profile, found, secrets)
+    if json:
+        show_json(_as_json(checked))
+    else:
+        _show(found, checked)
+    if not checked.ok:
+        raise typer.Exit(1)
+
+
+def schema(
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown tables instead.")] = False,
+) -> None:
+    """Print the JSON schema of profiles, for completion and checks in editors.
+
+    Examples:
+
+      toolwire catalog schema > profile.schema.json     (and in the profile: #:schema ./profile.schema.json)
+
+      toolwire catalog schema --markdown
+    """
+    from toolwire.catalog.profile.model import json_schema  # noqa: PLC0415 - heavy
+    from toolwire.catalog.profile.reference import reference  # noqa: PLC0415
+
+    if markdown:
+        typer.echo(reference(), nl=False)
+    else:
+        show_json(json_schema())
+
+
+def pin(
+    target: Annotated[str, typer.Argument(metavar="catalog:PROFILE", help="The catalogue.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE|ledger", help="The file to write, or the ledger, for serve --pins.")
+    ],
+    check: Annotated[
+        bool, typer.Option("--check", help="Only show differences; exit with 1 if there are any.")
+    ] = False,
+    ledger: LedgerOption = None,
+) -> None:
+    """Accept the tools and prices of a catalogue as they are now. Tools that differ later are not offered.
+
+    Examples:
+
+      toolwire catalog pin catalog:agentpmt pins.json
+
+      toolwire catalog pin catalog:agentpmt pins.json --check
+
+      toolwire serve catalog:agentpmt --pins pins.json
+
+      toolwire catalog pin catalog:agentpmt ledger --ledger postgresql://db.example/shop
+    """
+    if not target.startswith("catalog:"):
+        raise UsageError(f"only catalog:PROFILE targets can be pinned, and {target} is not one")
+    from toolwire.catalog.tools.pins import Pins, compare  # noqa: PLC0415 - heavy
+
+    found = resolve_target(target, None, ledger=ledger)
+    definitions = run(_list_definitions, found)
+    before = _load_pins(found, file, ledger)
+    changes = compare(definitions, before)
+    for change in changes if before.tools or check else ():
+        typer.echo(plain(f"{change.name}: {change.kind.replace('_', ' ')}\n{change.diff}".rstrip()))
+    if check:
+        if changes:
+            raise typer.Exit(1)
+        typer.echo(f"{len(definitions)} tools, all as pinned.")
+        return
+    _save_pins(found, file, ledger, Pins.of(definitions))
+    typer.echo(f"{len(definitions)} tools are pinned in {file}.")
+
+
+def _load_pins(target: "Target", file: str, ledger: str | None) -> "Pins":
+    from toolwire.catalog.ledger.opening import open_ledger  # noqa: PLC0415
+    from toolwire.catalog.server import IN_LEDGER  # noqa: PLC0415
+    from toolwire.catalog.tools.pins import Pins  # noqa: PLC0415
+
+    if file != IN_LEDGER:
+        return Pins.load(file)
+    with open_ledger(_ledger_address(ledger)) as opened:
+        kept = opened.document(target.server.pins_document)
+    return Pins() if kept is None else Pins.parse(kept.content, f"the document in {opened.path}")
+
+
+def _save_pins(target: "Target", file: str, ledger: str | None, pins: "Pins") -> None:
+    from toolwire.catalog.ledger.opening import open_ledger  # noqa: PLC0415
+    from toolwire.catalog.server import IN_LEDGER  # noqa: PLC0415
+
+    if file != IN_LEDGER:
+        pins.save(file)
+        return
+    with open_ledger(_ledger_address(ledger)) as opened:
+        opened.change_document(target.server.pins_document, lambda _: pins.dump())
+
+
+async def _list_definitions(target: "Target") -> "list[Definition]":
+    async with connect(target):
+        return list(target.server.definitions.values())
+
+
+async def _check_profile(profile: "Profile", secrets: "Credentials") -> "Checked":
+    from toolwire._support.scrubber import Scrubber  # noqa: PLC0415
+    from toolwire.catalog.check import check_profile  # noqa: PLC0415
+    from toolwire.catalog.http.api import Api, Retry  # noqa: PLC0415
+
+    async with Api(profile, secrets, retry=Retry(attempts=1)) as api:
+        return await check_profile(profile, api, Scrubber(secrets.values))
+
+
+def _show(profile: "Profile", checked: "Checked") -> None:
+    from toolwire.catalog.check import describe_parameters, found_counts, price_words  # noqa: PLC0415
+    from toolwire.catalog.money import dollars  # noqa: PLC0415
+
+    _line(f"profile {profile.name} at {profile.base_url}")
+    _heading("list")
+    _show_request(checked.list_request)
+    reading = checked.reading
+    if reading is not None:
+        counts = found_counts(checked)
+        prices = checked.prices
+        span = f" ({' to '.join(dict.fromkeys(map(dollars, (prices[0], prices[-1]))))})" if prices else ""
+        _line(
+            "  found: "
+            + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count)
+            + span
+        )
+        _line(f"  next page: {checked.next_page or 'none'}")
+    if checked.entry is not None:
+        entry, definition = checked.entry, checked.definition
+        _heading("first entry")
+        _line(f"  id: {entry.id}")
+        _line(f"  tool: {definition.name if definition else 'none'}")
+        _line(f"  description: {entry.description or 'none'}")
+        _line(f"  price: {price_words(entry)}")
+        _line(f"  category: {entry.category or 'none'}")
+        parameters = describe_parameters(definition) if definition else []
+        _line(f"  parameters: {', '.join(parameters) or 'none'}")
+    if checked.call_request is not None:
+        _heading("a call of it would be")
+        _show_request(checked.call_request)
+    if checked.balance is not None:
+        _heading("balance")
+        _line(f"  {dollars(checked.balance, 2)}")
+    _heading("findings")
+    for finding in checked.findings:
+        _line(f"  {finding.level}: {finding.text}", longest=1_000)
+    errors = sum(finding.level == "error" for finding in checked.findings)
+    warnings = len(checked.findings) - errors
+    verdict = (
+        "the profile fits"
+        if not checked.findings
+        else f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
+    )
+    _line(f"  {verdict}; nothing was bought")
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def _heading(text: str) -> None:
+    typer.echo()
+    _line(text)
+
+
+def _show_request(request: "OutgoingRequest") -> None:
+    _line(f"  {request.method} {request.target}")
+    for name, value in request.headers.items():
+        _line(f"  {name}: {value}")
+    if request.content:
+        _line(f"  {request.content.decode()}")
+
+
+def _line(text: str, longest: int = _LONGEST) -> None:
+    text = " ".join(text.split()) if not text.startswith(" ") else f"  {' '.join(text.split())}"
+    typer.echo(plain(text if len(text) <= longest else f"{text[: longest - 3]}..."))
+
+
+def _as_json(checked: "Checked") -> dict[str, Any]:
+    from toolwire.catalog.check import found_counts  # noqa: PLC0415
+    from toolwire.catalog.money import PER_DOLLAR  # noqa: PLC0415
+
+    def request(given: "OutgoingRequest | None") -> dict[str, Any] | None:
+        if given is None:
+            return None
+        return {
+            "method": given.method,
+            "url": given.target,
+            "headers": dict(given.headers),
+            "body": given.content.decode() or None,
+        }
+
+    def money(micros: int | None) -> float | None:
+        return None if micros is None else micros / PER_DOLLAR
+
+    entry, definition = checked.entry, checked.definition
+    return {
+        "profile": checked.profile,
+        "ok": checked.ok,
+        "list": request(checked.list_request),
+        "found": found_counts(checked),
+        "next_page": checked.next_page or None,
+        "entry": None
+        if entry is None
+        else {
+            "id": entry.id,
+            "tool": definition.name if definition else None,
+            "description": entry.description,
+            "price": money(entry.price),
+            "prices": {value: money(price) for value, price in entry.prices.items()},
+            "price_argument": entry.price_argument or None,
+            "category": entry.category,
+            "schema": definition.schema if definition else None,
+        },
+        "call": request(checked.call_request),
+        "balance": money(checked.balance),
+        "findings": [{"level": each.level, "text": each.text} for each in checked.findings],
+    }
+
+
+catalog_app = make_app(
+    "catalog",
+    "Paid tools of a REST catalogue: their costs, prices and profiles.",
+    (spend, reconcile, accept, pin, check, schema),
+)

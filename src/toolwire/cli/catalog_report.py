@@ -5,27 +5,30 @@ Names and reasons in a ledger come from the API, and are made safe for the termi
 """
 
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from toolwire.catalog.ledger.sqlite import Grouping, Price, Row, SqliteLedger, Stop, Total, Unpriced
-from toolwire.catalog.ledger.types import format_dollars
+from toolwire.catalog.ledger.types import (
+    Grouping,
+    Ledger,
+    Price,
+    Row,
+    Stop,
+    Total,
+    Unpriced,
+    format_dollars,
+)
+from toolwire.cli.shared.bars import draw_bar, list_days, measure_room
 from toolwire.cli.shared.printing import markup, one_line, out, show, show_json
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 _MOST_LINES: Final = 31
-_WIDEST_BAR: Final = 40
-_NARROWEST_BAR: Final = 6
-_BAR_IN_A_PIPE: Final = 30
-_EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
-_LIGHT: Final = "░"
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class Report:
 
 
 def read_report(
-    ledger: SqliteLedger,
+    ledger: Ledger,
     groupings: Sequence[Grouping],
     since: float | None,
     limits: Mapping[str, int | None],
@@ -202,10 +205,7 @@ def _show_sums(by: Grouping, sums: list[Total]) -> None:
 def _fill_days(sums: list[Total]) -> list[Total]:
     """Fill in the days without a call, as far as they are shown."""
     known = {each.name: each for each in sums}
-    last = date.fromisoformat(max(known))
-    recent = {(last - timedelta(days=back)).isoformat() for back in range(_MOST_LINES)}
-    gaps = {day for day in recent if day > min(known)} - known.keys()
-    return [known.get(day) or Total(day, 0, 0, 0, 0) for day in sorted(known.keys() | gaps)]
+    return [known.get(day) or Total(day, 0, 0, 0, 0) for day in list_days(known, _MOST_LINES)]
 
 
 def _table(title: str, sums: list[Total]) -> "Table":
@@ -221,7 +221,7 @@ def _table(title: str, sums: list[Total]) -> "Table":
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in used:
         table.add_column(titles[column], justify="left" if column == 0 else "right", overflow="fold")
-    width = _bar_width(
+    width = measure_room(
         [[titles[column] for column in used], *([row[column] for column in used] for row in cells)]
     )
     if width:
@@ -229,36 +229,10 @@ def _table(title: str, sums: list[Total]) -> "Table":
     most = max(each.money for each in sums)
     for each, row in zip(sums, cells, strict=True):
         words = [markup(row[column]) for column in used]
-        table.add_row(*words, *([_bar(each, most, width)] if width else []))
+        table.add_row(
+            *words, *([draw_bar(each.settled, most, width, each.reserved + each.unknown)] if width else [])
+        )
     return table
-
-
-def _bar_width(cells: list[list[str]]) -> int:
-    """Return the width for bars beside these columns; 0 if there is no room."""
-    from rich.cells import cell_len  # noqa: PLC0415 - heavy
-
-    console = out()
-    if not console.is_terminal:
-        return _BAR_IN_A_PIPE
-    taken = sum(max(map(cell_len, column)) + 2 for column in zip(*cells, strict=True))
-    room = min(console.width - taken, _WIDEST_BAR)
-    return room if room >= _NARROWEST_BAR else 0
-
-
-def _bar(total: Total, most: int, width: int) -> str:
-    """Draw a bar: dark for settled amounts, light for reserved and unknown ones."""
-    if not most:
-        return ""
-    eighths = round(total.settled * width * 8 / most)
-    if total.settled and not eighths:
-        eighths = 1
-    dark = _EIGHTHS[8] * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
-    light = _LIGHT * min(round((total.reserved + total.unknown) * width / most), width - len(dark))
-    try:
-        (dark + light).encode(sys.stdout.encoding or "utf-8")
-    except UnicodeEncodeError:
-        dark, light = "#" * len(dark), "-" * len(light)
-    return f"[cyan]{dark}[/][yellow]{light}[/]"
 
 
 def _quote_entry(entry_id: str) -> str:

@@ -6,10 +6,19 @@ import typer
 
 from toolwire.cli.shared.printing import markup, one_line, out, show_json
 from toolwire.cli.shared.target_options import (
+    AllowHttpOption,
+    AllowNetworkOption,
+    AllowServersOption,
+    BaseUrlOption,
+    CredentialsOption,
+    ExcludeOption,
+    ExternalFilesOption,
     HeaderOption,
+    IncludeOption,
     JsonOption,
     TargetArgument,
     list_tools,
+    openapi_options,
     resolve_target,
     run,
 )
@@ -17,13 +26,21 @@ from toolwire.cli.shared.target_options import (
 _COLOURS = {"error": "red", "warning": "yellow", "hint": "dim"}
 
 
-def check(
+def check(  # noqa: PLR0917 - typer takes them by position
     target: TargetArgument,
     json: JsonOption = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail for warnings too, not only for errors.")
     ] = False,
     header: HeaderOption = None,
+    include: IncludeOption = None,
+    exclude: ExcludeOption = None,
+    base_url: BaseUrlOption = None,
+    allow_servers: AllowServersOption = False,
+    credentials: CredentialsOption = None,
+    external_files: ExternalFilesOption = False,
+    allow_network: AllowNetworkOption = None,
+    allow_http: AllowHttpOption = False,
 ) -> None:
     """Report what Claude would have trouble with: names, descriptions, schemas, sizes. Calls no tool.
 
@@ -34,12 +51,21 @@ def check(
       toolwire check app.py
 
       toolwire check app.py --strict --json
+
+      toolwire check openapi:petstore.yaml
     """
     from toolwire.tools.lint import find_problems  # noqa: PLC0415 - heavy
 
-    where = resolve_target(target, header)
+    document = openapi_options(
+        base_url, allow_servers, credentials, external_files, allow_network, allow_http
+    )
+    where = resolve_target(target, header, include, exclude, document)
     tools = run(list_tools, where)
     found = find_problems(tools, where.name)
+    if hasattr(where.server, "find_problems"):
+        found = sorted(
+            [*where.server.find_problems(), *found], key=lambda each: list(_COLOURS).index(each.level)
+        )
     failing = ("error", "warning") if strict else ("error",)
     failed = any(each.level in failing for each in found)
     if json:

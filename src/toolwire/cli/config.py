@@ -18,7 +18,8 @@ import typer
 from toolwire._support.files import replace_file
 from toolwire.cli import config_clients as _clients
 from toolwire.cli.config_clients import Client, Document, Entry
-from toolwire.cli.shared.exit_codes import fail
+from toolwire.cli.shared.printing import fail
+from toolwire.cli.shared.target_options import OPENAPI
 from toolwire.errors import UsageError
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def config(
         )
     chosen = _clients.CLIENTS[client]
     where = _find_file(chosen, scope, path)
-    found = _find_server(target, name, needed=http is None and not remove)
+    found = find_server(target, name, needed=http is None and not remove)
     entry_name = _choose_name(found, name)
     if remove:
         done = _remove(chosen, entry_name, where)
@@ -117,9 +118,7 @@ def config(
             assert found is not None  # noqa: S101 - it is needed here
             args, variables = _start_command(found)
             variables.update(_parse_variables(env or []))
-            entry = _clients.stdio_entry(
-                chosen, entry_name, python, args, variables, _secret_variables(found)
-            )
+            entry = _clients.stdio_entry(chosen, entry_name, python, args, variables, secret_variables(found))
         done = _install(chosen, entry, where, force=force) if install else _show(chosen, entry, where)
     _print(done, as_json=as_json)
 
@@ -143,7 +142,7 @@ def _find_file(client: Client, scope: Scopes | None, path: Path | None) -> Path 
     return _clients.place(client, which)
 
 
-def _find_server(target: str | None, name: str | None, *, needed: bool) -> "Target | None":
+def find_server(target: str | None, name: str | None, *, needed: bool) -> "Target | None":
     """Find the server, so that a wrong target fails here; None where a name is enough."""
     if not needed and name is not None:
         return None
@@ -154,7 +153,7 @@ def _find_server(target: str | None, name: str | None, *, needed: bool) -> "Targ
     from toolwire.cli.shared.target import Target, resolve  # noqa: PLC0415 - heavy
 
     if target.startswith(_CATALOG):  # only its profile is read: the keys are not needed here
-        from toolwire.catalog.tools.names import slug  # noqa: PLC0415
+        from toolwire.catalog.tools.definitions import slug  # noqa: PLC0415
 
         profile = _profile(target)
         file = Path(target.removeprefix(_CATALOG))
@@ -170,8 +169,13 @@ def _profile(target: str) -> "Profile":
     return Profile.find(target.removeprefix(_CATALOG))
 
 
-def _secret_variables(found: "Target") -> list[str]:
-    """List the variables with the secrets of a catalogue, which must not be written into a file."""
+def secret_variables(found: "Target", *, all_of_them: bool = False) -> list[str]:
+    """List the variables with the secrets of a target, which must not be written into a file.
+
+    Of those of an OpenAPI document, which may know several ways in, only those that are set here, or all.
+    """
+    if found.text.startswith(OPENAPI):
+        return _document_variables(found, all_of_them=all_of_them)
     if not found.text.startswith(_CATALOG):
         return []
     profile = _profile(found.text)
@@ -186,6 +190,16 @@ def _secret_variables(found: "Target") -> list[str]:
             else [secret.variable] * bool(secret.variable)
         )
     return names
+
+
+def _document_variables(found: "Target", *, all_of_them: bool) -> list[str]:
+    """List the variables with the credentials of an OpenAPI document: all, or those that are set here."""
+    try:
+        found.server.load()
+    except UsageError:  # an address, which is read later
+        return []
+    names = [each.variable for each in found.server.schemes.values()]
+    return [name for name in names if all_of_them or os.environ.get(name)]
 
 
 def _choose_name(found: "Target | None", given: str | None) -> str:

@@ -84,10 +84,7 @@ def _run_checks(env: Mapping[str, str]) -> Iterator[Found]:
         fix = "Live runs then need a CLI that is logged in: claude /login, or set ANTHROPIC_API_KEY"
         yield Found("key", "note", "no key or provider in the environment", fix)
     yield _check_node()
-    if cli[0].level == "ok":
-        said = "toolwire run starts your CLI, which talks to Claude and may cost money; --scripted is free"
-        yield Found("run", "ok", said)
-    else:
+    if cli[0].level != "ok":
         yield Found("run", "note", "only toolwire run --scripted works: there is no CLI to start")
 
 
@@ -104,10 +101,6 @@ def _check_packages() -> Iterator[Found]:
     old = versions["mcp"]
     if old is not None and old.partition(".")[0] in {"0", "1"}:
         yield Found("mcp", "problem", f"mcp {old} is too old", f"{sys.executable} -m pip install 'mcp>=2.2'")
-    if versions["uvloop"] is None and sys.platform != "win32":
-        yield Found(
-            "uvloop", "note", "not installed; calls are faster with it", "pip install 'toolwire[uvloop]'"
-        )
 
 
 def _installed_version(name: str) -> str | None:
@@ -126,7 +119,9 @@ def _check_cli(env: Mapping[str, str]) -> list[Found]:
     try:
         path = find_cli(env=env)
     except CLIConnectionError as error:
-        said = str(error).splitlines()[0]
+        first, *rest = str(error).splitlines()
+        places = [line.removeprefix("  - ") for line in rest if line.startswith("  - ")]
+        said = f"{first} {', '.join(places)}" if places else first
         fix = "For live runs: npm install -g @anthropic-ai/claude-code, or pip install 'toolwire[cli]'"
         return [Found("CLI", "note", said, fix)]
     version, problem = _cli_version(path)

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from toolwire._version import __version__
+from toolwire.cli.batch import batch_app
 from toolwire.cli.call import call
 from toolwire.cli.catalog import catalog_app
 from toolwire.cli.check import check
@@ -12,21 +13,21 @@ from toolwire.cli.config import config
 from toolwire.cli.demo import demo
 from toolwire.cli.doctor import doctor
 from toolwire.cli.new import new
+from toolwire.cli.pack import pack
 from toolwire.cli.run import run
 from toolwire.cli.serve import serve
-from toolwire.cli.shared.exit_codes import report_errors
+from toolwire.cli.sessions import sessions_app
+from toolwire.cli.shared.app import make_app
 from toolwire.cli.tools import tools
 
-app = typer.Typer(
-    name="toolwire",
-    help="Give Claude, or any other MCP client, the functions in your own process.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+app = make_app(
+    "toolwire",
+    "Give Claude, or any other MCP client, the functions in your own process.",
+    (demo, new, tools, call, check, run, serve, config, pack, doctor),
 )
 app.add_typer(catalog_app)
-for command in (demo, new, tools, call, check, run, serve, config, doctor):
-    app.command()(report_errors(command))
+app.add_typer(sessions_app)
+app.add_typer(batch_app)
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,6 +1,6 @@
 """`toolwire new`: creates a small project that works and is tested, to be changed into one's own.
 
-The files are in `templates/`, with `{{package}}`, `{{project}}` and `{{version}}` to be filled in. Their names
+The files are in `templates/`, with `{{package}}`, `{{project}}` and the like to be filled in. Their names
 end in `.txt`, so that no tool takes them for modules of toolwire. They are read by people who have not seen
 toolwire before: they show one good way of each thing and nothing else.
 """
@@ -20,13 +20,16 @@ from typing import Annotated, Final
 import typer
 
 from toolwire._version import __version__
-from toolwire.cli.shared.exit_codes import fail
+from toolwire.cli.shared.printing import fail
+from toolwire.cli.shared.target_options import BaseUrlOption, IncludeOption
 from toolwire.errors import UsageError
 
 LONGEST_NAME: Final = 40
+_STEP_WIDTH: Final = 60
+_PLACEHOLDER: Final = re.compile(r"\{\{(\w+)\}\}")
 _RESERVED: Final = frozenset({"agent", "tests", "conftest", "toolwire", "pytest"})
 _TEMPLATES: Final = files("toolwire.cli") / "templates"  # works from a zip file too
-_FILES: Final = {  # path in the project: template
+FILES: Final = {  # path in the project: template
     "pyproject.toml": "pyproject.toml.txt",
     "{{package}}.py": "server.py.txt",
     "agent.py": "agent.py.txt",
@@ -42,6 +45,12 @@ def new(
         bool,
         typer.Option("--force", help="Use a folder that is not empty. Existing files are kept unchanged."),
     ] = False,
+    source: Annotated[
+        str | None,
+        typer.Option("--from", metavar="openapi:DOCUMENT", help="Make the tools of an OpenAPI document."),
+    ] = None,
+    include: IncludeOption = None,
+    base_url: BaseUrlOption = None,
 ) -> None:
     """Create a new project: tools, an agent that uses them, and their tests.
 
@@ -50,6 +59,8 @@ def new(
       toolwire new notebook
 
       toolwire new work/my-tools
+
+      toolwire new pets --from openapi:petstore.yaml --include 'tag:pets'
     """
     from importlib.metadata import packages_distributions  # noqa: PLC0415 - slow to load
 
@@ -58,16 +69,24 @@ def new(
     folder = Path(os.path.abspath(Path(name).expanduser()))  # noqa: PTH100 - without following links
     package = package_name(folder.name, packages_distributions())
     _check_folder(folder, force=force)
-    texts = project_files(package)
+    if source is None:
+        if include or base_url:
+            raise UsageError("--include and --base-url only apply with --from openapi:DOCUMENT")
+        texts, steps = project_files(package), _next_steps(folder, package)
+    else:
+        from toolwire.cli.new_openapi import document_files  # noqa: PLC0415 - loads the HTTP library
+
+        texts, first = document_files(package, source, include or [], base_url)
+        steps = [each for each in _next_steps(folder, package, f"{first} ...") if "agent.py" not in each]
     kept = [path for path in texts if os.path.lexists(folder / path)]
     _write(folder, {path: text for path, text in texts.items() if path not in kept})
 
     typer.echo(f"Created {package} in {folder}")
     for path in texts:
         typer.echo(f"  {path}{'  (existed, kept unchanged)' if path in kept else ''}")
-    typer.echo("\nNext:")
-    for line in _next_steps(folder, package):
-        typer.echo(f"  {line}")
+    typer.echo("\nNext, with no network and no key:")
+    for line in steps:
+        typer.echo(f"  {line}".rstrip())
 
 
 def package_name(text: str, installed: Collection[str] = ()) -> str:
@@ -97,18 +116,25 @@ def _find_problem(name: str, installed: Collection[str]) -> str | None:
     return next((f"{what}. Try `toolwire new {other}`" for wrong, what, other in rows if wrong), None)
 
 
-def project_files(package: str) -> dict[str, str]:
-    """Return the files of a new project, by their path in it."""
-    values = {"{{package}}": package, "{{project}}": package.replace("_", "-"), "{{version}}": __version__}
+def project_files(
+    package: str, templates: Mapping[str, str] = FILES, more: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return the files of a new project, by their path in it. `more` are values for placeholders."""
+    values = {
+        "package": package,
+        "project": package.replace("_", "-"),
+        "version": __version__,
+        "extra": "",
+        "prompt": "Which of my notes mention tea?",
+        **(more or {}),
+    }
 
     def fill(text: str) -> str:
-        for placeholder, value in values.items():
-            text = text.replace(placeholder, value)
-        return text
+        return _PLACEHOLDER.sub(lambda found: values[found[1]], text)
 
     return {
         fill(path): fill((_TEMPLATES / template).read_text(encoding="utf-8"))
-        for path, template in _FILES.items()
+        for path, template in templates.items()
     }
 
 
@@ -162,16 +188,25 @@ def _make_folder(folder: Path, created: list[Path]) -> None:
     created.append(folder)
 
 
-def _next_steps(folder: Path, package: str) -> list[str]:
+def _next_steps(folder: Path, package: str, call: str = "find word=tea") -> list[str]:
     """Return the commands to try next."""
     here = Path.cwd()
     way = os.path.relpath(folder, here) if folder.is_relative_to(here) else str(folder)
+    scripted = f'toolwire run -t {package}.py --scripted "{call}"'
     return [
         *([] if folder == here else [f"cd {shlex.quote(way)}"]),
-        f"{'pytest':<44}the tests: no network, no key (pip install pytest)",
-        f"{f'toolwire tools {package}.py':<44}list the tools as Claude sees them",
-        f"{f'toolwire call {package}.py find word=tea':<44}call one yourself",
-        f"{f'toolwire run -t {package}.py':<44}talk to Claude, who uses them",
-        f"{'python agent.py':<44}the same from a program",
-        f"toolwire config {package}.py --for claude-desktop",
+        "python -m pip install pytest",
+        _step("python -m pytest", "the tests"),
+        _step(f"toolwire tools {package}.py", "list the tools as Claude sees them"),
+        _step(f"toolwire call {package}.py {call}", "call one yourself"),
+        _step(scripted, "a conversation with a scripted Claude"),
+        _step(f"toolwire config {package}.py --for claude-desktop", "use them in a desktop client"),
+        "",
+        "With a Claude account or key; costs money:",
+        _step(f"toolwire run -t {package}.py", "talk to Claude, who uses the tools"),
+        _step("python agent.py", "the same from a program"),
     ]
+
+
+def _step(command: str, purpose: str) -> str:
+    return f"{command:<{_STEP_WIDTH}}{purpose}"

@@ -1,22 +1,43 @@
 """`toolwire run`: a conversation with Claude about the tools of a target, on a terminal.
 
-Reads the command line and puts the parts together; the terminal itself is in `run_terminal`.
+Reads the command line, shows messages, asks the user, and handles Ctrl-C. Only the main thread reads from and
+writes to the terminal, so that no output is drawn over a prompt. The conversation runs on an event loop in another
+thread, and sends messages and requests for the user through one queue, in order.
 """
 
+import importlib.util
 import sys
-from collections.abc import AsyncIterator, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+import time
+import warnings
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from queue import Empty, SimpleQueue
+from typing import IO, TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from toolwire.errors import UsageError
+from toolwire.cli.shared.failures import DebugOption, shown_failures
+from toolwire.cli.shared.printing import FAILURE, INTERRUPTED
+from toolwire.cli.shared.target_options import (
+    OPENAPI,
+    AllowServersOption,
+    BaseUrlOption,
+    openapi_options,
+    resolve_target,
+)
+from toolwire.errors import CanUseToolShadowedWarning, ResultError, UsageError
 
 if TYPE_CHECKING:
-    from toolwire import ClaudeSDKClient
+    from toolwire import ClaudeSDKClient, ResultMessage
 
 _NO_KEY: Final = "No key? --scripted tries your tools without one; --settings uses your own settings."
+_WAIT: Final = 0.5  # seconds; Ctrl-C does not end a wait that is just beginning, and on Windows none at all
+_HELP: Final = (
+    "Type a prompt, or /tools, /cost, /help, /exit. Ctrl-C interrupts a turn. Other / commands go to the CLI."
+)
 
 
 def run(
@@ -67,6 +88,9 @@ def run(
     thinking: Annotated[bool, typer.Option("--thinking", help="Show the model's thinking.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print each message as a line of JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the model's text.")] = False,
+    base_url: BaseUrlOption = None,
+    allow_servers: AllowServersOption = False,
+    debug: DebugOption = False,
 ) -> None:
     """Talk to Claude about your tools, and see every call.
 
@@ -83,12 +107,11 @@ def run(
     if live and (scripted or script):
         raise typer.BadParameter(f"--live and {'--scripted' if scripted else '--script'} exclude each other")
     from toolwire.cli.run_scripted import choose_peer, load_script  # noqa: PLC0415
-    from toolwire.cli.run_terminal import Terminal  # noqa: PLC0415
 
     file = sys.stdout
     if json:
         sys.stdout = sys.stderr  # tools may print, and stdout is for JSON only
-    servers = _resolve_servers(tools)
+    servers = _resolve_servers(tools, openapi_options(base_url, allow_servers))
     given = {
         "mcp_servers": servers,
         "allowed_tools": permission_rules(allow or [], servers, yes=yes, builtin=builtin),
@@ -124,7 +147,9 @@ def run(
             stack.push_async_callback(client.disconnect)
             yield client
 
-    if code := terminal.run(session, servers, text):
+    with shown_failures(terminal.tool_failed, debug=debug):
+        code = terminal.run(session, servers, text)
+    if code:
         raise typer.Exit(code)
 
 
@@ -154,15 +179,228 @@ def _read_prompt(given: str | None) -> str | None:
     return text
 
 
-def _resolve_servers(targets: list[str]) -> dict[str, Any]:
-    """Find the servers of the targets, each under a name of its own."""
-    from toolwire.cli.shared.target import resolve  # noqa: PLC0415 - heavy
+def _resolve_servers(targets: list[str], openapi: dict[str, Any]) -> dict[str, Any]:
+    """Find the servers of the targets, each under a name of its own. `openapi` is for those that are documents."""
 
     servers: dict[str, Any] = {}
-    for target in map(resolve, targets):
+    for text in targets:
+        target = resolve_target(text, None, openapi=openapi if text.startswith(OPENAPI) else None)
         name, count = target.name, 1
         while name in servers:
             count += 1
             name = f"{target.name}_{count}"
         servers[name] = target.server
     return servers
+
+
+@dataclass(eq=False)
+class _Request:
+    """A request for the user, made on the event loop and answered in the main thread."""
+
+    ask: Callable[[], Any]
+    if_interrupted: Any  # the answer if Ctrl-C is pressed
+    answered: Any
+    tool_use_id: str | None = None
+    answer: Any = None
+    cancelled: bool = False
+
+
+class Terminal:
+    """The terminal of one conversation. `permission` and `elicitation` run on the event loop, the rest does not."""
+
+    def __init__(self, json: IO[str] | None, *, quiet: bool, thinking: bool, hint: str) -> None:
+        from rich.console import Console  # noqa: PLC0415 - heavy, as are the next ones
+
+        from toolwire.cli.run_screen import JsonLines, Screen  # noqa: PLC0415
+        from toolwire.cli.shared.terminal_dialogs import Asker, line_reader  # noqa: PLC0415
+
+        sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr] # a text file, as Python opens it
+        self._notes = Console(stderr=True, highlight=False)
+        self._out = self._notes if json else Console(highlight=False)
+        self._view = JsonLines(json) if json else Screen(self._out, thinking=thinking, quiet=quiet)
+        self._quiet = quiet
+        self._hint = hint
+        ask = self._out if self._out.file.isatty() else self._notes  # stdout may go into a pipe
+        self._read_line = line_reader(ask)
+        self._asker = Asker(ask, self._notes, self._read_line)
+        self._queue: SimpleQueue[Any] = SimpleQueue()
+        self._client: Any = None
+        self._last: ResultMessage | None = None
+        self._presses = 0
+
+    def note(self, text: str, style: str = "dim") -> None:
+        """Print a line on stderr, unless quiet."""
+        if text and not self._quiet:
+            self._notes.print(text, style=style, markup=False, soft_wrap=True)
+
+    def tool_failed(self, place: str) -> None:
+        """Show where a tool failed, after what has been shown so far. Any thread may call it."""
+        self._queue.put(place)
+
+    # On the event loop.
+
+    async def permission(self, name: str, given: dict[str, Any], context: Any) -> Any:
+        """Ask whether a tool may run, for `can_use_tool`."""
+        from toolwire.permissions import PermissionResultDeny  # noqa: PLC0415
+
+        stop = PermissionResultDeny(message="The user interrupted.", interrupt=True)
+        ask = partial(self._asker.permission, name, given, context)
+        return await self._request(ask, stop, context.tool_use_id)
+
+    async def elicitation(self, request: Any) -> Any:
+        """Ask what a server requests, for `on_elicitation`."""
+        return await self._request(partial(self._asker.elicitation, request), {"action": "cancel"})
+
+    async def _request(
+        self, ask: Callable[[], Any], if_interrupted: Any, tool_use_id: str | None = None
+    ) -> Any:
+        import anyio  # noqa: PLC0415
+        from anyio.lowlevel import checkpoint  # noqa: PLC0415
+
+        while self._client.connected and self._client.unread:  # show first what led to the request
+            await checkpoint()
+        request = _Request(ask, if_interrupted, anyio.Event(), tool_use_id)
+        self._queue.put(request)
+        try:
+            await request.answered.wait()
+        finally:
+            request.cancelled = True
+        return request.answer
+
+    async def _prompt(self, text: str) -> None:
+        await self._client.query(text)
+        async for message in self._client.receive_response():
+            self._queue.put((time.monotonic(), message))
+
+    async def _prompt_once(self, text: str) -> None:
+        """Send one prompt as `query()` does: the input ends with it, and the CLI exits by itself."""
+
+        async def prompts() -> AsyncIterator[dict[str, Any]]:
+            message = {"role": "user", "content": text}
+            yield {"type": "user", "message": message, "parent_tool_use_id": None, "session_id": ""}
+
+        await self._client.connect(prompts())
+        with suppress(ResultError):  # the failed result has been shown
+            async for message in self._client.receive_messages():
+                self._queue.put((time.monotonic(), message))
+
+    # In the main thread.
+
+    def run(self, session: Callable[[], Any], servers: Mapping[str, Any], prompt: str | None) -> int:
+        """Run the conversation to its end. Returns the exit code."""
+        from anyio.from_thread import start_blocking_portal  # noqa: PLC0415
+
+        warnings.simplefilter("ignore", CanUseToolShadowedWarning)  # --allow is meant to do that
+        uvloop = importlib.util.find_spec("uvloop") is not None
+        with (
+            start_blocking_portal("asyncio", {"use_uvloop": uvloop}) as self._portal,
+            self._portal.wrap_async_context_manager(session()) as self._client,
+        ):
+            return self._read_prompts(servers) if prompt is None else self._turn(self._prompt_once, prompt)
+
+    def _read_prompts(self, servers: Mapping[str, Any]) -> int:
+        """Read and send prompts until the user leaves."""
+        if self._read_line is None:
+            raise UsageError(
+                "There is no terminal to type prompts on: give a prompt as an argument, or pipe one in."
+            )
+        self._run(self._client.connect)
+        self.note(_HELP)
+        while True:
+            try:
+                text = self._read_line("> ", remember=True).strip()
+            except EOFError:
+                return 0
+            except KeyboardInterrupt:
+                self._count_press("Press Ctrl-C again to leave.")
+                continue
+            if text in ("/exit", "/quit"):
+                return 0
+            self._presses = 0
+            if text in ("/tools", "/cost", "/help"):
+                self._inform(text, servers)
+            elif text:
+                self._turn(self._prompt, text)
+
+    def _inform(self, command: str, servers: Mapping[str, Any]) -> None:
+        from toolwire.cli.run_screen import summarize  # noqa: PLC0415
+        from toolwire.cli.run_scripted import list_tools  # noqa: PLC0415
+
+        if command == "/tools":
+            lines = self._run(list_tools, servers)
+        else:
+            cost = "No turn yet." if self._last is None else summarize(self._last)
+            lines = [cost if command == "/cost" else _HELP]
+        for line in lines:
+            self.note(line)
+
+    def _turn(self, send: Callable[[str], Any], prompt: str) -> int:
+        """Send a prompt and show the turn. Returns the exit code."""
+        from toolwire.cli.run_screen import describe_failure  # noqa: PLC0415
+
+        self._run(send, prompt)
+        if self._presses:
+            self.note("Interrupted.", "yellow")
+            return INTERRUPTED
+        result = self._last
+        problem = None if result is None else describe_failure(result)
+        if result is None or problem is None:
+            return 0
+        login = result.api_error_status in (401, 403) or "/login" in problem
+        self._notes.print("[red]Error:[/]", end=" ")
+        self._notes.print(f"{problem} {self._hint if login else ''}".strip(), markup=False, soft_wrap=True)
+        return FAILURE
+
+    def _run(self, work: Callable[..., Any], *args: Any) -> Any:
+        """Run `work` on the event loop, and show messages and ask the user until it ends."""
+        from toolwire import ResultMessage  # noqa: PLC0415
+        from toolwire.cli.shared.terminal_dialogs import on_ctrl_c  # noqa: PLC0415
+
+        pressed, over = object(), object()  # new ones for each run: a late one of the last run means nothing
+        future = self._portal.start_task_soon(work, *args)
+        future.add_done_callback(lambda _: self._queue.put(over))
+        try:
+            with on_ctrl_c(lambda *_: self._queue.put(pressed)):
+                while (item := self._next()) is not over:
+                    if item is pressed:
+                        self._interrupt()
+                    elif isinstance(item, _Request):
+                        self._answer(item)
+                    elif isinstance(item, str):
+                        self._view.settle()
+                        self.note(item, "red")
+                    elif isinstance(item, tuple):
+                        now, message = item
+                        self._view.show(message, now)
+                        self._last = message if isinstance(message, ResultMessage) else self._last
+        finally:
+            self._view.settle()  # removes progress bars and shows the cursor again
+        return future.result()
+
+    def _next(self) -> Any:
+        while True:
+            with suppress(Empty):
+                return self._queue.get(timeout=_WAIT)
+
+    def _answer(self, request: _Request) -> None:
+        if request.cancelled:
+            return
+        self._view.settle()
+        request.answer = request.if_interrupted
+        try:
+            request.answer = request.ask()
+        except KeyboardInterrupt:
+            self._interrupt()
+        self._view.resume(request.tool_use_id, time.monotonic())
+        self._portal.start_task_soon(request.answered.set)
+
+    def _interrupt(self) -> None:
+        self._view.settle()
+        self._count_press("Interrupting; press Ctrl-C again to leave.")
+        self._portal.start_task_soon(self._client.interrupt)  # fails only if the turn is over
+
+    def _count_press(self, text: str) -> None:
+        self._presses += 1
+        if self._presses > 1:
+            raise KeyboardInterrupt
+        self.note(text)

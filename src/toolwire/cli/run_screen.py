@@ -29,7 +29,7 @@ from toolwire import (
     ToolUseBlock,
     UserMessage,
 )
-from toolwire._support.terminal import plain as plain_text
+from toolwire._support.words import plain as plain_text
 from toolwire.cli.shared.printing import format_arguments, tool_name
 from toolwire.errors import result_error_text
 

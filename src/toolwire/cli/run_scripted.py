@@ -263,7 +263,7 @@ async def choose_peer(
 def _start_command(record: Path | None) -> Callable[[Any], Any]:
     """Return a function that starts the CLI in its own session, so that Ctrl-C reaches only this program."""
     from toolwire._transport.process import Command  # noqa: PLC0415
-    from toolwire.testing.recording.recorder import ProcessTransport, Recorder  # noqa: PLC0415
+    from toolwire.testing.recording import ProcessTransport, Recorder  # noqa: PLC0415
 
     class OwnSession(Command):
         def popen_arguments(self, inherit: Sequence[int]) -> dict[str, Any]:

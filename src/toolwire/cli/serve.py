@@ -1,35 +1,74 @@
-"""`toolwire serve`: serves the tools of a target to MCP clients, over stdio or HTTP."""
+"""`toolwire serve`: serves the tools of a target to MCP clients, over stdio or HTTP.
+
+Owns the command; its background tasks, which reload a file when it changes and fetch a catalogue again at SIGHUP;
+and the supervisor of `--workers`: processes that share a socket, and are replaced and stopped by us. Why that is
+not uvicorn's supervisor is in docs/decisions.md. Heavy modules are loaded where they are needed.
+"""
 
 import importlib.util
 import logging
 import os
+import shutil
+import signal
 import socket
+import subprocess
 import sys
-from collections.abc import Callable, Coroutine
+import tempfile
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from toolwire._support.log import RepeatLimit
+from toolwire._transport.lifeline import Lifeline
+from toolwire.cli.shared.printing import FAILURE
 from toolwire.cli.shared.target_options import (
+    OPENAPI,
+    AllowHttpOption,
+    AllowNetworkOption,
+    AllowServersOption,
+    AlwaysListOption,
+    BaseUrlOption,
+    ChainOption,
+    CredentialsOption,
     ExcludeOption,
+    ExternalFilesOption,
+    FindToolsOption,
+    GroupOption,
     HeaderOption,
     IncludeOption,
+    LedgerOption,
     TargetArgument,
+    openapi_options,
     resolve_target,
 )
-from toolwire.errors import UsageError
+from toolwire.errors import ClaudeSDKError, UsageError
+from toolwire.mcp.versions import SERVING, SERVING_HTTP, check_mcp
 
 if TYPE_CHECKING:
     from toolwire.cli.shared.target import Target
     from toolwire.mcp.serve.host import ServerHost
+    from toolwire.tools.dispatch.interface import Server
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
 SECRET = "TOOLWIRE_STATE_SECRET"  # noqa: S105 - the name of a variable
 _SECRET_BYTES = 32
+_POLL_INTERVAL: Final = 0.5  # seconds between two looks at the files of a target
+_EARLY: Final = 5.0  # seconds: a worker that exits sooner has failed to start
+_EARLY_EXITS: Final = 3  # early exits in a row after which we give up
+_CHECK_INTERVAL: Final = 0.2  # seconds between two checks
+_EXIT_TIMEOUT: Final = 8.0  # seconds for a worker to exit after its calls have finished
+_WAITING: Final = (
+    "\nwaiting for an MCP client on standard input. Clients start this command themselves: `toolwire config` "
+    "writes their entry, `toolwire call` tries a tool. Ctrl-C ends it"
+)
+_METRICS: Final = "toolwire-metrics-"
 _HTTP_ONLY = (
     "host",
     "port",
@@ -109,6 +148,10 @@ def serve(  # noqa: PLR0917 - options
     ] = None,
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
+    group: GroupOption = None,
+    chain: ChainOption = None,
+    find_tools: FindToolsOption = False,
+    always_list: AlwaysListOption = None,
     header: HeaderOption = None,
     budget: Annotated[
         str | None,
@@ -130,17 +173,33 @@ def serve(  # noqa: PLR0917 - options
         ),
     ] = None,
     max_in_flight: Annotated[
-        int | None, typer.Option(min=1, help="For catalog: targets: maximum concurrent calls. Default: 32.")
+        int | None,
+        typer.Option(min=1, help="For catalog: and openapi: targets: maximum concurrent calls. Default: 32."),
     ] = None,
     refresh: Annotated[
         float | None,
-        typer.Option(min=1, help="For catalog: targets: seconds after which the list is fetched again."),
+        typer.Option(
+            min=1, help="For catalog: and openapi: targets: seconds after which the list is read again."
+        ),
     ] = None,
     pins: Annotated[
-        Path | None,
-        typer.Option(help="For catalog: targets: a file of accepted definitions (toolwire catalog pin)."),
+        str | None,
+        typer.Option(
+            metavar="FILE|ledger",
+            help="For catalog: targets: accepted definitions in a file or the ledger (toolwire catalog pin).",
+        ),
     ] = None,
+    ledger: LedgerOption = None,
+    base_url: BaseUrlOption = None,
+    allow_servers: AllowServersOption = False,
+    credentials: CredentialsOption = None,
+    external_files: ExternalFilesOption = False,
+    allow_network: AllowNetworkOption = None,
+    allow_http: AllowHttpOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print a line for each request: tool, outcome, time.")
+    ] = False,
     fd: Annotated[int | None, typer.Option(hidden=True, help="File descriptor of a bound socket.")] = None,
 ) -> None:
     """Serve the tools of a target to any MCP client, over stdio or HTTP.
@@ -158,9 +217,11 @@ def serve(  # noqa: PLR0917 - options
       toolwire serve app.py --http --reload
 
       toolwire serve catalog:agentpmt --include 'weather*' --budget 5 --budget-day 20
+
+      toolwire serve openapi:petstore.yaml --base-url https://petstore.example.com/v1
     """
-    if not http:
-        _check_http_options(context)
+    _check_options(context, http=http, workers=workers, quiet=quiet, verbose=verbose)
+    check_mcp("toolwire serve", SERVING_HTTP if http else SERVING)
     from toolwire.mcp.serve.stdio import Wire, ensure_stderr  # noqa: PLC0415 - heavy
 
     ensure_stderr()
@@ -168,26 +229,40 @@ def serve(  # noqa: PLR0917 - options
     _log_to_stderr(quiet)
     from toolwire.mcp.serve.start import host_for  # noqa: PLC0415
 
+    of_document = openapi_options(
+        base_url, allow_servers, credentials, external_files, allow_network, allow_http
+    )
+    of_catalog: dict[str, Any] = {"max_in_flight": max_in_flight, "refresh": refresh}
+    if target.startswith(OPENAPI):
+        of_document, of_catalog = {**of_document, **of_catalog}, {}
     found = resolve_target(
         target,
         header,
         include,
         exclude,
+        of_document,
+        groups=group,
+        chains=chain,
+        find_tools=find_tools,
+        always_list=always_list,
         budget=budget,
         budget_day=budget_day,
         budget_total=budget_total,
-        max_in_flight=max_in_flight,
-        refresh=refresh,
         pins=pins,
+        ledger=ledger,
+        **of_catalog,
     )
+    if http and fd is None:
+        _check_shared_variables(found.server)
     served = host_for(found.server, name=found.name, secret=_read_secret())
+    if verbose:
+        _log_requests(served)
     background = [_reload_task(found, served)] if reload else []
-    if hasattr(found.server, "loaded"):
-        from toolwire.cli.serve_reload import watch_catalog  # noqa: PLC0415
-
-        background.append(partial(watch_catalog, found.server, partial(_print, quiet)))
+    if hasattr(catalog := found.source or found.server, "loaded"):
+        background.append(partial(watch_catalog, catalog, partial(_print, quiet)))
     if wire is not None:
-        _print(quiet, f"{_describe(served)} over stdio")
+        waiting = _WAITING if sys.stdin.isatty() else ""
+        _print(quiet, f"{_describe(served)} over stdio{waiting}")
         from toolwire.mcp.serve.start import serve_pipe  # noqa: PLC0415
 
         _run(partial(serve_pipe, served, wire, drain), background)
@@ -213,8 +288,6 @@ def serve(  # noqa: PLR0917 - options
         where = Listening(host.removeprefix("[").removesuffix("]"), listening.getsockname()[1], path)
         _print(quiet, f"{_describe(served)} at {where.url}")
         if workers > 1:
-            from toolwire.cli.serve_workers import supervise  # noqa: PLC0415
-
             _print(quiet, f"{workers} processes, no sessions")
             raise typer.Exit(supervise(listening, workers, drain, SECRET))
     from toolwire.mcp.serve.start import serve_over  # noqa: PLC0415
@@ -246,19 +319,43 @@ def _run(work: Work, background: list[Work]) -> None:
 def _reload_task(target: "Target", served: "ServerHost") -> Work:
     if target.path is None:
         raise UsageError(f"--reload only applies to files, and {target.text} is not one")
-    from toolwire.cli.serve_reload import reload_on_change  # noqa: PLC0415 - heavy
-
     return partial(reload_on_change, target, served.replace, partial(_print, False))
 
 
-def _check_http_options(context: typer.Context) -> None:
-    """Raise `UsageError` for an option on the command line that has no effect without --http."""
-    for name in _HTTP_ONLY:
+def _check_options(context: typer.Context, *, http: bool, workers: int, quiet: bool, verbose: bool) -> None:
+    """Raise `UsageError` for options that exclude each other, or have no effect without --http."""
+    if quiet and verbose:
+        raise UsageError("--quiet and --verbose exclude each other")
+    if workers > 1 and sys.platform == "win32":
+        raise UsageError("--workers needs Linux or macOS: here a socket cannot be shared by processes")
+    for name in () if http else _HTTP_ONLY:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
             raise UsageError(
                 f"--{name.replace('_', '-')} only applies with --http: add --http, or leave it out"
             )
+
+
+def _log_requests(served: "ServerHost") -> None:
+    from toolwire.mcp.serve.metrics import RequestTimer  # noqa: PLC0415
+
+    logging.getLogger("toolwire.requests").setLevel(logging.INFO)
+    served.observe = RequestTimer  # serving over HTTP replaces it by one that counts too
+
+
+def _check_shared_variables(server: Any) -> None:
+    """Raise `UsageError` if machines that share a ledger cannot share a session's budget and each other's calls."""
+    if not getattr(server, "remote", False):
+        return
+    from toolwire.catalog.server import SESSION  # noqa: PLC0415 - heavy
+
+    missing = [name for name in (SESSION, SECRET) if not os.environ.get(name)]
+    if missing:
+        raise UsageError(
+            f"machines that share a ledger need the same {' and '.join(missing)}: set {SESSION} to a name for what"
+            f" they serve, whose budget they share, and {SECRET} to at least {_SECRET_BYTES} random bytes (openssl"
+            " rand -hex 32)"
+        )
 
 
 def _read_secret() -> str | None:
@@ -313,3 +410,228 @@ def _log_to_stderr(quiet: bool) -> None:
     )
     for handler in logging.getLogger().handlers:
         handler.addFilter(RepeatLimit())
+
+
+async def reload_on_change(
+    target: "Target", replace: "Callable[[Server], Awaitable[None]]", report: Callable[[str], None]
+) -> None:
+    """Load the target again whenever one of its files changes, and pass the new server to `replace`."""
+    import anyio  # noqa: PLC0415 - heavy, as are the next ones
+
+    from toolwire.cli.shared.target import reload, watched_files  # noqa: PLC0415
+    from toolwire.mcp.foreign import as_server  # noqa: PLC0415
+
+    seen = _read_stamps(watched_files(target))
+    while True:
+        await anyio.sleep(_POLL_INTERVAL)
+        now = _read_stamps(watched_files(target))
+        if now == seen:
+            continue
+        seen = now
+        try:
+            target = reload(target)
+            await replace(as_server(target.server))
+        except ClaudeSDKError as error:
+            report(f"not reloaded: {error}")
+        except Exception as error:  # noqa: BLE001 - the file is being edited and may raise anything
+            report(f"not reloaded: {type(error).__name__}: {error}")
+        else:
+            report(f"reloaded {target.text}")
+            seen = _read_stamps(watched_files(target))
+
+
+async def watch_catalog(catalog: Any, report: Callable[[str], None]) -> None:
+    """Report how the first load of a catalogue went, and fetch its list again at SIGHUP."""
+    import anyio  # noqa: PLC0415 - heavy
+
+    # The signal is handled from the start: by default it ends the process. Windows does not have it.
+    numbers = [getattr(signal, "SIGHUP")] if hasattr(signal, "SIGHUP") else []  # noqa: B009 - for type checkers
+    with anyio.open_signal_receiver(*numbers) as signals:
+        status = await catalog.loaded(within=60.0)
+        report(
+            f"{catalog.name}: {status.fetched} entries fetched, "
+            f"{status.registered} tools registered ({status.state})"
+        )
+        for each in status.skipped:
+            report(f"left out: {each.name} ({each.reason})")
+        if problem := getattr(catalog, "base_problem", ""):
+            report(f"calls will fail: {problem}")
+        async for _ in signals:
+            report(f"{catalog.name}: fetching the list again")
+            catalog.refresh()
+
+
+def _read_stamps(paths: list[Path]) -> dict[Path, tuple[int, int]]:
+    stamps = {}
+    for path in paths:
+        try:
+            status = path.stat()
+        except OSError:  # editors remove a file for a moment while they save it
+            continue
+        stamps[path] = (status.st_mtime_ns, status.st_size)
+    return stamps
+
+
+def supervise(listening: socket.socket, count: int, drain: float, secret_variable: str) -> int:
+    """Run this command in `count` processes on the socket until SIGINT or SIGTERM. Returns the exit code."""
+    import secrets  # noqa: PLC0415 - loads OpenSSL
+
+    from toolwire.catalog.server import SESSION  # noqa: PLC0415 - heavy
+    from toolwire.mcp.serve.host import new_secret  # noqa: PLC0415
+    from toolwire.mcp.serve.metrics import FOLDER  # noqa: PLC0415
+
+    # All workers share the key that seals stateless calls, and the session whose budget they spend.
+    shared = {secret_variable: new_secret(), SESSION: secrets.token_hex(8)}
+    stopping, hurry = threading.Event(), threading.Event()
+
+    def on_signal(*_: object) -> None:
+        (hurry if stopping.is_set() else stopping).set()
+
+    before = {each: signal.signal(each, on_signal) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with metrics_folder() as (folder, lock):
+            given = {name: value for name, value in os.environ.items() if value or name not in shared}
+            environment = {**shared, **given, FOLDER: str(folder)}
+            command = worker_command(sys.argv[1:], listening.fileno())
+
+            def start(lifeline: Lifeline) -> subprocess.Popen[bytes]:
+                return subprocess.Popen(  # noqa: S603 - our own command
+                    command,
+                    env=environment,
+                    pass_fds=[listening.fileno(), lock, *lifeline.inherit],
+                    start_new_session=True,
+                )
+
+            group = _Group(start, count, folder)
+            before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: group.send_signal(signal.SIGHUP))
+            try:
+                while not stopping.is_set() and not group.failed:
+                    group.replace_exited()
+                    stopping.wait(_CHECK_INTERVAL)
+            finally:
+                group.stop(drain + _EXIT_TIMEOUT, hurry)
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    return FAILURE if group.failed else 0
+
+
+def worker_command(arguments: Sequence[str], fd: int) -> list[str]:
+    """Return the command line of a worker: ours, with its own options first, since ours may end with `--`."""
+    command, *rest = arguments
+    return [sys.executable, "-m", "toolwire", command, "--fd", str(fd), "--stateless", *rest]
+
+
+@contextmanager
+def metrics_folder() -> Iterator[tuple[Path, int]]:
+    """Create a folder for the metrics of all workers, and a descriptor that holds a lock on it.
+
+    Folders that killed parents left are removed: nobody holds their locks any more.
+    """
+    for left in Path(tempfile.gettempdir()).glob(f"{_METRICS}*"):
+        with suppress(OSError):
+            if (found := _try_lock(left)) is not None:
+                shutil.rmtree(left, ignore_errors=True)
+                os.close(found)
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=_METRICS))
+        with suppress(FileNotFoundError):
+            lock = _try_lock(folder)
+            if lock is not None and folder.exists():  # else another process took it for a left one
+                break
+    try:
+        yield folder, lock
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _try_lock(folder: Path) -> int | None:
+    """Lock a folder and return the descriptor that holds the lock; None if another process holds it."""
+    import fcntl  # noqa: PLC0415 - not on Windows
+
+    found = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(found)
+        return None
+    return found
+
+
+class _Worker:
+    """A worker process. On Linux it gets SIGTERM when this process ends, even by SIGKILL."""
+
+    def __init__(self, start: Callable[[Lifeline], subprocess.Popen[bytes]]) -> None:
+        self._lifeline = Lifeline()
+        try:
+            self.process = start(self._lifeline)
+        except BaseException:
+            self._lifeline.close()
+            raise
+        self._lifeline.hold(self.process.pid)
+        self.started = time.monotonic()
+
+    def has_exited(self) -> bool:
+        """True if the process has exited; its lifeline is then closed."""
+        if self.process.poll() is None:
+            return False
+        self._lifeline.close()
+        return True
+
+
+class _Group:
+    """The workers of a server."""
+
+    def __init__(
+        self, start: Callable[[Lifeline], subprocess.Popen[bytes]], count: int, folder: Path
+    ) -> None:
+        self._start = start
+        self._folder = folder
+        self._early_exits = 0
+        self._workers = [_Worker(start) for _ in range(count)]
+
+    @property
+    def failed(self) -> bool:
+        """True if workers exit as soon as they are started."""
+        return self._early_exits >= _EARLY_EXITS
+
+    def replace_exited(self) -> None:
+        """Start a new worker for each that has exited."""
+        from prometheus_client.multiprocess import mark_process_dead  # noqa: PLC0415 - heavy
+
+        for place, worker in enumerate(self._workers):
+            if not worker.has_exited():
+                continue
+            early = time.monotonic() - worker.started < _EARLY
+            self._early_exits = self._early_exits + 1 if early else 0
+            process = worker.process
+            mark_process_dead(process.pid, str(self._folder))  # type: ignore[no-untyped-call]
+            if not self.failed:
+                sys.stderr.write(f"worker {process.pid} exited ({process.returncode}); starting another\n")
+                self._workers[place] = _Worker(self._start)
+
+    def stop(self, seconds: float, hurry: threading.Event) -> None:
+        """Stop all workers: by SIGTERM, by SIGINT too once `hurry` is set, and by SIGKILL after `seconds`."""
+        self.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + seconds
+        hurried = False
+        while (left := self._running()) and time.monotonic() < deadline:
+            if hurry.is_set() and not hurried:
+                hurried = True
+                deadline = min(deadline, time.monotonic() + 3)
+                self.send_signal(signal.SIGINT)  # a second SIGTERM could be merged with the first
+            with suppress(subprocess.TimeoutExpired):
+                left[0].process.wait(_CHECK_INTERVAL)
+        for worker in left:
+            worker.process.kill()
+            worker.process.wait()
+            worker.has_exited()
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to all workers."""
+        for worker in self._running():
+            worker.process.send_signal(number)
+
+    def _running(self) -> list[_Worker]:
+        return [worker for worker in self._workers if not worker.has_exited()]

@@ -4,16 +4,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolwire._support.terminal import plain
+from toolwire._support.words import plain
 from toolwire.cli.shared.arguments import find_types
 from toolwire.cli.shared.printing import markup, one_line, out, show, show_json, to_json
 from toolwire.cli.shared.target_options import (
+    AllowHttpOption,
+    AllowNetworkOption,
+    ChainOption,
     ExcludeOption,
+    ExternalFilesOption,
+    GroupOption,
     HeaderOption,
     IncludeOption,
     JsonOption,
     TargetArgument,
     connect,
+    openapi_options,
     resolve_target,
     run,
 )
@@ -32,6 +38,11 @@ def tools(  # noqa: PLR0917 - typer takes them by position
     header: HeaderOption = None,
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
+    external_files: ExternalFilesOption = False,
+    allow_network: AllowNetworkOption = None,
+    allow_http: AllowHttpOption = False,
+    group: GroupOption = None,
+    chain: ChainOption = None,
 ) -> None:
     """List the tools of a server: their names, parameters and descriptions.
 
@@ -43,9 +54,14 @@ def tools(  # noqa: PLR0917 - typer takes them by position
 
       toolwire tools catalog:agentpmt --include 'weather*'
 
+      toolwire tools openapi:petstore.yaml --include 'tag:pets'
+
       toolwire tools https://example.com/mcp --header "Authorization: Bearer $TOKEN"
     """
-    found = run(_list, resolve_target(target, header, include, exclude))
+    document = openapi_options(
+        external_files=external_files, allow_network=allow_network, allow_http=allow_http
+    )
+    found = run(_list, resolve_target(target, header, include, exclude, document, groups=group, chains=chain))
     if json:
         others = {key: value for key, value in found.items() if key != "tools" and value}
         show_json({"tools": found["tools"], **others})

@@ -5,8 +5,8 @@ Owns the life of the connection and the reading of messages. The control request
 """
 
 from collections.abc import AsyncIterator
-from types import TracebackType
-from typing import Any, Self, cast
+from types import MethodType, TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from toolwire._conversation.wiring import Conversation, Prompt, check_prompt
 from toolwire._transport.custom import Transport
@@ -15,6 +15,9 @@ from toolwire.client.mcp_controls import McpControls
 from toolwire.errors import CLIConnectionError
 from toolwire.messages import Message, ResultMessage
 from toolwire.options.agent_options import ClaudeAgentOptions
+
+if TYPE_CHECKING:
+    from toolwire.sessions.session import Session as PastSession
 
 
 class ClaudeSDKClient(Controls, McpControls):
@@ -37,6 +40,7 @@ class ClaudeSDKClient(Controls, McpControls):
         self._conversation: Conversation | None = None
         self._connecting: Conversation | None = None
         self._closing: Conversation | None = None
+        self._told_id: str | None = None
 
     async def connect(self, prompt: Prompt | None = None) -> None:
         """Start the CLI and send the prompt, if there is one. After a streamed prompt the input is closed."""
@@ -47,8 +51,8 @@ class ClaudeSDKClient(Controls, McpControls):
         conversation = self._connecting = Conversation(self.options, self._transport)
         try:
             await conversation.open()
-            conversation.feed(prompt, "default", end=False)
-            self._conversation = conversation
+            await conversation.feed(prompt, "default", end=False)
+            self._conversation, self._told_id = conversation, None
         except BaseException:
             await conversation.aclose()
             raise
@@ -58,13 +62,16 @@ class ClaudeSDKClient(Controls, McpControls):
     async def disconnect(self) -> None:
         """End the CLI in bounded time, even while it is connecting. Does nothing when not connected.
 
-        Concurrent calls wait for the same end.
+        Concurrent calls wait for the same end. In a tool, hook or callback of this conversation it returns at once,
+        since the end waits for those too: they are cancelled at their next `await`.
         """
         closing = self._closing = self._conversation or self._connecting or self._closing
+        if self._conversation is not None:
+            self._told_id = self._conversation.session.session_id
         self._conversation = None
         if closing is not None:
-            await closing.aclose()
-            if self._closing is closing:
+            ended = await closing.aclose()
+            if ended and self._closing is closing:
                 self._closing = None
 
     async def __aenter__(self) -> Self:
@@ -86,6 +93,32 @@ class ClaudeSDKClient(Controls, McpControls):
         """True while prompts and requests can be sent."""
         return self._conversation is not None and self._conversation.session.alive
 
+    def get_session(self) -> "PastSession":
+        """Return the history of this conversation: its id, messages, cost; to rename, tag, fork, export.
+
+        The id is that of the options (`session_id`, `resume`), or what the CLI told with its first turn. Before
+        that, `CLIConnectionError`: `Session().options()` makes options whose id is known at once.
+        """
+        from toolwire.sessions.entries import is_session_id  # noqa: PLC0415 - only for those who ask
+        from toolwire.sessions.session import Session, find_config_dir  # noqa: PLC0415 - as above
+
+        if self._conversation is not None:
+            self._told_id = self._conversation.session.session_id or self._told_id
+        options = self.options
+        known = options.session_id or (None if options.fork_session else options.resume)
+        session_id = self._told_id or known
+        if not is_session_id(session_id):
+            raise CLIConnectionError(
+                "The id of this conversation is not known before its first turn. To know it at once, start with "
+                "options of a Session: await Session().options(options)"
+            )
+        return Session(
+            session_id,
+            options.cwd if options.session_store is not None else None,
+            store=options.session_store,
+            config_dir=find_config_dir(options.env),
+        )
+
     @property
     def unread(self) -> int:
         """Number of messages that have arrived and not been read."""
@@ -105,21 +138,41 @@ class ClaudeSDKClient(Controls, McpControls):
         else:
             await self._live.say_all(prompt, session_id)
 
-    def receive_messages(self) -> "Messages":
-        """Return an iterator over all messages until the CLI ends."""
-        return Messages(self._live, until_result=False)
+    async def receive_messages(self) -> AsyncIterator[Message]:
+        """Yield all messages until the CLI ends. After leaving the loop early, the rest stays unread."""
+        conversation = self._live
+        take = conversation.take_message
+        while (message := take() or await conversation.next_message()) is not None:
+            yield cast("Message", message)
 
-    def receive_response(self) -> "Messages":
-        """Return an iterator over the messages up to and including the next `ResultMessage`.
+    async def receive_response(self) -> AsyncIterator[Message]:
+        """Yield the messages up to and including the next `ResultMessage`.
 
-        It raises `CLIConnectionError` if no result is due: no prompt waits for one, no background task runs, and
+        They are those of `receive_messages()`, also where a subclass or a patch has another one. If it has not,
+        `CLIConnectionError` is raised when no result is due: no prompt waits for one, no background task runs, and
         nothing has come for five seconds.
         """
-        return Messages(self._live, until_result=True)
+        receive = self.receive_messages
+        # By its type first: a tracing library's proxy shows the `__func__` of what it wraps.
+        if type(receive) is MethodType and receive.__func__ is _RECEIVE_MESSAGES:
+            conversation = self._live
+            take = conversation.take_message
+            while (message := take() or await conversation.next_message(of_response=True)) is not None:
+                yield cast("Message", message)
+                if isinstance(message, ResultMessage):
+                    return
+        else:
+            async for each in receive():
+                yield each
+                if isinstance(each, ResultMessage):
+                    return
 
     async def get_server_info(self) -> dict[str, Any] | None:
         """Return the CLI's response to `initialize`: commands, models, account, version."""
         return self._live.info
+
+
+_RECEIVE_MESSAGES: Final[object] = ClaudeSDKClient.receive_messages  # to see whether it was overridden
 
 
 def wrap_conversation(conversation: Conversation) -> ClaudeSDKClient:
@@ -127,29 +180,3 @@ def wrap_conversation(conversation: Conversation) -> ClaudeSDKClient:
     client = ClaudeSDKClient(conversation.options)
     client._conversation = conversation  # noqa: SLF001 - a second constructor, in the same module
     return client
-
-
-class Messages(AsyncIterator[Message]):
-    """The messages of a client as they arrive. After leaving the loop early, the rest stays unread.
-
-    Not an async generator, because there is nothing to clean up, and trio warns about unfinished generators.
-    """
-
-    def __init__(self, conversation: Conversation, *, until_result: bool) -> None:
-        self._conversation = conversation
-        self._until_result = until_result
-        self._finished = False
-
-    async def __anext__(self) -> Message:
-        message = None
-        if not self._finished:
-            message = await self._conversation.next_message(of_response=self._until_result)
-        if message is None:
-            self._finished = True
-            raise StopAsyncIteration
-        self._finished = self._until_result and isinstance(message, ResultMessage)
-        return cast("Message", message)
-
-    async def aclose(self) -> None:
-        """Stop iterating. For code that treats the iterator as a generator."""
-        self._finished = True

@@ -128,7 +128,8 @@ class Controls(ControlRequests):
 
     async def stop_task(self, task_id: str) -> None:
         """Stop a background task; its end arrives as a task message. The CLI ignores an unknown id."""
-        await self.control_request("stop_task", task_id=check_text("task_id", task_id))
+        known = task_id if task_id == "" else check_text("task_id", task_id)  # the CLI takes any, also none
+        await self.control_request("stop_task", task_id=known)
 
     async def background_tasks(self, tool_use_id: str | None = None) -> bool:
         """Move running commands and subagents to the background: all, or that of one tool call.
@@ -195,9 +196,9 @@ class Controls(ControlRequests):
 
         Hooks are registered again, and a hook call that is running is cancelled.
         """
-        hooks, _ = register(self.options.hooks or {})
-        request = {**_argv.build_initialize_request(self.options, hooks), **fields}
         live = self._live
+        hooks, _ = register(live.options.hooks or {})
+        request = {**_argv.build_initialize_request(live.options, hooks), **fields}
         answer = await self.control_request(request.pop("subtype"), **request)
         live.info = answer
         return cast("InitializeResponse", answer)

@@ -3,11 +3,12 @@
 Owns the way from an output type to a JSON schema and from the CLI's JSON back to an instance.
 """
 
+import copy
 import inspect
 import json
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar, cast, overload
 
 import anyio
@@ -20,7 +21,7 @@ from toolwire.messages.blocks import ToolResultBlock, ToolUseBlock
 from toolwire.options.agent_options import ClaudeAgentOptions
 
 T = TypeVar("T")
-_KEY: Final = "value"  # of the object that wraps an output type without properties
+OUTPUT_KEY: Final = "value"  # of the object that wraps an output type without properties
 
 
 @dataclass
@@ -34,6 +35,14 @@ class ToolCall:
     is_error: bool | None = None
     done: bool = False
     """False if the run ended before the tool returned."""
+
+    @property
+    def text(self) -> str:
+        """The text of the result, without images and other content; empty if there is none."""
+        if not isinstance(self.result, list):
+            return self.result or ""
+        texts = (block.get("text") for block in self.result if block.get("type") == "text")
+        return "\n".join(text for text in texts if isinstance(text, str))
 
 
 @dataclass
@@ -138,11 +147,7 @@ async def run(
     given = options if options is not None else ClaudeAgentOptions()
     expected = None if output_type is None else OutputType(output_type)
     if expected is not None:
-        if given.output_format is not None:
-            raise OptionsError(
-                "output_type and options.output_format are both set: use only one of them", "output_format"
-            )
-        given = replace(given, output_format=expected.format)
+        given = expected.add_to(given)
     conversation = Conversation(given, transport)
     try:
         await conversation.open()
@@ -160,8 +165,10 @@ async def run_on(
     """Send a prompt on an open conversation and read to the end. A failed run's error has the reply."""
     reply: Reply[Any] = Reply()
     try:
-        conversation.feed(prompt, "", end=True)
-        while (message := await conversation.next_message(everything=True)) is not None:
+        conversation.include_all()
+        await conversation.feed(prompt, "", end=True)
+        take = conversation.take_message
+        while (message := take() or await conversation.next_message()) is not None:
             reply.add(message)
             if on_message is not None:
                 on_message(message)
@@ -205,17 +212,32 @@ def run_sync(
 ) -> Reply[Any]:
     """Like `run()`, for code that is not async. Inside an event loop use `await run(...)` instead."""
 
+    if _is_async():
+        raise RuntimeError(
+            "run_sync() was called inside a running event loop, as in a coroutine or a notebook: "
+            "write `await run(...)` there"
+        )
+
     async def inside() -> Reply[Any]:
         return await run(prompt, options=options, output_type=output_type, on_message=on_message)
 
     return anyio.run(inside)
 
 
+def _is_async() -> bool:
+    """True inside a running event loop of any kind."""
+    try:
+        anyio.get_current_task()
+    except RuntimeError:  # of anyio, or of sniffio in older versions
+        return False
+    return True
+
+
 class OutputType:
     """The type that an output must have. Not every type is an object in JSON: others travel in one with a key."""
 
     def __init__(self, output_type: Any) -> None:
-        from toolwire.tools.schema.pydantic_types import adapter_of, readable  # noqa: PLC0415 - loads Pydantic
+        from toolwire.tools.schema.pydantic_types import HINT, adapter_of, gist, readable  # noqa: PLC0415 - loads Pydantic
 
         self._name = getattr(output_type, "__name__", str(output_type))
         if isinstance(output_type, str | dict) or inspect.isroutine(output_type):
@@ -227,15 +249,25 @@ class OutputType:
             self._adapter = adapter_of(readable(output_type))
             schema = self._adapter.json_schema()
         except Exception as error:  # Pydantic raises many kinds, and so may an annotation
-            reason = _find_unresolved_name(output_type) or error
+            reason = _find_unresolved_name(output_type) or gist(error)
             raise OptionsError(
-                f"output_type {self._name} has no JSON schema: {reason}", "output_type"
+                f"output_type {self._name} has no JSON schema: {reason}; {HINT}", "output_type"
             ) from error
         self._wrapped = schema.get("type") != "object"
         self.format: dict[str, Any] = {
             "type": "json_schema",
             "schema": _wrap(schema) if self._wrapped else schema,
         }
+
+    def add_to(self, options: ClaudeAgentOptions) -> ClaudeAgentOptions:
+        """Return options that ask for the type; `OptionsError` if they ask for another output already."""
+        if options.output_format is not None:
+            raise OptionsError(
+                "output_type and options.output_format are both set: use only one of them", "output_format"
+            )
+        changed = copy.copy(options)  # not `replace`, which would warn of odd options again
+        changed.output_format = self.format
+        return changed
 
     def validate(self, value: Any, reply: Any) -> Any:
         """Return an instance of the type; raises `OutputValidationError`."""
@@ -246,7 +278,7 @@ class OutputType:
                 f"Claude returned no structured output, expected {self._name}. Its text was: {reply.text[:500]}",
                 reply=reply,
             )
-        inner = value.get(_KEY) if self._wrapped and isinstance(value, dict) else value
+        inner = value.get(OUTPUT_KEY) if self._wrapped and isinstance(value, dict) else value
         try:
             # As JSON, not as Python values: in JSON, dates and enums are strings and tuples are lists.
             valid = self._adapter.validate_json(json.dumps(inner))
@@ -254,8 +286,8 @@ class OutputType:
             raise OutputValidationError(
                 f"The structured output is not a valid {self._name}: {error}", output=inner, reply=reply
             ) from error
-        if self._wrapped and not (isinstance(value, dict) and _KEY in value):
-            text = f"The structured output is not a valid {self._name}: the key {_KEY!r} is missing"
+        if self._wrapped and not (isinstance(value, dict) and OUTPUT_KEY in value):
+            text = f"The structured output is not a valid {self._name}: the key {OUTPUT_KEY!r} is missing"
             raise OutputValidationError(text, output=value, reply=reply)
         return valid
 
@@ -276,8 +308,8 @@ def _wrap(schema: dict[str, Any]) -> dict[str, Any]:
     inner = {key: value for key, value in schema.items() if key != "$defs"}
     wrapped: dict[str, Any] = {
         "type": "object",
-        "properties": {_KEY: inner},
-        "required": [_KEY],
+        "properties": {OUTPUT_KEY: inner},
+        "required": [OUTPUT_KEY],
         "additionalProperties": False,
     }
     if "$defs" in schema:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar, overload
 
 import anyio
 
@@ -17,12 +17,13 @@ from toolwire._support.log import logger_for
 from toolwire._support.tasks import Task, spawn
 from toolwire._support.waiting import Signal
 from toolwire.client.client import ClaudeSDKClient, wrap_conversation
-from toolwire.client.reply import Reply, run_on
+from toolwire.client.reply import OutputType, Reply, run, run_on
 from toolwire.errors import CLIConnectionError
 from toolwire.messages import AnyMessage
 from toolwire.options.agent_options import ClaudeAgentOptions
 
 logger = logger_for("warm")
+T = TypeVar("T")
 
 
 async def startup(options: ClaudeAgentOptions | None = None) -> ClaudeSDKClient:
@@ -44,14 +45,21 @@ class WarmPool:
         async with WarmPool(options, size=2) as pool:
             reply = await pool.run("What is 15 + 27?")
 
+    With `output_type` every reply has an output of that type, as in `run()`: a CLI is told so when it starts.
+
     Each conversation gets its own CLI and ends it; a replacement is started at once. If none is ready, a cold one
     is started: no conversation waits for another.
     """
 
-    def __init__(self, options: ClaudeAgentOptions | None = None, *, size: int = 1) -> None:
+    def __init__(
+        self, options: ClaudeAgentOptions | None = None, *, size: int = 1, output_type: Any = None
+    ) -> None:
         if size < 1:
             raise ValueError(f"size must be at least 1, got {size}")
-        self.options = options if options is not None else ClaudeAgentOptions()
+        self._given = options if options is not None else ClaudeAgentOptions()
+        self.output_type = output_type
+        self._expected = None if output_type is None else OutputType(output_type)
+        self.options = self._given if self._expected is None else self._expected.add_to(self._given)
         self.size = size
         self._ready: deque[Conversation] = deque()
         self._starting: set[Task] = set()
@@ -83,20 +91,49 @@ class WarmPool:
     @asynccontextmanager
     async def client(self) -> AsyncIterator[ClaudeSDKClient]:
         """Provide a connected client for one conversation."""
-        conversation = await self._take()
+        conversation = await self.take()
         async with wrap_conversation(conversation) as client:
             yield client
 
+    @overload
     async def run(
-        self, prompt: Prompt, *, on_message: Callable[[AnyMessage], object] | None = None
+        self,
+        prompt: Prompt,
+        *,
+        output_type: type[T],
+        on_message: Callable[[AnyMessage], object] | None = None,
+    ) -> Reply[T]: ...
+    @overload
+    async def run(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: Any = None,
+        on_message: Callable[[AnyMessage], object] | None = None,
+    ) -> Reply[Any]: ...
+    async def run(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: Any = None,
+        on_message: Callable[[AnyMessage], object] | None = None,
     ) -> Reply[Any]:
-        """Like `toolwire.run()`, on a warm CLI."""
+        """Like `toolwire.run()`, on a warm CLI.
+
+        An `output_type` other than the pool's needs a CLI of its own, which is started now.
+        """
         check_prompt(prompt)
-        conversation = await self._take()
+        if output_type is not None and output_type != self.output_type:
+            self._check_open()
+            return await run(prompt, options=self._given, output_type=output_type, on_message=on_message)
+        conversation = await self.take()
         try:
-            return await run_on(conversation, prompt, on_message)
+            reply = await run_on(conversation, prompt, on_message)
         finally:
             await conversation.aclose()
+        if self._expected is not None:
+            reply.output = self._expected.validate(reply.output, reply)
+        return reply
 
     async def aclose(self) -> None:
         """End every waiting CLI. Conversations in progress continue and end their own."""
@@ -109,12 +146,15 @@ class WarmPool:
                 while self._ready:
                     group.start_soon(self._ready.popleft().aclose)
 
-    async def _take(self) -> Conversation:
-        """Return an open conversation: a waiting one, or a new one."""
+    def _check_open(self) -> None:
         if not self._open:
             raise CLIConnectionError(
                 "The WarmPool is not open. Use it inside `async with WarmPool(...) as pool:`."
             )
+
+    async def take(self) -> Conversation:
+        """Return an open conversation, a waiting one or a new one. Whoever takes it ends it."""
+        self._check_open()
         conversation = None
         while self._ready and conversation is None:
             waiting = self._ready.popleft()

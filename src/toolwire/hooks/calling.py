@@ -4,19 +4,35 @@ The CLI knows each hook's `onFailure` from its registration and applies it when 
 own timeout, however, the CLI blocks the action whatever `onFailure` says. So with `on_failure` set, our timeout is
 a little shorter. Without it the CLI's timeout decides: the CLI cancels the request, which cancels the callback,
 and ours only makes sure of that.
+
+An output is checked before it is sent. The CLI silently ignores an unknown key and drops a whole output for one
+value of the wrong type, so a misspelt `deny` would deny nothing, nor would one whose reason is a number.
 """
 
 import functools
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import (
+    Any,
+    Final,
+    Literal,
+    NamedTuple,
+    NotRequired,
+    TypedDict,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import anyio
 
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import cancelled_from_inside, is_async, is_cancellation, maybe_await
 from toolwire._support.threads import Workers
+from toolwire._support.words import closest
 from toolwire.errors import message_of
-from toolwire.hooks.checking import check_output, find_similar_event
+from toolwire.hooks.events import SPECIFIC_OUTPUTS, HookEvent, SyncHookJSONOutput
 from toolwire.hooks.outcomes import HookOutcome, NoReasonError
 from toolwire.hooks.registry import RegisteredHook, output_to_wire
 
@@ -121,3 +137,206 @@ def _to_wire(hook: RegisteredHook, returned: object, warned: set[str]) -> dict[s
             warned.add(text)
             logger.warning("%s", text)
     return wire
+
+
+Severity = Literal["unknown", "repaired", "misspelt", "wrong", "malformed"]
+"""An unknown key may belong to a newer CLI; a misspelt one is a mistake; a repaired output is sent without the
+fault.
+
+The CLI would refuse a wrong value, which is none of the allowed ones, and a malformed one, which has another type.
+"""
+
+
+class _Decision(TypedDict):
+    """The `decision` of a PermissionRequest hook: the keys for `allow` and for `deny`."""
+
+    behavior: Literal["allow", "deny"]
+    updatedInput: NotRequired[dict[str, Any]]
+    updatedPermissions: NotRequired[list[Any]]
+    message: NotRequired[str]
+    interrupt: NotRequired[bool]
+
+
+_EVENTS = frozenset(get_args(HookEvent))
+_TOP: dict[str, Any] = {
+    **{key.removesuffix("_"): kind for key, kind in get_type_hints(SyncHookJSONOutput).items()},
+    "async": bool,
+    "asyncTimeout": float,
+    "decision": Literal["block", "approve"],
+    "hookSpecificOutput": Any,  # checked separately
+}
+_EVENT_NAME = "hookEventName"
+_DATA = ("updatedInput", "content")  # keys whose removal would change the meaning of the output
+
+
+class Problem(NamedTuple):
+    """Something wrong or unusual in an output."""
+
+    severity: Severity
+    text: str
+
+
+@dataclass(slots=True)
+class _Part:
+    """A dict that was checked, and its problems."""
+
+    kept: dict[str, Any] = field(default_factory=dict)
+    """The dict without optional values that are None."""
+    sound: dict[str, Any] = field(default_factory=dict)
+    """The part of `kept` that the CLI accepts."""
+    problems: list[Problem] = field(default_factory=list)
+
+    def put(self, key: str, part: "_Part") -> None:
+        """Add the checked dict under the key, with its problems."""
+        self.kept[key] = part.kept
+        self.sound[key] = part.sound
+        self.problems += part.problems
+
+    def refuse(self, key: str, problem: Problem) -> None:
+        """Add a problem with the value under the key, which is not sound."""
+        self.sound.pop(key, None)
+        self.problems.append(problem)
+
+
+def find_similar_event(event: str) -> str | None:
+    """Return the event that an unknown name probably means; None if it is known, or similar to none."""
+    return None if event in _EVENTS else closest(event, _EVENTS, cutoff=0.8)
+
+
+def check_output(event: str, output: dict[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+    """Return the output to send, and its problems.
+
+    A missing event name is added, and optional values that are None are removed. A clear denial is never lost: it
+    is sent without the parts that the CLI would refuse it for.
+    """
+    if event not in _EVENTS:
+        return output, []
+    part = _check_dict(output, _TOP, elsewhere=_get_specific_fields(event))
+    if "hookSpecificOutput" in part.kept:
+        _check_specific(event, part)
+    refused = [problem for problem in part.problems if problem.severity in ("wrong", "malformed")]
+    if not refused or not _denies(part.sound):
+        return part.kept, part.problems
+    return part.sound, [
+        Problem("repaired", f"{problem.text}; its denial still counts") if problem in refused else problem
+        for problem in part.problems
+    ]
+
+
+def _denies(output: Mapping[str, Any]) -> bool:
+    specific = output.get("hookSpecificOutput", {})
+    decision = specific.get("decision")
+    return (
+        output.get("decision") == "block"
+        or output.get("continue") is False
+        or specific.get("permissionDecision") == "deny"
+        or (isinstance(decision, Mapping) and decision.get("behavior") == "deny")
+    )
+
+
+def _check_specific(event: str, top: _Part) -> None:
+    key = "hookSpecificOutput"
+    given, fields = top.kept[key], _get_specific_fields(event)
+    if not isinstance(given, Mapping):
+        top.refuse(key, Problem("wrong", f"{key!r} is a {type(given).__name__}, not a dict"))
+    elif not fields:
+        top.problems.append(Problem("unknown", f"the CLI reads no {key!r} after {event}"))
+    elif given.get(_EVENT_NAME, event) != event:
+        text = f"{_EVENT_NAME!r} is {given[_EVENT_NAME]!r}, but the event is {event!r}"
+        top.refuse(key, Problem("wrong", text))
+    else:
+        if _EVENT_NAME not in given:
+            top.problems.append(Problem("unknown", f"{key!r} has no {_EVENT_NAME!r}; {event!r} is assumed"))
+        required = _list_required_keys(SPECIFIC_OUTPUTS[event])
+        part = _check_dict({_EVENT_NAME: event, **given}, fields, f" in {key!r}", required, elsewhere=_TOP)
+        if event == "PermissionRequest" and isinstance(decision := part.sound.get("decision"), Mapping):
+            known = get_type_hints(_Decision)
+            part.put(
+                "decision", _check_dict(decision, known, " in 'decision'", _list_required_keys(_Decision))
+            )
+        top.put(key, part)
+
+
+def _check_dict(
+    given: Mapping[str, Any],
+    fields: Mapping[str, Any],
+    where: str = "",
+    required: Collection[str] = (),
+    *,
+    elsewhere: Mapping[str, Any] | None = None,
+) -> _Part:
+    """Check a dict against the fields it may have; `elsewhere` has those of the dict around it, or inside it."""
+    part = _Part()
+    for key, value in given.items():
+        if value is None and _is_removable(key, fields, required):
+            part.problems.append(Problem("repaired", f"{key!r}{where} is None and was removed"))
+            continue
+        part.kept[key] = part.sound[key] = value
+        if key not in fields:
+            part.problems.append(_describe_unknown(key, fields, where, elsewhere or {}))
+        elif (problem := _check_value(key, value, fields[key])) is not None:
+            part.refuse(key, problem)
+    missing = [key for key in required if key not in given]
+    part.problems += [Problem("wrong", f"{key!r}{where} is missing") for key in missing]
+    return part
+
+
+def _is_removable(key: str, fields: Mapping[str, Any], required: Collection[str]) -> bool:
+    if key not in fields or key in required or key in _DATA:
+        return False
+    return fields[key] is not Any or key == "hookSpecificOutput"
+
+
+def _check_value(key: str, value: object, kind: Any) -> Problem | None:
+    """Return the problem with a value, if there is one."""
+    if kind is Any:
+        return None
+    if get_origin(kind) is Literal:
+        if value in get_args(kind):
+            return None
+        allowed = "'block'" if kind is _TOP["decision"] else ", ".join(map(repr, get_args(kind)))
+        return Problem("wrong", f"{key!r} is {value!r}; allowed: {allowed}")
+    plain = get_origin(kind) or kind
+    fits = isinstance(value, _ACCEPTED[plain]) and (plain is bool or not isinstance(value, bool))
+    if not fits:
+        return Problem("malformed", f"{key!r} is a {type(value).__name__}, not a {plain.__name__}")
+    if kind == list[str] and isinstance(value, list | tuple):
+        odd = [each for each in value if not isinstance(each, str)]
+        if odd:
+            return Problem("malformed", f"{key!r} has a {type(odd[0]).__name__} in it, not a str")
+    return None
+
+
+_ACCEPTED: dict[type, tuple[type, ...]] = {
+    str: (str,),
+    bool: (bool,),
+    int: (int,),
+    float: (int, float),
+    dict: (dict,),
+    list: (list, tuple),
+}
+"""The type of a key in `events` -> the types of values that the CLI takes for it."""
+
+
+def _describe_unknown(
+    key: object, known: Mapping[str, Any], where: str, elsewhere: Mapping[str, Any]
+) -> Problem:
+    if key in elsewhere:
+        place = "beside 'hookSpecificOutput', not into it" if where else "into 'hookSpecificOutput'"
+        return Problem("misspelt", f"{key!r} belongs {place}")
+    names = [*known] if where else [*known, *elsewhere]
+    near = closest(str(key), names, cutoff=0.7)
+    if near:
+        return Problem("misspelt", f"unknown key {key!r}{where}; did you mean {near!r}?")
+    return Problem("unknown", f"unknown key {key!r}{where}")
+
+
+def _list_required_keys(kind: Any) -> list[str]:
+    """Return the required keys of a TypedDict, in order."""
+    return [key for key in get_type_hints(kind) if key in kind.__required_keys__]
+
+
+@cache
+def _get_specific_fields(event: str) -> dict[str, Any]:
+    """Return the keys of the event's `hookSpecificOutput` with their types; empty if the CLI reads none."""
+    return get_type_hints(SPECIFIC_OUTPUTS[event]) if event in SPECIFIC_OUTPUTS else {}

@@ -77,11 +77,7 @@ class Event(Generic[Input, Output]):
         return Event(self.name, hooks)
 
     def __call__(
-        self,
-        matcher: str | None = None,
-        *,
-        timeout: float | None = None,
-        on_failure: OnFailure = None,
+        self, matcher: str | None = None, *, timeout: float | None = None, on_failure: OnFailure = None
     ) -> Decorator[Input, Output]:
         """Return a decorator for functions of one to three arguments: the input, the tool call's id, a context."""
         if self._hooks is None:

@@ -70,19 +70,22 @@ def register(
     for event, matchers in hooks.items():
         for matcher in matchers:
             ids = [f"hook_{len(registered) + index}" for index in range(len(matcher.hooks))]
-            settings = (matcher.matcher, matcher.timeout, matcher.on_failure)
+            # An object of another class may have fewer fields.
+            settings = [getattr(matcher, name, None) for name in ("matcher", "timeout", "on_failure")]
             for callback_id, callback in zip(ids, matcher.hooks, strict=True):
                 registered[callback_id] = RegisteredHook(event, callback, *settings)
-            config.setdefault(event, []).append(_matcher_to_wire(matcher, ids))
+            config.setdefault(event, []).append(_matcher_to_wire(ids, *settings))
     return config or None, registered
 
 
-def _matcher_to_wire(matcher: HookMatcher, ids: list[str]) -> dict[str, Any]:
-    wire: dict[str, Any] = {"matcher": matcher.matcher, "hookCallbackIds": ids}
-    if matcher.timeout is not None:
-        wire["timeout"] = matcher.timeout
-    if matcher.on_failure is not None:
-        wire["onFailure"] = matcher.on_failure
+def _matcher_to_wire(
+    ids: list[str], matcher: str | None, timeout: float | None, on_failure: str | None
+) -> dict[str, Any]:
+    wire: dict[str, Any] = {"matcher": matcher, "hookCallbackIds": ids}
+    if timeout is not None:
+        wire["timeout"] = timeout
+    if on_failure is not None:
+        wire["onFailure"] = on_failure
     return wire
 
 

@@ -184,7 +184,7 @@ class DirectClient:
                 meta=each.get("_meta") or {},
                 raw=each,
             )
-            async for each in self._listed("tools/list", "tools")
+            async for each in self._iter_all("tools/list", "tools")
         ]
 
     async def list_resources(self) -> list[ListedResource]:
@@ -193,7 +193,7 @@ class DirectClient:
             ListedResource(
                 each["uri"], each.get("name", ""), each.get("description") or "", each.get("mimeType"), each
             )
-            async for each in self._listed("resources/list", "resources")
+            async for each in self._iter_all("resources/list", "resources")
         ]
 
     async def list_resource_templates(self) -> list[ListedTemplate]:
@@ -206,7 +206,7 @@ class DirectClient:
                 each.get("mimeType"),
                 each,
             )
-            async for each in self._listed("resources/templates/list", "resourceTemplates")
+            async for each in self._iter_all("resources/templates/list", "resourceTemplates")
         ]
 
     async def read_resource(self, uri: str) -> list[ResourceContent]:
@@ -236,7 +236,7 @@ class DirectClient:
                 tuple(argument["name"] for argument in each.get("arguments") or []),
                 each,
             )
-            async for each in self._listed("prompts/list", "prompts")
+            async for each in self._iter_all("prompts/list", "prompts")
         ]
 
     async def get_prompt(self, name: str, /, **arguments: str) -> PromptResult:
@@ -291,9 +291,8 @@ class DirectClient:
         """Disconnect."""
         with anyio.CancelScope(shield=True):
             delivered = anyio.Event()
-            loop_caller()(
-                delivered.set
-            )  # behind the notifications that were just sent, which go the same way
+            # Behind the notifications that were just sent, which go the same way.
+            loop_caller()(delivered.set)
             await delivered.wait()
             await self._connection.aclose()
 
@@ -303,7 +302,7 @@ class DirectClient:
         if self._on_notification is not None:
             self._on_notification(notified)
 
-    async def _listed(self, method: str, key: str) -> AsyncIterator[dict[str, Any]]:
+    async def _iter_all(self, method: str, key: str) -> AsyncIterator[dict[str, Any]]:
         cursor: str | None = None
         while True:
             result = await self._request(method, {} if cursor is None else {"cursor": cursor})

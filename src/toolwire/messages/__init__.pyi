@@ -10,18 +10,17 @@ from toolwire.messages.blocks import (
 )
 from toolwire.messages.conversation import (
     AnyMessage as AnyMessage, AssistantMessage as AssistantMessage,
-    AssistantMessageError as AssistantMessageError, ConversationResetMessage as ConversationResetMessage,
-    DeferredToolUse as DeferredToolUse, EXTRA_MESSAGES as EXTRA_MESSAGES, Message as Message,
-    MessageOrigin as MessageOrigin, MessageOriginKind as MessageOriginKind, ModelUsage as ModelUsage,
-    RateLimitEvent as RateLimitEvent, RateLimitInfo as RateLimitInfo, RateLimitStatus as RateLimitStatus,
-    RateLimitType as RateLimitType, ResultMessage as ResultMessage, StreamEvent as StreamEvent,
-    TaskNotificationOriginSubkind as TaskNotificationOriginSubkind, UserMessage as UserMessage,
-)
-from toolwire.messages.extra import (
-    AuthStatusMessage as AuthStatusMessage, McpLogMessage as McpLogMessage,
-    McpProgressMessage as McpProgressMessage, PromptSuggestionMessage as PromptSuggestionMessage,
+    AssistantMessageError as AssistantMessageError, AuthStatusMessage as AuthStatusMessage,
+    ConversationResetMessage as ConversationResetMessage, DeferredToolUse as DeferredToolUse,
+    EXTRA_MESSAGES as EXTRA_MESSAGES, McpLogMessage as McpLogMessage,
+    McpProgressMessage as McpProgressMessage, Message as Message, MessageOrigin as MessageOrigin,
+    MessageOriginKind as MessageOriginKind, ModelUsage as ModelUsage,
+    PromptSuggestionMessage as PromptSuggestionMessage, RateLimitEvent as RateLimitEvent,
+    RateLimitInfo as RateLimitInfo, RateLimitStatus as RateLimitStatus, RateLimitType as RateLimitType,
+    ResultMessage as ResultMessage, StreamEvent as StreamEvent,
+    TaskNotificationOriginSubkind as TaskNotificationOriginSubkind,
     ToolProgressMessage as ToolProgressMessage, ToolUseSummaryMessage as ToolUseSummaryMessage,
-    UnknownMessage as UnknownMessage,
+    UnknownMessage as UnknownMessage, UserMessage as UserMessage,
 )
 from toolwire.messages.system import (
     ApiRetryMessage as ApiRetryMessage, BackgroundTasksChangedMessage as BackgroundTasksChangedMessage,

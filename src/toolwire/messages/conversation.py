@@ -6,7 +6,8 @@ come after them, have defaults, and take no part in `==` and `repr`. `raw` is th
 `data`.
 
 `Message` is what users of the official SDK expect to meet. `AnyMessage` has also the types that the
-official SDK drops (`EXTRA_MESSAGES`); they are yielded with `include_all_messages=True` only.
+official SDK drops (`EXTRA_MESSAGES`); they are yielded with `include_all_messages=True` only. A new one is a
+`ParsedRecord` with its type, whose fields all have defaults, because the CLI promises none of them.
 
 This module knows nothing of how a frame is read: that is `toolwire._protocol.parse`.
 """
@@ -14,26 +15,93 @@ This module knows nothing of how a frame is read: that is `toolwire._protocol.pa
 from dataclasses import dataclass, field
 from typing import Any, Literal, NotRequired, Required, TypedDict, get_args
 
-from toolwire._support.record import Record
+from toolwire._support.record import ParsedRecord, Record
 from toolwire.messages.blocks import ContentBlock, TextBlock
-from toolwire.messages.extra import (
-    AuthStatusMessage,
-    McpLogMessage,
-    McpProgressMessage,
-    PromptSuggestionMessage,
-    ToolProgressMessage,
-    ToolUseSummaryMessage,
-    UnknownMessage,
-)
 from toolwire.messages.system import FastModeState, SystemMessage
 
+
+@dataclass(repr=False, eq=False)
+class ToolProgressMessage(ParsedRecord, type="tool_progress"):
+    """A tool has been running for a while. In a heartbeat the call's own id is `parent_tool_use_id`."""
+
+    tool_use_id: str = ""
+    tool_name: str = ""
+    parent_tool_use_id: str | None = None
+    elapsed_time_seconds: float = 0
+    heartbeat: bool = False
+    task_id: str | None = None
+    uuid: str | None = None
+    session_id: str | None = None
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(repr=False, eq=False)
+class AuthStatusMessage(ParsedRecord, type="auth_status"):
+    """The state of a login."""
+
+    is_authenticating: bool = field(default=False, metadata={"key": "isAuthenticating"})
+    output: list[str] = field(default_factory=list)
+    error: str | None = None
+    uuid: str | None = None
+    session_id: str | None = None
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(repr=False, eq=False)
+class ToolUseSummaryMessage(ParsedRecord, type="tool_use_summary"):
+    """A sentence about a group of tool calls, for a user interface that folds them."""
+
+    summary: str = ""
+    preceding_tool_use_ids: list[str] = field(default_factory=list)
+    uuid: str | None = None
+    session_id: str | None = None
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(repr=False, eq=False)
+class PromptSuggestionMessage(ParsedRecord, type="prompt_suggestion"):
+    """A guess at the user's next prompt."""
+
+    suggestion: str = ""
+    uuid: str | None = None
+    session_id: str | None = None
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(repr=False, eq=False)
+class McpProgressMessage(Record):
+    """A tool of an in-process server reports its progress. The CLI drops such reports; toolwire does not."""
+
+    server: str
+    tool_use_id: str | None = None
+    progress: float = 0
+    total: float | None = None
+    message: str | None = None
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(repr=False, eq=False)
+class McpLogMessage(Record):
+    """A log record of an in-process server or of one of its tools."""
+
+    server: str
+    level: str = "info"
+    data: Any = None
+    logger: str | None = None
+    tool_use_id: str | None = None
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(repr=False, eq=False)
+class UnknownMessage(Record):
+    """A frame of any other type. `raw` is all there is, so it counts for `==` and `repr`."""
+
+    type: str
+    raw: dict[str, Any] | None = None
+
+
 AssistantMessageError = Literal[
-    "authentication_failed",
-    "billing_error",
-    "rate_limit",
-    "invalid_request",
-    "server_error",
-    "unknown",
+    "authentication_failed", "billing_error", "rate_limit", "invalid_request", "server_error", "unknown"
 ]
 
 MessageOriginKind = Literal[

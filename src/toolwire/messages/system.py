@@ -185,8 +185,9 @@ class TypedSystemMessage(SystemMessage):
     Every field is read out of `data` by its name, or by the key in its metadata, and has a default, because the CLI
     promises none of them. With `nested`, the fields are read out of that part of `data` too.
 
-    The official SDK gives a plain `SystemMessage` for the same frame, and the two are equal, so that a
-    comparison written for it still holds. The fields only repeat `data`, so `repr` leaves them out.
+    A conversation yields a plain `SystemMessage` for the same frame, as the official SDK does; these come with
+    `include_all_messages`, from `run()`, and from `typed(message)`. The two are equal, so that a comparison written
+    for the official one still holds. The fields only repeat `data`, so `repr` leaves them out.
 
     One `__init__` serves all: compiling two dozen would double the time that importing the messages takes.
     """

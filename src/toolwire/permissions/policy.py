@@ -148,7 +148,7 @@ def make_fallback(answer: Otherwise, reason: str | None = None) -> Policy:
 def with_timeout(policy: Judge, seconds: float, otherwise: Otherwise = "deny") -> Policy:
     """Return `policy` with a timeout: after so many seconds, `otherwise` decides."""
     inner = as_policy(policy)
-    late = make_fallback(otherwise, f"The call was refused: nobody decided on it within {seconds:g} seconds.")
+    late = make_fallback(otherwise, f"The call was refused: no decision was made within {seconds:g} seconds.")
 
     async def judge(name: str, given: dict[str, Any], context: ToolPermissionContext) -> Decision | None:
         with anyio.move_on_after(seconds) as limit:

@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import Any, Final, TypeAlias, TypeVar
 
 from toolwire._support.dialogs import Elicitation, Permission, Prompt, ask_permission, elicit
-from toolwire._support.terminal import plain_line
 from toolwire._support.threads import Workers
+from toolwire._support.words import plain_line
 from toolwire.permissions.policy import Answer, Asker
 from toolwire.permissions.types import PermissionResultDeny, ToolPermissionContext
 

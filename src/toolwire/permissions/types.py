@@ -204,15 +204,18 @@ def _parse_suggestion(sent: Any) -> PermissionUpdate | None:
         return None
 
 
-def result_to_wire(result: object, original_input: dict[str, Any]) -> dict[str, Any]:
-    """Return the callback's result in wire format; raises TypeError for anything but a `PermissionResult`."""
-    if isinstance(result, PermissionResultAllow):
+def result_to_wire(result: Any, original_input: dict[str, Any]) -> dict[str, Any]:
+    """Return the callback's result in wire format; raises TypeError for anything but a `PermissionResult`.
+
+    Results of the official classes are taken as well: a library may return those.
+    """
+    if isinstance(result, PermissionResultAllow) or _is_like(result, PermissionResultAllow):
         updated = original_input if result.updated_input is None else result.updated_input
         allowed: dict[str, Any] = {"behavior": "allow", "updatedInput": updated}
         if result.updated_permissions is not None:
             allowed["updatedPermissions"] = [_update_to_wire(each) for each in result.updated_permissions]
         return allowed
-    if isinstance(result, PermissionResultDeny):
+    if isinstance(result, PermissionResultDeny) or _is_like(result, PermissionResultDeny):
         denied: dict[str, Any] = {"behavior": "deny", "message": result.message}
         if result.interrupt:
             denied["interrupt"] = result.interrupt
@@ -221,6 +224,16 @@ def result_to_wire(result: object, original_input: dict[str, Any]) -> dict[str, 
     raise TypeError(
         "can_use_tool must return PermissionResultAllow or PermissionResultDeny, "
         f"not {kind.__module__}.{kind.__qualname__}"
+    )
+
+
+def _is_like(result: Any, known: type[PermissionResultAllow | PermissionResultDeny]) -> bool:
+    """True if a result of another class has the fields of ours, and says the same."""
+    ours = PermissionResultAllow, PermissionResultDeny
+    return (
+        not isinstance(result, (type, *ours))
+        and all(hasattr(result, each.name) for each in fields(known))
+        and result.behavior == known.behavior
     )
 
 

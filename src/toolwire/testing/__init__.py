@@ -8,16 +8,16 @@ from toolwire import _find_names, _load_lazily
 
 _TEST_NAMES = {
     "testing.scripted_cli.cli": "ScriptedCLI",
-    "testing.scripted_cli.playback": "ToolCall",
+    "testing.scripted_cli.host_channel": "ToolCall",
     "mcp.direct_client": """
         CallResult Completed DirectClient ListedPrompt ListedResource ListedTemplate ListedTool Notified
         PromptResult ResourceContent connect
     """,
     "testing.environment": "ClaudeEnvironment allow_live claude_environment",
-    "testing.scripted_model.model": "ScriptedModel Unexpected",
-    "testing.recording.recorder": "Recorder",
-    "testing.recording.replay": "Replay ReplayMismatch",
+    "testing.scripted_model": "ScriptedModel Unexpected",
+    "testing.recording": "Recorder Replay ReplayMismatch",
     "testing.request": "Request ToolResult",
+    "testing.store_conformance": "run_session_store_conformance",
     "testing.script": """
         Answer Rule Scene Step answer call drop exit_early expect fail garbage hang say silence think turn when
     """,

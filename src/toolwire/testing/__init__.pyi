@@ -9,11 +9,8 @@ from toolwire.testing.environment import (
     ClaudeEnvironment as ClaudeEnvironment, allow_live as allow_live,
     claude_environment as claude_environment,
 )
-from toolwire.testing.recording.recorder import (
-    Recorder as Recorder,
-)
-from toolwire.testing.recording.replay import (
-    Replay as Replay, ReplayMismatch as ReplayMismatch,
+from toolwire.testing.recording import (
+    Recorder as Recorder, Replay as Replay, ReplayMismatch as ReplayMismatch,
 )
 from toolwire.testing.request import (
     Request as Request, ToolResult as ToolResult,
@@ -26,9 +23,12 @@ from toolwire.testing.script import (
 from toolwire.testing.scripted_cli.cli import (
     ScriptedCLI as ScriptedCLI,
 )
-from toolwire.testing.scripted_cli.playback import (
+from toolwire.testing.scripted_cli.host_channel import (
     ToolCall as ToolCall,
 )
-from toolwire.testing.scripted_model.model import (
+from toolwire.testing.scripted_model import (
     ScriptedModel as ScriptedModel, Unexpected as Unexpected,
+)
+from toolwire.testing.store_conformance import (
+    run_session_store_conformance as run_session_store_conformance,
 )

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from toolwire._support.addresses import is_loopback
 from toolwire._support.log import logger_for
 from toolwire._transport.live_guard import MARK, allow_live, use_kit
-from toolwire.testing.scripted_model.model import ScriptedModel
+from toolwire.testing.scripted_model import ScriptedModel
 
 __all__ = ["ClaudeEnvironment", "allow_live", "claude_environment"]
 

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from toolwire._transport.custom import Transport
     from toolwire._transport.process import Command
     from toolwire.testing.environment import ClaudeEnvironment
-    from toolwire.testing.scripted_model.model import ScriptedModel
+    from toolwire.testing.scripted_model import ScriptedModel
 
 _SWITCH: Final = "--toolwire-record"
+_ALIAS: Final = "--toolwire-as-official"
+_ALIAS_SETTING: Final = "toolwire_as_official"
 _BACKENDS: Final = ("asyncio", "asyncio+uvloop", "trio")  # one recording serves them all
 _checks = pytest.StashKey[list[Callable[[], None]]]()
 
@@ -32,12 +34,28 @@ Calls = list[tuple[str, dict[str, Any]]]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option `--toolwire-record`."""
-    parser.getgroup("toolwire").addoption(
+    """Add the options `--toolwire-record` and `--toolwire-as-official`."""
+    group = parser.getgroup("toolwire")
+    group.addoption(
         _SWITCH,
         action="store_true",
         help="run tests with the `recording` fixture against the real CLI and record them, instead of replaying",
     )
+    alias = "make `import claude_agent_sdk` give toolwire"
+    group.addoption(_ALIAS, action="store_true", help=alias)
+    parser.addini(_ALIAS_SETTING, alias, type="bool", default=False)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Install toolwire in place of the official package, before a conftest can import that."""
+    if early_config.known_args_namespace.toolwire_as_official or early_config.getini(_ALIAS_SETTING):
+        from toolwire.official import install_as_official  # noqa: PLC0415 - see the module
+
+        try:
+            install_as_official()
+        except RuntimeError as error:
+            raise pytest.UsageError(str(error)) from None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -124,7 +142,7 @@ class ModelPeer(Scripted):
         return self._env
 
     def script(self, *steps: Any) -> "ModelPeer":
-        from toolwire.testing.scripted_model.model import ScriptedModel  # noqa: PLC0415
+        from toolwire.testing.scripted_model import ScriptedModel  # noqa: PLC0415
 
         if self._model is not None:
             raise RuntimeError(
@@ -221,8 +239,7 @@ class Recording:
     """A recording beside the test file: replayed, or recorded again with `--toolwire-record`."""
 
     def __init__(self, path: Path, *, anew: bool) -> None:
-        from toolwire.testing.recording.recorder import Recorder  # noqa: PLC0415 - see the module
-        from toolwire.testing.recording.replay import Replay  # noqa: PLC0415
+        from toolwire.testing.recording import Recorder, Replay  # noqa: PLC0415 - see the module
 
         self.path = path
         self.anew = anew
@@ -243,7 +260,7 @@ class Recording:
 
     def assert_finished(self) -> None:
         """Fail unless the recording was played to its end. Also checked at the end of a test that passed."""
-        from toolwire.testing.recording.replay import Replay  # noqa: PLC0415
+        from toolwire.testing.recording import Replay  # noqa: PLC0415
 
         if isinstance(self._peer, Replay):
             self._peer.assert_finished()

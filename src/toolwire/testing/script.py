@@ -156,6 +156,8 @@ def evaluate(step: Any, request: Request, allowed: Any) -> Any:
     name = getattr(step, "__qualname__", None) or repr(step)
     try:
         answer = step(request)
+    except AssertionError as error:  # several lines, which a repr would escape
+        raise StepError(f"{name} failed: {error}" if str(error) else f"{name} failed") from error
     except Exception as error:
         raise StepError(f"{name} raised {error!r}") from error
     if not isinstance(answer, allowed):
@@ -163,19 +165,19 @@ def evaluate(step: Any, request: Request, allowed: Any) -> Any:
     return answer
 
 
-def say(text: str) -> Text:
+def say(text: str) -> Block:
     """The model says `text`; as a turn of its own, it then ends its turn."""
     return Text(text)
 
 
-def think(text: str, *, signature: str = "c2NyaXB0ZWQ=") -> Thinking:
+def think(text: str, *, signature: str = "c2NyaXB0ZWQ=") -> Block:
     """The model thinks `text`."""
     return Thinking(text, signature)
 
 
 def call(
     name: str, input: Mapping[str, Any] | None = None, /, *, id: str | None = None, **arguments: Any
-) -> Call:
+) -> Block:
     """The model calls the tool `name`, with arguments as keywords or in a mapping.
 
     `id` is the id of the call (generated if not given), never an argument: for a tool with an argument of that
@@ -189,8 +191,10 @@ def call(
     return Call(name, {**(input or {}), **arguments}, id)
 
 
-def answer(output: Mapping[str, Any]) -> Call:
-    """The model gives its structured output, in a session started with `--json-schema`.
+def answer(output: Any) -> Block:
+    """The model gives its structured output, in a session started with `--json-schema` or an `output_type`.
+
+    `output` is the value that the type describes: a dict, a model, a dataclass, a list, a number, ...
 
     The CLI offers the model a tool for it, whose input has the schema, and validates the input:
     - valid: the run ends at once, with `structured_output` in the result and *no* further request,
@@ -198,7 +202,13 @@ def answer(output: Mapping[str, Any]) -> Call:
     - invalid: the model gets a failed tool result, and the next entry is taken;
     - a text without the call: the model is reminded once, and the next entry is taken.
     """
-    return call(STRUCTURED_OUTPUT, output)
+    from pydantic import TypeAdapter  # noqa: PLC0415 - heavy, and few scripts need it
+
+    from toolwire.client.reply import OUTPUT_KEY  # noqa: PLC0415
+
+    value = output if isinstance(output, Mapping) else TypeAdapter(Any).dump_python(output, mode="json")
+    # Of a type that is no object in JSON, such as list[int], the value travels in an object with one key.
+    return call(STRUCTURED_OUTPUT, value if isinstance(value, Mapping) else {OUTPUT_KEY: value})
 
 
 def turn(
@@ -210,7 +220,7 @@ def turn(
     delay: float = 0.0,
     chunk_delay: float = 0.0,
     chunk_size: int | None = None,
-) -> Turn:
+) -> Answer:
     """The model answers with several blocks.
 
     `delay` is the time in seconds before the first byte, `chunk_delay` the time between streamed chunks, and
@@ -229,7 +239,7 @@ def fail(
     *,
     retry_after: float | None = None,
     retry: bool | None = None,
-) -> Failure:
+) -> Answer:
     """The API rejects the request with an HTTP error.
 
     The header `x-should-retry` is true for 408, 409, 429 and from 500 up, false for others, or as `retry` says.
@@ -244,27 +254,27 @@ def fail(
     return Failure(status, kind, message, retry_after, retry)
 
 
-def hang() -> Hang:
+def hang() -> Answer:
     """The API accepts the request and never answers, until the model is closed or the client disconnects."""
     return Hang()
 
 
-def drop(text: str = "") -> Drop:
+def drop(text: str = "") -> Answer:
     """The API begins to answer, sends `text`, and drops the connection."""
     return Drop(text)
 
 
-def garbage(value: object = "this is no frame") -> Garbage:
+def garbage(value: object = "this is no frame") -> Fault:
     """The CLI writes `value`, which is not a frame of the protocol, then goes on with the next entry."""
     return Garbage(value)
 
 
-def exit_early(code: int = 1) -> ExitEarly:
+def exit_early(code: int = 1) -> Fault:
     """The CLI exits in the middle of the turn, without a result, with this exit code."""
     return ExitEarly(code)
 
 
-def silence() -> Silence:
+def silence() -> Fault:
     """The CLI stops responding, even to control requests, until it is closed."""
     return Silence()
 

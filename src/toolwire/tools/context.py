@@ -4,6 +4,7 @@ A function with a parameter annotated `Context` gets one for each call. Owns the
 function can send. They go through the connection's channel; this module must not know what is on the other side.
 """
 
+import inspect
 import math
 import numbers
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
@@ -15,9 +16,9 @@ import anyio
 from typing_extensions import TypeVar
 
 from toolwire._protocol.jsonrpc import ClientChannel, make_notification
+from toolwire._support.tasks import Task, is_cancellation, spawn
 from toolwire.errors import ClaudeSDKError
 from toolwire.tools.results.to_json import clean, sendable
-from toolwire.tools.thread_bridge import Waits
 
 S = TypeVar("S", default=Any)
 T = TypeVar("T")
@@ -71,7 +72,7 @@ class Context(Generic[S]):
     are coroutines; a sync tool runs them with `context.wait(context.elicit(...))`.
     """
 
-    _waits: Waits | None = None  # made for the first `wait()`: most calls have none
+    _waits: "Waits | None" = None  # made for the first `wait()`: most calls have none
 
     def __init__(
         self,
@@ -309,3 +310,45 @@ def _answer_schema(schema: Any) -> tuple[Any, dict[str, Any]]:
 
     adapter = adapter_of(readable(schema))
     return adapter, adapter.json_schema()
+
+
+class Waits:
+    """The awaitables on the event loop that threads of one call wait for.
+
+    Each wait ends with the result, with the exception that was raised, or, once the call has ended, with the
+    exception that `cancelled` makes, so that no thread waits for ever. All methods are called on the event loop.
+    """
+
+    def __init__(self, cancelled: Callable[[], Exception]) -> None:
+        self._cancelled = cancelled
+        self._tasks: dict[Future[Any], Task] = {}
+        self._ended = False
+
+    def start(self, awaitable: Awaitable[Any], outcome: "Future[Any]") -> None:
+        """Await it, and set the result or exception of `outcome`, for which a thread waits."""
+        if self._ended:
+            self._end(awaitable, outcome)
+            return
+
+        async def work() -> None:
+            try:
+                outcome.set_result(await awaitable)
+            except BaseException as error:  # raised in the waiting thread
+                if is_cancellation(error):
+                    raise
+                outcome.set_exception(error)
+
+        self._tasks[outcome] = spawn(work, on_done=lambda: self._end(awaitable, outcome))
+
+    def cancel_all(self) -> None:
+        """Cancel all waits, those that are still to come included, because the call has ended."""
+        self._ended = True
+        for task in list(self._tasks.values()):
+            task.cancel()
+
+    def _end(self, awaitable: Awaitable[Any], outcome: "Future[Any]") -> None:
+        self._tasks.pop(outcome, None)
+        if inspect.iscoroutine(awaitable):
+            awaitable.close()  # it may not have started
+        if not outcome.done():
+            outcome.set_exception(self._cancelled())

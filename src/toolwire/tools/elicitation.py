@@ -87,7 +87,7 @@ def sampling_to_wire(answer: object) -> dict[str, Any]:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class ClientCallbacks:
     """The application's callbacks for requests of servers to their client."""
 

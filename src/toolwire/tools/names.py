@@ -31,3 +31,8 @@ def find_name_problem(name: object) -> str | None:
     if not wire_name(name).strip("_"):
         return f"{name!r} has no letter or digit that the model could call it by"
     return None
+
+
+def is_too_odd(name: object) -> bool:
+    """True for a name that the CLI leaves out; others it spells in its own way, however odd."""
+    return not isinstance(name, str) or len(name) > LONGEST

@@ -1,16 +1,18 @@
 """Splits a list into pages, each encoded once. Must not know what is listed."""
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 import orjson
 
+from toolwire._protocol.jsonrpc import INVALID_PARAMS, RpcError
 from toolwire.tools.results.to_json import plain
 
 SIZE: Final = 1_000
 """Entries on one page."""
 _DIGITS: Final = 9  # of a cursor
+_SHOWN: Final = 100  # characters of a cursor that we never gave
 
 Page = tuple[dict[str, Any], orjson.Fragment]
 """A page as a dict, and as bytes."""
@@ -40,7 +42,7 @@ class Pages:
 
     def make(self, items: Iterable[Listable]) -> list[Page]:
         """Make the pages of other items, for `install`. Needs no lock."""
-        return _make_pages(self._key, [each.definition for each in items])
+        return make_pages(self._key, [each.definition for each in items])
 
     def install(self, pages: list[Page]) -> None:
         """Use these pages, because the items have changed to theirs. The caller holds the lock."""
@@ -50,19 +52,35 @@ class Pages:
         """Return one page. KeyError for a cursor that is not one of ours."""
         with self._lock:
             if self._pages is None:
-                self._pages = _make_pages(self._key, [each.definition for each in self._items.values()])
+                self._pages = make_pages(self._key, [each.definition for each in self._items.values()])
             pages = self._pages
-        if cursor is None:
-            return pages[0]
-        if not isinstance(cursor, str) or not cursor.isdecimal() or len(cursor) > _DIGITS:
-            raise KeyError(cursor)
-        number = int(cursor)
-        if number >= len(pages):
-            raise KeyError(cursor)
-        return pages[number]
+        return find_page(pages, cursor)
 
 
-def _make_pages(key: str, definitions: list[dict[str, Any]]) -> list[Page]:
+def find_page(pages: list[Page], cursor: Any) -> Page:
+    """Return the page of a cursor, None for the first. KeyError for a cursor that is not one of ours."""
+    if cursor is None:
+        return pages[0]
+    if not isinstance(cursor, str) or not cursor.isdecimal() or len(cursor) > _DIGITS:
+        raise KeyError(cursor)
+    number = int(cursor)
+    if number >= len(pages):
+        raise KeyError(cursor)
+    return pages[number]
+
+
+def list_page(read: Callable[[Any], Page], params: dict[str, Any], encoded: bool) -> Any:
+    """Return the page of a list that the params of a request ask for. `RpcError` for an unknown cursor."""
+    cursor = params.get("cursor")
+    try:
+        plain, fragment = read(cursor)
+    except KeyError:
+        raise RpcError(INVALID_PARAMS, f"Unknown cursor: {repr(cursor)[:_SHOWN]}") from None
+    return fragment if encoded else plain
+
+
+def make_pages(key: str, definitions: list[dict[str, Any]]) -> list[Page]:
+    """Split a list into pages and encode them."""
     starts = range(0, len(definitions), SIZE) or range(1)
     pages = []
     for number, start in enumerate(starts):

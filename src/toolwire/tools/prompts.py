@@ -11,15 +11,13 @@ from types import MappingProxyType
 from typing import Any, Final, TypedDict
 
 from toolwire._support.words import closest
-from toolwire.tools.completion import Source
-from toolwire.tools.exposed_function import ExposedFunction, check_settings, function_name
+from toolwire.tools.exposed_function import ExposedFunction, Source, check_settings, function_name
 from toolwire.tools.names import find_name_problem
 from toolwire.tools.paging import Pages
-from toolwire.tools.results.adapters import dump_model, to_block
-from toolwire.tools.results.blocks import check_block
+from toolwire.tools.results.content import ROLES
+from toolwire.tools.results.result import check_block, dump_model, to_block
 from toolwire.tools.results.to_json import BadResult, clean, type_name
 
-_ROLES: Final = ("user", "assistant")
 _PAIR: Final = 2
 _HINT: Final = (
     "return a str, content such as Image, a pair such as ('assistant', 'text'), "
@@ -119,7 +117,7 @@ def _messages(value: Any) -> list[dict[str, Any]]:
     if isinstance(value, list) or (isinstance(value, tuple) and not _is_pair(value)):
         return [message for each in value for message in _messages(each)]
     role, content = _split_message(value)
-    if role not in _ROLES:
+    if role not in ROLES:
         raise BadResult(f"a message's role must be 'user' or 'assistant', not {role!r}", type(role))
     several = content if isinstance(content, list | tuple) else [content]
     return [{"role": role, "content": _block(each)} for each in several]
@@ -136,7 +134,7 @@ def _split_message(value: Any) -> tuple[Any, Any]:
 
 
 def _is_pair(value: tuple[Any, ...]) -> bool:
-    return len(value) == _PAIR and isinstance(value[0], str) and value[0] in _ROLES
+    return len(value) == _PAIR and isinstance(value[0], str) and value[0] in ROLES
 
 
 def _block(value: Any) -> dict[str, Any]:

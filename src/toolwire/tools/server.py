@@ -1,32 +1,105 @@
 """`ToolServer`: a registry of tools, resources and prompts that any number of clients can be connected to.
 
-Owns the tools and the connections that are notified of a change; resources and prompts have registries of their
-own. Messages are answered in `dispatch`. It must not know who is on the other side of a connection.
+Owns the tools, the connections that are notified of a change, and the lifespan; resources and prompts have
+registries of their own. Messages are answered in `dispatch`. It must not know who is on the other side of a
+connection.
 """
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Unpack, overload
 
+import anyio
 from typing_extensions import TypeVar
 
 from toolwire._protocol.jsonrpc import ClientChannel
+from toolwire._support.log import logger_for
+from toolwire._support.tasks import Task, spawn
 from toolwire._support.threads import DEFAULT_LIMIT, Workers
-from toolwire.errors import ToolDefinitionError
+from toolwire._support.warn import warn_at_user_line
+from toolwire.errors import ToolDefinitionError, ToolwireWarning
 from toolwire.tools.context import LogLevel
+from toolwire.tools.dispatch.errors import describe, is_failure
 from toolwire.tools.dispatch.interface import ConnectionSettings
-from toolwire.tools.lifespan import Lifespan
 from toolwire.tools.names import find_name_problem, wire_name
 from toolwire.tools.paging import Page, Pages
 from toolwire.tools.prompts import Prompts, PromptSettings, ServedPrompt, make_prompt
 from toolwire.tools.resources import Resources, ResourceSettings, ServedResource, make_resource
-from toolwire.tools.tool import Tool, from_function
+from toolwire.tools.tool import Tool, ToolSettings, from_function
 from toolwire.tools.toolset import Toolset
 
 if TYPE_CHECKING:
     from toolwire.tools.dispatch.connection import DirectConnection
+
+logger = logger_for("server")
+
+_CLOSE_TIMEOUT: Final = 10.0  # seconds
+
+
+class Lifespan:
+    """One run of a server's lifespan, shared by all connections that are open at that time.
+
+    The context manager is entered and exited in one task of its own, because cancel scopes inside it require that.
+    """
+
+    def __init__(self, manager: AbstractAsyncContextManager[Any], fallback: Any) -> None:
+        self._manager = manager
+        self._ready = anyio.Event()
+        self._stop = anyio.Event()
+        self._closed = anyio.Event()
+        self._task: Task | None = None
+        self.state: Any = fallback
+        self.error: Exception | None = None
+
+    @property
+    def open(self) -> bool:
+        """True while the context manager is entered."""
+        return self._ready.is_set() and self.error is None
+
+    def start(self) -> None:
+        """Start to enter the context manager."""
+        self._task = spawn(self._run)
+
+    async def wait(self) -> Any:
+        """Wait until it is entered, and return the state. Raises what entering raised."""
+        await self._ready.wait()
+        if self.error is not None:
+            raise self.error
+        return self.state
+
+    async def aclose(self) -> None:
+        """Exit it, in bounded time. If it is not entered yet, that is cancelled."""
+        self._stop.set()
+        if not self._ready.is_set() and self._task is not None:
+            self._task.cancel()
+        with anyio.move_on_after(_CLOSE_TIMEOUT, shield=True):
+            await self._closed.wait()
+        if not self._closed.is_set() and self._task is not None:
+            logger.error("the lifespan did not end within %g s and is cancelled", _CLOSE_TIMEOUT)
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        try:
+            async with self._manager as state:
+                if state is not None:
+                    self.state = state
+                self._ready.set()
+                await self._stop.wait()
+        except BaseException as error:
+            if not is_failure(error):
+                self.error = self.error or RuntimeError("it was cancelled")
+                raise
+            if self._ready.is_set():
+                logger.exception("closing the lifespan failed")
+            else:
+                self.error = error if isinstance(error, Exception) else RuntimeError(describe(error))
+                logger.exception("opening the lifespan failed")
+        finally:
+            self._ready.set()
+            self._closed.set()
+
 
 S = TypeVar("S", default=Any)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -110,16 +183,18 @@ class ToolServer(Toolset, Generic[S]):
         return MappingProxyType(self._tools)
 
     @overload
-    def tool(self, function: F, /) -> F: ...
+    def tool(self, function: F, /, *, name: str | None = None, **settings: Unpack[ToolSettings]) -> F: ...
     @overload
-    def tool(self, /, *, name: str | None = None, **settings: Any) -> Callable[[F], F]: ...
+    def tool(self, /, *, name: str | None = None, **settings: Unpack[ToolSettings]) -> Callable[[F], F]: ...
     def tool(self, function: Any = None, /, **settings: Any) -> Any:
         """Add a typed function as a tool, bare or with settings; the function itself stays as it is.
 
         Settings: `name`, `title`, `description`, `read_only`, `destructive`, `idempotent`, `open_world`,
         `structured`, `output_schema`, `always_load`, `search_hint`, `max_result_size_chars`, `timeout`, `inline`,
-        `policy`, `requires_user_interaction`, `annotations`, `meta`, `repeatable`.
+        `policy`, `requires_user_interaction`, `annotations`, `meta`, `repeatable`, `tags`.
         """
+        if isinstance(function, str):
+            raise ToolDefinitionError(f"to name the tool, write @server.tool(name={function!r})")
         if function is not None:
             self.add(from_function(function, **settings))
             return function
@@ -132,7 +207,7 @@ class ToolServer(Toolset, Generic[S]):
 
     def add(self, tool: "Tool[Any] | Callable[..., Any]", *, replace: bool = False) -> "Tool[Any]":
         """Add a tool, or a typed function as one. A name that is taken is refused unless `replace` is set."""
-        added = tool if isinstance(tool, Tool) else from_function(tool)
+        added = _as_tool(tool)
         spelt = wire_name(added.name)
         with self._lock:
             holder = self._wire_names.get(spelt)
@@ -300,7 +375,7 @@ class ToolServer(Toolset, Generic[S]):
         return self._pages.page(cursor)
 
     @property
-    def lifespan(self) -> Lifespan | None:
+    def open_lifespan(self) -> Lifespan | None:
         """The lifespan of the present connections."""
         return self._lifespan
 
@@ -340,8 +415,28 @@ class ToolServer(Toolset, Generic[S]):
             connection.list_changed(kind)
 
 
-def create_sdk_mcp_server(
-    name: str, version: str = "1.0.0", tools: "list[Tool[Any]] | None" = None, **settings: Any
-) -> dict[str, Any]:
-    """Make a server in the official way: a config dict for `mcp_servers`. `settings` are those of `ToolServer`."""
-    return {"type": "sdk", "name": name, "instance": ToolServer[Any](name, version, tools or (), **settings)}
+def choose_tools(tools: Iterable[Any]) -> list["Tool[Any]"]:
+    """Keep one of the tools that the CLI cannot tell apart: the last of a name, the first of a spelling."""
+    chosen: dict[str, Tool[Any]] = {}
+    for tool in map(_as_tool, tools):
+        spelt = wire_name(tool.name)
+        other = chosen.get(spelt)
+        if other is not None:
+            which = "the last" if other.name == tool.name else "the first"
+            text = (
+                f"two tools are called {spelt!r} by the CLI, {other.name!r} and {tool.name!r}: {which} counts"
+            )
+            warn_at_user_line(f"{text}. Rename one.", ToolwireWarning)
+        if other is None or other.name == tool.name:
+            chosen[spelt] = tool
+    return list(chosen.values())
+
+
+def _as_tool(given: Any) -> "Tool[Any]":
+    """A tool of our class, made of a function or of a tool of the official class."""
+    if isinstance(given, Tool):
+        return given.refresh()
+    if all(hasattr(given, name) for name in ("name", "description", "input_schema", "handler")):
+        annotations = getattr(given, "annotations", None)
+        return Tool(given.name, given.description, given.input_schema, given.handler, annotations)
+    return from_function(given)

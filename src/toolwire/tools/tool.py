@@ -2,25 +2,30 @@
 
 `Tool` is the official `SdkMcpTool` with more fields. It is made from a typed function (`tool(fn)`), in the official
 way (`tool(name, description, schema)`), or by hand for a schema known only at run time. Everything that can be
-decided when it is made is decided then: the schema is compiled, the definition for `tools/list` is built.
+decided when it is made is decided then: the schema is checked, the definition for `tools/list` is built.
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final, Generic, Literal, TypeVar, overload
+from types import FunctionType
+from typing import Any, Final, Generic, Literal, TypedDict, TypeVar, Unpack, overload
 
 from toolwire._support.tasks import is_async
-from toolwire.errors import ToolDefinitionError
+from toolwire._support.warn import warn_at_user_line
+from toolwire._support.words import closest
+from toolwire.errors import ToolDefinitionError, ToolwireWarning
 from toolwire.tools.context import Context
-from toolwire.tools.names import find_name_problem
+from toolwire.tools.names import find_name_problem, is_too_odd, wire_name
 from toolwire.tools.results.to_json import BadResult
 from toolwire.tools.schema.arguments import Parameters
+from toolwire.tools.search import TAGS
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 ToolPolicy = Literal["always_allow", "always_ask", "always_deny"]
+_TYPED: Final[Any] = object()  # no schema was given: the function's own types are it
 _POLICIES: Final = ("always_allow", "always_ask", "always_deny")
 _HINTS: Final = {
     "read_only": "readOnlyHint",
@@ -74,16 +79,23 @@ class SdkMcpTool(Generic[T]):
     """True if a stateless client may run a call again from its start, with the user's answers."""
     text_mirrors_structured: bool = False
     """True: structured content holds all that the text does, so nothing is lost if only that is shown."""
+    tags: Sequence[str] = ()
+    """Groups that the tool belongs to, to choose tools by and to find them."""
     typed: Any = field(default=None, repr=False, compare=False)
     """The signature of a typed function; None for a handler that takes a dict."""
 
     def __post_init__(self) -> None:
         if (problem := find_name_problem(self.name)) is not None:
-            raise ToolDefinitionError(f"tool {self.name!r}: {problem}")
+            if is_too_odd(self.name):
+                raise ToolDefinitionError(f"tool {self.name!r}: {problem}")
+            warn_at_user_line(
+                f"tool {self.name!r}: {problem}. The CLI calls it {wire_name(self.name)!r}.", ToolwireWarning
+            )
         if not callable(self.handler):
             raise ToolDefinitionError(
                 f"tool {self.name!r}: the handler must be callable, got {self.handler!r}"
             )
+        self.description = self.description or ""  # the official class takes None
         if not isinstance(self.description, str):
             raise ToolDefinitionError(f"tool {self.name!r}: the description must be a string")
         if self.policy is not None and self.policy not in _POLICIES:
@@ -91,6 +103,10 @@ class SdkMcpTool(Generic[T]):
         if self.timeout is not None and not self.timeout > 0:
             raise ToolDefinitionError(
                 f"tool {self.name!r}: timeout must be over 0 seconds, got {self.timeout!r}"
+            )
+        if isinstance(self.tags, str) or not all(isinstance(each, str) for each in self.tags):
+            raise ToolDefinitionError(
+                f"tool {self.name!r}: tags must be a list of strings, got {self.tags!r}"
             )
         if inspect.isasyncgenfunction(self.handler) or inspect.isgeneratorfunction(self.handler):
             raise ToolDefinitionError(
@@ -105,6 +121,19 @@ class SdkMcpTool(Generic[T]):
         )
         self.definition: dict[str, Any] = self._define()
         """Its entry in `tools/list`. Built once; do not change it."""
+        self._made_of = self._list_official_fields()
+
+    def _list_official_fields(self) -> tuple[Any, ...]:
+        return self.name, self.description, self.input_schema, self.handler, self.annotations
+
+    def refresh(self) -> "SdkMcpTool[T]":
+        """Return the tool itself, or one made anew if an official field was set after it was made.
+
+        Libraries that trace tools do so, to call a handler of their own.
+        """
+        now = self._list_official_fields()
+        same = all(one is other for one, other in zip(now, self._made_of, strict=True))
+        return self if same else replace(self)
 
     @property
     def label(self) -> str:
@@ -147,6 +176,8 @@ class SdkMcpTool(Generic[T]):
         if (size := hints.pop("maxResultSizeChars", None)) is not None:  # where the official SDK puts it
             meta[_META["max_result_size_chars"]] = size
         meta |= {key: value for name, key in _META.items() if (value := getattr(self, name)) is not None}
+        if self.tags:
+            meta[TAGS] = list(self.tags)
         if hints:
             definition["annotations"] = hints
         if meta:
@@ -161,16 +192,33 @@ def _compile_parameters(tool: "Tool[Any]") -> Parameters:
     if tool.typed is not None:
         parameters: Parameters = tool.typed.parameters
         return parameters
-    from toolwire.tools.schema.official import from_official  # noqa: PLC0415 - compiles schemas, needed only here
+    from toolwire.tools.schema.json_schema import from_official  # noqa: PLC0415 - compiles schemas, needed only here
 
     try:
         return from_official(tool.input_schema)
     except ToolDefinitionError as error:
-        raise ToolDefinitionError(f"tool {tool.name!r}: {error}") from error
+        from toolwire.tools.schema.other_forms import read_other_form  # noqa: PLC0415 - few programs need it
+
+        problem = ToolDefinitionError(f"tool {tool.name!r}: {error}")
+        if (other := read_other_form(tool.input_schema)) is None:
+            raise problem from error
+        schema, told = other
+        try:
+            parameters = from_official(schema)
+        except ToolDefinitionError:
+            raise problem from error
+        warn_at_user_line(f"the input_schema of tool {tool.name!r}: {told}.", ToolwireWarning)
+        return parameters
 
 
 def _takes_context(handler: Any) -> bool:
     """True if a handler that takes a dict takes the context too."""
+    if type(handler) is FunctionType and not vars(handler):  # neither wraps another nor has a signature set
+        code, defaults = handler.__code__, handler.__defaults__
+        if (
+            defaults is None
+        ):  # most of them, and of ten thousand tools the signatures would take half a second
+            return code.co_argcount > 1
     try:
         parameters = list(inspect.signature(handler).parameters.values())
     except (TypeError, ValueError):  # a builtin without a signature
@@ -204,7 +252,7 @@ def _compile_output(tool: "Tool[Any]") -> "_TypedOutput | _SchemaOutput | None":
             )
         return _TypedOutput(tool.typed.output_schema, tool.typed.output_adapter)
     if isinstance(given, dict):
-        from toolwire.tools.schema.official import from_json_schema  # noqa: PLC0415 - compiles schemas, needed only here
+        from toolwire.tools.schema.json_schema import from_json_schema  # noqa: PLC0415 - compiles schemas, needed only here
 
         return _SchemaOutput(from_json_schema(given))
     from toolwire.tools.schema.pydantic_types import output_schema  # noqa: PLC0415 - loads Pydantic
@@ -248,18 +296,50 @@ class _SchemaOutput:
             raise BadResult(f"the result does not fit the output schema: {error}", type(value)) from error
 
 
-def from_function(function: Callable[..., Any], *, name: str | None = None, **settings: Any) -> "Tool[Any]":
+class ToolSettings(TypedDict, total=False):
+    """The settings of a tool that is made of a typed function: hints for the client, and fields of `Tool`."""
+
+    title: str | None
+    description: str | None
+    read_only: bool | None
+    destructive: bool | None
+    idempotent: bool | None
+    open_world: bool | None
+    structured: bool | None
+    output_schema: Any
+    always_load: bool | None
+    search_hint: str | None
+    max_result_size_chars: int | None
+    requires_user_interaction: bool | None
+    timeout: float | None
+    inline: bool
+    policy: ToolPolicy | None
+    annotations: Any
+    meta: dict[str, Any] | None
+    repeatable: bool
+    tags: Sequence[str]
+    text_mirrors_structured: bool
+
+
+def from_function(
+    function: Callable[..., Any], *, name: str | None = None, **settings: Unpack[ToolSettings]
+) -> "Tool[Any]":
     """Make a tool from a typed function. `settings` are fields of `Tool`, or hints such as `read_only`."""
     from toolwire.tools.schema.signature import signature_of  # noqa: PLC0415 - loads Pydantic
 
+    given: dict[str, Any] = dict(settings)
     if isinstance(function, SdkMcpTool):
-        changes: dict[str, Any] = _check_settings(settings, function.annotations)
+        changes: dict[str, Any] = _check_settings(given, function.annotations)
         return replace(function, **({**changes, "name": name} if name else changes))
     if not callable(function):
         raise ToolDefinitionError(f"a tool must be a function, got {function!r}")
     own = name or getattr(function, "__name__", None) or type(function).__name__
+    if own == "<lambda>":
+        raise ToolDefinitionError(
+            "a lambda has no name that a model could call: pass one, as in server.tool(function, name='double')"
+        )
     signature = signature_of(function, context_type=Context, name=own)
-    known = _check_settings(settings, None)
+    known = _check_settings(given, None)
     description = known.pop("description", None)
     return Tool(
         name=own,
@@ -285,7 +365,12 @@ def _check_settings(given: dict[str, Any], annotations: Any) -> dict[str, Any]:
         }
     unknown = settings.keys() - {each.name for each in fields(SdkMcpTool)}
     if unknown:
-        raise ToolDefinitionError(f"a tool has no setting {', '.join(sorted(unknown))}")
+        known = ToolSettings.__annotations__
+        told = [
+            f"{name} (did you mean {near}?)" if (near := closest(name, known)) else name
+            for name in sorted(unknown)
+        ]
+        raise ToolDefinitionError(f"a tool has no setting {', '.join(told)}")
     return settings
 
 
@@ -293,18 +378,16 @@ def _check_settings(given: dict[str, Any], annotations: Any) -> dict[str, Any]:
 def tool(function: F, /) -> "Tool[Any]": ...
 @overload
 def tool(
-    name: str,
-    description: str,
-    input_schema: type | dict[str, Any],
-    annotations: Any = None,
-    **settings: Any,
+    name: str, description: str, input_schema: type | dict[str, Any], annotations: Any = None, **settings: Any
 ) -> Callable[[Callable[..., Awaitable[Any] | Any]], "Tool[Any]"]: ...
 @overload
-def tool(name: str | None = None, /, **settings: Any) -> Callable[[Callable[..., Any]], "Tool[Any]"]: ...
+def tool(
+    name: str | None = None, **settings: Unpack[ToolSettings]
+) -> Callable[[Callable[..., Any]], "Tool[Any]"]: ...
 def tool(
     name: Any = None,
     description: Any = None,
-    input_schema: Any = None,
+    input_schema: Any = _TYPED,
     annotations: Any = None,
     **settings: Any,
 ) -> Any:
@@ -322,9 +405,10 @@ def tool(
         settings["annotations"] = annotations
 
     def decorate(function: Callable[..., Any]) -> "Tool[Any]":
-        if input_schema is None:
+        if input_schema is _TYPED:
             return from_function(function, name=name, description=description, **settings)
         about = inspect.getdoc(function) if description is None else description
-        return Tool(name, about or "", input_schema, function, **_check_settings(settings, None))
+        schema = {} if input_schema is None else input_schema
+        return Tool(name, about or "", schema, function, **_check_settings(settings, None))
 
     return decorate

@@ -7,12 +7,14 @@ a table of names: each name is translated when it is used. Must not know other l
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import is_not
 from typing import TYPE_CHECKING, Any, Unpack
 
 from toolwire._protocol.jsonrpc import (
+    INTERNAL_ERROR,
     INVALID_PARAMS,
     ClientChannel,
     Id,
@@ -27,11 +29,13 @@ from toolwire._support.words import closest
 from toolwire.errors import ToolDefinitionError
 from toolwire.tools.dispatch.interface import Connection, ConnectionSettings, Pending, Reply, Server
 from toolwire.tools.names import find_name_problem
-from toolwire.tools.paging import Page, make_page
+from toolwire.tools.paging import Page, find_page, list_page, make_pages
 
 if TYPE_CHECKING:
     from toolwire.tools.prompts import Prompts, ServedPrompt
+    from toolwire.tools.reserving import Reserver
     from toolwire.tools.resources import Resources, ServedResource
+    from toolwire.tools.server import ToolServer
     from toolwire.tools.tool import Tool
 
 
@@ -48,6 +52,9 @@ class Toolset(ABC):
         registered_prompts: Prompts
         """For connections: the prompts."""
 
+    lists_per_client: bool = False
+    """True if a client with a session has a list of its own, which only its connection knows."""
+
     @property
     @abstractmethod
     def tools(self) -> "Mapping[str, Tool[Any]]":
@@ -55,7 +62,10 @@ class Toolset(ABC):
 
     @abstractmethod
     def page(self, cursor: Any) -> Page:
-        """Return one page of the tool list, as a dict and as bytes made once. KeyError for an unknown cursor."""
+        """Return one page of the tool list, as a dict and as bytes made once.
+
+        `KeyError` for an unknown cursor, `RpcError` if there is no list that could be given.
+        """
 
     @abstractmethod
     def connect(self, channel: ClientChannel, **settings: Unpack[ConnectionSettings]) -> Connection:
@@ -67,6 +77,16 @@ class Toolset(ABC):
 
     def before_list(self) -> Callable[[], Awaitable[None]] | None:
         """Return what to wait for before the tools are known; None if they are. For servers that load theirs."""
+        return None
+
+    @property
+    def metrics_registry(self) -> Any:
+        """The Prometheus registry of what is behind the tools; None if there is none."""
+        return None
+
+    def find_reserver(self, tool: str) -> "tuple[Reserver, str] | None":
+        """Return who pays for calls of a tool, and what they call it; None for one that costs nothing."""
+        del tool
         return None
 
     def unknown(self, name: str) -> str:
@@ -111,6 +131,74 @@ class Toolset(ABC):
         """Return the permission policies of the tools that have one of their own."""
 
 
+class WrappedToolset(Toolset):
+    """A toolset around another one, to which all is passed on that is not about names and lists of tools."""
+
+    def wrap(self, inner: Toolset) -> None:
+        """Take over what the inner toolset is and has."""
+        self._inner = inner
+        self.name, self.version = inner.name, inner.version
+        self.title, self.instructions = inner.title, inner.instructions
+        self.registered_resources = inner.registered_resources
+        self.registered_prompts = inner.registered_prompts
+
+    @property
+    def metrics_registry(self) -> Any:
+        return self._inner.metrics_registry
+
+    def find_reserver(self, tool: str) -> "tuple[Reserver, str] | None":
+        return self._inner.find_reserver(tool)
+
+    def before_list(self) -> Callable[[], Awaitable[None]] | None:
+        return self._inner.before_list()
+
+    async def wait_until_ready(self) -> None:
+        await self._inner.wait_until_ready()
+
+
+class DerivedPages:
+    """The list of a wrapper, made of those of toolsets, and made again when one of them has changed."""
+
+    def __init__(self, derive: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
+        """`derive` makes the tools of the list from all tools of the others."""
+        self._derive = derive
+        self._marks: list[Any] = []  # the bytes of their pages, when it was made
+        self._pages: list[Page] | None = None
+
+    def page(self, toolsets: Iterable[Toolset], cursor: Any) -> Page:
+        """Return one page. KeyError for an unknown cursor, `RpcError` if there is no list that could be given."""
+        pages = [page for toolset in toolsets for page in pages_of(toolset)]
+        marks = [mark for _, mark in pages]
+        if self._pages is None or not same_marks(marks, self._marks):
+            made = make_pages("tools", self._derive([tool for plain, _ in pages for tool in plain["tools"]]))
+            self._marks, self._pages = marks, made
+        return find_page(self._pages, cursor)
+
+
+def pages_of(toolset: Toolset) -> Iterator[Page]:
+    """Yield all pages of a toolset's list."""
+    cursor = None
+    while True:
+        page = toolset.page(cursor)
+        yield page
+        cursor = page[0].get("nextCursor")
+        if cursor is None:
+            return
+
+
+def same_marks(some: list[Any], others: list[Any]) -> bool:
+    """True if pages are made of the same bytes, so that nothing has changed."""
+    return len(some) == len(others) and not any(map(is_not, some, others))
+
+
+def _drop_repeated(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Keep the first of each name."""
+    first: dict[str, dict[str, Any]] = {}
+    for tool in tools:
+        first.setdefault(tool["name"], tool)
+    return list(first.values())
+
+
 @dataclass(frozen=True)
 class Naming:
     """The names of tools in a wrapper, in both directions."""
@@ -120,15 +208,31 @@ class Naming:
     inner: Callable[[str], Sequence[str]]
     """Gives the inner names that a shown name may stand for, the most likely one first."""
 
+    def find_conflict(self, names: Iterable[str]) -> str | None:
+        """Describe two tools that would be shown under one name; None if there are none."""
+        return _find_conflict((self.show(name), name) for name in names)
+
     def show_tools(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Translate the result of `tools/list`."""
+        """Translate the result of `tools/list`. `RpcError` if two tools would be shown under one name."""
         shown = [(self.show(tool["name"]), tool) for tool in result.get("tools", [])]
+        if (conflict := _find_conflict((name, tool["name"]) for name, tool in shown)) is not None:
+            raise RpcError(INTERNAL_ERROR, conflict)
         tools = [
             tool if name == tool["name"] else {**tool, "name": name}
             for name, tool in shown
             if name is not None
         ]
         return {**result, "tools": tools}
+
+
+def _find_conflict(names: Iterable[tuple[str | None, str]]) -> str | None:
+    first: dict[str, str] = {}
+    for shown, inner in names:
+        if shown is not None and first.setdefault(shown, inner) != inner:
+            return (
+                f"two tools would be called {shown!r}: {first[shown]!r} and {inner!r}; give one another name"
+            )
+    return None
 
 
 class Renamed:
@@ -161,21 +265,13 @@ class Renamed:
         return [{**each, "name": name} for name, each in shown if name is not None]
 
 
-class RenamedToolset(Renamed, Toolset):
+class RenamedToolset(Renamed, WrappedToolset):
     """A toolset whose tools are shown under other names, or not at all."""
 
     def __init__(self, inner: Toolset, naming: Naming) -> None:
         super().__init__(inner, naming)
-        self._inner = inner
-        self.name, self.version = inner.name, inner.version
-        self.title, self.instructions = inner.title, inner.instructions
-        self.registered_resources, self.registered_prompts = (
-            inner.registered_resources,
-            inner.registered_prompts,
-        )
-        self._pages: dict[
-            Any, tuple[Any, Page]
-        ] = {}  # by cursor: the inner page's bytes, and the page made of it
+        self.wrap(inner)
+        self._pages = DerivedPages(lambda tools: self.naming.show_tools({"tools": tools})["tools"])
 
     @property
     def tools(self) -> "Mapping[str, Tool[Any]]":
@@ -183,6 +279,10 @@ class RenamedToolset(Renamed, Toolset):
 
     def connect(self, channel: ClientChannel, **settings: Unpack[ConnectionSettings]) -> "RenamedConnection":
         return RenamedConnection(self, self._inner.connect(channel, **settings))
+
+    def find_reserver(self, tool: str) -> "tuple[Reserver, str] | None":
+        inner = self.find(tool)
+        return None if inner is None else self._inner.find_reserver(inner)
 
     def find(self, shown: str) -> str | None:
         names, known = self.naming.inner(shown), self._inner.tools
@@ -193,17 +293,7 @@ class RenamedToolset(Renamed, Toolset):
         return Toolset.unknown(self, name)
 
     def page(self, cursor: Any) -> Page:
-        plain, mark = self._inner.page(cursor)
-        kept = self._pages.get(cursor)
-        if kept is None or kept[0] is not mark:
-            kept = self._pages[cursor] = (mark, make_page(self.naming.show_tools(plain)))
-        return kept[1]
-
-    def before_list(self) -> Callable[[], Awaitable[None]] | None:
-        return self._inner.before_list()
-
-    async def wait_until_ready(self) -> None:
-        await self._inner.wait_until_ready()
+        return self._pages.page([self._inner], cursor)
 
 
 class _RenamedTools(Mapping[str, "Tool[Any]"]):
@@ -237,6 +327,8 @@ class RenamedConnection(Connection):
     def begin(self, message: Any, *, encoded: bool = False) -> Reply | Pending | None:
         method = message.get("method") if isinstance(message, dict) else None
         if method == "tools/list":
+            if (reply := _list_at_once(self._server, message, encoded)) is not None:
+                return reply
             begun = self._inner.begin(message)
             return Pending(self._list, begun) if isinstance(begun, Pending) else self._show(begun)
         if method == "tools/call":
@@ -255,10 +347,69 @@ class RenamedConnection(Connection):
     def _show(self, reply: Reply | None) -> Reply | None:
         if reply is None or "result" not in reply:
             return reply
-        return {**reply, "result": self._server.naming.show_tools(reply["result"])}
+        try:
+            return {**reply, "result": self._server.naming.show_tools(reply["result"])}
+        except RpcError as error:
+            return make_error(reply["id"], error)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+class ExtendedConnection(Connection):
+    """A connection of a wrapper that has tools of its own, and answers the list. All else goes to the inner one."""
+
+    def __init__(
+        self, own: "ToolServer[Any]", inner: Connection, channel: ClientChannel, settings: ConnectionSettings
+    ) -> None:
+        self._inner = inner
+        self._channel = channel
+        self._own_server = own
+        self._own: Connection | None = None  # to that, from its first call on
+        self._settings = settings
+        self.tags_progress = inner.tags_progress
+
+    @abstractmethod
+    def is_own(self, tool: object) -> bool:
+        """True for the name of a tool of the wrapper's own."""
+
+    @abstractmethod
+    def list_tools(self, message: dict[str, Any], encoded: bool) -> Reply | Pending:
+        """Answer `tools/list`."""
+
+    @abstractmethod
+    async def call_own(self, message: dict[str, Any]) -> Reply | None:
+        """Answer a call of a tool of the wrapper's own."""
+
+    def begin(self, message: Any, *, encoded: bool = False) -> Reply | Pending | None:
+        method = message.get("method") if isinstance(message, dict) else None
+        params = message.get("params") if isinstance(message, dict) else None
+        if method == "tools/list" and isinstance(params, dict | None) and "id" in message:
+            return self.list_tools(message, encoded)
+        if method == "tools/call" and isinstance(params, dict) and self.is_own(params.get("name")):
+            return Pending(self.call_own, message)
+        if method == "notifications/cancelled" and self._own is not None:
+            self._own.begin(message)
+        return self._inner.begin(message, encoded=encoded)
+
+    async def send_own(self, message: dict[str, Any]) -> Reply | None:
+        """Have the wrapper's own server answer."""
+        if self._own is None:
+            self._own = self._own_server.connect(self._channel, **self._settings)
+        return await self._own.answer(message)
+
+    async def aclose(self) -> None:
+        if self._own is not None:
+            await self._own.aclose()
+        await self._inner.aclose()
+
+
+def reply_page(message: dict[str, Any], read: Callable[[Any], Page], encoded: bool = False) -> Reply:
+    """Reply to `tools/list` with the page that it asks for."""
+    try:
+        return make_response(message["id"], list_page(read, message.get("params") or {}, encoded))
+    except RpcError as error:
+        return make_error(message["id"], error)
 
 
 class Combined:
@@ -301,17 +452,13 @@ class CombinedToolset(Combined, Toolset):
         first = toolsets[0]
         self.version, self.title = first.version, first.title
         self.instructions = "\n\n".join(each.instructions for each in toolsets if each.instructions) or None
-        self.registered_resources, self.registered_prompts = (
-            first.registered_resources,
-            first.registered_prompts,
-        )
-        self._page: tuple[list[Any], Page] | None = (
-            None  # the bytes of all inner pages, and the page made of them
-        )
+        self.registered_resources = first.registered_resources
+        self.registered_prompts = first.registered_prompts
+        self._pages = DerivedPages(_drop_repeated)
 
     @property
     def tools(self) -> "Mapping[str, Tool[Any]]":
-        return _CombinedTools([each.tools for each in self._toolsets])
+        return CombinedTools([each.tools for each in self._toolsets])
 
     def connect(self, channel: ClientChannel, **settings: Unpack[ConnectionSettings]) -> "CombinedConnection":
         # Clients can only read the resources of the first.
@@ -322,51 +469,31 @@ class CombinedToolset(Combined, Toolset):
         ]
         return CombinedConnection(self, parts)
 
+    def find_reserver(self, tool: str) -> "tuple[Reserver, str] | None":
+        home = next((each for each in self._toolsets if tool in each.tools), None)
+        return None if home is None else home.find_reserver(tool)
+
     def unknown(self, name: str) -> str:
         return Toolset.unknown(self, name)
 
     def page(self, cursor: Any) -> Page:
-        if cursor is not None:
-            raise KeyError(cursor)
-        pages = [page for toolset in self._toolsets for page in _pages_of(toolset)]
-        marks = [mark for _, mark in pages]
-        if self._page is None or len(marks) != len(self._page[0]) or any(map(_differ, marks, self._page[0])):
-            tools: dict[str, Any] = {}
-            for plain, _ in pages:
-                for tool in plain["tools"]:
-                    tools.setdefault(tool["name"], tool)
-            self._page = (marks, make_page({"tools": list(tools.values())}))
-        return self._page[1]
+        return self._pages.page(self._toolsets, cursor)
 
     def before_list(self) -> Callable[[], Awaitable[None]] | None:
         waits = [wait for each in self._toolsets if (wait := each.before_list()) is not None]
-        return partial(_wait_for_all, waits) if waits else None
+        return partial(_await_each, waits) if waits else None
 
     async def wait_until_ready(self) -> None:
         for each in self._toolsets:
             await each.wait_until_ready()
 
 
-def _pages_of(toolset: Toolset) -> Iterator[Page]:
-    cursor = None
-    while True:
-        page = toolset.page(cursor)
-        yield page
-        cursor = page[0].get("nextCursor")
-        if cursor is None:
-            return
+async def _await_each(calls: "Sequence[Callable[[], Awaitable[Any]]]") -> None:
+    for call in calls:
+        await call()
 
 
-def _differ(one: Any, other: Any) -> bool:
-    return one is not other
-
-
-async def _wait_for_all(waits: "list[Callable[[], Awaitable[None]]]") -> None:
-    for wait in waits:
-        await wait()
-
-
-class _CombinedTools(Mapping[str, "Tool[Any]"]):
+class CombinedTools(Mapping[str, "Tool[Any]"]):
     """The tools of several toolsets. Of two with one name, the first counts."""
 
     def __init__(self, parts: "list[Mapping[str, Tool[Any]]]") -> None:
@@ -428,7 +555,7 @@ class CombinedConnection(Connection):
         if request.method == "initialize":
             return Pending(self._initialize, request, message)
         if request.method == "tools/list":
-            return Pending(self._list, request)
+            return _list_at_once(self._server, message, encoded) or Pending(self._list, request)
         if request.method == "tools/call" and isinstance(name, str):
             return self._call(request, message, name, encoded)
         return self._parts[0].connection.begin(message, encoded=encoded)
@@ -436,7 +563,7 @@ class CombinedConnection(Connection):
     def _notify(self, event: Notification, message: Any) -> Pending | None:
         begun = [connection.begin(message) for connection in self._concerned(event)]
         pending = [each for each in begun if isinstance(each, Pending)]
-        return Pending(_run_all, pending) if pending else None
+        return Pending(_await_each, pending) if pending else None
 
     def _concerned(self, event: Notification) -> list[Connection]:
         """Return who must hear a notification: all, but a cancellation only the server of the newest such call."""
@@ -460,7 +587,7 @@ class CombinedConnection(Connection):
         tools: dict[str, Any] = {}
         try:
             for part in self._parts:
-                found = [tool async for tool in _listed_tools(part.connection)]
+                found = [tool async for tool in listed_tools(part.connection)]
                 part.listed = frozenset(tool["name"] for tool in found)
                 for tool in found:
                     tools.setdefault(tool["name"], tool)
@@ -513,9 +640,17 @@ class CombinedConnection(Connection):
             await part.connection.aclose()
 
 
-async def _run_all(pending: list[Pending]) -> None:
-    for each in pending:
-        await each()
+def _list_at_once(server: object, message: dict[str, Any], encoded: bool) -> Reply | None:
+    """Answer `tools/list` from the pages of a toolset, made once; None if its tools are not known yet."""
+    if not isinstance(server, Toolset) or server.before_list() is not None:
+        return None
+    try:
+        event = classify(message)
+        if not isinstance(event, Request):
+            return None
+        return make_response(event.id, list_page(server.page, event.params, encoded))
+    except RpcError as error:
+        return make_error(message["id"], error)
 
 
 def _refuse_unknown(message: dict[str, Any], text: str) -> Reply | None:
@@ -529,7 +664,7 @@ def _refuse_unknown(message: dict[str, Any], text: str) -> Reply | None:
     return make_error(event.id, RpcError(INVALID_PARAMS, text, {"tool": event.params["name"]}))
 
 
-async def _listed_tools(connection: Connection) -> AsyncIterator[dict[str, Any]]:
+async def listed_tools(connection: Connection) -> AsyncIterator[dict[str, Any]]:
     """Yield the tools that a server lists, on all pages; `RpcError` if it refuses."""
     cursor: str | None = None
     while True:

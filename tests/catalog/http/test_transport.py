@@ -20,9 +20,8 @@ from cryptography.x509.oid import NameOID
 
 from shared.market import api_for
 from shared.waiting import eventually
-from toolwire.catalog.http.addresses import Base, Network
 from toolwire.catalog.http.answers import describe_error
-from toolwire.catalog.http.retry import Retry
+from toolwire.catalog.http.connection import Base, Network, Retry
 from toolwire.catalog.http.transport import OneRequestTransport, connect
 from toolwire.errors import CatalogError
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from toolwire.catalog.profile.entries import read_item
+from toolwire.catalog.profile.extract import read_item
 from toolwire.catalog.profile.model import (
     BUILTIN,
     Call,

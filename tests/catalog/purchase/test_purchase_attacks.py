@@ -11,7 +11,7 @@ from shared.shark import Shark
 from shared.till import Watched, catalog_for, ledger_in, opened, states
 from shared.waiting import eventually
 from toolwire.catalog import server
-from toolwire.catalog.http import streams
+from toolwire.catalog.http import answers
 from toolwire.catalog.http.listing import Reading
 from toolwire.catalog.ledger.types import Limits
 from toolwire.catalog.purchase import purchase
@@ -466,7 +466,7 @@ async def test_long_replies_are_read_in_a_thread(tmp_path, monkeypatch):
 
     with Shark(reply={"result": ["x" * 100] * 20_000, "echo": KEYS["x-api-key"]}) as api:
         async with opened(api, tmp_path) as (_, client):
-            monkeypatch.setattr(streams, "decode_reply", noting(streams.decode_reply))
+            monkeypatch.setattr(answers, "decode_reply", noting(answers.decode_reply))
             monkeypatch.setattr(purchase, "read_reply", noting(purchase.read_reply))
             monkeypatch.setattr(purchase, "build_result", noting(purchase.build_result))
             result = await client.call("weather")

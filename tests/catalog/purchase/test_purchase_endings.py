@@ -83,7 +83,7 @@ async def test_a_client_that_comes_while_the_last_one_leaves_can_buy(tmp_path):
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(come_and_go)
-            while not api.sold or catalog.lifespan is not None:
+            while not api.sold or catalog.open_lifespan is not None:
                 await anyio.lowlevel.checkpoint()
             async with connect(catalog) as client:
                 await left.wait()

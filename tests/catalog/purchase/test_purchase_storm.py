@@ -39,7 +39,7 @@ from shared import storm
 from shared.shark import Shark
 from shared.till import ledger_in
 from shared.waiting import eventually
-from toolwire.catalog.ledger.async_ledger import recover
+from toolwire.catalog.ledger.opening import recover
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from toolwire.catalog.schema_repair.repair import Unrepairable, repair_schema
-from toolwire.tools.schema.official import from_json_schema
+from toolwire.tools.schema.json_schema import from_json_schema
 
 # Every keyword of JSON Schema from draft 4 to 2020-12, and of OpenAPI.
 KEYWORDS = [

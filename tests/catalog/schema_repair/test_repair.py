@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from toolwire.catalog.schema_repair.repair import Unrepairable, repair_schema
-from toolwire.tools.schema.official import from_json_schema
+from toolwire.tools.schema.json_schema import from_json_schema
 
 
 def mend(schema):

@@ -5,7 +5,7 @@ import pytest
 from shared.published import ACTIONS, PRODUCTS, published
 from toolwire.catalog.tools.definitions import Entry, define
 from toolwire.tools.schema.arguments import InvalidArguments
-from toolwire.tools.schema.official import from_json_schema
+from toolwire.tools.schema.json_schema import from_json_schema
 
 EVERY = published()
 

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.catalog.tools.names import Wish, assign, base_name, check_renames, is_legal, readable_name, slug
+from toolwire.catalog.tools.definitions import (
+    Wish,
+    assign,
+    base_name,
+    check_renames,
+    is_legal,
+    readable_name,
+    slug,
+)
 from toolwire.errors import UsageError
 from toolwire.tools.names import wire_name
 

@@ -10,7 +10,7 @@ import pytest
 from shared.market import Fault, PaidApi
 from shared.till import ULM, catalog_for, opened, states
 from shared.waiting import eventually
-from toolwire.catalog import server
+from toolwire.catalog import refresh
 from toolwire.catalog.tools.pins import Pins
 from toolwire.errors import McpError
 from toolwire.testing import connect
@@ -139,7 +139,7 @@ async def test_half_a_list_changes_nothing(tmp_path):
 
 async def test_the_handshake_does_not_wait(shop, tmp_path, monkeypatch):
     """While the list hangs, the client is connected, hears that it loads, and can leave at once."""
-    monkeypatch.setattr(server, "LIST_WAIT", 0.05)
+    monkeypatch.setattr(refresh, "LIST_WAIT", 0.05)
     shop.faults.append(Fault("hang_before_buying", path=LIST))
     catalog = catalog_for(shop, tmp_path)
     with anyio.fail_after(30):  # the API hangs for 60

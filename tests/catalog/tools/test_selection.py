@@ -2,8 +2,8 @@
 
 import pytest
 
+from toolwire.catalog.tools.build import Selection
 from toolwire.catalog.tools.definitions import Definition, Entry
-from toolwire.catalog.tools.selection import Selection
 from toolwire.errors import UsageError
 
 

@@ -15,7 +15,7 @@ from fastmcp import FastMCP
 from mcp.server import MCPServer, Server
 
 from toolwire import ToolServer
-from toolwire.cli.shared.target import Target, reload, resolve, watched_files
+from toolwire.cli.shared.target import Choice, Target, reload, resolve, watched_files
 from toolwire.cli.shared.user_module import neighbours
 from toolwire.errors import UsageError
 
@@ -155,10 +155,24 @@ def test_the_functions_of_a_file_are_tools(folder):
 
 def test_a_function_that_cannot_be_a_tool_is_named(folder):
     """With the reason, and how to leave it out."""
-    write(folder, "app.py", "def good(a: int): ...\ndef bad(*args): ...\n")
+    write(folder, "app.py", "def bad(*args): ...\n")
     words = refusal("app.py")
     assert words.startswith("app.py: bad cannot become a tool: parameter '*args': use one parameter")
     assert "underscore" in words
+
+
+def test_a_function_that_cannot_be_a_tool_does_not_block_its_neighbours(folder, capsys):
+    """It is left out, and a line says so."""
+    write(folder, "app.py", "def good(a: int): ...\ndef bad(*args): ...\n")
+    assert list(resolve("app.py").server.tools) == ["good"]
+    assert capsys.readouterr().err.startswith("app.py: bad cannot become a tool: parameter '*args'")
+
+
+def test_a_filter_that_matches_nothing_is_an_error(folder):
+    """Nothing would be served, and nobody would know why."""
+    write(folder, "app.py", "def good(a: int): ...\n")
+    with pytest.raises(UsageError, match="--include x matches none of the tools of app.py: good"):
+        resolve("app.py", choice=Choice(include=("x",)))
 
 
 def test_a_file_with_nothing_in_it_is_told(folder):
@@ -269,7 +283,7 @@ def test_a_name_that_is_not_there_or_no_server(folder, name, words):
         ("a b", "'a b' is not a target; a target is"),
         ("", "no target given; a target is"),
         ("catalog:github", "there is no profile 'github': built in are agentpmt"),
-        ("openapi:x.json", "openapi:x.json: targets of the form openapi:... are not supported yet"),
+        ("openapi:x.json", "x.json does not exist: give the path or the address of an OpenAPI document"),
         ("http://", "http:// is not a valid URL; write one like https://example.com/mcp"),
         ("http://[::1/", "http://[::1/ is not a valid URL"),
         ("http://a:99999/mcp", "http://a:99999/mcp is not a valid URL"),

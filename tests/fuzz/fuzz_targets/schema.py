@@ -12,7 +12,7 @@ import jsonschema
 from fuzz.fuzz_targets.json_mutation import dump, load, mutate_json
 from toolwire.catalog.schema_repair.repair import Unrepairable, repair_schema
 from toolwire.tools.schema.arguments import InvalidArguments
-from toolwire.tools.schema.official import from_json_schema
+from toolwire.tools.schema.json_schema import from_json_schema
 
 _WORDS: Final = (
     *("type", "properties", "items", "required", "enum", "default", "anyOf", "allOf", "oneOf", "not", "$ref"),

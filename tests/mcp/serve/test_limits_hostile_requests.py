@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolRequestParams
 
 from toolwire import HttpLimits, ToolServer, http_app, tool
-from toolwire.tools.uri_template import UriTemplate
+from toolwire.tools.resources import UriTemplate
 
 LIMIT = 60
 HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"

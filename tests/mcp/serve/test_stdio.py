@@ -1,14 +1,20 @@
 """The carrier of stdio, over pipes of our own."""
 
+import gc
+import json
 import os
 import signal
+from contextlib import asynccontextmanager
 
 import anyio
 import anyio.lowlevel
 import pytest
 from mcp.server import MCPServer
+from mcp.server.lowlevel import Server
 
 from shared.stdio_peer import serving
+from shared.waiting import eventually
+from toolwire import ToolServer
 from toolwire.mcp.serve import stdio
 from toolwire.mcp.serve.start import as_mcp_server
 
@@ -158,3 +164,191 @@ async def test_much_may_wait_for_a_client_that_reads(core, monkeypatch):
             peer.send("ping", None, number + 1)
         found = {(await peer.receive())["id"] for _ in range(2_000)}
     assert found == set(range(1, 2_001))
+
+
+async def flood(peer, lines):
+    """Write lines from a thread, as fast as they are taken."""
+    text = "\n".join(json.dumps({"jsonrpc": "2.0", **line}) for line in lines)
+    await anyio.to_thread.run_sync(peer.write, text)
+
+
+async def test_a_flood_is_refused_beyond_a_limit_and_can_be_cancelled(core, monkeypatch):
+    """What was taken is answered in the end. Cancellations and pings get through meanwhile."""
+    monkeypatch.setattr(stdio, "_MAX_PENDING", 50)
+    async with serving(core) as peer:
+        await peer.shake_hands()
+        await flood(peer, [{"id": number, "method": "x/wait"} for number in range(1, 2_001)])
+        refused = [await peer.receive() for _ in range(1_950)]
+        assert {each["id"] for each in refused} == set(range(51, 2_001))
+        assert {each["error"]["code"] for each in refused} == {-32600}
+        assert "too many requests are pending" in refused[0]["error"]["message"]
+        peer.send("notifications/cancelled", {"requestId": 7})
+        peer.send("x/wait", None, "in its place")
+        peer.send("ping", None, "ping")
+        assert await peer.receive() == {"jsonrpc": "2.0", "id": "ping", "result": {}}
+        core.let_go.set()
+        answered = {(await peer.receive())["id"] for _ in range(50)}
+        assert answered == {*range(1, 51), "in its place"} - {7}
+
+
+async def test_large_requests_count_by_their_bytes(core, monkeypatch):
+    """One is always taken."""
+    monkeypatch.setattr(stdio, "_MAX_PENDING_BYTES", 10_000)
+    async with serving(core) as peer:
+        await peer.shake_hands()
+        params = {"_meta": {"text": "x" * 20_000}}
+        await flood(peer, [{"id": number, "method": "x/wait", "params": params} for number in (1, 2)])
+        refused = await peer.receive()
+        assert (refused["id"], refused["error"]["code"]) == (2, -32600)
+        core.let_go.set()
+        assert (await peer.receive())["id"] == 1
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """The most that a server has held: messages, requests that run, and bytes that its client has not read."""
+    most = {"queued": 0, "pending": 0, "unread": 0}
+
+    class Counting(stdio.LineConnection):
+        def _handle(self, line):
+            super()._handle(line)
+            most["queued"] = max(most["queued"], len(self._intake._items))
+            most["pending"] = max(most["pending"], len(self.pending))
+            most["unread"] = max(most["unread"], self._writer._waiting)
+
+    monkeypatch.setattr(stdio, "LineConnection", Counting)
+    return most
+
+
+@pytest.mark.slow
+async def test_a_hundred_thousand_requests_at_once(core, counted, monkeypatch):
+    """At a server that answers none of them: each is refused or answered in the end, and few are held."""
+    monkeypatch.setattr(stdio, "_MAX_PENDING", 500)
+    async with serving(core) as peer, anyio.create_task_group() as tasks:
+        await peer.shake_hands()
+        tasks.start_soon(flood, peer, [{"id": n, "method": "x/wait"} for n in range(1, 100_001)])
+        answers = [await peer.receive() for _ in range(99_500)]
+        core.let_go.set()
+        answers += [await peer.receive() for _ in range(500)]
+    assert {each["id"] for each in answers} == set(range(1, 100_001))
+    assert sum("result" in each for each in answers) == 500
+    assert counted["pending"] == 500
+    assert counted["queued"] <= 500
+
+
+async def test_notifications_wait_in_the_pipe_while_the_server_takes_none(counted, monkeypatch):
+    """Such as those of a client that does not wait until the server has started."""
+    monkeypatch.setattr(stdio, "_MAX_QUEUED", 10)
+    monkeypatch.setattr(stdio, "_MAX_POSTED", 1_000)
+    start = anyio.Event()
+
+    @asynccontextmanager
+    async def lifespan(_server):
+        await start.wait()
+        yield
+
+    slow = Server("slow", lifespan=lifespan)
+    async with serving(slow) as peer:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(flood, peer, [{"method": "notifications/x"} for _ in range(30_000)])
+            await eventually(lambda: counted["queued"] > 10)
+            for _ in range(300):  # time for a thread that would read on
+                await anyio.to_thread.run_sync(gc.get_count)
+            assert counted["queued"] < 3_000, "the rest is in the pipe"
+            start.set()
+        await peer.shake_hands()
+
+
+async def test_a_client_that_reads_late_gets_every_answer(core, counted, monkeypatch):
+    """Nothing more is read from it meanwhile, however much it sends."""
+    monkeypatch.setattr(stdio, "_MAX_UNREAD", 10_000)
+    monkeypatch.setattr(stdio, "_MAX_POSTED", 1_000)
+    async with serving(core) as peer:
+        await peer.shake_hands()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(flood, peer, [{"method": 7}] * 20_000)
+            await eventually(lambda: counted["unread"] > 10_000)
+            for _ in range(600):  # time for a thread that would read on
+                await anyio.to_thread.run_sync(gc.get_count)
+            assert counted["unread"] < 400_000
+            for _ in range(20_000):
+                assert (await peer.receive())["error"]["code"] == -32600
+
+
+@pytest.fixture
+def wordy():
+    """A server of one tool that says much, and counts its calls."""
+    server = ToolServer("wordy")
+    server.calls = 0
+
+    @server.tool
+    async def much() -> str:
+        """Say much."""
+        server.calls += 1
+        await anyio.sleep(0)
+        return "x" * 10_000
+
+    return server
+
+
+async def flood_with_calls(peer, number):
+    """Call the wordy tool so many times, and read nothing."""
+    await flood(
+        peer, [{"id": n + 1, "method": "tools/call", "params": {"name": "much"}} for n in range(number)]
+    )
+
+
+async def test_calls_do_not_begin_while_their_client_does_not_read(wordy, monkeypatch):
+    """Each would leave another result in memory. They begin when it reads, and each is answered."""
+    monkeypatch.setattr(stdio, "_MAX_UNREAD", 100_000)
+    async with serving(as_mcp_server(wordy)) as peer:
+        await peer.shake_hands()
+        await flood_with_calls(peer, 1_000)
+        await eventually(lambda: wordy.calls > 9)
+        for _ in range(300):  # time for more of them
+            await anyio.to_thread.run_sync(gc.get_count)
+        assert wordy.calls < 100
+        assert {(await peer.receive())["id"] for _ in range(1_000)} == set(range(1, 1_001))
+    assert wordy.calls == 1_000
+
+
+async def test_a_client_that_sends_and_reads_nothing_more_is_let_go(wordy, caplog, monkeypatch):
+    """Nothing more has to be written to it for that."""
+    monkeypatch.setattr(stdio, "_MAX_UNREAD", 100_000)
+    monkeypatch.setattr(stdio, "_READ_TIMEOUT", 0.2)
+    async with serving(as_mcp_server(wordy)) as peer:
+        await peer.shake_hands()
+        await flood_with_calls(peer, 200)
+        await peer.ended.wait()
+    assert "the client has not read anything" in caplog.text
+
+
+async def test_a_signal_ends_a_server_whose_client_does_not_read(wordy, monkeypatch):
+    """The calls that have not begun never begin."""
+    monkeypatch.setattr(stdio, "_MAX_UNREAD", 100_000)
+    monkeypatch.setattr(stdio, "_FLUSH_TIMEOUT", 0.1)
+    async with serving(as_mcp_server(wordy), drain=0.1) as peer:
+        await peer.shake_hands()
+        await flood_with_calls(peer, 1_000)
+        await eventually(lambda: wordy.calls > 9)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await peer.ended.wait()
+    assert wordy.calls < 100
+
+
+async def test_messages_of_the_log_arrive_in_the_order_in_which_they_were_logged():
+    """Also those that belong to no call."""
+    server = ToolServer("talkative")
+
+    @server.tool
+    async def talk() -> None:
+        """Say much."""
+        for number in range(50):
+            server.log(number)
+
+    async with serving(as_mcp_server(server)) as peer:
+        await peer.shake_hands()
+        peer.send("tools/call", {"name": "talk"}, 1)
+        messages = [await peer.receive() for _ in range(51)]
+    logged = [each["params"]["data"] for each in messages if "method" in each]
+    assert logged == list(range(50))

@@ -11,7 +11,7 @@ from shared.shell_attacks import ATTACKS, BROAD
 from shared.shell_sandbox import lines_that_leave_a_mark, programs_started
 from toolwire.permissions import ToolPermissionContext
 from toolwire.permissions.policies import commands
-from toolwire.permissions.shell.literal import read_literal
+from toolwire.permissions.shell.allow_patterns import read_literal
 
 pytestmark = [
     pytest.mark.timeout(300),

@@ -26,6 +26,7 @@ from toolwire import (
     ToolDefinitionError,
     ToolError,
     ToolServer,
+    ToolwireWarning,
     create_sdk_mcp_server,
     tool,
 )
@@ -875,11 +876,25 @@ async def test_a_change_from_another_thread():
 
 
 @pytest.mark.parametrize("name", ["", "  ", "a" * 129, "tab\t", 5, None, "::"])
-def test_illegal_names_are_refused(name):
-    """A name that the CLI or the model could not use is refused where it is given."""
+def test_illegal_names_of_servers_are_refused(name):
+    """A name that the model could not use is refused where it is given."""
     with pytest.raises(ToolDefinitionError):
         ToolServer(name)
+
+
+@pytest.mark.parametrize("name", ["a" * 129, 5, None])
+def test_illegal_names_of_tools_are_refused(name):
+    """The CLI leaves out a tool with such a name."""
     with pytest.raises(ToolDefinitionError):
+        Tool(name, "", {"type": "object"}, print)
+
+
+@pytest.mark.parametrize(
+    ("name", "spelt"), [("", "''"), ("  ", "'__'"), ("tab\t", "'tab_'"), ("天気", "'__'")]
+)
+def test_odd_names_of_tools_are_warned_about(name, spelt):
+    """The CLI finds a name of its own for it, so the tool runs; the warning tells that name."""
+    with pytest.warns(ToolwireWarning, match=f"The CLI calls it {spelt}"):
         Tool(name, "", {"type": "object"}, print)
 
 
@@ -902,11 +917,11 @@ def test_removing_what_is_not_there():
 @pytest.mark.parametrize(
     "schema",
     [
-        {"type": "array"},
-        {"type": "string"},
-        None,
-        5,
+        {"type": "array", "properties": {}},
+        {"type": "string", "properties": {}},
         {"type": "object", "properties": {"a": {"type": "nope"}}},
+        {"type": "object", "properties": {"a": str}},
+        {1: str},
     ],
 )
 def test_a_schema_that_the_cli_could_not_take_is_refused(schema):

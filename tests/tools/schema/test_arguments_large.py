@@ -7,8 +7,7 @@ from pydantic import BaseModel, Field
 
 from toolwire.tools.context import Context
 from toolwire.tools.schema.arguments import InvalidArguments, shorten
-from toolwire.tools.schema.json_schema import compile_schema
-from toolwire.tools.schema.official import from_json_schema
+from toolwire.tools.schema.json_schema import compile_schema, from_json_schema
 from toolwire.tools.schema.signature import signature_of
 
 MANY = 20_000

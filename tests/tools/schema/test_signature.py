@@ -35,7 +35,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from toolwire.errors import ToolDefinitionError
 from toolwire.tools.schema.arguments import InvalidArguments, Violation
-from toolwire.tools.schema.official import from_json_schema
+from toolwire.tools.schema.json_schema import from_json_schema
 from toolwire.tools.schema.signature import DefinitionError, signature_of
 
 S = TypeVar("S")
@@ -740,6 +740,18 @@ def test_a_context_imported_for_type_checkers_only_is_found():
     space: dict[str, Any] = {}
     exec("def function(a: int, context: 'Context[str]'): ...", space)  # noqa: S102 - a module without the import
     assert sig(space["function"]).context_parameter == "context"
+
+
+@pytest.mark.parametrize("name", ["context", "ctx"])
+def test_a_context_without_an_annotation_is_known_by_its_name(name):
+    """Nobody means the model to fill it in. With an annotation or a default it is a parameter like others."""
+    space: dict[str, Any] = {}
+    exec(f"def bare({name}, a: int): ...\ndef typed({name}: str): ...\ndef optional({name}=1): ...", space)  # noqa: S102
+    assert sig(space["bare"]).context_parameter == name
+    assert list(sig(space["bare"]).parameters.json_schema["properties"]) == ["a"]
+    for other in ("typed", "optional"):
+        assert sig(space[other]).context_parameter is None
+        assert list(sig(space[other]).parameters.json_schema["properties"]) == [name]
 
 
 def test_two_contexts_are_refused():

@@ -11,14 +11,13 @@ import httpx2
 
 from toolwire._support.scrubber import Scrubber
 from toolwire._support.threads import Workers
-from toolwire.catalog.http.addresses import Network, Resolver, resolve
 from toolwire.catalog.http.answers import Answer, Attempt
-from toolwire.catalog.http.connection import Connections
+from toolwire.catalog.http.connection import Connections, Network, Resolver, Retry, resolve
 from toolwire.catalog.http.fetch import ListReader
 from toolwire.catalog.http.listing import Reading
 from toolwire.catalog.http.orders import OrderSender
-from toolwire.catalog.http.retry import Retry
 from toolwire.catalog.profile.model import Profile
+from toolwire.catalog.profile.tables import NetworkSettings
 from toolwire.catalog.secrets import Credentials
 from toolwire.catalog.tools.definitions import Entry
 
@@ -48,7 +47,7 @@ class Api:
             credentials,
             resolver=resolver,
             connect_timeout=connect_timeout,
-            network=_network(profile, credentials),
+            network=make_network(profile.network, credentials.proxy),
             transport=transport,
             ssl_context=ssl_context,
         )
@@ -89,11 +88,11 @@ class Api:
         return await self._sender.buy(self._reader.numbers.get(entry_id, entry_id), arguments, **settings)
 
 
-def _network(profile: Profile, credentials: Credentials) -> Network:
-    settings = profile.network
+def make_network(settings: NetworkSettings, proxy_login: str = "") -> Network:
+    """Make the network of these settings. `proxy_login` is `user:password` for the proxy."""
     proxy = None
     if settings.proxy:
-        user, mark, password = credentials.proxy.partition(":")
+        user, mark, password = proxy_login.partition(":")
         proxy = httpx2.Proxy(settings.proxy, auth=(user, password) if mark else None)
     return Network(
         tuple(map(partial(ipaddress.ip_network, strict=False), settings.allow)), proxy, settings.ca_file

@@ -15,18 +15,19 @@ from toolwire._support.log import logger_for
 from toolwire._support.scrubber import Scrubber
 from toolwire._support.threads import Workers
 from toolwire.catalog.http.answers import (
+    collect,
     describe_body,
     describe_error,
     describe_status,
     is_success,
     parse_retry_after,
+    read_body,
+    run_off_loop,
 )
-from toolwire.catalog.http.connection import Connections
+from toolwire.catalog.http.connection import Connections, Retry
 from toolwire.catalog.http.listing import Reading
 from toolwire.catalog.http.requests import OutgoingRequest, Position, balance_request, page_request
-from toolwire.catalog.http.retry import Retry
-from toolwire.catalog.http.streams import collect, read_body, run_off_loop
-from toolwire.catalog.profile.amounts import read_balance
+from toolwire.catalog.profile.extract import read_balance
 from toolwire.catalog.profile.model import Profile
 from toolwire.catalog.profile.tables import Request
 from toolwire.catalog.tools.definitions import Entry
@@ -83,12 +84,7 @@ class ListReader:
     """Reads the list of one API, again and again. Pages that have not changed are not taken apart again."""
 
     def __init__(
-        self,
-        profile: Profile,
-        connections: Connections,
-        scrubber: Scrubber,
-        retry: Retry,
-        workers: Workers,
+        self, profile: Profile, connections: Connections, scrubber: Scrubber, retry: Retry, workers: Workers
     ) -> None:
         self.numbers: dict[str, int] = {}
         """The ids that the list has as numbers."""

@@ -15,11 +15,21 @@ import httpx2
 from toolwire._support.log import logger_for
 from toolwire._support.scrubber import Scrubber
 from toolwire._support.threads import Workers
-from toolwire.catalog.http.answers import Answer, Attempt, describe_error, is_success, judge
-from toolwire.catalog.http.connection import Connections, Halted, OnSend, Order, check_value
+from toolwire.catalog.http.answers import (
+    Answer,
+    Attempt,
+    Progress,
+    Unreadable,
+    collect,
+    describe_error,
+    is_stream,
+    is_success,
+    judge,
+    read_body,
+    read_events,
+)
+from toolwire.catalog.http.connection import Connections, Halted, OnSend, Order, Retry, check_value
 from toolwire.catalog.http.requests import OutgoingRequest, order_request
-from toolwire.catalog.http.retry import Retry
-from toolwire.catalog.http.streams import Progress, Unreadable, collect, is_stream, read_body, read_events
 from toolwire.catalog.profile.model import Profile
 from toolwire.errors import CatalogError
 
@@ -33,12 +43,7 @@ class OrderSender:
     """Sends the orders of one API."""
 
     def __init__(
-        self,
-        profile: Profile,
-        connections: Connections,
-        scrubber: Scrubber,
-        retry: Retry,
-        workers: Workers,
+        self, profile: Profile, connections: Connections, scrubber: Scrubber, retry: Retry, workers: Workers
     ) -> None:
         self._profile = profile
         self._connections = connections

@@ -17,7 +17,7 @@ _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%-]*)+")
 # Headers that the connection sets itself: a profile with these could talk to another host, or smuggle a request.
-_CONNECTION_HEADERS: Final = frozenset(
+CONNECTION_HEADERS: Final = frozenset(
     {
         *(
             "host",
@@ -119,7 +119,7 @@ def check_header(name: str) -> str:
     """Check the name of a header: not one that belongs to the connection."""
     if not _HEADER.fullmatch(name):
         raise ValueError(f"must be the name of a header, and {name[:80]!r} is not the name of a header")
-    if name.lower() in _CONNECTION_HEADERS:
+    if name.lower() in CONNECTION_HEADERS:
         raise ValueError(f"must not be {name}: {name} is set by the connection itself")
     return name
 

@@ -1,21 +1,33 @@
 """A rate limit, a circuit breaker and a cache of results.
 
 The decisions are plain functions of the time, which is passed in as a clock, so that no test has to wait. Only
-`RateLimit.wait` sleeps. This module knows nothing of HTTP, of tools or of money.
+`wait` of a rate limit sleeps. This module knows nothing of HTTP, of tools or of money.
 """
 
 import hashlib
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, Protocol
 
 import anyio
 
 from toolwire._protocol.json_codec import dumps, loads
 
 Clock = Callable[[], float]
+
+
+class Places(Protocol):
+    """Gives out places under a rate limit to all who share it, as `Ledger.take_turn` and `return_turn` do."""
+
+    def take(self, interval: float, slack: float, at_most: float) -> Awaitable[float | None]:
+        """Take the next place. Returns the seconds until then; None, with no place, if those are too many."""
+        ...
+
+    def give_back(self, interval: float) -> None:
+        """Give a place back."""
+        ...
 
 
 class RateLimit:
@@ -26,12 +38,7 @@ class RateLimit:
     """
 
     def __init__(self, per_second: float, burst: int = 1, *, clock: Clock = time.monotonic) -> None:
-        if not (math.isfinite(per_second) and per_second > 0):
-            raise ValueError(f"per_second must be a number above 0, got {per_second!r}")
-        if burst < 1:
-            raise ValueError(f"burst must be 1 or more, got {burst!r}")
-        self._interval = 1 / per_second
-        self._slack = (burst - 1) * self._interval
+        self._interval, self._slack = _spacing(per_second, burst)
         self._clock = clock
         self._next = -math.inf  # when the bucket would be empty: the place after all that were given out
 
@@ -56,6 +63,34 @@ class RateLimit:
                 self._next -= self._interval  # cancelled: those who ask later may have the place
                 raise
         return True
+
+
+class SharedRateLimit:
+    """A `RateLimit` that others keep to as well: the places are given out elsewhere."""
+
+    def __init__(self, per_second: float, burst: int, places: Places) -> None:
+        self._interval, self._slack = _spacing(per_second, burst)
+        self._places = places
+
+    async def wait(self, at_most: float = math.inf) -> bool:
+        """Wait for a place. False, at once and with no place taken, if that would take longer than `at_most`."""
+        delay = await self._places.take(self._interval, self._slack, max(0.0, at_most))
+        if delay:
+            try:
+                await anyio.sleep(delay)
+            except BaseException:
+                self._places.give_back(self._interval)
+                raise
+        return delay is not None
+
+
+def _spacing(per_second: float, burst: int) -> tuple[float, float]:
+    """Return the seconds between two calls, and by how many a call may be early."""
+    if not (math.isfinite(per_second) and per_second > 0):
+        raise ValueError(f"per_second must be a number above 0, got {per_second!r}")
+    if burst < 1:
+        raise ValueError(f"burst must be 1 or more, got {burst!r}")
+    return 1 / per_second, (burst - 1) / per_second
 
 
 class Breaker:

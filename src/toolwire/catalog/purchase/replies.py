@@ -25,7 +25,7 @@ from toolwire._protocol.json_codec import dumps
 from toolwire._support.log import logger_for
 from toolwire.catalog.http.answers import RawBody
 from toolwire.catalog.money import DOLLARS, PER_DOLLAR, dollars, micros
-from toolwire.catalog.profile.amounts import quote_value, read_amount
+from toolwire.catalog.profile.extract import quote_value, read_amount
 from toolwire.catalog.profile.tables import Condition, Reply, rate_of
 from toolwire.catalog.values import fits, get_path, has_path, is_denied
 from toolwire.tools.results.content import Audio, Image, Resource, blob_uri, sniff

@@ -2,20 +2,33 @@
 
 Owns the order of the repairs and the notes on them. `repair_schema` returns an object schema of draft 2020-12 that
 compiles offline and refers to nothing outside itself, or raises with the reason. It never changes its argument.
+
+Before the schema is mended (`mend`), properties written where it should be are told from a schema: `{"city":
+{"type": "string", "required": true}}`. A property may have any name, those of the keywords of JSON Schema included
+(`items`, `type`, `properties`), so values decide, never words alone. Afterwards its top becomes one object: the CLI
+drops all tools of a server for one whose schema is no object, and the model's API refuses the whole request for an
+`anyOf`, `oneOf`, `allOf` or an oddly named property at the top.
 """
 
+import re
+from collections.abc import Callable
 from typing import Any, Final
 
 from toolwire._protocol.json_codec import loads
-from toolwire._support.schema_structure import LISTS, ONE, REFERENCES, TABLES
+from toolwire._support.schema_structure import LISTS, ONE, REFERENCES, TABLES, resolve
 from toolwire.catalog.hidden_text import find_hidden
-from toolwire.catalog.schema_repair.bare_properties import wrap_bare_properties
 from toolwire.catalog.schema_repair.bounds import Unrepairable, check_work, measure
-from toolwire.catalog.schema_repair.top_level import to_object
-from toolwire.catalog.schema_repair.walk import mend, under
+from toolwire.catalog.schema_repair.mend import (
+    Note,
+    drop_unknown_required,
+    find_kind,
+    mend,
+    parse_flag,
+    under,
+)
 from toolwire.catalog.values import tidy
 from toolwire.tools.schema.arguments import DefinitionError, clip
-from toolwire.tools.schema.official import from_json_schema
+from toolwire.tools.schema.json_schema import from_json_schema
 
 __all__ = ["Unrepairable", "repair_schema"]
 
@@ -25,6 +38,9 @@ _STRUCTURE: Final = {*TABLES, *LISTS, *ONE} - {"patternProperties"}
 _MOST_DROPPED: Final = 20
 _MOST_PASSES: Final = 5  # a repair may make another one necessary: a property is dropped that was required
 _MOST_NOTES: Final = 40
+_KEY: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}", re.ASCII)
+_LONGEST_CHAIN: Final = 10
+_FOLDED: Final = ("$ref", "allOf", "anyOf", "oneOf")
 
 
 def repair_schema(schema: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -86,6 +102,11 @@ def _parse(text: str) -> Any:
         raise Unrepairable("the schema is text that is not JSON") from error
 
 
+def drop_invalid(schema: dict[str, Any]) -> None:
+    """Drop keywords with invalid values, in place, until the schema compiles. `Unrepairable` if it never does."""
+    _drop_until_valid(schema, _Notes())
+
+
 def _drop_until_valid(schema: dict[str, Any], notes: _Notes) -> dict[str, Any]:
     """Drop keywords with invalid values until the schema compiles, and return it."""
     for _ in range(_MOST_DROPPED):
@@ -119,3 +140,247 @@ def _drop(schema: Any, path: list[str | int], notes: _Notes) -> bool:
     del owner[keyword]
     notes.add(where, f"`{clip(tidy(keyword), 40)}` made no sense and was dropped")
     return True
+
+
+def wrap_bare_properties(schema: dict[str, Any], note: Note) -> dict[str, Any]:
+    """Put properties that stand where the schema should be into an object schema; return a schema as it is.
+
+    Each value is judged by its shape:
+
+    - it *fits its keyword* when the name is a keyword and the value is what that keyword takes: text for `type`,
+      a list for `enum`, a table of schemas for `properties`;
+    - it *describes a property* when it is an object with at least one keyword of its own that fits and is no
+      object: `{"type": "string"}`, `{"required": true}`, `{"description": "..."}`.
+
+    The schema is bare properties when some value can only be a property, and nothing in it can only be a keyword,
+    but for what may stand beside bare properties (`"type": "object"`, `description`, a list of `required` names,
+    `$defs`). Where all values could be either (`{"additionalProperties": {"type": "string"}}`), it is a schema,
+    unless one of them says `required: true` or `false`, as only a property does. Keywords about arrays (`items`)
+    are always names here: arguments are an object.
+    """
+    names = {name for name, value in schema.items() if _describes_property(value)}
+    keywords = {name for name, value in schema.items() if _fits_keyword(name, value)}
+    beside = {name for name in keywords - names if _may_stand_beside(name, schema[name])}
+    if keywords - names - beside:
+        return schema
+    if beside:  # then a name that begins with x- is an extension of it, whatever it holds
+        beside |= {name for name in schema if name.startswith("x-")}
+    names -= beside
+    if not names - keywords and not any(
+        parse_flag(schema[name].get("required")) is not None for name in names
+    ):
+        return schema
+    note("", "it was only the properties, and is now an object that has them")
+    around = {name: value for name, value in schema.items() if name in beside}
+    inside = {name: value for name, value in schema.items() if name not in beside}
+    return {**around, "type": "object", "properties": inside}
+
+
+def _describes_property(value: Any) -> bool:
+    return isinstance(value, dict) and any(
+        not isinstance(each, dict) and _fits_keyword(name, each, in_property=True)
+        for name, each in value.items()
+    )
+
+
+def _may_stand_beside(name: str, value: Any) -> bool:
+    return find_kind(value) == "object" if name == "type" else name in _BESIDE
+
+
+def _fits_keyword(name: str, value: Any, *, in_property: bool = False) -> bool:
+    """True if the value is what JSON Schema, or OpenAPI, has under this name."""
+    if name == "required" and in_property:
+        return parse_flag(value) is not None or isinstance(value, list)
+    if name in _ABOUT_ARRAYS and not in_property:
+        return not isinstance(value, dict)
+    fits = _SHAPES.get(name)
+    return fits is not None and fits(value)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_text_or_list(value: Any) -> bool:
+    return isinstance(value, (str, list))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, str)) and not isinstance(value, bool)
+
+
+def _is_flag(value: Any) -> bool:
+    return parse_flag(value) is not None
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list)
+
+
+def _is_names(value: Any) -> bool:
+    """True for a list of names, or another way to write `required` that is not a property."""
+    return isinstance(value, (list, str, bool)) or (
+        isinstance(value, dict) and all(isinstance(each, bool) for each in value.values())
+    )
+
+
+def _is_schema(value: Any) -> bool:
+    return isinstance(value, (dict, bool, str))
+
+
+def _is_table(value: Any) -> bool:
+    """True for schemas by name: all objects or booleans, or all words such as `"string"`."""
+    if not isinstance(value, dict):
+        return isinstance(value, list)  # of properties with a `name` each
+    inner = list(value.values())
+    return all(each is None or isinstance(each, (dict, bool)) for each in inner) or all(
+        find_kind(each) for each in inner
+    )
+
+
+def _is_dependencies(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(each, (dict, bool, list)) for each in value.values())
+
+
+def _is_anything(_: Any) -> bool:
+    return True
+
+
+_ABOUT_ARRAYS: Final = {
+    *("items", "additionalItems", "unevaluatedItems", "contains", "prefixItems", "uniqueItems"),
+    *("minItems", "maxItems", "minContains", "maxContains"),
+}
+_BESIDE: Final = {
+    *("$schema", "$id", "id", "$comment", "title", "description", "required", "additionalProperties"),
+    *("$defs", "definitions", "example", "examples", "deprecated", "nullable"),
+}
+_SHAPES: Final[dict[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(
+        (
+            *("$schema", "$id", "id", "$ref", "$dynamicRef", "$recursiveRef", "$anchor", "$dynamicAnchor"),
+            *("$comment", "title", "description", "format", "pattern", "contentEncoding", "contentMediaType"),
+        ),
+        _is_text,
+    ),
+    "type": _is_text_or_list,
+    **dict.fromkeys(
+        (
+            *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+            *("minLength", "maxLength", "minItems", "maxItems", "minContains", "maxContains"),
+            *("minProperties", "maxProperties"),
+        ),
+        _is_number,
+    ),
+    **dict.fromkeys(
+        ("uniqueItems", "deprecated", "readOnly", "writeOnly", "nullable", "$recursiveAnchor"), _is_flag
+    ),
+    **dict.fromkeys(("enum", "examples", "allOf", "anyOf", "oneOf", "prefixItems"), _is_list),
+    "required": _is_names,
+    **dict.fromkeys(
+        (
+            *("items", "additionalItems", "unevaluatedItems", "contains", "contentSchema"),
+            *("additionalProperties", "unevaluatedProperties", "propertyNames", "not", "if", "then", "else"),
+        ),
+        _is_schema,
+    ),
+    **dict.fromkeys(
+        (*("properties", "patternProperties", "$defs", "definitions"), *("dependentSchemas", "$vocabulary")),
+        _is_table,
+    ),
+    **dict.fromkeys(("dependencies", "dependentRequired"), _is_dependencies),
+    **dict.fromkeys(("default", "const", "example"), _is_anything),
+}
+
+
+def to_object(schema: Any, note: Note) -> dict[str, Any]:
+    """Turn a mended schema into one object. May change its argument; raises `Unrepairable` if that fails."""
+    if not isinstance(schema, dict):
+        raise Unrepairable("the schema takes nothing at all")
+    root = schema
+    top = dict(schema)
+    for keyword in _FOLDED:
+        if keyword in top:
+            branches = top.pop(keyword)
+            _fold(top, branches if isinstance(branches, list) else [{keyword: branches}], keyword, root, note)
+    top.pop("$id", None)
+    if isinstance(top.get("id"), str):
+        del top["id"]
+    kind = top.get("type", "object")
+    if kind != "object":
+        if not (isinstance(kind, list) and "object" in kind):
+            raise Unrepairable(f"the schema is of type {kind}, and arguments are an object")
+        note("", "the type is now object alone")
+    top["type"] = "object"
+    top.setdefault("properties", {})
+    for keyword in ("default", "enum", "const"):
+        if keyword in top:
+            del top[keyword]
+            note("", f"`{keyword}` of the whole was dropped")
+    drop_unknown_required(top, "", note)
+    _drop_illegal_names(top, note)
+    return {"type": top.pop("type"), **top}
+
+
+def _fold(top: dict[str, Any], branches: list[Any], keyword: str, root: dict[str, Any], note: Note) -> None:
+    """Fold the properties of branches into the object itself."""
+    every = keyword in ("$ref", "allOf")
+    found = [_dereference(each, root) for each in branches]
+    objects = [each for each in found if each is not None and _is_object(each)]
+    if not objects or (every and len(objects) < len(found)):
+        raise Unrepairable(f"the schema's `{keyword}` at the top does not say what object it takes")
+    table: dict[str, Any] = dict(top.get("properties") or {})
+    for branch in objects:
+        for name, each in branch.get("properties", {}).items():
+            if name not in table:
+                table[name] = each
+            elif table[name] != each:
+                table[name] = _combine(table[name], each, "allOf" if every else "anyOf")
+        if every or len(objects) == 1:
+            for extra, value in branch.items():
+                if extra not in ("properties", "required", "type", *_FOLDED):
+                    top.setdefault(extra, value)
+    lists = [branch.get("required", []) for branch in objects]
+    needed = [
+        name
+        for name in dict.fromkeys(name for each in lists for name in each if isinstance(name, str))
+        if every or all(name in each for each in lists)
+    ]
+    top["properties"] = table
+    if wanted := list(dict.fromkeys([*top.get("required", []), *needed])):
+        top["required"] = wanted
+    note("", f"`{keyword}` at the top was folded into one object")
+
+
+def _combine(one: Any, other: Any, keyword: str) -> dict[str, Any]:
+    """Combine two schemas of one property."""
+    if isinstance(one, dict) and one.keys() == {keyword}:
+        return one if other in one[keyword] else {keyword: [*one[keyword], other]}
+    return {keyword: [one, other]}
+
+
+def _dereference(branch: Any, root: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a branch, or the target of its reference; None if there is nothing to fold."""
+    for _ in range(_LONGEST_CHAIN):
+        if not isinstance(branch, dict):
+            return None
+        if not isinstance(branch.get("$ref"), str):
+            return branch
+        branch = resolve(branch["$ref"], root)
+    return None
+
+
+def _is_object(branch: dict[str, Any]) -> bool:
+    # A reference may lead to a place that is no schema and was not mended.
+    sound = isinstance(branch.get("properties", {}), dict) and isinstance(branch.get("required", []), list)
+    return (
+        sound and branch.get("type", "object") == "object" and not {"allOf", "anyOf", "oneOf"} & branch.keys()
+    )
+
+
+def _drop_illegal_names(top: dict[str, Any], note: Note) -> None:
+    """Drop properties with names that the model's API rejects. `Unrepairable` if one of them is required."""
+    for name in [name for name in top["properties"] if not _KEY.fullmatch(name)]:
+        if name in top.get("required", []):
+            raise Unrepairable(f"the required property {clip(name)!r} has a name that no model may use")
+        del top["properties"][name]
+        note(name, "the property was dropped, for no model may use its name")

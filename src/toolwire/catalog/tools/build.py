@@ -1,23 +1,93 @@
-"""Builds the tools of a catalogue from its entries, and compares them with the pins.
+"""Chooses the entries that become tools, builds the tools, and compares them with the pins.
 
-Pure, but for what `report` logs.
+Owns filter, rename, group and namespace. Pure, but for what `report` logs.
 """
 
+import fnmatch
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from toolwire._support.log import logger_for
 from toolwire.catalog.money import dollars
-from toolwire.catalog.tools.definitions import Definition, Entry, Repairs, Skipped
+from toolwire.catalog.tools.definitions import Definition, Entry, Repairs, Skipped, define, slug
 from toolwire.catalog.tools.pins import Change, Pins, compare
-from toolwire.catalog.tools.selection import Selection
 from toolwire.tools.context import Context
+from toolwire.tools.search import CATEGORY, make_search_hint
 from toolwire.tools.tool import Tool
 
 logger = logger_for("catalog")
 
 _BLOCKED: Final = ("added", "changed", "price_up")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The choice of tools: filters, new names, grouping.
+
+    `include` and `exclude` are globs on the names of tools and on categories; a plain word in `include` may also be
+    a part of a name. Case does not matter. `group` puts the category in front of names, `namespace` a text.
+    """
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    rename: Mapping[str, str] = field(default_factory=dict)
+    namespace: str = ""
+    group: bool = False
+    separator: str = ""
+
+    def define(
+        self,
+        entries: Iterable[Entry],
+        known: Mapping[str, str],
+        taken: Collection[str] = (),
+        repairs: Repairs | None = None,
+    ) -> tuple[list[Definition], list[Skipped]]:
+        """Define the tools of these entries. `known` has earlier names by id; `taken` are names in use.
+
+        `repairs` keeps repaired schemas, as in `definitions.define`.
+        """
+        groups: dict[str, list[Entry]] = {}
+        for entry in entries:
+            groups.setdefault(slug(entry.category or "") if self.group else "", []).append(entry)
+        definitions: list[Definition] = []
+        skipped: list[Skipped] = []
+        before = dict(repairs or {})
+        if repairs is not None:
+            repairs.clear()
+        for group, members in sorted(groups.items()):
+            of_group = dict(before)
+            good, bad = define(
+                members,
+                taken={*taken, *(each.name for each in definitions)},
+                rename=self.rename,
+                namespace="_".join(filter(None, (self.namespace, group))),
+                known=known,
+                separator=self.separator,
+                repairs=of_group,
+            )
+            if repairs is not None:
+                repairs.update(of_group)
+            definitions += good
+            skipped += bad
+        return [each for each in definitions if self.wants(each)], skipped
+
+    def wants(self, definition: Definition) -> bool:
+        """True if the filters let a tool through."""
+        about = (definition.name, definition.category or "")
+        if any(_fits(each, pattern) for pattern in self.exclude for each in about):
+            return False
+        if not self.include:
+            return True
+        name = definition.name.casefold()
+        return any(
+            pattern.casefold() in name or any(_fits(each, pattern) for each in about)
+            for pattern in self.include
+        )
+
+
+def _fits(text: str, pattern: str) -> bool:
+    return fnmatch.fnmatchcase(text.casefold(), pattern.casefold())
 
 
 @dataclass(frozen=True)
@@ -54,20 +124,21 @@ def build_offer(
     taken: Collection[str] = (),
     *,
     known: Mapping[str, str] | None = None,
+    agreed: Mapping[str, str] | None = None,
     narrowed: Selection | None = None,
     repairs: Repairs | None = None,
 ) -> Offer:
     """Build the tools of these entries. `before` has the present ones by name; `taken` are names of others.
 
-    `known` are names of an earlier run, by id. What `narrowed` does not want is not offered either. `repairs` keeps
-    repaired schemas for the next list.
+    `known` are names of an earlier run, by id, `agreed` those that other machines use, which go before ours. What
+    `narrowed` does not want is not offered either. `repairs` keeps repaired schemas for the next list.
 
     What differs from the pins is not offered. Who was pinned under a name keeps it, so that a namesake that comes
     later cannot push a tool aside.
     """
     entries = list(entries)
     names = {**(known or {}), **{definition.id: name for name, definition in before.items()}}
-    rights = names | ({} if pins is None else pins.names)
+    rights = names | dict(agreed or {}) | ({} if pins is None else pins.names)
     definitions, skipped = selection.define(entries, rights, taken, repairs)
     if narrowed is not None:
         definitions = [each for each in definitions if narrowed.wants(each)]
@@ -103,13 +174,15 @@ def build_tool(definition: Definition, buy: Callable[..., Awaitable[dict[str, An
     async def handler(arguments: dict[str, Any], context: Context[Any]) -> dict[str, Any]:
         return await buy(definition, arguments, context)
 
+    about = definition.description.partition("\n")[0]
     return Tool(
         name=definition.name,
         description=definition.description + _price_note(definition),
         input_schema=definition.schema,
         handler=handler,
         annotations={"readOnlyHint": False, "idempotentHint": False, "openWorldHint": True},
-        meta={"toolwire/category": definition.category} if definition.category else None,
+        meta={CATEGORY: definition.category} if definition.category else None,
+        search_hint=make_search_hint(definition.name, definition.base, definition.category, about),
         text_mirrors_structured=True,
         repeatable=False,  # what costs money is never run again in silence
     )

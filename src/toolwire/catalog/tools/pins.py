@@ -97,25 +97,33 @@ class Pins:
             return cls()
         except OSError as error:
             raise UsageError(f"{path}: the pins cannot be read: {error.strerror}") from error
+        return cls.parse(content, str(path))
+
+    @classmethod
+    def parse(cls, content: str | bytes, source: str) -> "Pins":
+        """Read what `dump` wrote. UsageError names the source if it cannot be read."""
         try:
             return cls._from_json(json.loads(content) if len(content) <= _LARGEST else None)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise UsageError(
-                f"{path} is not a file of pins: restore it from a copy, or delete it to look through and pin "
+                f"{source} is not a file of pins: restore it from a copy, or delete it to look through and pin "
                 "all tools anew"
             ) from error
 
     def save(self, path: str | Path) -> None:
         """Write the file, whole or not at all, readable by its owner only."""
         path = Path(path)
+        try:
+            replace_file(path, [self.dump().encode()])
+        except OSError as error:
+            raise UsageError(f"{path}: the pins cannot be written: {error.strerror}") from error
+
+    def dump(self) -> str:
+        """Return the content of a file of pins."""
         tools = {each.id: {**asdict(each), "prices": dict(each.prices)} for each in self.tools.values()}
         for each in tools.values():
             del each["id"]
-        content = json.dumps({"version": _VERSION, "tools": tools}, indent=1, sort_keys=True).encode() + b"\n"
-        try:
-            replace_file(path, [content])
-        except OSError as error:
-            raise UsageError(f"{path}: the pins cannot be written: {error.strerror}") from error
+        return json.dumps({"version": _VERSION, "tools": tools}, indent=1, sort_keys=True) + "\n"
 
     @classmethod
     def _from_json(cls, data: Any) -> "Pins":
@@ -166,11 +174,7 @@ def _price_changes(old: Pinned, new: Definition) -> Iterator[Change]:
     pairs = [("price", old.price, new.price)]
     # An action without a price of its own costs what the whole tool does.
     pairs += [
-        (
-            f"price[{_clip(_json(value))}]",
-            old.prices.get(value, old.price),
-            new.prices.get(value, new.price),
-        )
+        (f"price[{_clip(_json(value))}]", old.prices.get(value, old.price), new.prices.get(value, new.price))
         for value in sorted({*old.prices, *new.prices})
     ]
     for name, before, after in pairs:

@@ -1,21 +1,33 @@
-"""Prints tables, JSON and notes for the commands.
+"""Prints tables, JSON, notes and errors for the commands, and has their exit codes.
 
-Text of servers and models is made safe first: control characters are replaced, and none of it is read as markup.
+Text of servers and models is made safe first: control characters are replaced, and none of it is read as markup. A
+user's mistake is a line on stderr, never a traceback. Exit code 2 is wrong use, such as a target that does not
+exist; 1 is any other failure; 130 is Ctrl-C.
 """
 
+import contextlib
+import functools
 import json
+import os
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NoReturn, ParamSpec, TypeVar
 
 import typer
 
-from toolwire._support.terminal import KEPT, plain, plain_line
+from toolwire._support.words import KEPT, plain, plain_line
+from toolwire.errors import ClaudeSDKError, OptionsError, ToolDefinitionError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+FAILURE: Final = 1
+WRONG_USE: Final = 2
+INTERRUPTED: Final = 130
 _BMP: Final = 0xFFFF
 _WIDE: Final = 100_000
 
@@ -67,9 +79,13 @@ def to_json(value: Any) -> str:
     except UnicodeEncodeError:
         return json.dumps(value, indent=2)
     # Control characters that JSON allows would act on a terminal. Escaped, they mean the same.
+    return "\n".join(line if line.isprintable() else _escape(line) for line in text.split("\n"))
+
+
+def _escape(line: str) -> str:
     return "".join(
         char if char.isprintable() or char in KEPT or ord(char) > _BMP else f"\\u{ord(char):04x}"
-        for char in text
+        for char in line
     )
 
 
@@ -97,3 +113,63 @@ def format_arguments(given: Mapping[str, Any]) -> str:
     """Format the arguments of a call as `a=1, b="x"`."""
     shown = ((name, json.dumps(value, ensure_ascii=False, default=str)) for name, value in given.items())
     return ", ".join(plain_line(f"{name}={value}") for name, value in shown)
+
+
+def fail(message: str, code: int = FAILURE) -> NoReturn:
+    """Exit with a message on stderr."""
+    from rich.console import Console  # noqa: PLC0415 - heavy, and only failures need it
+    from rich.markup import escape  # noqa: PLC0415
+
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print(f"[red]Error:[/] {escape(plain(message))}")
+    raise typer.Exit(code)
+
+
+def _fail_with(error: ClaudeSDKError, *, as_json: bool) -> NoReturn:
+    wrong = isinstance(error, UsageError | OptionsError | ToolDefinitionError)
+    code = WRONG_USE if wrong else FAILURE
+    if as_json:
+        show_json({"error": str(error)})
+        raise typer.Exit(code)
+    fail(str(error), code)
+
+
+def _unwrap(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _discard_output() -> None:
+    """Let what is still to be written go nowhere: Python would complain about it when it exits."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def report_errors(command: Callable[P, R]) -> Callable[P, R]:
+    """Wrap a command so that its errors become messages and exit codes. Bugs still show their traceback.
+
+    With `--json` the message is `{"error": ...}` on stdout, so that a script finds JSON there in any case.
+    """
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> Any:
+        as_json = kwargs.get("json") is True
+        try:
+            return command(*args, **kwargs)
+        except ClaudeSDKError as error:
+            _fail_with(error, as_json=as_json)
+        except BaseExceptionGroup as group:  # a task group wraps the error of its task
+            reason = _unwrap(group)
+            if not isinstance(reason, ClaudeSDKError):
+                raise
+            _fail_with(reason, as_json=as_json)
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            _discard_output()
+            raise typer.Exit(FAILURE) from None
+
+    return run

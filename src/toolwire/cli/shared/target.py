@@ -1,6 +1,7 @@
 """Finds the server that a TARGET on the command line names.
 
     app.py   app.py:calc   package.module:calc   https://example.com/mcp   catalog:agentpmt   catalog:shop.toml
+    openapi:spec.yaml   openapi:https://example.com/openapi.json
 
 Owns the syntax of targets, the choice of objects in a module, and the error messages for both. Loading a user's
 file is in `user_module`. It serves nothing and connects to nothing.
@@ -10,7 +11,7 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -18,24 +19,30 @@ from urllib.parse import urlsplit
 
 from toolwire._support.words import closest
 from toolwire.cli.shared import user_module
-from toolwire.errors import NotSupportedError, ToolDefinitionError, UsageError
+from toolwire.cli.shared.printing import note
+from toolwire.cli.shared.target_options import OPENAPI
+from toolwire.errors import ToolDefinitionError, UsageError
 from toolwire.mcp.foreign.detect import find_low_level_server
+from toolwire.mcp.versions import SERVING, check_mcp
 from toolwire.options.mcp_servers import is_server as could_serve
+from toolwire.tools.chain import load_chains
+from toolwire.tools.chained import Chained
 from toolwire.tools.names import find_name_problem, wire_name
+from toolwire.tools.searchable import Searchable
 from toolwire.tools.server import ToolServer
 from toolwire.tools.tool import Tool, from_function
 from toolwire.tools.toolset import Combined, Renamed
-from toolwire.wrap import only, without
+from toolwire.wrap import group, matches_any, only, searchable, with_chains, without
 
 _FILE: Final = re.compile(r"(?P<path>.+\.py)(?::(?P<name>[^/\\]*))?", re.DOTALL)
 _MODULE: Final = re.compile(r"(?P<path>[^\W\d]\w*(?:\.[^\W\d]\w*)*)(?::(?P<name>.*))?", re.DOTALL)
 _CATALOG: Final = "catalog:"
-_LATER: Final = ("openapi:",)
 _FACTORY: Final = ("make_", "create_")
 _FORMS: Final = (
-    "a target is app.py, app.py:name, package.module:name, the URL of an MCP server, or catalog:PROFILE"
+    "a target is app.py, app.py:name, package.module:name, the URL of an MCP server, catalog:PROFILE or "
+    "openapi:DOCUMENT"
 )
-_OURS: Final = (ToolServer, Renamed, Combined)
+_OURS: Final = (ToolServer, Renamed, Combined, Chained, Searchable)
 
 
 @dataclass(frozen=True)
@@ -54,28 +61,66 @@ class Target:
     """The names of that file and its neighbours in `sys.modules`."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     choice: "Choice | None" = None
+    source: Any = None
+    """The server that loads the tools, for a `catalog:` or `openapi:` target; `server` may be a wrapper of it."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The tools to use of a target, by globs, and the options of a catalogue."""
+    """The tools to use of a target, by globs, and the options of a catalogue or an OpenAPI document."""
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     catalog: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of `Catalog`, such as `budget`."""
+    openapi: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of `OpenAPI`, such as `base_url`."""
+    groups: tuple[str, ...] = ()
+    """Tags of tools to use."""
+    find_tools: bool = False
+    """True: a client lists a search in place of the tools."""
+    always_list: tuple[str, ...] = ()
+    """Patterns of tools that are listed beside the search."""
+    chains: tuple[Path, ...] = ()
+    """Files of chains that are tools too."""
 
 
 def resolve(text: str, headers: Mapping[str, str] | None = None, choice: Choice | None = None) -> Target:
     """Find the server that `text` names. `headers` are for a URL. `UsageError` says why there is none."""
     choice = choice or Choice()
+    for given, prefix in ((choice.catalog, _CATALOG), (choice.openapi, OPENAPI)):
+        if given and not text.startswith(prefix):
+            names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+            verb = "applies" if len(given) == 1 else "apply"
+            raise UsageError(f"{names} only {verb} to {prefix} targets, and {text} is not one")
     if text.startswith(_CATALOG):
         return _open_catalog(text, headers, choice)
-    if choice.catalog:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in choice.catalog)
-        verb = "applies" if len(choice.catalog) == 1 else "apply"
-        raise UsageError(f"{names} only {verb} to catalog: targets, and {text} is not one")
+    if text.startswith(OPENAPI):
+        return _open_document(text, headers, choice)
     return _filter(_resolve(text, headers), choice)
+
+
+def _open_document(text: str, headers: Mapping[str, str] | None, choice: Choice) -> Target:
+    from toolwire.cli.shared.progress import LoadProgress  # noqa: PLC0415 - only documents take long
+    from toolwire.openapi.server import OpenAPI  # noqa: PLC0415 - loads the HTTP library
+
+    given = dict(choice.openapi)
+    network: dict[str, Any] = {key: given.pop(key) for key in ("allow_http", "allow_network") if key in given}
+    if "allow_network" in network:
+        network["allow"] = tuple(network.pop("allow_network"))
+    source = text.removeprefix(OPENAPI)
+    if not source.lower().startswith(("http://", "https://")):
+        text = f"{OPENAPI}{Path(source).absolute()}"  # so that it is found from any folder
+    server = OpenAPI(
+        source,
+        headers=headers,
+        include=choice.include,
+        exclude=choice.exclude,
+        network=network,
+        on_progress=LoadProgress.on_terminal(),
+        **given,
+    )
+    return _filter_loaded(Target(text, server.name, server), choice)
 
 
 def _open_catalog(text: str, headers: Mapping[str, str] | None, choice: Choice) -> Target:
@@ -85,16 +130,38 @@ def _open_catalog(text: str, headers: Mapping[str, str] | None, choice: Choice) 
 
     profile = text.removeprefix(_CATALOG)
     server = Catalog(profile, include=choice.include, exclude=choice.exclude, **choice.catalog)
-    return Target(text, server.name, server)
+    return _filter_loaded(Target(text, server.name, server), choice)
+
+
+def _filter_loaded(target: Target, choice: Choice) -> Target:
+    """Filter a server that loads its tools, and has been told which to include."""
+    return replace(_filter(target, replace(choice, include=(), exclude=())), source=target.server)
 
 
 def _filter(target: Target, choice: Choice) -> Target:
     server = target.server
+    if choice.include and isinstance(server, ToolServer) and server.tools:
+        _check_include(choice.include, server.tools, target.text)
     if choice.include:
         server = only(server, *choice.include)
     if choice.exclude:
         server = without(server, *choice.exclude)
+    if choice.groups:
+        server = group(server, *choice.groups)
+    if choice.chains:
+        server = with_chains(server, *(each for path in choice.chains for each in load_chains(path)))
+    if choice.find_tools:
+        server = searchable(server, always=choice.always_list)
+    elif choice.always_list:
+        raise UsageError("--always-list only applies with --find-tools")
     return replace(target, server=server, choice=choice)
+
+
+def _check_include(globs: tuple[str, ...], names: Collection[str], where: str) -> None:
+    """Raise `UsageError` if no tool matches: nothing would be served, and nobody would know why."""
+    if not any(matches_any(name, globs) for name in names):
+        shown = ", ".join([*names][:10])
+        raise UsageError(f"--include {' '.join(globs)} matches none of the tools of {where}: {shown}")
 
 
 def _resolve(text: str, headers: Mapping[str, str] | None) -> Target:
@@ -104,10 +171,6 @@ def _resolve(text: str, headers: Mapping[str, str] | None) -> Target:
         raise UsageError(f"--header only applies to URLs, and {text} is not one")
     if not text.strip():
         raise UsageError(f"no target given; {_FORMS}")
-    if text.startswith(_LATER):
-        raise UsageError(
-            f"{text}: targets of the form {text.partition(':')[0]}:... are not supported yet; {_FORMS}"
-        )
     if (file := _FILE.fullmatch(text)) is not None:
         module = user_module.load_file(Path(file["path"]), file["path"])
         return _make_target(text, module, file["path"], file["name"])
@@ -141,7 +204,8 @@ def _open_url(url: str, headers: Mapping[str, str]) -> Target:
         whole = False
     if not whole:
         raise UsageError(f"{url} is not a valid URL; write one like https://example.com/mcp")
-    from toolwire.mcp.remote.proxy import name_of, proxy  # noqa: PLC0415 - loads mcp
+    check_mcp("a server on the web", SERVING)
+    from toolwire.mcp.remote import name_of, proxy  # noqa: PLC0415 - loads mcp
 
     return Target(url, name_of(url), proxy(url, headers), headers=headers)
 
@@ -194,7 +258,7 @@ def _find_one(module: types.ModuleType, place: str) -> tuple[str, Any]:
         raise UsageError(
             f"{place} has no tools: define a function in it, or a server such as ToolServer({stem!r})"
         )
-    return stem, _make_server(stem, [*tools.values(), *public], place)
+    return stem, _make_server(stem, [*tools.values(), *public], place, skip=True)
 
 
 def _stem(module: types.ModuleType) -> str:
@@ -264,19 +328,23 @@ def _as_server(value: Any, label: str, where: str) -> Any:
     raise UsageError(f"{where} is {kind}; a target is a server, a tool, a function, or a list of tools")
 
 
-def _make_server(name: str, tools: Any, place: str) -> ToolServer[Any]:
+def _make_server(name: str, tools: Any, place: str, *, skip: bool = False) -> ToolServer[Any]:
+    """Make a server of tools and functions. With `skip`, a note says which function cannot become a tool."""
     name = wire_name(name)
     server: ToolServer[Any] = ToolServer(name if find_name_problem(name) is None else "tools")
+    problems: list[tuple[str, ToolDefinitionError]] = []
     for each in tools:
         called = each.name if isinstance(each, Tool) else getattr(each, "__name__", repr(each))
         try:
             server.add(each if isinstance(each, Tool) else from_function(each))
         except ToolDefinitionError as error:
             reason = str(error).removeprefix(f"tool {called!r}: ")
-            raise UsageError(
-                f"{place}: {called} cannot become a tool: {reason} "
-                "(a function whose name starts with an underscore is left out)"
-            ) from error
+            problems.append((f"{place}: {called} cannot become a tool: {reason}", error))
+    if problems and not (skip and server.tools):
+        text, cause = problems[0]
+        raise UsageError(f"{text} (a function whose name starts with an underscore is left out)") from cause
+    for text, _ in problems:
+        note(f"{text}. It is left out.")
     return server
 
 
@@ -298,8 +366,6 @@ def _is_server(value: Any) -> bool:
         return False
     try:
         find_low_level_server(value)
-    except NotSupportedError as error:
-        raise UsageError(str(error)) from error
     except Exception:  # noqa: BLE001 - an object of the user may raise anything when it is inspected
         return False
     return True

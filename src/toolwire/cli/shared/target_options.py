@@ -8,11 +8,11 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
-from toolwire._support.terminal import plain
+from toolwire._support.words import plain
 from toolwire.cli.shared.arguments import parse_headers
 from toolwire.cli.shared.printing import note
 from toolwire.errors import CatalogError, McpError
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from toolwire.mcp.direct_client import DirectClient
 
 T = TypeVar("T")
+
+OPENAPI: Final = "openapi:"
+"""What a target begins with that is an OpenAPI document."""
 
 
 def complete_target(incomplete: str) -> list[str]:
@@ -42,7 +45,7 @@ TargetArgument = Annotated[
     str,
     typer.Argument(
         metavar="TARGET",
-        help="app.py, app.py:name, package.module:name, the URL of an MCP server, or catalog:PROFILE.",
+        help="app.py, app.py:name, package.module:name, a URL, catalog:PROFILE or openapi:DOCUMENT.",
         autocompletion=complete_target,
         show_default=False,
     ),
@@ -50,20 +53,72 @@ TargetArgument = Annotated[
 HeaderOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--header",
-        "-H",
-        metavar="'NAME: VALUE'",
-        help="An HTTP header for a URL target. Repeatable.",
+        "--header", "-H", metavar="'NAME: VALUE'", help="An HTTP header for a URL target. Repeatable."
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-IncludeOption = Annotated[
+BaseUrlOption = Annotated[
+    str | None,
+    typer.Option("--base-url", metavar="URL", help="For openapi: targets: where requests go."),
+]
+AllowServersOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-servers", help="For openapi: targets: requests may go to the document's own server."
+    ),
+]
+CredentialsOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="For openapi: targets: a file of credentials, readable by you alone."),
+]
+ExternalFilesOption = Annotated[
+    bool,
+    typer.Option(
+        "--external-files", help="For openapi: targets: read the files in its folder that it refers to."
+    ),
+]
+AllowNetworkOption = Annotated[
     list[str] | None,
-    typer.Option("--include", metavar="GLOB", help="Only these tools. Repeatable."),
+    typer.Option(
+        "--allow-network",
+        metavar="NETWORK",
+        help="For openapi: targets: internal addresses to allow. Repeatable.",
+    ),
+]
+AllowHttpOption = Annotated[
+    bool, typer.Option("--allow-http", help="For openapi: targets: plain http to other machines too.")
+]
+IncludeOption = Annotated[
+    list[str] | None, typer.Option("--include", metavar="GLOB", help="Only these tools. Repeatable.")
 ]
 ExcludeOption = Annotated[
+    list[str] | None, typer.Option("--exclude", metavar="GLOB", help="All tools but these. Repeatable.")
+]
+GroupOption = Annotated[
+    list[str] | None, typer.Option("--group", metavar="TAG", help="Only tools with this tag. Repeatable.")
+]
+FindToolsOption = Annotated[
+    bool,
+    typer.Option(
+        "--find-tools", help="List a search in place of the tools. What a client finds appears in its list."
+    ),
+]
+AlwaysListOption = Annotated[
     list[str] | None,
-    typer.Option("--exclude", metavar="GLOB", help="All tools but these. Repeatable."),
+    typer.Option("--always-list", metavar="GLOB", help="With --find-tools: list these too. Repeatable."),
+]
+ChainOption = Annotated[
+    list[Path] | None,
+    typer.Option("--chain", metavar="FILE.toml", help="A file of chains, which are tools too. Repeatable."),
+]
+LedgerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger",
+        metavar="FILE|URL",
+        help="The ledger: a file, or postgresql://... Default: $TOOLWIRE_LEDGER, or a file in your state folder.",
+        show_default=False,
+    ),
 ]
 
 
@@ -72,14 +127,52 @@ def resolve_target(
     header: list[str] | None,
     include: list[str] | None = None,
     exclude: list[str] | None = None,
+    openapi: dict[str, Any] | None = None,
+    *,
+    groups: list[str] | None = None,
+    find_tools: bool = False,
+    always_list: list[str] | None = None,
+    chains: list[Path] | None = None,
     **catalog: Any,
 ) -> "Target":
-    """Find the server that a command names. `catalog` holds options for `catalog:` targets, None if not given."""
+    """Find the server that a command names. `catalog` holds options for `catalog:` targets, None if not given.
+
+    `openapi` holds those for `openapi:` targets; what is None, False or empty was not given.
+    """
     from toolwire.cli.shared.target import Choice, resolve  # noqa: PLC0415 - heavy
 
     given = {name: value for name, value in catalog.items() if value is not None}
-    choice = Choice(tuple(include or ()), tuple(exclude or ()), given)
+    document = {name: value for name, value in (openapi or {}).items() if value}
+    choice = Choice(
+        tuple(include or ()),
+        tuple(exclude or ()),
+        given,
+        document,
+        groups=tuple(groups or ()),
+        find_tools=find_tools,
+        always_list=tuple(always_list or ()),
+        chains=tuple(chains or ()),
+    )
     return resolve(text, parse_headers(header or []), choice)
+
+
+def openapi_options(  # noqa: PLR0917 - as the commands have them
+    base_url: str | None = None,
+    allow_servers: bool = False,
+    credentials: Path | None = None,
+    external_files: bool = False,
+    allow_network: list[str] | None = None,
+    allow_http: bool = False,
+) -> dict[str, Any]:
+    """Return the options for `openapi:` targets as arguments of `OpenAPI`."""
+    return {
+        "base_url": base_url,
+        "allow_servers": allow_servers,
+        "credentials_file": credentials,
+        "external_files": external_files,
+        "allow_network": allow_network,
+        "allow_http": allow_http,
+    }
 
 
 def run(work: Callable[..., Awaitable[T]], *args: Any) -> T:
@@ -112,7 +205,7 @@ async def connect(
     async with direct_client.connect(
         target.server, name=target.name, on_elicitation=on_elicitation, on_notification=notify
     ) as client:
-        await _wait_until_loaded(target.server)
+        await _wait_until_loaded(target.source or target.server)
         yield client
 
 
@@ -123,9 +216,9 @@ async def _wait_until_loaded(server: Any) -> None:
         return
     status = await loaded()
     if status.state == "cached":
-        note(f"{status.error}; showing the tools from the cache")
+        note(f"{status.error}; showing the tools of last time")
     elif status.state != "live":
-        raise CatalogError(status.error or "the catalogue did not load within 30 s")
+        raise CatalogError(status.error or "it did not load in time")
 
 
 async def list_tools(target: "Target") -> list[dict[str, Any]]:

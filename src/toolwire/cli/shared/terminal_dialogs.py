@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from toolwire._support.dialogs import Permission, Prompt, Role, ask_permission, elicit
-from toolwire._support.terminal import plain_line
+from toolwire._support.words import plain_line
 from toolwire.cli.shared.printing import format_arguments, tool_name
 from toolwire.permissions import (
     PermissionResult,

@@ -35,7 +35,7 @@ from toolwire._protocol.jsonrpc import (
 )
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import spawn
-from toolwire.mcp.foreign.detect import find_low_level_server, shares_lifespan
+from toolwire.mcp.foreign.detect import find_low_level_server, lifespan_of, shares_lifespan
 from toolwire.mcp.foreign.session import ForeignSession
 from toolwire.tools.dispatch.interface import Connection, Pending, Reply
 
@@ -49,9 +49,9 @@ _LIFESPAN_TIMEOUT: Final = 5.0  # seconds that a new lifespan waits for the end 
 
 
 class ForeignServer:
-    """A server of `mcp` 2.x or FastMCP 4 that can be connected to. The object itself is never changed or closed.
+    """A server of `mcp` or FastMCP that can be connected to. The object itself is never changed or closed.
 
-    `NotSupportedError` for servers built on `mcp` 1.x, `TypeError` for anything else.
+    `TypeError` for anything else.
     """
 
     def __init__(self, server: object) -> None:
@@ -237,7 +237,7 @@ class _SharedLifespan:
                     await self._before.closed.wait()
                 self._before = None
             if not self._unused.is_set():
-                async with self._low_level.lifespan(self._low_level):
+                async with lifespan_of(self._low_level):
                     self.started.set()
                     await self._unused.wait()
         except Exception as error:  # the boundary of the lifespan's task: its sessions raise it

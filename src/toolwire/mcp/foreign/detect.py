@@ -3,34 +3,33 @@
 Goes by what an object can do: neither `mcp` nor `fastmcp` is imported. It runs nothing.
 """
 
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
-
-from toolwire.errors import NotSupportedError
 
 LOW_LEVEL_ATTRIBUTES: Final = ("_lowlevel_server", "_mcp_server")
 """Where high-level servers keep their low-level one: `mcp` 2.x; FastMCP, and `mcp` 1.x's class of the same name."""
 
+PRIVATE_ATTRIBUTES: Final = """
+    _handle_discover _notification_handlers _request_handlers _server_info_stamp_source _session_manager
+"""
+"""Undocumented attributes of a low-level server that programs, and `mcp` itself, use of one they run."""
+
 _ACCEPTED: Final = (
-    "Accepted are a low-level server (mcp.server.Server) or a high-level one (mcp.server.MCPServer) of mcp 2.x, "
-    "or a FastMCP 4 server (fastmcp.FastMCP)."
+    "Accepted are a low-level server of mcp (mcp.server.Server), a high-level one (mcp.server.MCPServer; in mcp "
+    "1.x mcp.server.fastmcp.FastMCP), or a FastMCP server (fastmcp.FastMCP)."
 )
 
 
 def find_low_level_server(server: object) -> Any:
-    """Return the low-level `mcp` 2.x server inside a server object, or the object itself if it is one.
+    """Return the low-level server of `mcp` inside a server object, or the object itself if it is one.
 
-    Raises `NotSupportedError` for servers built on `mcp` 1.x, `TypeError` for everything else.
+    Raises `TypeError` for everything else.
     """
     if isinstance(server, type):
         raise TypeError(f"{server.__name__} is a class; pass an instance of it. {_ACCEPTED}")
     for candidate in (server, *(getattr(server, name, None) for name in LOW_LEVEL_ATTRIBUTES)):
-        if not _can_run(candidate):
-            continue
-        if callable(getattr(candidate, "get_request_handler", None)):
+        if _can_run(candidate) and _has_handlers(candidate):
             return candidate
-        # mcp 1.x kept its handlers in a public dict by request class; 2.x finds them by method name.
-        if isinstance(getattr(candidate, "request_handlers", None), dict):
-            raise NotSupportedError(_too_old(server))
     raise TypeError(f"{type(server).__name__} is not an MCP server. {_ACCEPTED}")
 
 
@@ -39,14 +38,24 @@ def shares_lifespan(low_level: Any) -> bool:
     return hasattr(type(low_level), "fastmcp")
 
 
+def lifespan_of(low_level: Any) -> AbstractAsyncContextManager[Any]:
+    """Return the lifespan to run sessions in. That of FastMCP 2 and 3, on `mcp` 1.x, is not the low-level one."""
+    if shares_lifespan(low_level) and not _finds_handlers(low_level):
+        outer: AbstractAsyncContextManager[Any] = low_level.fastmcp._lifespan_manager()  # noqa: SLF001
+        return outer
+    lifespan: AbstractAsyncContextManager[Any] = low_level.lifespan(low_level)
+    return lifespan
+
+
 def _can_run(candidate: object) -> bool:
     return all(callable(getattr(candidate, name, None)) for name in ("run", "create_initialization_options"))
 
 
-def _too_old(server: object) -> str:
-    kind = type(server)
-    newer = "fastmcp>=4" if kind.__module__.partition(".")[0] == "fastmcp" else "mcp>=2"
-    return (
-        f"{kind.__module__}.{kind.__qualname__} is built on mcp 1.x, and toolwire serves servers of mcp 2.x only; "
-        f"upgrade with: pip install '{newer}'"
-    )
+def _has_handlers(candidate: object) -> bool:
+    # mcp 1.x keeps its handlers in a public dict by request class.
+    return _finds_handlers(candidate) or isinstance(getattr(candidate, "request_handlers", None), dict)
+
+
+def _finds_handlers(candidate: object) -> bool:
+    """True if it finds its handlers by method name, as `mcp` 2.x does."""
+    return callable(getattr(candidate, "get_request_handler", None))

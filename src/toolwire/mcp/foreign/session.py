@@ -12,28 +12,30 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import anyio.abc
-import mcp_types as types
 from pydantic_core import to_jsonable_python
 
+from mcp import types
 from toolwire._protocol.jsonrpc import CANCELLED, INTERNAL_ERROR, ClientChannel, Id, Request, RpcError
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import spawn
-from toolwire.mcp.compat import SessionMessage, handler_exception_to_error_data, uses_standard_run
-from toolwire.mcp.foreign.dispatch import DirectDispatch, RequestContext
+from toolwire.mcp.compat import SessionMessage, make_message, uses_standard_run
 from toolwire.mcp.streams import Inbox, Outbox
+
+if TYPE_CHECKING:
+    from toolwire.mcp.foreign.direct import DirectDispatch, RequestContext
 
 logger = logger_for("mcp")
 
 Lifespan = Callable[[Any], AbstractAsyncContextManager[None]]
 
 _CANCEL_TIMEOUT: Final = 1.0  # seconds of the grace that are kept for cancelling the server's task
-_CONNECTION_CLOSED: Final = (
-    -32000
-)  # sent to all that is pending by a server that stops; a tool may also send it
+# Sent to all that is pending by a server that stops; a tool may also send it.
+_CONNECTION_CLOSED: Final = -32000
+_NOT_A_RESULT: Final = (BaseException, types.ErrorData)
 
 
 @dataclass(slots=True)
@@ -42,13 +44,13 @@ class _Call:
 
     id: Id
     token: Any
-    context: RequestContext | None = None
+    context: "RequestContext | None" = None
     done: anyio.Event = field(default_factory=anyio.Event)
     outcome: Any = None
 
 
 class ForeignSession:
-    """A running server. `low_level` is the low-level server of `mcp` 2.x; it runs inside `lifespan(low_level)`."""
+    """A running server. `low_level` is a low-level server of `mcp`; it runs inside `lifespan(low_level)`."""
 
     def __init__(self, low_level: Any, channel: ClientChannel, lifespan: Lifespan) -> None:
         self.over = False
@@ -80,20 +82,20 @@ class ForeignSession:
             call.context = self._direct.start(inner_id, request.method, params)
         else:  # not before the messages that were sent earlier
             self._inbox.put(
-                _message(types.JSONRPCRequest, id=inner_id, method=request.method, params=params or None)
+                make_message(types.JSONRPCRequest, id=inner_id, method=request.method, params=params or None)
             )
         try:
             await call.done.wait()
         finally:
             if self._calls.pop(inner_id, None) is not None:
-                self._cancel(call, {"requestId": inner_id, "reason": "nobody waits any more"})
+                self._cancel(call, {"requestId": inner_id, "reason": "the caller was cancelled"})
         if isinstance(call.outcome, RpcError):
             raise call.outcome
         return call.outcome
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
         """Send a notification to the server. Never waits."""
-        self._inbox.put(_message(types.JSONRPCNotification, method=method, params=params or None))
+        self._inbox.put(make_message(types.JSONRPCNotification, method=method, params=params or None))
 
     def cancel(self, params: dict[str, Any]) -> None:
         """Cancel the newest pending call with the client's id, and answer it, since the server will not."""
@@ -165,6 +167,8 @@ class ForeignSession:
         if not uses_standard_run(self._low_level):
             await self._low_level.run(self._inbox, self._outbox, options)
             return
+        from toolwire.mcp.foreign.direct import DirectDispatch  # noqa: PLC0415 - mcp 1.x does not have its parts
+
         direct = DirectDispatch(self._low_level, self._on_done)
         try:
             await direct.run(self._inbox, self._outbox, options, partial(setattr, self, "_direct", direct))
@@ -178,19 +182,20 @@ class ForeignSession:
     # From the server. Synchronous, in whichever of its tasks it sends from.
 
     def _on_done(self, inner_id: int, outcome: Any) -> None:
-        """Take the result or exception of a handler that was called directly."""
-        if not isinstance(outcome, BaseException):
+        """Take the result, error or exception of a handler that was called directly."""
+        if not isinstance(outcome, _NOT_A_RESULT):
             try:
                 self._finish(inner_id, to_jsonable_python(outcome, inf_nan_mode="null"))
             except ValueError as error:  # pydantic's, for a value that JSON has no form for
                 self._finish(inner_id, self._not_json(error))
-        elif not isinstance(outcome, Exception):  # the task of the handler was cancelled
-            self._on_error(inner_id, {"code": _CONNECTION_CLOSED, "message": "Connection closed"})
-        elif (error_data := handler_exception_to_error_data(outcome)) is not None:
-            self._on_error(inner_id, error_data.model_dump(mode="json", by_alias=True, exclude_unset=True))
-        else:  # a failure, not an error response: the author of the handler wants the traceback
+        elif isinstance(outcome, types.ErrorData):
+            self._on_error(inner_id, outcome.model_dump(mode="json", by_alias=True, exclude_unset=True))
+        elif isinstance(outcome, Exception):
+            # A failure, not an error response: the author of the handler wants the traceback.
             logger.error("a handler of an MCP server failed", exc_info=outcome)
             self._on_error(inner_id, {"code": INTERNAL_ERROR, "message": str(outcome)})
+        else:  # the task of the handler was cancelled
+            self._on_error(inner_id, {"code": _CONNECTION_CLOSED, "message": "Connection closed"})
 
     def _receive(self, item: Any) -> bool:
         """Take a message of the server. Returns True if the sender should let other tasks run."""
@@ -217,6 +222,7 @@ class ForeignSession:
         return RpcError(INTERNAL_ERROR, problem)
 
     def _on_not_json(self, message: Any, error: RpcError) -> None:
+        message = getattr(message, "root", message)
         if not hasattr(message, "method"):
             self._finish(message.id, error)
         elif hasattr(message, "id"):
@@ -291,21 +297,16 @@ _NOTIFICATIONS: Final[dict[str, Callable[[ForeignSession, dict[str, Any]], None]
 }
 
 
-def _message(kind: Any, **fields: Any) -> SessionMessage:
-    """Make a message as `mcp`'s streams carry it, without validating it."""
-    return SessionMessage(kind.model_construct(jsonrpc="2.0", **fields))
-
-
 def _result_message(request_id: Id, result: Any) -> SessionMessage:
     if not isinstance(result, dict):
         problem = f"the result must be an object, got {type(result).__name__}"
         return _error_message(request_id, RpcError(INTERNAL_ERROR, problem))
-    return _message(types.JSONRPCResponse, id=request_id, result=result)
+    return make_message(types.JSONRPCResponse, id=request_id, result=result)
 
 
 def _error_message(request_id: Id, error: RpcError) -> SessionMessage:
     body = types.ErrorData.model_construct(code=error.code, message=error.message, data=error.data)
-    return _message(types.JSONRPCError, id=request_id, error=body)
+    return make_message(types.JSONRPCError, id=request_id, error=body)
 
 
 def _replace_token(params: dict[str, Any], inner_id: int) -> tuple[dict[str, Any], Any]:

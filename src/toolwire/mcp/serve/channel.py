@@ -1,23 +1,38 @@
-"""The channel from a tool to the client whose request it answers, in both eras of the protocol.
+"""The way from a server to its clients: to the one whose request a tool answers, and to all that are connected.
 
 Up to 2025-11-25 a server may send requests to its client while a call runs. From 2026-07-28 on it may not: the call
 ends with the result "input required", which holds the requests, and the client calls again with the responses. The
 tool then runs again from its start, and each request that has a response gets it at once. Responses of earlier
 rounds travel in `requestState`, which the layer above seals. A request is identified by its key; without one, by
 its content and its number among those with the same content, so that a response never goes to another request.
+
+Notifications that belong to no request go to all clients that want them (`ClientRegistry`): those with a session by
+its log level and subscriptions, those of 2026-07-28 over the stream on which they listen. Must not know how
+requests are answered.
 """
 
 import hashlib
+import secrets
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import anyio
 import anyio.lowlevel
 import mcp_types as types
 from mcp.server import ServerRequestContext
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    ToolsListChanged,
+)
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ValidationError
 
@@ -25,7 +40,14 @@ from toolwire._protocol.json_codec import dumps, loads
 from toolwire._protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, ClientChannel, Interrupted, RpcError
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import maybe_await, spawn
-from toolwire.mcp.compat import NoBackChannelError, ServerMessageMetadata
+from toolwire.mcp.compat import (
+    AuthenticatedUser,
+    ClientConnection,
+    NoBackChannelError,
+    ServerMessageMetadata,
+    authorization_context,
+    connection_of,
+)
 from toolwire.tools.context import LEVELS, reaches
 
 logger = logger_for("serving")
@@ -70,12 +92,15 @@ class RequestChannel(ClientChannel):
         declared: Callable[[], types.ClientCapabilities | None] = lambda: None,
         on_used: Callable[[], None] = lambda: None,
         client_key: Callable[[], Hashable] = lambda: None,
+        announce: Callable[[], None] = lambda: None,
     ) -> None:
+        """`announce` tells a client without a session that its list has changed, where there is only one."""
         self.session = session
         self.request_scope = request_scope
         self.input_required: dict[str, Any] | None = None
         """The "input required" result of the call, once the tool has sent a request in the stateless era."""
         self._client_key = client_key
+        self._announce = announce
         self._ctx = ctx
         self._declared = declared if ctx is None else lambda: ctx.session.client_capabilities
         self._on_used = on_used
@@ -136,6 +161,17 @@ class RequestChannel(ClientChannel):
         except ValidationError as error:
             logger.warning("%s cannot be sent: %s", message["method"], _describe(error))
             return
+        self._put(notification)
+
+    def own_list_changed(self) -> bool:
+        """Send it with the response: a client with a session may have no other stream open."""
+        if self.session is None:
+            self._announce()
+        else:
+            self._put(types.ToolListChangedNotification())
+        return self.session is not None
+
+    def _put(self, notification: Any) -> None:
         self._outgoing.append(notification)
         if self._written is None:
             self._written = anyio.Event()
@@ -277,3 +313,126 @@ def _describe(error: ValidationError) -> str:
     """Describe the first problem of a validation error."""
     problem = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"
+
+
+_NOTIFY_TIMEOUT: Final = 10.0  # seconds that one client has to take a notification
+_UPDATED: Final = "notifications/resources/updated"
+_Notification: TypeAlias = tuple[str, Mapping[str, Any] | None]  # method and params
+
+EVENTS: Final[Mapping[str, Callable[[], ServerEvent]]] = {
+    "notifications/tools/list_changed": ToolsListChanged,
+    "notifications/resources/list_changed": ResourcesListChanged,
+    "notifications/prompts/list_changed": PromptsListChanged,
+}
+
+
+@dataclass(eq=False)
+class ClientState:
+    """The log level and subscriptions of one session. Tools get it as `context.session`."""
+
+    level: str = LEVELS[0]
+    subscriptions: set[str] = field(default_factory=set)
+    key: str = field(default_factory=lambda: secrets.token_hex(8))
+    """Identifies the session in the keys of its requests."""
+
+
+def state_of(connection: ClientConnection) -> ClientState:
+    """Return the state of a client, made when it is first needed."""
+    state: ClientState | None = connection.state.get("toolwire")
+    if state is None:
+        state = connection.state["toolwire"] = ClientState()
+    return state
+
+
+class ClientRegistry:
+    """All clients that have a session, and the streams of those that listen without one."""
+
+    def __init__(self) -> None:
+        self.by_session_id: dict[str, ClientConnection] = {}
+        """The clients over HTTP, but for those whose session belongs to an authenticated user."""
+        self.on_closed: Callable[[ClientConnection], None] = lambda _connection: None
+        """Called for each of these when its session has ended."""
+        self._connections: set[ClientConnection] = set()
+        self._queues: dict[ClientConnection, deque[_Notification]] = {}  # of those that are being sent some
+        self._bus = InMemorySubscriptionBus()
+        self.listen_handler = ListenHandler(self._bus)
+        """Answers `subscriptions/listen`."""
+
+    async def add(self, ctx: ServerRequestContext[Any, Any], _params: Any) -> None:
+        """Handle `notifications/initialized`: from now on the client is notified of changes."""
+        connection = connection_of(ctx)
+        if connection.has_standalone_channel and connection not in self._connections:
+            self._connections.add(connection)
+            connection.exit_stack.callback(self._connections.discard, connection)
+            # If an application around ours has authenticated the user, `mcp` keeps the session for that user.
+            if connection.session_id is not None and "user" not in getattr(ctx.request, "scope", ()):
+                self.by_session_id[connection.session_id] = connection
+                connection.exit_stack.callback(self._remove, connection)
+
+    def _remove(self, connection: ClientConnection) -> None:
+        self.by_session_id.pop(str(connection.session_id), None)
+        self.on_closed(connection)
+
+    def broadcast(self, message: Mapping[str, Any]) -> None:
+        """Send a notification to every client that wants it. Never waits."""
+        method, params = message["method"], message.get("params") or {}
+        if (event := EVENTS.get(method)) is not None:
+            spawn(self._bus.publish, event())
+            receivers = list(self._connections)
+        elif method == _UPDATED:
+            uri = str(params.get("uri"))
+            spawn(self._bus.publish, ResourceUpdated(uri))
+            receivers = [each for each in self._connections if uri in state_of(each).subscriptions]
+        elif method == "notifications/message":
+            level = str(params.get("level"))
+            receivers = [each for each in self._connections if reaches(level, state_of(each).level)]
+        else:
+            return
+        for connection in receivers:
+            queue = self._queues.get(connection)
+            if queue is None:
+                queue = self._queues[connection] = deque()
+                spawn(self._send, connection, queue)
+            queue.append((method, message.get("params")))
+
+    async def _send(self, connection: ClientConnection, queue: "deque[_Notification]") -> None:
+        """Send a client its notifications in order. If it does not take one, those behind it are dropped too."""
+        try:
+            while queue:
+                method, params = queue.popleft()
+                with anyio.move_on_after(_NOTIFY_TIMEOUT) as limit:
+                    try:
+                        await connection.notify(method, params)
+                    except Exception:
+                        logger.exception("%s could not be sent to a client", method)
+                if limit.cancelled_caught:
+                    logger.warning("a client did not take %s within %g s", method, _NOTIFY_TIMEOUT)
+                    queue.clear()
+        finally:
+            del self._queues[connection]
+
+
+class Broadcaster(ClientChannel):
+    """The channel of the primary connection: sends its notifications to every client that wants them."""
+
+    def __init__(self, clients: ClientRegistry) -> None:
+        self._clients = clients
+
+    def notify(self, message: dict[str, Any]) -> None:
+        self._clients.broadcast(message)
+
+
+def client_key(scope: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> Hashable:
+    """Identify the sender of a request without a session; None if that is not possible.
+
+    By the user, where an application around ours has authenticated one, else by the address; and by the name and
+    version that the client gives, since all clients behind a proxy, and all on this machine, have one address.
+    """
+    if scope is None:
+        return None
+    user, address = scope.get("user"), scope.get("client")
+    info = (meta or {}).get(types.CLIENT_INFO_META_KEY)
+    name, version = (info.get("name"), info.get("version")) if isinstance(info, Mapping) else (None, None)
+    if isinstance(user, AuthenticatedUser):
+        return (*authorization_context(user).values(), str(name)[:64], str(version)[:64])
+    return (None if address is None else address[0], str(name)[:64], str(version)[:64])

@@ -34,10 +34,9 @@ from toolwire.mcp.compat import (
     serialize_server_result,
     validate_mcp_param_headers,
 )
-from toolwire.mcp.serve.channel import RequestChannel
-from toolwire.mcp.serve.clients import client_key, state_of
+from toolwire.mcp.serve.channel import RequestChannel, client_key, state_of
 from toolwire.mcp.serve.host import ServerHost, add_envelope
-from toolwire.mcp.serve.http_sessions import MAX_ID, Exchange
+from toolwire.mcp.serve.http_sessions import HEADER, MAX_ID, Exchange
 from toolwire.tools.toolset import Toolset
 
 _CALL: Final = "tools/call"
@@ -52,7 +51,7 @@ _SESSION_VERSIONS: Final = ("2025-06-18", "2025-11-25")  # older ones have other
 _FIELDS: Final = frozenset({"jsonrpc", "id", "method", "params"})
 _LATER_ROUND: Final = frozenset({"requestState", "inputResponses"})
 _CANCELLED: Final = RpcError(CANCELLED, "Request cancelled")
-_SESSION, _VERSION = b"mcp-session-id", b"mcp-protocol-version"
+_VERSION: Final = b"mcp-protocol-version"
 _STREAM: Final = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache, no-transform")]
 _EARLY_CALL: Final = "toolwire.early_call"  # in the ASGI scope of a request
 
@@ -77,25 +76,29 @@ class FastPath:
         In a session (`exchange`), a call that starts here has claimed its id.
         """
         headers = dict(scope["headers"])
-        session_id = headers.get(_SESSION, b"").decode("latin-1")
+        session_id = headers.get(HEADER, b"").decode("latin-1")
         if scope["method"] == "DELETE":
-            self._host.clients.by_session_id.pop(
-                session_id, None
-            )  # from now on, not when `mcp` is done with it
+            # From now on, not when `mcp` is done with it.
+            self._host.clients.by_session_id.pop(session_id, None)
         if not self._is_usual(scope, body, headers):
             return False, None
         request = self._read(scope, body, headers, self._host.clients.by_session_id.get(session_id))
         # A request whose id is in use is left to `mcp` too.
         if request is None or not (request.client is None or exchange is None or exchange.take(request.id)):
             return False, None
-        response = _Response(send, request.id, headers.get(_SESSION) if request.client is not None else None)
+        response = _Response(send, request.id, headers.get(HEADER) if request.client is not None else None)
         if request.method == _CALL:
             early = await self._call(request, response, exchange)
             return early is None, early
-        page = self._lists.page(request.version, request.params.get("cursor"))
+        own = request.client is not None and self._has_own_list()
+        page = None if own else self._lists.page(request.version, request.params.get("cursor"))
         if page is not None:
             await response.send_result(orjson.dumps(page))
         return page is not None, None
+
+    def _has_own_list(self) -> bool:
+        server = self._host.server
+        return isinstance(server, Toolset) and server.lists_per_client
 
     async def _take_over(self, ctx: ServerRequestContext[Any, Any], params: Any) -> dict[str, Any]:
         """Handle `tools/call` for `mcp`: wait for the call that has started already, if there is one."""
@@ -109,6 +112,7 @@ class FastPath:
         return (
             scope["method"] == "POST"
             and self._host.is_open
+            and not (self._host.traced and _has_provider())
             and "user" not in scope  # `mcp` knows whose session it is
             and isinstance(self._host.server, Toolset)
             and len(headers) == len(scope["headers"])
@@ -147,8 +151,8 @@ class FastPath:
             return False
         if message["method"] != _CALL:
             return True
-        params, find_schema = message["params"], self._host.mcp_server.get_tool_input_schema
-        schema = None if find_schema is None else find_schema(params["name"])
+        params = message["params"]
+        schema = self._host.find_schema(params["name"])
         if schema is None:
             return False
         return validate_mcp_param_headers(schema, params.get("arguments") or {}, texts) is None
@@ -326,7 +330,7 @@ class ToolLists:
             return None
         try:
             plain, mark = server.page(cursor)
-        except KeyError:
+        except (KeyError, RpcError):
             return None
         kept = self._pages.get((version, cursor))
         if kept is None or kept[0] is not mark:
@@ -348,8 +352,10 @@ class ToolLists:
 
     async def middleware(self, ctx: ServerRequestContext[Any, Any], call_next: Any) -> Any:
         """Middleware of `mcp`: answer `tools/list` from the pages kept here."""
+        server = self._host.server
         if (
             ctx.method == _LIST
+            and not (isinstance(server, Toolset) and server.lists_per_client)
             and connection_of(ctx).initialize_accepted
             and self._host.mcp_server.accepts(_LIST, ctx.protocol_version, ctx.params)
         ):
@@ -404,7 +410,7 @@ class _Response:
         headers = [(b"content-type", b"application/json")]
         if self._session is not None:
             body = b"event: message\r\ndata: %b\r\n\r\n" % body
-            headers = [*_STREAM, (_SESSION, self._session)]
+            headers = [*_STREAM, (HEADER, self._session)]
         headers.append((b"content-length", b"%d" % len(body)))
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
@@ -429,9 +435,12 @@ def _is_candidate(message: dict[str, Any]) -> bool:
         and method in (_CALL, _LIST)  # a tuple: the method may be anything, also unhashable
         and isinstance(params, dict | None)
         and (params is None or _LATER_ROUND.isdisjoint(params))
-        # With OpenTelemetry set up, each request has a span, which `mcp` makes.
-        and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
     )
+
+
+def _has_provider() -> bool:
+    """True if the program has set up OpenTelemetry, so that `mcp` makes a span for each request that it answers."""
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
 def _is_id(value: Any) -> bool:

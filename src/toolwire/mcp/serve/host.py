@@ -31,6 +31,7 @@ from toolwire._protocol.jsonrpc import (
 )
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import spawn
+from toolwire._support.tracing import is_tracing_wanted
 from toolwire._support.waiting import Signal
 from toolwire.errors import ClaudeSDKError
 from toolwire.mcp.compat import (
@@ -39,11 +40,19 @@ from toolwire.mcp.compat import (
     RequestStateBoundary,
     RequestStateSecurity,
     connection_of,
+    drop_spans,
     forget_server_info,
+    set_schema_lookup,
     validate_client_request,
 )
-from toolwire.mcp.serve.channel import RequestChannel
-from toolwire.mcp.serve.clients import EVENTS, Broadcaster, ClientRegistry, client_key, state_of
+from toolwire.mcp.serve.channel import (
+    EVENTS,
+    Broadcaster,
+    ClientRegistry,
+    RequestChannel,
+    client_key,
+    state_of,
+)
 from toolwire.tools.dispatch.errors import describe
 from toolwire.tools.dispatch.interface import Connection, Server
 from toolwire.tools.dispatch.methods import find_resource
@@ -112,8 +121,13 @@ class ServerHost:
             title=None if ours is None else ours.title,
             instructions=None if ours is None else ours.instructions,
             lifespan=lambda _server: self.open(),
-            get_tool_input_schema=None if ours is None else self._input_schema,
         )
+        self.traced = is_tracing_wanted()
+        """True if requests have spans, which `mcp` makes."""
+        if not self.traced:
+            drop_spans(self.mcp_server)
+        if ours is not None:
+            set_schema_lookup(self.mcp_server, self.find_schema)
         security = RequestStateSecurity(keys=[secret]) if secret else RequestStateSecurity.ephemeral()
         self.mcp_server.middleware += [
             RequestStateBoundary(security, default_audience=self.mcp_server.name),
@@ -214,7 +228,8 @@ class ServerHost:
             capabilities = {**capabilities, "resources": rest}
         return capabilities
 
-    def _input_schema(self, tool: str) -> Mapping[str, Any] | None:
+    def find_schema(self, tool: str) -> Mapping[str, Any] | None:
+        """Return the schema of a tool's arguments; None if it is not known without asking the server."""
         known = self.server.tools.get(tool) if isinstance(self.server, Toolset) else None
         return None if known is None else known.json_schema
 
@@ -254,8 +269,12 @@ class ServerHost:
             None if modern else state,
             request_scope=self.request_scope or state.key,
             client_key=partial(self._client_key, ctx),
+            announce=self._announce_tools if self.request_scope is not None else lambda: None,
         )
         return await self.handle(ctx.method, ctx.request_id or 0, params, channel, modern=modern)
+
+    def _announce_tools(self) -> None:
+        self.clients.broadcast({"method": "notifications/tools/list_changed"})
 
     def _client_key(self, ctx: Context) -> Hashable:
         if connection_of(ctx).session_id is not None:

@@ -40,10 +40,9 @@ from toolwire.mcp.compat import HANDSHAKE_PROTOCOL_VERSIONS
 from toolwire.mcp.serve.access import Guard, GuardMiddleware
 from toolwire.mcp.serve.connections import Connections, RequestTracker, find_connection, mark_authorised
 from toolwire.mcp.serve.fast_path import FastPath
-from toolwire.mcp.serve.http_sessions import HEADER, MAX_ID, Exchange, HttpSession, HttpSessions
+from toolwire.mcp.serve.http_sessions import HEADER, MAX_ID, Exchange, HttpSession, HttpSessions, SessionLogs
 from toolwire.mcp.serve.limits import HttpLimits, describe_excess, find_id, is_clearly_within
 from toolwire.mcp.serve.metrics import CONTENT_TYPE, Metrics
-from toolwire.mcp.serve.resumption import SessionLogs
 
 logger = logger_for("serving")
 

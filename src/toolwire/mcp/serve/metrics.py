@@ -1,10 +1,11 @@
-"""Counts and measures the requests of a server, for Prometheus.
+"""Counts and measures the requests of a server, for Prometheus and for the log (`toolwire.requests`, level INFO).
 
 Owns the names of the metrics. Only names of tools that the server has become labels, so that a client cannot invent
 any number of labels; for a server of another library, those are the tools that it has listed or answered. With
 several worker processes (`PROMETHEUS_MULTIPROC_DIR` set, as `toolwire serve` does) one scrape covers all of them.
 """
 
+import logging
 import os
 import time
 from collections.abc import Callable, Container, Iterable
@@ -14,8 +15,14 @@ from typing import Any, Final, Self
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from toolwire._support.log import logger_for
+from toolwire._support.words import plain_line
+
+logger = logger_for("requests")
+
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
+_LONGEST_NAME: Final = 200  # characters of a client's text in a line of the log
 _MAX_SEEN: Final = 1_000  # names of tools that a server of another library may add
 _BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
@@ -46,9 +53,9 @@ class Metrics:
             "toolwire_requests_running", "Requests being answered.", multiprocess_mode="livesum", **add
         )
 
-    def observe(self, method: str, name: str) -> "_RequestTimer":
+    def observe(self, method: str, name: str) -> "RequestTimer":
         """Return a context manager to hold around one request."""
-        return _RequestTimer(self, method, name if method == "tools/call" else "")
+        return RequestTimer(method, name, self)
 
     def start(self) -> None:
         """Count a request that starts."""
@@ -84,19 +91,19 @@ class Metrics:
         return generate_latest(all_workers)
 
 
-class _RequestTimer:
-    """Measures one request."""
+class RequestTimer:
+    """Measures one request, for the log and, if there are any, the metrics."""
 
-    def __init__(self, metrics: Metrics, method: str, tool: str) -> None:
+    def __init__(self, method: str, name: str, metrics: Metrics | None = None) -> None:
         self._metrics = metrics
         self._method = method
-        self._tool = tool
+        self._name = name
         self._outcome = "ok"
         self._since = 0.0
 
     def result(self, result: dict[str, Any]) -> None:
         """Record the result."""
-        if self._method == "tools/list":
+        if self._method == "tools/list" and self._metrics is not None:
             self._metrics.add_tools(str(tool.get("name")) for tool in result.get("tools", ()))
         if result.get("isError"):
             self._outcome = "error"
@@ -105,7 +112,8 @@ class _RequestTimer:
 
     def __enter__(self) -> Self:
         self._since = time.perf_counter()
-        self._metrics.start()
+        if self._metrics is not None:
+            self._metrics.start()
         return self
 
     def __exit__(
@@ -113,4 +121,10 @@ class _RequestTimer:
     ) -> None:
         if error is not None:
             self._outcome = "refused" if isinstance(error, Exception) else "cancelled"
-        self._metrics.finish(self._method, self._tool, self._outcome, time.perf_counter() - self._since)
+        seconds = time.perf_counter() - self._since
+        if logger.isEnabledFor(logging.INFO):
+            name = f" {plain_line(self._name)[:_LONGEST_NAME]}" if self._name else ""
+            logger.info("%s%s: %s in %.1f ms", plain_line(self._method), name, self._outcome, seconds * 1000)
+        if self._metrics is not None:
+            tool = self._name if self._method == "tools/call" else ""
+            self._metrics.finish(self._method, tool, self._outcome, seconds)

@@ -8,18 +8,21 @@ import secrets
 import socket
 from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolwire.errors import UsageError
 from toolwire.mcp.foreign import as_server
 from toolwire.mcp.serve.access import Guard, guard_for
-from toolwire.mcp.serve.fast_path import FastPath, ToolLists
-from toolwire.mcp.serve.host import ServerHost
-from toolwire.mcp.serve.http import HEALTH, METRICS, HttpApp, bound_socket, serve_app
 from toolwire.mcp.serve.limits import HttpLimits
 from toolwire.mcp.serve.metrics import Metrics
-from toolwire.mcp.serve.stdio import Wire, serve_wire
+from toolwire.mcp.versions import SERVING, SERVING_HTTP, can_use, check_mcp
 from toolwire.tools.toolset import Toolset
+
+if TYPE_CHECKING or can_use(SERVING):  # if not, each function here says so when it is called
+    from toolwire.mcp.serve.fast_path import FastPath, ToolLists
+    from toolwire.mcp.serve.host import ServerHost
+    from toolwire.mcp.serve.http import HEALTH, METRICS, HttpApp, bound_socket, serve_app
+    from toolwire.mcp.serve.stdio import Wire, serve_wire
 
 DRAIN = 5.0
 """Seconds that running calls get to finish when the server ends."""
@@ -40,8 +43,9 @@ class Listening:
         return f"http://{host}:{self.port}{self.path}"
 
 
-def host_for(server: object, *, name: str = "toolwire", secret: str | None = None) -> ServerHost:
+def host_for(server: object, *, name: str = "toolwire", secret: str | None = None) -> "ServerHost":
     """Make a host for a server; `TypeError` if it is not one."""
+    check_mcp("serving", SERVING)
     return ServerHost(as_server(server), name=name, secret=secret)
 
 
@@ -58,7 +62,7 @@ async def serve_stdio(server: object, *, drain: float = DRAIN) -> None:
     await serve_pipe(host_for(server), Wire(), drain)
 
 
-async def serve_pipe(served: ServerHost, wire: Wire, drain: float) -> None:
+async def serve_pipe(served: "ServerHost", wire: "Wire", drain: float) -> None:
     """Serve the one client at the other end of a pipe. Once for each host."""
     served.request_scope = secrets.token_hex(8)
     served.mcp_server.middleware.append(ToolLists(served).middleware)
@@ -87,6 +91,7 @@ async def serve_http(
     clients; clients of MCP 2025-11-25 and older then get no notifications and cannot be sent requests. `limits` are
     those of each client. The process's own limit of file descriptors stays as it is; `toolwire serve` raises it.
     """
+    check_mcp("serving over HTTP", SERVING_HTTP)
     guard = guard_for(host, token, allowed_hosts, allowed_origins)
     check_path(path)
     served = host_for(server)
@@ -98,7 +103,7 @@ async def serve_http(
 
 
 async def serve_over(
-    served: ServerHost,
+    served: "ServerHost",
     listening: socket.socket,
     guard: Guard,
     *,
@@ -136,6 +141,7 @@ def http_app(
     Of the `limits`, those of bodies and sessions apply. Connections, headers and unread responses are your server's
     to limit.
     """
+    check_mcp("serving over HTTP", SERVING_HTTP)
     guard = guard_for(host, token, allowed_hosts, allowed_origins)
     check_path(path)
     return _http_app(host_for(server), guard, path, sessions, limits).asgi
@@ -151,8 +157,8 @@ def check_path(path: str) -> None:
 
 
 def _http_app(
-    served: ServerHost, guard: Guard, path: str, sessions: bool, limits: HttpLimits | None
-) -> HttpApp:
+    served: "ServerHost", guard: Guard, path: str, sessions: bool, limits: HttpLimits | None
+) -> "HttpApp":
     def known_tools() -> Container[str] | None:
         return served.server.tools if isinstance(served.server, Toolset) else None
 

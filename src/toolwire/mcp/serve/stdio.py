@@ -2,9 +2,10 @@
 
 Owns the two descriptors while it serves: output of tools and their children goes to stderr, and they cannot read
 from the wire. A thread reads, so that a signal can end the server while no input comes. A client that does not read
-blocks only its own messages. At the end of input, and at a signal, running requests may finish within `drain`
-seconds, and no new ones start; then the rest is cancelled and answered with an error. If the client cannot be
-written to any more, the server ends at once. It must not know what a request is about.
+blocks only its own messages, and one that floods is read no faster than it is answered; requests beyond a limit are
+refused, so that a cancellation behind them still arrives. At the end of input, and at a signal, running requests
+may finish within `drain` seconds, and no new ones start; then the rest is cancelled and answered with an error. If
+the client cannot be written to any more, the server ends at once. It must not know what a request is about.
 """
 
 import errno
@@ -15,14 +16,18 @@ import signal
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Self
 
 import anyio
+import anyio.lowlevel
 import mcp_types as types
 import orjson
+from anyio.abc import TaskGroup
 from mcp.server import Server
 from pydantic import ValidationError
 from pydantic_core import from_json
@@ -50,7 +55,11 @@ logger = logger_for("serving")
 _CHUNK: Final = 1 << 16
 _MAX_LINE: Final = 64 << 20  # a longer line is dropped with an error
 _JSON_LIMITS: Final = JsonLimits(max_values=1_000_000)  # the one client can only harm itself
-_MAX_UNREAD: Final = 16 << 20  # bytes that may wait for a client that does not read
+_MAX_PENDING: Final = 10_000  # requests that may be pending at once; twice as many with pings
+_MAX_PENDING_BYTES: Final = 64 << 20  # of their lines, if there is more than one
+_MAX_QUEUED: Final = 1_000  # messages that may wait for the server, or nothing more is read
+_MAX_POSTED: Final = 1 << 20  # bytes that may wait for the event loop, or nothing more is read
+_MAX_UNREAD: Final = 16 << 20  # bytes that may wait for a client that does not read, or nothing more is read
 _READ_TIMEOUT: Final = 60.0  # seconds that it may not read while more than that waits
 _PIPE_BUF: Final = 4096  # bytes that a pipe which select calls writable takes without blocking (PIPE_BUF)
 
@@ -59,6 +68,10 @@ _TOO_LONG: Final = orjson.dumps(
 )
 _SHUTTING_DOWN: Final = RpcError(
     types.CONNECTION_CLOSED, "the server is shutting down and takes no new requests"
+)
+_TOO_MANY: Final = RpcError(
+    INVALID_REQUEST,
+    "Invalid Request: too many requests are pending. Wait for responses before you send more.",
 )
 _STOP_TIMEOUT: Final = 4.0  # seconds that requests which are cancelled at the end have to stop
 _FLUSH_TIMEOUT: Final = 2.0  # seconds for their responses to be written
@@ -121,50 +134,26 @@ async def serve_wire(
     Then `closing` is called, to end requests that would never end by themselves. `stop(seconds)` is called if
     requests still run after `drain` seconds: it cancels them, and waits until they have stopped.
     """
-    inbox, pending = Inbox(), _PendingRequests()
-    ended, ending = anyio.Event(), anyio.Event()
-
-    def on_lost() -> None:
-        pending.discard_all()
-        ended.set()
-
-    writer = _Writer(wire.output, pending.respond, on_lost)
-
-    def take(message: Any) -> None:
-        # Lists are still answered: `mcp`'s client needs one to validate the result that it is waiting for.
-        is_work = isinstance(message, types.JSONRPCRequest) and not message.method.endswith("/list")
-        if ending.is_set() and is_work:
-            writer.put(dumps(make_error(message.id, _SHUTTING_DOWN)))
-        elif pending.accept(message):
-            inbox.put(SessionMessage(message))
-        else:
-            writer.put(dumps(make_error(message.id, id_in_use(message.id))))
-
-    threading.Thread(
-        target=_read,
-        args=(wire.input, take, writer, loop_caller(), ended),
-        name="toolwire stdin",
-        daemon=True,
-    ).start()
+    connection = LineConnection(wire.input, wire.output)
 
     async def shut_down_on_signal() -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            await _wait_or_signal(signals, ended.wait)
-            ending.set()
+            await _wait_or_signal(signals, connection.ended.wait)
+            connection.refuse_work()
             closing()
-            drained = partial(pending.wait_until_empty, drain)
-            await _wait_or_signal(signals, drained)  # until a second signal
-            if pending:
-                logger.warning("%d calls did not finish within %g s and are cancelled", len(pending), drain)
+            await _wait_or_signal(signals, partial(connection.drain, drain))  # until a second signal
+            if connection.pending:
+                logger.warning(
+                    "%d calls did not finish within %g s and are cancelled", len(connection.pending), drain
+                )
                 await stop(_STOP_TIMEOUT)
-                await pending.wait_until_empty(_FLUSH_TIMEOUT)
-            inbox.close()
+                await connection.drain(_FLUSH_TIMEOUT)
+            connection.close()
             await anyio.sleep_forever()  # with signals still caught, until the server has ended
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(shut_down_on_signal)
-        # Without options: the server makes them once its lifespan has started and its capabilities are known.
-        await server.run(inbox, writer, None)  # type: ignore[arg-type]
+        await connection.run(server)
         tasks.cancel_scope.cancel()
 
 
@@ -181,28 +170,103 @@ async def _wait_or_signal(signals: Any, wait: Callable[[], Awaitable[Any]]) -> N
         tasks.cancel_scope.cancel()
 
 
+class LineConnection:
+    """A client at the other end of two descriptors, which sends and gets a line for each message.
+
+    `ended` is set when it has left, or cannot be written to any more. Then, or when the server shall end,
+    `refuse_work()`, `drain()` and `close()` end it in this order.
+    """
+
+    def __init__(self, source: int, target: int) -> None:
+        self.ended = anyio.Event()
+        self.pending = _PendingRequests()
+        self._source = source
+        self._refuses_work = False
+        self._writer = _Writer(target, self.pending.respond, self._on_lost)
+        self._intake = self._writer.intake = _Intake(self._writer)
+
+    async def run(self, server: Server[Any]) -> None:
+        """Run an `mcp` server for this client until `close()`."""
+        threading.Thread(
+            target=self._intake.read,
+            args=(self._source, self._handle, loop_caller(), self.ended.set),
+            name="toolwire stdin",
+            daemon=True,
+        ).start()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._writer.flush)
+            # As a task of its own, so that `Task.cancel()` of the caller reaches it as a cancelled scope too.
+            tasks.start_soon(self._run, server, tasks)
+
+    async def _run(self, server: Server[Any], tasks: TaskGroup) -> None:
+        try:
+            # Without options: the server makes them once its lifespan has started and its capabilities are known.
+            await server.run(self._intake, self._writer, None)  # type: ignore[arg-type]
+        except ExceptionGroup as errors:
+            # When it is cancelled, one of `mcp`'s tasks may close a stream before the other has stopped to use it.
+            if errors.split(anyio.BrokenResourceError)[1] is None:
+                await anyio.lowlevel.checkpoint_if_cancelled()
+            raise
+        tasks.cancel_scope.cancel()
+
+    def refuse_work(self) -> None:
+        """Refuse requests from now on."""
+        self._refuses_work = True
+
+    async def drain(self, seconds: float) -> None:
+        """Wait until every request is answered, for at most so many seconds."""
+        await self.pending.wait_until_empty(seconds)
+
+    def close(self) -> None:
+        """Take no more messages, which ends the server."""
+        self._intake.close()
+
+    def _handle(self, line: "_Line") -> None:
+        message = line.message
+        if message is None:
+            self._writer.put(line.refused)
+            return
+        # Lists are still answered: `mcp`'s client needs one to validate the result that it is waiting for.
+        is_work = isinstance(message, types.JSONRPCRequest) and not message.method.endswith("/list")
+        refuses = self._refuses_work and is_work
+        error = _SHUTTING_DOWN if refuses else self.pending.accept(message, line.size)
+        if error is None:
+            self._intake.put(SessionMessage(message))
+        else:
+            self._writer.put(dumps(make_error(message.id, error)))
+
+    def _on_lost(self) -> None:
+        self.pending.discard_all()
+        self.ended.set()
+
+
 class _PendingRequests:
     """The ids of requests that are not answered yet, and the number of responses that are being written."""
 
     def __init__(self) -> None:
-        self._ids: set[int | str] = set()
+        self._sizes: dict[int | str, int] = {}  # bytes of each request's line
+        self._bytes = 0
         self._writing = 0
         self._discarded = False
         self._changed = Signal()
 
     def __len__(self) -> int:
-        return 0 if self._discarded else len(self._ids) + self._writing
+        return 0 if self._discarded else len(self._sizes) + self._writing
 
-    def accept(self, message: Any) -> bool:
-        """Take note of a message of the client. False for a request whose id belongs to a pending one."""
+    def accept(self, message: Any, size: int) -> RpcError | None:
+        """Take note of a message of the client. Returns why a request is refused, None if it is not."""
         if isinstance(message, types.JSONRPCRequest) and not self._discarded:
             key = coerce_request_id(message.id)  # `mcp` takes "7" and 7 for one id
-            if key in self._ids:
-                return False
-            self._ids.add(key)
+            if key in self._sizes:
+                return id_in_use(message.id)
+            limit = 2 * _MAX_PENDING if message.method == "ping" else _MAX_PENDING
+            if len(self) >= limit or (self._sizes and self._bytes + size > _MAX_PENDING_BYTES):
+                return _TOO_MANY
+            self._sizes[key] = size
+            self._bytes += size
         elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
             self._drop(as_request_id((message.params or {}).get("requestId")))
-        return True
+        return None
 
     @contextmanager
     def respond(self, request_id: int | str | None) -> Iterator[None]:
@@ -217,13 +281,13 @@ class _PendingRequests:
 
     def _drop(self, request_id: int | str | None) -> None:
         if request_id is not None:
-            self._ids.discard(coerce_request_id(request_id))
+            self._bytes -= self._sizes.pop(coerce_request_id(request_id), 0)
             self._changed.notify()
 
     def discard_all(self) -> None:
         """Discard all requests, those that are still to come included: the client is gone."""
         self._discarded = True
-        self._ids.clear()
+        self._sizes.clear()
         self._changed.notify()
 
     async def wait_until_empty(self, seconds: float) -> None:
@@ -232,55 +296,116 @@ class _PendingRequests:
             await self._changed.wait_until(lambda: not len(self))
 
 
-def _read(
-    source: int,
-    take: Callable[[Any], None],
-    writer: "_Writer",
-    post: Callable[[Callable[[], None]], None],
-    ended: anyio.Event,
-) -> None:
-    """Read lines until the end of input, and post what to do for each to the event loop. Runs in a thread."""
-    pending = bytearray()
-    skipping = False
-    while True:
-        try:
-            chunk = os.read(source, _CHUNK)
-        except OSError:
-            chunk = b""
-        if not chunk:
-            break
-        pending += chunk
-        if b"\n" in chunk:
-            *lines, pending = pending.split(b"\n")
-            for line in lines:
-                if skipping:
-                    skipping = False
-                elif line.strip():
-                    post(_parse_line(bytes(line), take, writer))
-        if len(pending) > _MAX_LINE:
-            pending.clear()
-            if not skipping:
-                skipping = True
-                post(partial(writer.put, _TOO_LONG))
-    post(ended.set)
+@dataclass(slots=True)
+class _Line:
+    """A line of the client: its message, or the error that it is refused with."""
+
+    size: int = 0
+    message: Any = None
+    refused: bytes = b""
 
 
-def _parse_line(line: bytes, take: Callable[[Any], None], writer: "_Writer") -> Callable[[], None]:
-    """Return what to do for a line on the event loop: take its message, or answer with an error."""
+class _Intake(Inbox):
+    """The stream that the server reads. A thread fills it, and waits while too much is unread.
+
+    That may be input by the event loop, messages by the server, or responses by the client. While it is responses,
+    the server gets no more messages either.
+    """
+
+    def __init__(self, writer: "_Writer") -> None:
+        super().__init__()
+        self._writer = writer
+        self._changed = threading.Condition()
+        self._posted = 0  # bytes that were read, and whose room is not free yet
+        self._handled = 0  # those of them that the event loop has handled
+
+    def read(
+        self,
+        source: int,
+        handle: Callable[["_Line"], None],
+        post: Callable[[Callable[[], None]], None],
+        on_end: Callable[[], None],
+    ) -> None:
+        """Read lines until the end of input, and have them handled on the event loop. Runs in a thread."""
+        pending = bytearray()
+        skipping = False
+        while self._wait_for_room():
+            try:
+                chunk = os.read(source, _CHUNK)
+            except OSError:
+                chunk = b""
+            if not chunk:
+                break
+            pending += chunk
+            found = []
+            if b"\n" in chunk:
+                *lines, pending = pending.split(b"\n")
+                for line in lines:
+                    if skipping:
+                        skipping = False
+                    elif line.strip():
+                        found.append(_parse_line(bytes(line)))
+            if len(pending) > _MAX_LINE:
+                pending.clear()
+                if not skipping:
+                    skipping = True
+                    found.append(_Line(refused=_TOO_LONG))
+            with self._changed:
+                self._posted += len(chunk)
+            post(partial(self._handle_all, handle, found, len(chunk)))
+        post(on_end)
+
+    def _wait_for_room(self) -> bool:
+        """Wait in the thread until more may be read. Returns False if nothing more is wanted."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._posted <= _MAX_POSTED)
+        return not self._closed
+
+    def _handle_all(self, handle: Callable[["_Line"], None], lines: list["_Line"], size: int) -> None:
+        for line in lines:
+            handle(line)
+        self._handled += size
+        self.make_room()
+
+    def make_room(self) -> None:
+        """Let the thread read on if little enough is unread. To be called when that may have changed."""
+        if self._handled and len(self._items) <= _MAX_QUEUED and not self._writer.is_full:
+            with self._changed:
+                self._posted -= self._handled
+                self._changed.notify()
+            self._handled = 0
+
+    async def receive(self) -> Any:
+        if len(self._items) > 1:  # let what was begun answer first, so that it counts below
+            await anyio.lowlevel.checkpoint()
+        if self._writer.is_full:  # each message may cost another response
+            await self._writer.wait_for_client()
+        item = await super().receive()
+        self.make_room()
+        return item
+
+    def close(self) -> None:
+        """End the stream, without what the server has not taken: it begins nothing more."""
+        self._items.clear()
+        super().close()
+        self._writer.stop_waiting()
+        with self._changed:
+            self._changed.notify()
+
+
+def _parse_line(line: bytes) -> _Line:
+    """Parse a line into its message, or the error that it is answered with."""
     if (reason := describe_excess(line, _JSON_LIMITS)) is not None:
         error = RpcError(INVALID_REQUEST, f"Invalid Request: {reason}, which is the limit of this server")
-        refused = orjson.dumps(make_error(find_id(line), error))
-        return lambda: writer.put(refused)
+        return _Line(refused=orjson.dumps(make_error(find_id(line), error)))
     try:
         message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValidationError as error:
-        refused = orjson.dumps(_error_for(line, error.errors(include_url=False)[0]["msg"]))
-        return lambda: writer.put(refused)
+        return _Line(refused=orjson.dumps(_error_for(line, error.errors(include_url=False)[0]["msg"])))
     if isinstance(message, types.JSONRPCNotification) and "id" in from_json(line):
         # The id is invalid. `mcp` would take it for a notification, and the client would wait for ever.
-        refused = orjson.dumps(_error_for(line, "the id must be a string or an integer"))
-        return lambda: writer.put(refused)
-    return lambda: take(message)
+        return _Line(refused=orjson.dumps(_error_for(line, "the id must be a string or an integer")))
+    return _Line(len(line), message)
 
 
 def _error_for(line: bytes, reason: str) -> dict[str, Any]:
@@ -297,9 +422,8 @@ def _error_for(line: bytes, reason: str) -> dict[str, Any]:
 def _encode(message: Any) -> bytes:
     """Encode a message as a line. A response that is not JSON becomes an error, a notification is dropped."""
     try:
-        if isinstance(message, types.JSONRPCResponse) and orjson.Fragment in map(
-            type, message.result.values()
-        ):
+        is_response = isinstance(message, types.JSONRPCResponse)
+        if is_response and orjson.Fragment in map(type, message.result.values()):
             request_id = orjson.Fragment(dumps(message.id))  # orjson has no integers of more than 64 bits
             response = {**make_response("", message.result), "id": request_id}
             return orjson.dumps(response, option=orjson.OPT_APPEND_NEWLINE)
@@ -322,23 +446,42 @@ class _Writer:
     """
 
     def __init__(
-        self,
-        target: int,
-        respond: Callable[[Any], AbstractContextManager[None]],
-        on_lost: Callable[[], None],
+        self, target: int, respond: Callable[[Any], AbstractContextManager[None]], on_lost: Callable[[], None]
     ) -> None:
         self._target = target
+        self.intake: _Intake  # what is not read while too much waits to be written
         self._respond = respond
         self._on_lost = on_lost
         self._workers = Workers(1)
         self._lock = anyio.Lock()
-        self._queue: list[bytes] = []  # lines of the transport itself
+        self._queue: deque[bytes] = deque()  # lines of the transport itself
+        self._queued = Signal()
         self._closed = False
         self._waiting = 0  # bytes
         self._read_at = 0.0  # when the client last took some of them
+        self._written = Signal()
+        self._stopped_waiting = False
+
+    @property
+    def is_full(self) -> bool:
+        """True if the client has to read before more of it is answered."""
+        return self._waiting > _MAX_UNREAD and not self._closed and not self._stopped_waiting
+
+    async def wait_for_client(self) -> None:
+        """Wait until the client has read enough. One that reads nothing for too long is given up."""
+        while self.is_full:
+            with anyio.move_on_after(self._read_at + _READ_TIMEOUT - time.monotonic()):
+                await self._written.wait_until(lambda: not self.is_full)
+            if self.is_full:
+                self._check_reader()
+
+    def stop_waiting(self) -> None:
+        """Wait for the client no longer: the connection ends."""
+        self._stopped_waiting = True
+        self._written.notify()
 
     def put(self, line: bytes) -> None:
-        """Write a line of the transport itself: at once if possible, else before the next message."""
+        """Write a line of the transport itself: at once if possible, else as soon as the client reads."""
         if self._closed or not self._add_waiting(len(line) + 1):
             return
         self._queue.append(line + b"\n")
@@ -351,6 +494,17 @@ class _Writer:
                 self._on_write_error(error)
             finally:
                 self._lock.release()
+            self._queued.notify()
+
+    async def flush(self) -> None:
+        """Write the lines that `put` could not write at once, until it is cancelled or the client is lost."""
+        while not self._closed:
+            await self._queued.wait_until(lambda: self._queue)
+            try:
+                async with self._lock:
+                    await self._write_queue()
+            except OSError as error:
+                self._on_write_error(error)
 
     async def send(self, item: SessionMessage) -> None:
         line = _encode(item.message)
@@ -362,13 +516,17 @@ class _Writer:
 
     def _add_waiting(self, size: int) -> bool:
         """Count bytes that wait to be written. False if the client does not read: then it is given up."""
-        now = time.monotonic()
         if not self._waiting:
-            self._read_at = now
+            self._read_at = time.monotonic()
         self._waiting += size
-        if self._waiting <= _MAX_UNREAD or now - self._read_at < _READ_TIMEOUT:
+        return self._waiting <= _MAX_UNREAD or self._check_reader()
+
+    def _check_reader(self) -> bool:
+        """Give the client up if it has read nothing for too long. Returns False then."""
+        unread_for = time.monotonic() - self._read_at
+        if unread_for < _READ_TIMEOUT:
             return True
-        logger.error("the client has not read anything for %g s: ending the connection", now - self._read_at)
+        logger.error("the client has not read anything for %g s: ending the connection", unread_for)
         self._give_up()
         return False
 
@@ -386,16 +544,21 @@ class _Writer:
             self._on_write_error(error)
             raise anyio.BrokenResourceError from error
         finally:
-            self._waiting -= len(line)
+            self._count_written(line)
 
     async def _write_queue(self) -> None:
         while self._queue:
             await self._write(self._pop())
 
     def _pop(self) -> bytes:
-        line = self._queue.pop(0)
-        self._waiting -= len(line)
+        line = self._queue.popleft()
+        self._count_written(line)
         return line
+
+    def _count_written(self, line: bytes) -> None:
+        self._waiting -= len(line)
+        self._written.notify()
+        self.intake.make_room()
 
     async def _write(self, line: bytes) -> None:
         if _can_write_at_once(self._target, len(line)):
@@ -418,6 +581,7 @@ class _Writer:
         self._closed = True
         while self._queue:
             self._pop()
+        self._written.notify()
         self._on_lost()
 
     async def aclose(self) -> None:

@@ -1,8 +1,8 @@
 """The policy for shell commands.
 
 `allow` is a security boundary on the programs that a line starts. It accepts the literal part of the shell language
-only (`literal`, `allow_patterns`). `deny` parses more of the language and searches for denied commands (`reader`,
-`deny_rules`); it catches accidents, not attackers.
+only (`allow_patterns`). `deny` parses more of the language and searches for denied commands (`deny_rules`); it
+catches accidents, not attackers.
 """
 
 import shlex
@@ -12,13 +12,13 @@ from typing import Any
 from toolwire.permissions.policy import Policy, matches_tool
 from toolwire.permissions.shell.allow_patterns import (
     AllowPattern,
+    NotLiteralError,
     build_allow_pattern,
     check_together,
+    read_literal,
     split_rule,
 )
-from toolwire.permissions.shell.deny_rules import DenyRules
-from toolwire.permissions.shell.literal import NotLiteralError, read_literal
-from toolwire.permissions.shell.reader import MAX_LINE, UnclearError
+from toolwire.permissions.shell.deny_rules import MAX_LINE, DenyRules, UnclearError
 from toolwire.permissions.types import (
     PermissionResult,
     PermissionResultAllow,

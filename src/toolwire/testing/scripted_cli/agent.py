@@ -39,10 +39,10 @@ from toolwire.testing.scripted_cli.frames import (
     error_kind,
     tool_use_meta,
 )
-from toolwire.testing.scripted_cli.host_channel import HostChannel, RequestError
+from toolwire.testing.scripted_cli.host_channel import HostChannel, RequestError, ToolCall
 from toolwire.testing.scripted_cli.mcp_client import MCPServer, MCPServers, Tool, to_title
-from toolwire.testing.scripted_cli.playback import ToolCall
-from toolwire.testing.scripted_model import sse
+from toolwire.testing.scripted_cli.transcript import Transcript
+from toolwire.testing.sse import build_events, build_message
 from toolwire.tools.schema.arguments import InvalidArguments
 
 _URL_ELICITATION_REQUIRED: Final = -32042  # an error code of MCP
@@ -101,6 +101,7 @@ class Agent:
         self._playback = host.playback
         self._servers = servers
         self._frames = Frames(host.settings)
+        self._transcript = Transcript(host.settings, host.emit)
         self._messages: list[dict[str, Any]] = []
         self._scope: anyio.CancelScope | None = None
         self._totals = TurnTotals()
@@ -110,10 +111,31 @@ class Agent:
         self._was_reminded = False
         self._stop_hook_active = False
 
+    def resume(self) -> bool:
+        """Take up the conversation to resume. Returns False if there is none."""
+        found = self._transcript.resume()
+        if found is None:
+            return False
+        self._messages, cost = found
+        self._frames.add_usage(cost.get("modelUsage") or {})
+        return True
+
+    def refuse_resume(self) -> None:
+        """End with the real CLI's error for a conversation that is not there."""
+        errors = [f"No conversation found with session ID: {self._settings.resumed}"]
+        self._host.emit(
+            self._frames.result(self._totals, "error_during_execution", "completed", True, errors=errors)
+        )
+
+    def end(self) -> None:
+        """Write the last lines of the transcript."""
+        self._transcript.end()
+
     async def run_turn(self, frame: dict[str, Any]) -> None:
         """Process one prompt, up to its result."""
         content = (frame.get("message") or {}).get("content", "")
         self._messages.append({"role": "user", "content": content})
+        self._transcript.add_prompt(content)
         prompt = self._make_request().prompt
         self._playback.prompts.append(prompt)
         self._totals = TurnTotals()
@@ -141,9 +163,7 @@ class Agent:
                 server.send({"method": "notifications/cancelled", "params": params})
             if call.permission_request is not None:
                 self._note_denial(call)
-                self._host.emit(
-                    {"type": "control_cancel_request", "request_id": call.permission_request},
-                )
+                self._host.emit({"type": "control_cancel_request", "request_id": call.permission_request})
         self._scope.cancel()
 
     def report_mode(self) -> None:
@@ -198,6 +218,7 @@ class Agent:
         self._messages.append({"role": "assistant", "content": message["content"]})
         if not calls:
             return await self._try_to_stop(message)
+        self._transcript.send()
         results = await self._run_calls(calls)
         await self._servers.wait_listed()
         self._messages.append({"role": "user", "content": results})
@@ -221,10 +242,10 @@ class Agent:
             "model": self._settings.model,
             "call_ids": [call.id for call in calls],
         }
-        message = sse.message(turn, **ids)
+        message = build_message(turn, **ids)
         envelope = {**message, "stop_reason": None}
         remaining = iter(calls)
-        for event in sse.events(turn, **ids):
+        for event in build_events(turn, **ids):
             if event["type"] == "content_block_delta" and turn.chunk_delay:
                 await anyio.sleep(turn.chunk_delay)
             if event["type"] == "content_block_stop":
@@ -233,7 +254,7 @@ class Agent:
                 if block["type"] == "tool_use":
                     call = next(remaining)
                     extra = tool_use_meta(call.name, call.id, call.tool)
-                self._host.emit(self._frames.assistant(envelope, block, **extra))
+                self._emit_message(self._frames.assistant(envelope, block, **extra))
             if self._settings.partial:
                 self._host.emit(self._frames.event(event, ids["id"]))
         return message, calls
@@ -280,7 +301,11 @@ class Agent:
 
     def _emit_user(self, content: list[dict[str, Any]], **extra: Any) -> None:
         self._totals.user_frames += 1
-        self._host.emit(self._frames.user(content, **extra))
+        self._emit_message(self._frames.user(content, **extra))
+
+    def _emit_message(self, frame: dict[str, Any]) -> None:
+        self._transcript.add(frame)
+        self._host.emit(frame)
 
     # --- ends of a turn -----------------------------------------------------------------------------------
 
@@ -290,11 +315,14 @@ class Agent:
         self.failed = is_error
         if subtype == "success":
             fields = {"api_error_status": None, **fields}
-        self._host.emit(self._frames.result(self._totals, subtype, reason, is_error, **fields))
+        frame = self._frames.result(self._totals, subtype, reason, is_error, **fields)
+        self._transcript.end_turn(frame)
+        self._host.emit(frame)
+        self._transcript.note_prompt()
 
     def _end_with_api_error(self, failure: Failure) -> None:
         self._totals.stop_reason = "stop_sequence"
-        self._host.emit(self._frames.api_error(failure))
+        self._emit_message(self._frames.api_error(failure))
         fields = {"api_error_status": failure.status, "api_error_type": failure.type}
         self._emit_result("success", "api_error", is_error=True, result=api_error_text(failure), **fields)
 

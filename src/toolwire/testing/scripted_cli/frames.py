@@ -64,16 +64,19 @@ class TurnTotals:
         self.input_tokens += turn.input_tokens
         self.output_tokens += turn.output_tokens
 
-    @property
-    def cost(self) -> float:
-        return self.input_tokens * _INPUT_PRICE + self.output_tokens * _OUTPUT_PRICE
-
 
 class Frames:
     """Makes the frames of one session."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._input_tokens = self._output_tokens = 0  # of all turns
+
+    def add_usage(self, usage: Mapping[str, Any]) -> None:
+        """Count what a resumed conversation has used before."""
+        for each in usage.values():
+            self._input_tokens += each.get("inputTokens", 0)
+            self._output_tokens += each.get("outputTokens", 0)
 
     def system(self, subtype: str, **fields: Any) -> Frame:
         return {"type": "system", "subtype": subtype, **fields, **self._ids()}
@@ -146,13 +149,16 @@ class Frames:
             "server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0},
             "service_tier": "standard",
         }
-        model = {
-            "inputTokens": totals.input_tokens,
-            "outputTokens": totals.output_tokens,
+        self._input_tokens += totals.input_tokens
+        self._output_tokens += totals.output_tokens
+        cost = self._input_tokens * _INPUT_PRICE + self._output_tokens * _OUTPUT_PRICE
+        model = {  # of the whole session, as its cost is; `usage` is of the turn
+            "inputTokens": self._input_tokens,
+            "outputTokens": self._output_tokens,
             "cacheReadInputTokens": 0,
             "cacheCreationInputTokens": 0,
             "webSearchRequests": 0,
-            "costUSD": totals.cost,
+            "costUSD": cost,
             "contextWindow": 1_000_000,
         }
         return {
@@ -163,9 +169,9 @@ class Frames:
             "duration_api_ms": elapsed if totals.requests else 0,
             "num_turns": 1 + totals.user_frames,
             "stop_reason": totals.stop_reason,
-            "total_cost_usd": totals.cost,
+            "total_cost_usd": cost,
             "usage": usage,
-            "modelUsage": {self._settings.model: model} if totals.requests else {},
+            "modelUsage": {self._settings.model: model} if self._output_tokens else {},
             "permission_denials": totals.denials,
             "terminal_reason": reason,
             **fields,

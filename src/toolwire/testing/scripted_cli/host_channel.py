@@ -1,13 +1,17 @@
-"""The host as the scripted CLI sees it: the command line it gave, frames to it, requests to it, its hooks.
+"""The state of a scripted CLI: its script and records, and the host as it sees it: command line, frames, requests.
 
-Owns the settings of the session, the outgoing frames and the correlation of control requests with their responses.
-Must not know what is sent, or when. Pure but for one thing: `--mcp-config` may name a file, which is read.
+Owns the progress through the script and the records that assertions read (shared by all connections of one
+`ScriptedCLI`), the settings of the session, the outgoing frames and the correlation of control requests with their
+responses. Must not know what is sent, or when. Pure but for one thing: `--mcp-config` may name a file,
+which is read.
 """
 
 import fnmatch
 import json
+import os
 import re
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -16,11 +20,71 @@ from uuid import uuid4
 from anyio.abc import TaskGroup
 
 from toolwire._support.waiting import Future, Mailbox
-from toolwire.testing.scripted_cli.playback import Playback
+from toolwire.sessions.paths import project_key_for_directory
+from toolwire.testing.request import Request, bare_name
+from toolwire.testing.script import Answer, Fault, Scene, StepError, evaluate, fail, load_script
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """One call that the CLI made or denied: `input` is what the tool got, `result` what the model read."""
+
+    name: str
+    input: Mapping[str, Any]
+    result: str
+    is_error: bool
+    id: str = field(default="", compare=False)
+
+    @property
+    def bare_name(self) -> str:
+        """The tool's own name, without `mcp__server__`."""
+        return bare_name(self.name)
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.input.items())
+        return f"{self.name}({given}) -> {'error ' if self.is_error else ''}{self.result!r}"
+
+
+class Playback:
+    """The script and the records of one scripted CLI."""
+
+    def __init__(
+        self, script: Iterable[Scene], *, allow: bool, tools: Mapping[str, Callable[..., Any]]
+    ) -> None:
+        self.script: deque[Scene] = load_script(script, Answer | Fault)
+        self.allow = allow
+        self.tools = tools
+        self.calls: list[ToolCall] = []
+        self.prompts: list[str] = []
+        self.unexpected: list[str] = []
+        self.failure: BaseException | None = None
+        self.pending: dict[str, str] = {}
+        """Descriptions of the turns, tool calls and requests to the host that have no end yet, by id."""
+
+    def take_next(self, request: Request) -> Answer | Fault:
+        """Take and evaluate the next entry of the script; an API error if there is none or it fails."""
+        if not self.script:
+            return self._reject("the script has run out", request)
+        try:
+            answer: Answer | Fault = evaluate(self.script.popleft(), request, Answer | Fault)
+        except StepError as error:
+            self.failure = error.__cause__
+            return self._reject(str(error), request)
+        return answer
+
+    def _reject(self, reason: str, request: Request) -> Answer:
+        results = [tuple(result) for result in request.tool_results]
+        given = f"tool results {results!r}" if results else f"prompt {request.prompt!r}"
+        self.unexpected.append(f"{reason}: {given}")
+        return fail(400, message=f"scripted CLI: {reason}: {given}")
+
 
 DEFAULT_MODEL: Final = "claude-opus-5-5"
 _SWITCHES: Final = frozenset(
-    {"--verbose", "--include-partial-messages", "--strict-mcp-config", "--fork-session", "--continue"}
+    {
+        *("--verbose", "--include-partial-messages", "--strict-mcp-config", "--fork-session", "--continue"),
+        *("--session-mirror",),
+    }
 )
 _LOST: Final = (
     "The tool call was interrupted before a result was received. It may or may not have completed on the server "
@@ -135,12 +199,32 @@ class Settings:
     partial: bool = False
     session_id: str = field(default_factory=lambda: str(uuid4()))
     cwd: str = ""
+    project_folder: Path = field(default_factory=Path)
+    """Where transcripts of the working directory are."""
+    mirrors: bool = False
+    """True if the host wants reports of the transcript."""
+    writes_files: bool = False
+    """True if the test wants transcripts on disk."""
+    resumed: str | None = None
+    """The session to resume: its id, or the path of its transcript."""
+    continues: bool = False
+    forks: bool = False
+
+    @property
+    def wants_resume(self) -> bool:
+        """True if a certain conversation is to go on."""
+        return self.resumed is not None
 
     @classmethod
-    def parse(cls, argv: Sequence[str], cwd: str | None = None) -> "Settings":
+    def parse(
+        cls, argv: Sequence[str], cwd: str | None = None, env: Mapping[str, str] | None = None
+    ) -> "Settings":
         """Read a command line. Flags that a scripted CLI does not follow are ignored."""
         flags = _parse_flags(argv)
         resumed = None if "--fork-session" in flags else flags.get("--resume")
+        env = os.environ if env is None else env
+        home = env.get("HOME") or Path.home()
+        config = Path(cwd or os.curdir, env.get("CLAUDE_CONFIG_DIR") or Path(home, ".claude"))
         schema, max_turns = flags.get("--json-schema"), flags.get("--max-turns")
         bypass = "--dangerously-skip-permissions" in flags
         return cls(
@@ -156,8 +240,13 @@ class Settings:
             max_turns=int(max_turns) if max_turns else None,
             model=flags.get("--model") or DEFAULT_MODEL,
             partial="--include-partial-messages" in flags,
-            session_id=flags.get("--session-id") or resumed or str(uuid4()),
+            session_id=flags.get("--session-id") or Path(resumed or "").stem or str(uuid4()),
             cwd=cwd or "",
+            project_folder=config.absolute() / "projects" / project_key_for_directory(cwd),
+            mirrors="--session-mirror" in flags,
+            resumed=flags.get("--resume"),
+            continues="--continue" in flags,
+            forks="--fork-session" in flags,
         )
 
     def allows(self, name: str) -> bool:
@@ -198,4 +287,7 @@ def _parse_servers(text: str) -> list[str]:
         return []
     config = json.loads(text if text.lstrip().startswith("{") else Path(text).read_text(encoding="utf-8"))
     servers = config.get("mcpServers", {})
-    return [name for name, each in servers.items() if each.get("type") == "sdk" and each.get("name")]
+    found = {
+        name: each for name, each in servers.items() if isinstance(each, dict)
+    }  # as the CLI skips others
+    return [name for name, each in found.items() if each.get("type") == "sdk" and each.get("name")]

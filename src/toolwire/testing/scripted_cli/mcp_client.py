@@ -79,9 +79,7 @@ class MCPServer:
                 self.status = "failed"
                 return
             self.info = result.get("serverInfo") or {}
-            await self._host.request(
-                self._wrap({"jsonrpc": "2.0", "method": "notifications/initialized"}),
-            )
+            await self._host.request(self._wrap({"jsonrpc": "2.0", "method": "notifications/initialized"}))
             self.status = "connected"
             if "tools" in (result.get("capabilities") or {}):
                 await self.list_tools()

@@ -9,7 +9,7 @@ import inspect
 import traceback
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
@@ -43,19 +43,18 @@ from toolwire.tools.dispatch.errors import (
     error_reply,
     invalid_params,
     is_failure,
-    list_page,
     method_not_found,
 )
 from toolwire.tools.dispatch.interface import Connection, Pending, Reply
 from toolwire.tools.dispatch.methods import DEFERRED, IMMEDIATE
+from toolwire.tools.paging import list_page
 from toolwire.tools.results.result import BadResult, error_result, loses_text, to_result
 from toolwire.tools.results.to_json import clean, sendable
 from toolwire.tools.schema.arguments import InvalidArguments
 
 if TYPE_CHECKING:
     from toolwire.tools.exposed_function import ExposedFunction
-    from toolwire.tools.lifespan import Lifespan
-    from toolwire.tools.server import ToolServer
+    from toolwire.tools.server import Lifespan, ToolServer
     from toolwire.tools.tool import Tool
 
 logger = logger_for("server")
@@ -97,7 +96,7 @@ class Subject(Protocol):
 class Call:
     """A running call, and the two ways to stop it: its scope, and the flag that a sync tool can see."""
 
-    def __init__(self, scope: anyio.CancelScope, request_id: Id) -> None:
+    def __init__(self, scope: "anyio.CancelScope", request_id: Id) -> None:
         self.request_id = request_id
         self._scope = scope
         self.context: Context[Any] | None = None
@@ -149,12 +148,16 @@ class DirectConnection(Connection):
         self._violations_as_results = violations_as_results
         self._notify_all_updates = notify_all_updates
         self._post = loop_caller()
-        self._scope = scope_type()
         self._log_level: str = log_level
         self._calls: defaultdict[Id, list[Call]] = defaultdict(list)
         self._idle: anyio.Event | None = None  # somebody waits for the last call to end
         self._unannounced: set[str] = set()
         self._closed = False
+
+    @cached_property
+    def _scope(self) -> "type[anyio.CancelScope]":
+        """The class of cancel scopes. Found at the first call: until then anyio's event loop need not be loaded."""
+        return scope_type()
 
     # Messages in.
 
@@ -306,7 +309,7 @@ class DirectConnection(Connection):
         try:
             values = self._validate(tool, arguments)
             threaded = tool.threaded
-            lifespan = self.server.lifespan
+            lifespan = self.server.open_lifespan
             state = (
                 self.server.state
                 if lifespan is None or lifespan.open
@@ -315,7 +318,7 @@ class DirectConnection(Connection):
             if threaded or tool.takes_context:
                 call.context = self._context(tool, state, meta, call)
             if threaded or tool.timeout is not None or self.server.timeout is not None:
-                value = await self._limited(tool, values, call)
+                value = await self._perform_in_time(tool, values, call)
             else:  # as in `_perform`: this is most calls, and a coroutine less in each
                 value = tool.invoke(values, call.context)
                 if tool.is_async or inspect.isawaitable(value):
@@ -343,12 +346,12 @@ class DirectConnection(Connection):
     ) -> Any:
         """Run the function of a resource or prompt. `InvalidArguments` if the texts do not fit its parameters."""
         values = served.values(texts)
-        lifespan = self.server.lifespan
+        lifespan = self.server.open_lifespan
         state = (
             self.server.state if lifespan is None or lifespan.open else await self._open_lifespan(lifespan)
         )
         call.context = self._context(served, state, meta, call)
-        return await self._limited(served, values, call)
+        return await self._perform_in_time(served, values, call)
 
     def _context(self, subject: Subject, state: Any, meta: dict[str, Any], call: Call) -> Context[Any]:
         return Context(
@@ -364,7 +367,7 @@ class DirectConnection(Connection):
             post=self._post if subject.threaded else None,
         )
 
-    async def _limited(self, subject: Subject, values: dict[str, Any], call: Call) -> Any:
+    async def _perform_in_time(self, subject: Subject, values: dict[str, Any], call: Call) -> Any:
         seconds = self.server.timeout if subject.timeout is None else subject.timeout
         if seconds is None:
             return await self._perform(subject, values, call.context)

@@ -24,7 +24,6 @@ from toolwire._support.log import logger_for
 from toolwire._support.tasks import cancelled_from_inside
 from toolwire._support.threads import Workers
 from toolwire.errors import ResourceNotFoundError, ToolError, message_of
-from toolwire.tools.paging import Page
 from toolwire.tools.results.to_json import BadResult, clean, sendable
 from toolwire.tools.schema.arguments import InvalidArguments
 
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 logger = logger_for("server")
 
 _MOST: Final = 50  # violations in an error's data
-_SHOWN: Final = 100  # characters of a cursor that we never gave
 
 
 class Registry(Protocol):
@@ -58,16 +56,6 @@ def invalid_params(error: InvalidArguments, data: dict[str, Any]) -> RpcError:
     """Make the JSON-RPC error for arguments that break the schema."""
     violations = [{"path": each.path, "message": each.message} for each in error.violations[:_MOST]]
     return RpcError(INVALID_PARAMS, str(error), {"violations": violations, **data})
-
-
-def list_page(read: Callable[[Any], Page], params: dict[str, Any], encoded: bool) -> Any:
-    """Return the page of a list that the params ask for."""
-    cursor = params.get("cursor")
-    try:
-        plain, fragment = read(cursor)
-    except KeyError:
-        raise RpcError(INVALID_PARAMS, f"Unknown cursor: {repr(cursor)[:_SHOWN]}") from None
-    return fragment if encoded else plain
 
 
 async def await_result(
@@ -99,9 +87,8 @@ async def await_result(
     except asyncio.CancelledError as error:
         if not cancelled_from_inside():
             raise
-        raise _failure(
-            connection, subject, error, about
-        ) from error  # a task inside it was cancelled, not this one
+        # A task inside it was cancelled, not this one.
+        raise _failure(connection, subject, error, about) from error
 
 
 def _failure(

@@ -1,7 +1,7 @@
 """The methods for resources, prompts and completion: rows for a connection's table.
 
 A row either returns its result, or checks the request and returns the work that answers it. How a function is run
-and cancelled is the business of `connection`; which values complete an argument is that of `completion`.
+and cancelled is the business of `connection`; which values complete an argument is that of `exposed_function`.
 """
 
 import inspect
@@ -14,12 +14,10 @@ import anyio
 from toolwire._protocol.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, Request, RpcError
 from toolwire._support.tasks import is_async
 from toolwire.errors import ToolError
-from toolwire.tools.completion import complete_result
 from toolwire.tools.dispatch.errors import (
     await_result,
     error_data,
     invalid_params,
-    list_page,
     method_not_found,
     require_object,
     require_registry,
@@ -27,6 +25,8 @@ from toolwire.tools.dispatch.errors import (
     type_name,
 )
 from toolwire.tools.dispatch.interface import Pending
+from toolwire.tools.exposed_function import complete_result
+from toolwire.tools.paging import list_page
 from toolwire.tools.schema.arguments import InvalidArguments
 
 if TYPE_CHECKING:
@@ -148,10 +148,8 @@ def _complete(connection: "DirectConnection", request: Request) -> Pending:
     server, params = connection.server, request.params
     if not (server.registered_resources.ever or server.registered_prompts.ever):
         raise method_not_found(server, request.method)
-    argument, subject = (
-        require_object(params, "argument"),
-        _completed_subject(connection, require_object(params, "ref")),
-    )
+    argument = require_object(params, "argument")
+    subject = _completed_subject(connection, require_object(params, "ref"))
     name, value = require_text(argument, "name", "argument."), require_text(argument, "value", "argument.")
     others = require_object(params, "context", {}).get("arguments") or {}
     if not isinstance(others, dict):

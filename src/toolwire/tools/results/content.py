@@ -19,7 +19,7 @@ from toolwire._support.record import Record
 __all__ = ["Audio", "Content", "Image", "Resource", "ResourceLink", "Text", "blob_uri", "from_bytes", "sniff"]
 
 Audience = Sequence[Literal["user", "assistant"]]
-_ROLES = ("user", "assistant")
+ROLES = ("user", "assistant")
 Bytes = bytes | bytearray | memoryview
 
 _STARTS = (
@@ -78,7 +78,7 @@ class _Annotated(Record):
     meta: dict[str, Any] | None = None
 
     def _check_annotations(self) -> None:
-        if isinstance(self.audience, str) or any(each not in _ROLES for each in self.audience or ()):
+        if isinstance(self.audience, str) or any(each not in ROLES for each in self.audience or ()):
             raise ValueError(f"audience must be a list of 'user' and 'assistant', not {self.audience!r}")
         if self.priority is not None and (
             type(self.priority) not in (int, float) or not 0 <= self.priority <= 1

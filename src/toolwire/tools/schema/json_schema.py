@@ -1,13 +1,16 @@
-"""Compiles raw JSON Schema to parameters, with `jsonschema_rs`.
+"""Compiles JSON Schema to parameters, with `jsonschema_rs`, and the official SDK's other forms of `input_schema`.
 
-Owns the compilation, which is done once and never fetches anything (a `$ref` to another document is refused), and
-the texts of the validator's errors. It must not know Python types.
+Owns the compilation, which is done once and never fetches anything (a `$ref` to another document is refused), the
+texts of the validator's errors, and the rules that decide which form is given (see `from_official`). A handler of
+these forms always gets one dict of plain JSON values: types are only used for validation and for the schema, which
+`pydantic_types` makes. Libraries are loaded when they are first needed.
 """
 
 import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 from urllib.parse import urldefrag, urljoin
 
@@ -18,6 +21,7 @@ from toolwire.tools.schema.arguments import (
     TOO_LARGE_TO_NAME,
     DefinitionError,
     InvalidArguments,
+    Parameters,
     Violation,
     clip,
     format_path,
@@ -32,31 +36,42 @@ if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
 
 _MAX_BRANCHES: Final = 5
-_MAX_NAMED: Final = (
-    300  # values in arguments whose errors are all described: each takes up to half a millisecond
-)
-_OF_WHOLE_LISTS: Final = {
-    "minItems",
-    "contains",
-    "minContains",
-}  # errors that a list may have because it was cut
+# Values in arguments whose errors are all described: each takes up to half a millisecond.
+_MAX_NAMED: Final = 300
+# Errors that a list may have because it was cut.
+_OF_WHOLE_LISTS: Final = {"minItems", "contains", "minContains"}
 _MASK: Final = "Input"
+_REFERENCES: Final = tuple(f'"{keyword}"'.encode() for keyword in REFERENCES)  # as they stand in JSON
 _EXACT: Final = 1 << 53  # a float holds every integer up to here
 _LONG: Final = b"0" * 16  # larger integers have at least so many digits
 _TOO_CLOSE: Final = "Too many integers over 2**53 are too close to one another to check that they are unique"
-_MAX_COMPARISONS: Final = (
-    2_000  # comparisons of integers that are equal as floats: each takes up to 50 microseconds
-)
+# Comparisons of integers that are equal as floats: each takes up to 50 microseconds.
+_MAX_COMPARISONS: Final = 2_000
 
 
 class RawParameters:
-    """Parameters defined by a JSON schema. The values are the arguments, unchanged."""
+    """Parameters defined by a JSON schema. The values are the arguments, unchanged.
+
+    The schema is compiled when this is made, so that a bad one is refused then, and again for the first arguments:
+    a validator is several times as large as its schema, and of ten thousand tools few are ever called.
+    """
 
     def __init__(self, json_schema: dict[str, Any]) -> None:
         self.json_schema = json_schema
-        self._validator = _compile(json_schema)
+        raw = dumps(json_schema)
+        _compile(json_schema, raw)
+        self._unique = (
+            b"uniqueItems" in raw
+        )  # may be the name of a property, which only costs a look at numbers
+        self._is_valid: Callable[[Any], bool] = self._is_first_valid
+
+    @cached_property
+    def _validator(self) -> "Validator":
+        return _compile(self.json_schema, dumps(self.json_schema))
+
+    def _is_first_valid(self, arguments: Any) -> bool:
         self._is_valid = self._validator.is_valid
-        self._unique = any("uniqueItems" in each for _, each in _walk(json_schema, ""))
+        return self._is_valid(arguments)
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
         raw = to_json(arguments)  # the validator takes NaN for null, and has no limit of digits
@@ -100,7 +115,8 @@ def compile_schema(schema: Any) -> RawParameters:
     if not isinstance(schema, dict):
         raise DefinitionError(f"a JSON schema must be a dict, got {type(schema).__name__}")
     try:
-        copy: dict[str, Any] = loads(dumps(schema))
+        raw = dumps(schema)
+        copy: dict[str, Any] = loads(raw)
     except (TypeError, ValueError) as error:
         raise DefinitionError(f"the JSON schema contains a value that is not JSON: {error}") from error
     kind = copy.get("type", "object")
@@ -109,22 +125,26 @@ def compile_schema(schema: Any) -> RawParameters:
             f'the JSON schema must have "type": "object" at the top, got {show_value(kind)}: arguments have names, '
             "and the CLI drops all tools of a server if one has another type"
         )
-    if (away := _find_external_reference(copy)) is not None:
+    if (
+        any(keyword in raw for keyword in _REFERENCES)
+        and (away := _find_external_reference(copy)) is not None
+    ):
         raise DefinitionError(
             f"the JSON schema refers to {away!r}, which is not inside it: copy what it refers to into $defs"
         )
     return RawParameters({"type": "object", **copy})
 
 
-def _compile(schema: dict[str, Any]) -> "Validator":
+def _compile(schema: dict[str, Any], raw: bytes) -> "Validator":
+    """Compile a schema; `raw` is its JSON."""
     import jsonschema_rs  # noqa: PLC0415 - only needed to compile a schema
 
-    schema = loads(dumps(schema))
-    for _, each in _walk(schema, ""):
-        if each.get("additionalProperties") is False:
-            each.setdefault(
-                "properties", {}
-            )  # means the same, and makes the validator name the unknown properties
+    if b"additionalProperties" in raw:
+        schema = loads(raw)
+        for _, each in _walk(schema, ""):
+            if each.get("additionalProperties") is False:
+                # Means the same, and makes the validator name the unknown properties.
+                each.setdefault("properties", {})
     try:
         # Formats are not checked, as in the official SDK. The mask keeps long values out of the messages.
         return jsonschema_rs.validator_for(
@@ -209,3 +229,96 @@ _DESCRIPTIONS: Final[dict[str, Callable[["ValidationError"], str]]] = {
     "anyOf": _describe_branches,
     "oneOf": _describe_branches,
 }
+
+
+# Any of these makes a dict without types a JSON schema.
+_KEYWORDS: Final = {
+    *("$schema", "$id", "$ref", "$defs", "definitions", "type", "properties", "patternProperties"),
+    *(
+        "additionalProperties",
+        "required",
+        "anyOf",
+        "oneOf",
+        "allOf",
+        "not",
+        "if",
+        "minProperties",
+        "maxProperties",
+    ),
+    *("dependentRequired", "dependentSchemas", "propertyNames", "unevaluatedProperties", "enum", "const"),
+}
+_ACCEPTED: Final = (
+    'give a dict of names to types such as {"a": float}, a JSON schema such as {"type": "object", '
+    '"properties": {...}}, or a TypedDict, dataclass or Pydantic model'
+)
+_JSON: Final = (str, int, float, list, tuple, dict, type(None))
+
+
+def from_json_schema(schema: dict[str, Any]) -> Parameters:
+    """Compile a JSON schema. Does no network access.
+
+    The draft is that of its `$schema`, or 2020-12. A missing `type` is added; any other than "object" is refused,
+    and so is a reference to another document. The schema is copied: later changes to the dict have no effect.
+    """
+    return compile_schema(schema)
+
+
+def from_official(schema: Any) -> Parameters:
+    """Compile any `input_schema` that `tool(name, description, input_schema)` of `claude_agent_sdk` accepts.
+
+    1. `{}` accepts anything.
+    2. A dict whose values are all types is `{parameter: type}`, whatever the keys: `{"type": str}` has a parameter
+       called type. All are required, `X | None` may be null; other arguments are accepted.
+    3. A dict without any type, with at least one keyword of JSON Schema, is a JSON schema: `{"type": "object"}`,
+       `{"properties": {...}}`, `{"$ref": "#/$defs/x", "$defs": {...}}`.
+    4. A class: TypedDict, dataclass, Pydantic model, or any other type that is an object in JSON.
+
+    Anything else is refused: type names (`{"a": "string"}`), values (`{"a": 5}`), bare properties
+    (`{"a": {"type": "string"}}`), a mixture.
+    """
+    if schema == {}:
+        return compile_schema({"type": "object", "properties": {}})
+    if not isinstance(schema, _JSON):
+        return _TypedForm(schema)
+    if not isinstance(schema, dict) or not all(isinstance(name, str) for name in schema):
+        raise DefinitionError(f"{show_value(schema)} is not a schema of arguments; {_ACCEPTED}")
+    values = {name: value for name, value in schema.items() if isinstance(value, _JSON)}
+    if not values:
+        return _TypedForm(schema)
+    if len(values) == len(schema) and _KEYWORDS & schema.keys():
+        return compile_schema(schema)
+    raise DefinitionError(f"{_not_a_type(*next(iter(values.items())))}; {_ACCEPTED}")
+
+
+def output_type(given: Any) -> tuple[Any, dict[str, Any]]:
+    """Return the Pydantic adapter and JSON schema of a result type. `DefinitionError` unless it is an object."""
+    from toolwire.tools.schema.pydantic_types import output_schema  # noqa: PLC0415 - loads Pydantic
+
+    return output_schema(given)
+
+
+class _TypedForm:
+    """Parameters defined by Python types, for a handler that takes a dict.
+
+    Arguments must fit the JSON schema strictly, because the handler gets them unchanged: a number in quotes would
+    be a string there. Then the types check what a schema cannot express, such as dates and own validators.
+    """
+
+    def __init__(self, given: Any) -> None:
+        from toolwire.tools.schema import pydantic_types as _typed  # noqa: PLC0415 - loads Pydantic
+
+        self._typed = _typed.open_form(given)
+        self._raw = RawParameters(self._typed.json_schema)
+        self.json_schema = self._raw.json_schema
+
+    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        self._raw.validate(arguments)
+        self._typed.validate(arguments)
+        return arguments
+
+
+def _not_a_type(name: str, value: Any) -> str:
+    """Describe an entry of a dict that is neither types nor a JSON schema."""
+    if isinstance(value, dict):
+        return f'{name!r} is a dict: put it under "properties" of a JSON schema'
+    return f"{name!r} is {show_value(value)}, which is not a type"

@@ -42,6 +42,9 @@ HINT: Final = (
     "use JSON-like types: str, int, float, bool, None, list, dict, tuple, set, Literal, Enum, dates, UUID, "
     "dataclasses, TypedDict, NamedTuple or Pydantic models"
 )
+_NO_SCHEMA: Final = re.compile(
+    r"Unable to generate pydantic-core schema for <class '(?:.*\.)?(?P<name>\w+)'>"
+)
 # The exceptions for a type that has no schema, from Pydantic or from the type's own hooks.
 BUILD_ERRORS: Final = (
     PydanticUserError,
@@ -210,17 +213,19 @@ def show_type(annotation: Any) -> str:
     if typing.get_origin(annotation) is typing.Annotated:
         return show_type(typing.get_args(annotation)[0])
     if isinstance(annotation, type) and not hasattr(annotation, "__origin__"):
-        return annotation.__qualname__ if annotation.__module__ == "builtins" else _qualified(annotation)
+        return annotation.__qualname__ if annotation.__module__ == "builtins" else _qualify(annotation)
     return str(annotation).replace("typing.", "")
 
 
-def _qualified(given: type) -> str:
+def _qualify(given: type) -> str:
     return f"{given.__module__}.{given.__qualname__}"
 
 
 def gist(error: BaseException) -> str:
     """Return the most useful line of an error, without Pydantic's advice to authors of models."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
+    if unknown := _NO_SCHEMA.match(lines[0]):
+        return f"{unknown['name']} is a class that JSON has no form for"
     return (
         lines[-1 if isinstance(error, SchemaError) else 0]
         .partition(". Set `arbitrary_types_allowed")[0]
@@ -295,7 +300,7 @@ def readable(annotation: Any, namespace: Mapping[str, Any] | None = None) -> Any
     """
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
-        return _annotated(readable(arguments[0], namespace), annotation.__metadata__)
+        return _annotate(readable(arguments[0], namespace), annotation.__metadata__)
     if _is_refused_typed_dict(origin or annotation):
         return Annotated[annotation, _TypedDictSchema(namespace or {})]
     if _is_refused_typed_dict(getattr(annotation, "__supertype__", None)):  # a NewType
@@ -407,7 +412,7 @@ def _parametrize(origin: Any, arguments: tuple[Any, ...]) -> Any:
     return origin[arguments if len(arguments) > 1 else arguments[0]]
 
 
-def _annotated(annotation: Any, metadata: tuple[Any, ...]) -> Any:
+def _annotate(annotation: Any, metadata: tuple[Any, ...]) -> Any:
     text = find_description(metadata)
     # In front, so that the description of a later Field wins.
     first = () if text is None else (Field(description=text),)

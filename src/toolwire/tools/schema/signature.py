@@ -114,7 +114,7 @@ def _inspect_source(source: "Source", context_type: type, tool: str) -> Signatur
         if (instead := _REFUSED.get(parameter.kind)) is not None:
             raise DefinitionError(f"parameter {str(parameter).partition(':')[0]!r}: {instead}")
         annotation = _resolve_annotation(parameter, source, context_type)
-        if not _is_context(annotation, context_type):
+        if not _is_context(annotation, context_type) and not _is_named_context(parameter):
             taken[parameter.name] = annotation
         elif context is not None:
             raise DefinitionError(
@@ -164,6 +164,12 @@ def _default_of(parameter: inspect.Parameter) -> Any:
     if isinstance(default, FieldInfo):
         return _EMPTY if default.is_required() or default.default_factory is not None else default.default
     return default
+
+
+def _is_named_context(parameter: inspect.Parameter) -> bool:
+    """True for `context` or `ctx` without an annotation and a default: nobody means the model to fill it in."""
+    unset = parameter.annotation is _EMPTY and parameter.default is _EMPTY
+    return unset and parameter.name in ("context", "ctx")
 
 
 def _is_context(annotation: Any, context_type: type) -> bool:
@@ -398,12 +404,7 @@ def _parse_best(text: str, names: Collection[str]) -> "Docstring | None":
     from docstring_parser import DocstringStyle, ParseError, parse  # noqa: PLC0415
 
     best, most = None, (0, 0)
-    for style in (
-        DocstringStyle.GOOGLE,
-        DocstringStyle.NUMPYDOC,
-        DocstringStyle.REST,
-        DocstringStyle.EPYDOC,
-    ):
+    for style in (DocstringStyle.GOOGLE, DocstringStyle.NUMPYDOC, DocstringStyle.REST, DocstringStyle.EPYDOC):
         try:
             reading = parse(text, style)
         except (ParseError, ValueError, IndexError):  # not this style, or a bug of the parser

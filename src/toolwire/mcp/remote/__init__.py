@@ -1,1 +1,0 @@
-"""An MCP server on the web, passed on as one of this process."""

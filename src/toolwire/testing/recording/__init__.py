@@ -1,1 +1,0 @@
-"""Recordings of conversations with the real CLI, without secrets, and their replay."""

@@ -1,1 +1,0 @@
-"""`ScriptedModel`: a Messages API on loopback that plays a script."""
