@@ -189,6 +189,11 @@ class Catalog(RefreshedServer):
         return f"pins {self._scope}"
 
     @property
+    def ledger(self) -> "Ledger | str | os.PathLike[str]":
+        """The ledger that was given, or where it is."""
+        return self._ledger_at
+
+    @property
     def remote(self) -> bool:
         """True if the ledger is one that other machines may use too."""
         at = self._ledger_at

@@ -18,12 +18,13 @@ from toolwire.cli.run import run
 from toolwire.cli.serve import serve
 from toolwire.cli.sessions import sessions_app
 from toolwire.cli.shared.app import make_app
+from toolwire.cli.studio import studio
 from toolwire.cli.tools import tools
 
 app = make_app(
     "toolwire",
     "Give Claude, or any other MCP client, the functions in your own process.",
-    (demo, new, tools, call, check, run, serve, config, pack, doctor),
+    (demo, new, tools, call, check, run, studio, serve, config, pack, doctor),
 )
 app.add_typer(catalog_app)
 app.add_typer(sessions_app)

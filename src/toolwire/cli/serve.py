@@ -1,8 +1,8 @@
 """`toolwire serve`: serves the tools of a target to MCP clients, over stdio or HTTP.
 
-Owns the command; its background tasks, which reload a file when it changes and fetch a catalogue again at SIGHUP;
-and the supervisor of `--workers`: processes that share a socket, and are replaced and stopped by us. Why that is
-not uvicorn's supervisor is in docs/decisions.md. Heavy modules are loaded where they are needed.
+Owns the command; the task that fetches a catalogue again at SIGHUP; and the supervisor of `--workers`: processes
+that share a socket, and are replaced and stopped by us. Why that is not uvicorn's supervisor is in
+docs/decisions.md. Heavy modules are loaded where they are needed.
 """
 
 import importlib.util
@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ import typer
 from toolwire._support.log import RepeatLimit
 from toolwire._transport.lifeline import Lifeline
 from toolwire.cli.shared.printing import FAILURE
+from toolwire.cli.shared.reload import reload_on_change
 from toolwire.cli.shared.target_options import (
     OPENAPI,
     AllowHttpOption,
@@ -47,19 +48,17 @@ from toolwire.cli.shared.target_options import (
     openapi_options,
     resolve_target,
 )
-from toolwire.errors import ClaudeSDKError, UsageError
+from toolwire.errors import UsageError
 from toolwire.mcp.versions import SERVING, SERVING_HTTP, check_mcp
 
 if TYPE_CHECKING:
     from toolwire.cli.shared.target import Target
     from toolwire.mcp.serve.host import ServerHost
-    from toolwire.tools.dispatch.interface import Server
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
 SECRET = "TOOLWIRE_STATE_SECRET"  # noqa: S105 - the name of a variable
 _SECRET_BYTES = 32
-_POLL_INTERVAL: Final = 0.5  # seconds between two looks at the files of a target
 _EARLY: Final = 5.0  # seconds: a worker that exits sooner has failed to start
 _EARLY_EXITS: Final = 3  # early exits in a row after which we give up
 _CHECK_INTERVAL: Final = 0.2  # seconds between two checks
@@ -412,34 +411,6 @@ def _log_to_stderr(quiet: bool) -> None:
         handler.addFilter(RepeatLimit())
 
 
-async def reload_on_change(
-    target: "Target", replace: "Callable[[Server], Awaitable[None]]", report: Callable[[str], None]
-) -> None:
-    """Load the target again whenever one of its files changes, and pass the new server to `replace`."""
-    import anyio  # noqa: PLC0415 - heavy, as are the next ones
-
-    from toolwire.cli.shared.target import reload, watched_files  # noqa: PLC0415
-    from toolwire.mcp.foreign import as_server  # noqa: PLC0415
-
-    seen = _read_stamps(watched_files(target))
-    while True:
-        await anyio.sleep(_POLL_INTERVAL)
-        now = _read_stamps(watched_files(target))
-        if now == seen:
-            continue
-        seen = now
-        try:
-            target = reload(target)
-            await replace(as_server(target.server))
-        except ClaudeSDKError as error:
-            report(f"not reloaded: {error}")
-        except Exception as error:  # noqa: BLE001 - the file is being edited and may raise anything
-            report(f"not reloaded: {type(error).__name__}: {error}")
-        else:
-            report(f"reloaded {target.text}")
-            seen = _read_stamps(watched_files(target))
-
-
 async def watch_catalog(catalog: Any, report: Callable[[str], None]) -> None:
     """Report how the first load of a catalogue went, and fetch its list again at SIGHUP."""
     import anyio  # noqa: PLC0415 - heavy
@@ -459,17 +430,6 @@ async def watch_catalog(catalog: Any, report: Callable[[str], None]) -> None:
         async for _ in signals:
             report(f"{catalog.name}: fetching the list again")
             catalog.refresh()
-
-
-def _read_stamps(paths: list[Path]) -> dict[Path, tuple[int, int]]:
-    stamps = {}
-    for path in paths:
-        try:
-            status = path.stat()
-        except OSError:  # editors remove a file for a moment while they save it
-            continue
-        stamps[path] = (status.st_mtime_ns, status.st_size)
-    return stamps
 
 
 def supervise(listening: socket.socket, count: int, drain: float, secret_variable: str) -> int:

@@ -18,6 +18,12 @@ def full_name(server: str, tool: str) -> str:
     return f"mcp__{wire_name(server)}__{wire_name(tool)}"
 
 
+def short_name(name: str) -> str:
+    """Shorten the name by which the model calls a tool, for people: `mcp__calc__add` to `calc.add`."""
+    server, _, tool = name.removeprefix("mcp__").partition("__")
+    return f"{server}.{tool}" if name.startswith("mcp__") and tool else name
+
+
 def find_name_problem(name: object) -> str | None:
     """Return why a value cannot be a name; None if it can."""
     if not isinstance(name, str):

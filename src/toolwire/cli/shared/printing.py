@@ -17,6 +17,7 @@ import typer
 
 from toolwire._support.words import KEPT, plain, plain_line
 from toolwire.errors import ClaudeSDKError, OptionsError, ToolDefinitionError, UsageError
+from toolwire.tools.names import short_name
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -105,8 +106,7 @@ def size(count: int) -> str:
 
 def tool_name(name: str) -> str:
     """Shorten the name of a tool: `mcp__calc__add` to `calc.add`."""
-    server, _, tool = name.removeprefix("mcp__").partition("__")
-    return plain_line(f"{server}.{tool}" if name.startswith("mcp__") and tool else name)
+    return plain_line(short_name(name))
 
 
 def format_arguments(given: Mapping[str, Any]) -> str:

@@ -1,0 +1,457 @@
+"""A conversation with Claude, as the page shows it: what was said, called and asked, in order, and what it cost.
+
+Owns the client and turns its messages into items. Who answers (the user's own CLI, or a scripted model) is chosen
+by the `Peer` that it is given. Knows nothing of pages: they look at `version`, which grows with every change, and
+at that of each item.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from toolwire._conversation.observe import (
+    CallInfo,
+    Direction,
+    RunInfo,
+    RunObserver,
+    add_observer,
+    remove_observer,
+)
+from toolwire.client.client import ClaudeSDKClient
+from toolwire.errors import ClaudeSDKError, result_error_text
+from toolwire.messages import (
+    ApiRetryMessage,
+    AssistantMessage,
+    HookEventMessage,
+    InitMessage,
+    McpLogMessage,
+    McpProgressMessage,
+    ResultMessage,
+    StreamEvent,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UserMessage,
+)
+from toolwire.options.agent_options import ClaudeAgentOptions
+from toolwire.studio.calls import ToolCall, describe, note_failures
+from toolwire.studio.questions import Question, Questions
+from toolwire.studio.timeline import Timeline
+
+_CONTROL_TIMEOUT: Final = 10.0
+_CLOSE_TIMEOUT: Final = 15.0
+
+State: TypeAlias = Literal["new", "starting", "idle", "running", "ended"]
+
+Peer: TypeAlias = Callable[[AsyncExitStack, Mapping[str, Any], bool], Awaitable[tuple[dict[str, Any], str]]]
+"""Called with a stack, the servers, and True for the user's own Claude. Returns options for the CLI, and a line
+that says who answers."""
+
+
+@dataclass(eq=False)
+class Prompted:
+    """The user's prompt."""
+
+    text: str
+    version: int = 0
+
+
+@dataclass(eq=False)
+class Said:
+    """A text or the thinking of the model; it grows while it streams."""
+
+    text: str
+    thinking: bool = False
+    streaming: bool = False
+    subagent: bool = False
+    version: int = 0
+
+
+@dataclass(eq=False)
+class Called:
+    """A tool that the model called."""
+
+    call: ToolCall
+    tool_use_id: str
+    subagent: bool = False
+
+    @property
+    def version(self) -> int:
+        """Grows with every change of the call."""
+        return self.call.version
+
+
+@dataclass(eq=False)
+class Asked:
+    """A question for the user that belongs to no call on the page."""
+
+    question: Question
+    version: int = 0
+
+
+@dataclass(eq=False)
+class Noted:
+    """Something to know: a retry, a hook, a failed server, the end of the CLI."""
+
+    text: str
+    level: Literal["info", "warning", "error"] = "info"
+    detail: Any = None
+    version: int = 0
+
+
+@dataclass(eq=False)
+class TurnEnded:
+    """The end of a turn, with its price."""
+
+    summary: str
+    failed: str = ""
+    version: int = 0
+
+
+Item: TypeAlias = Prompted | Said | Called | Asked | Noted | TurnEnded
+
+
+@dataclass(eq=False)
+class Totals:
+    """What the conversation has cost so far, and how full the context is."""
+
+    cost_usd: float | None = None
+    turns: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    context_tokens: int | None = None
+    context_limit: int | None = None
+    model: str = ""
+
+
+class Conversation:
+    """One conversation at a time; `restart` begins the next."""
+
+    def __init__(
+        self,
+        servers: Mapping[str, Any],
+        peer: Peer,
+        options: Mapping[str, Any] | None = None,
+        *,
+        live: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`live`: begin with the user's own Claude. `options`: further arguments of `ClaudeAgentOptions`."""
+        self.servers = dict(servers)
+        self.live = live
+        self.version = 0
+        self._peer = peer
+        self._options = dict(options or {})
+        self._clock = clock
+        self._starting = asyncio.Lock()
+        self._stack = AsyncExitStack()
+        self._client: ClaudeSDKClient | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._clear()
+
+    def _clear(self) -> None:
+        self.state: State = "new"
+        self.items: list[Item] = []
+        self.description = ""
+        self.totals = Totals()
+        self.timeline = Timeline()
+        self.questions = Questions(self._questions_changed)
+        self._calls: dict[str, Called] = {}
+        self._streamed: Said | None = None
+        self._shown_questions = 0
+        self._began = self._clock()
+
+    # --- what the page does ---
+
+    async def send(self, prompt: str) -> None:
+        """Send a prompt. The first one starts the CLI; one during a turn is queued by the CLI."""
+        self._add(Prompted(prompt))
+        try:
+            async with self._starting:
+                if self.state in {"new", "ended"}:
+                    await self._start()
+            assert self._client is not None  # noqa: S101 - set by `_start`
+            self.state = "running"
+            self.version += 1
+            await self._client.query(prompt)
+        except Exception as error:  # noqa: BLE001 - the page shows whatever keeps Claude from starting
+            await self._fail(error)
+
+    async def interrupt(self) -> None:
+        """Interrupt the turn; running tools are cancelled."""
+        if self._client is not None and self.state == "running":
+            try:
+                await self._client.interrupt()
+            except ClaudeSDKError as error:
+                self._add(Noted(f"The turn could not be interrupted: {describe(error)}", "warning"))
+
+    async def restart(self, *, live: bool | None = None) -> None:
+        """End the conversation and begin an empty one. `live`: with the user's own Claude, or the scripted."""
+        await self.aclose()
+        self.live = self.live if live is None else live
+        self._clear()
+        self.version += 1
+
+    async def replace_server(self, name: str, server: Any) -> None:
+        """Use another server under this name, also in the running conversation."""
+        self.servers[name] = server
+        if self._client is not None:
+            try:
+                await self._client.set_mcp_servers(self.servers)
+            except ClaudeSDKError as error:
+                self._add(Noted(f"The CLI did not take the changed tools: {describe(error)}", "warning"))
+
+    async def aclose(self) -> None:
+        """End the CLI, if it runs."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.cancel()
+            await asyncio.wait([reader], timeout=_CLOSE_TIMEOUT)
+        stack, self._stack, self._client = self._stack, AsyncExitStack(), None
+        remove_observer(self._observe)
+        await stack.aclose()
+
+    # --- the client ---
+
+    async def _start(self) -> None:
+        self.state, self._began = "starting", self._clock()
+        self.timeline = Timeline()
+        self.version += 1
+        chosen, self.description = await self._peer(self._stack, self.servers, self.live)
+        given = {
+            "include_partial_messages": True,
+            "include_all_messages": True,
+            "include_hook_events": True,
+            **chosen,
+            **self._options,
+            "mcp_servers": self.servers,
+            "can_use_tool": self._ask_permission,
+            "on_elicitation": self._ask_elicitation,
+        }
+        client = ClaudeSDKClient(ClaudeAgentOptions(**given))
+        add_observer(self._observe)
+        self._stack.push_async_callback(client.disconnect)
+        await client.connect()
+        self._client = client
+        self._reader = asyncio.get_running_loop().create_task(self._read(client))
+
+    async def _read(self, client: ClaudeSDKClient) -> None:
+        try:
+            async for message in client.receive_messages():
+                self._show(message)
+                if isinstance(message, ResultMessage):
+                    await self._ask_context(client)
+        except ClaudeSDKError as error:
+            await self._fail(error, reading=True)
+        else:
+            self._add(
+                Noted("Claude Code has ended. The next prompt starts it again, without this context.", "info")
+            )
+            await self._end(reading=True)
+
+    async def _fail(self, error: BaseException, *, reading: bool = False) -> None:
+        self._add(Noted(describe(error), "error"))
+        await self._end(reading=reading)
+
+    async def _end(self, *, reading: bool = False) -> None:
+        self.state = "ended"
+        for called in self._calls.values():
+            if called.call.state == "running":
+                called.call.state = "cancelled"
+                called.call.version += 1
+        self.version += 1
+        if reading:
+            self._reader = None  # this very task
+        await self.aclose()
+
+    async def _ask_context(self, client: ClaudeSDKClient) -> None:
+        """Ask how full the context is; a CLI that does not tell costs nothing but the figure."""
+        with suppress(ClaudeSDKError, TimeoutError):
+            async with asyncio.timeout(_CONTROL_TIMEOUT):
+                usage = await client.get_context_usage()
+            self.totals.context_tokens = usage.get("totalTokens")
+            self.totals.context_limit = usage.get("maxTokens")
+            self.version += 1
+
+    # --- questions ---
+
+    async def _ask_permission(self, tool: str, given: dict[str, Any], context: Any) -> Any:
+        return await self.questions.ask_permission(tool, given, context)
+
+    async def _ask_elicitation(self, request: Any) -> Any:
+        return await self.questions.ask_elicitation(request)
+
+    def _questions_changed(self) -> None:
+        for question in self.questions.all[self._shown_questions :]:
+            self._shown_questions += 1
+            called = self._calls.get(question.tool_use_id or "")
+            if called is not None:
+                called.call.questions.append(question)
+            else:
+                self._add(Asked(question))
+        for item in self.items:
+            if isinstance(item, Asked | Called):
+                self._touch(item)
+
+    # --- messages ---
+
+    def _show(self, message: object) -> None:
+        match message:
+            case StreamEvent(parent_tool_use_id=None):
+                self._stream(message.event)
+            case AssistantMessage():
+                self._show_assistant(message)
+            case UserMessage(content=list(content)):
+                for block in content:
+                    if isinstance(block, ToolResultBlock):
+                        self._show_result(block)
+            case ResultMessage():
+                self._show_end(message)
+            case McpProgressMessage(tool_use_id=str()) | McpLogMessage(tool_use_id=str()):
+                self._show_notification(message)
+            case _:
+                self._show_notice(message)
+
+    def _show_notification(self, message: McpProgressMessage | McpLogMessage) -> None:
+        """Show what a running tool reports."""
+        called = self._call(message.tool_use_id or "")
+        if isinstance(message, McpLogMessage):
+            called.call.add_log(message.level, message.data)
+        else:
+            called.call.note_progress(message.progress, message.total, message.message)
+        self._touch(called)
+
+    def _show_notice(self, message: object) -> None:
+        match message:
+            case ApiRetryMessage():
+                why = f"{message.error} {message.error_status or ''}".strip()
+                self._add(
+                    Noted(
+                        f"API error ({why}): try {message.attempt} of {message.max_retries} follows",
+                        "warning",
+                    )
+                )
+            case HookEventMessage():
+                self._add(Noted(f"Hook {message.hook_event_name}: {message.subtype}", "info", message.data))
+            case InitMessage():
+                self._show_init(message)
+
+    def _show_init(self, message: InitMessage) -> None:
+        self.totals.model = message.model
+        for server in message.mcp_servers:
+            if server.get("status") not in {"connected", "pending"}:
+                self._add(Noted(f"Server {server.get('name')}: {server.get('status')}", "warning"))
+        self.version += 1
+
+    def _stream(self, event: Mapping[str, Any]) -> None:
+        delta = event.get("delta") or {}
+        if event.get("type") == "content_block_start":
+            self._streamed = None
+        texts = {"text_delta": "text", "thinking_delta": "thinking"}
+        key = texts.get(str(delta.get("type")))
+        if key is None:
+            return
+        if self._streamed is None:
+            self._streamed = Said("", thinking=key == "thinking", streaming=True)
+            self._add(self._streamed)
+        self._streamed.text += str(delta.get(key, ""))
+        self._touch(self._streamed)
+
+    def _show_assistant(self, message: AssistantMessage) -> None:
+        inner = message.parent_tool_use_id is not None
+        for block in message.content:
+            match block:
+                case TextBlock(text=text) | ThinkingBlock(thinking=text):
+                    self._finish_text(text, thinking=isinstance(block, ThinkingBlock), inner=inner)
+                case ToolUseBlock():
+                    called = self._call(block.id)
+                    called.call.tool, called.call.arguments, called.subagent = block.name, block.input, inner
+                    called.call.started = self._clock()
+                    self._add(called)
+        usage = message.usage or {}
+        self.totals.output_tokens += _count(usage.get("output_tokens"))
+        self.totals.input_tokens = max(self.totals.input_tokens, _sum_input(usage))
+
+    def _finish_text(self, text: str, *, thinking: bool, inner: bool) -> None:
+        said = self._streamed
+        if said is not None and said.streaming and said.thinking == thinking and not inner:
+            said.text, said.streaming, self._streamed = text, False, None
+            self._touch(said)
+        elif text:
+            self._add(Said(text, thinking=thinking, subagent=inner))
+
+    def _show_result(self, block: ToolResultBlock) -> None:
+        called = self._call(block.tool_use_id)
+        call = called.call
+        call.content, call.seconds = block.content or "", self._clock() - call.started
+        call.state = "failed" if block.is_error else "done"
+        self._touch(called)
+
+    def _show_end(self, result: ResultMessage) -> None:
+        self.state = "idle"
+        self.totals.cost_usd = result.total_cost_usd
+        self.totals.turns += result.num_turns
+        failed = result_error_text(result.raw or {}) if result.is_error else ""
+        turns = f"{result.num_turns} turn{'' if result.num_turns == 1 else 's'}"
+        self._add(TurnEnded(f"{turns}, {result.duration_ms / 1000:.1f} s", failed))
+        for called in self._calls.values():
+            if called.call.state == "running" and not called.subagent:
+                called.call.state = "cancelled"
+                self._touch(called)
+
+    def _call(self, tool_use_id: str) -> Called:
+        """Return the call of this id; its progress may come before the message that has its name."""
+        if tool_use_id not in self._calls:
+            self._calls[tool_use_id] = Called(ToolCall("", {}, self._clock()), tool_use_id)
+        return self._calls[tool_use_id]
+
+    def _add(self, item: Item) -> None:
+        self.items.append(item)
+        self.version += 1
+
+    def _touch(self, item: Item) -> None:
+        if isinstance(item, Called):
+            item.call.version += 1
+        else:
+            item.version += 1
+        self.version += 1
+
+    # --- frames ---
+
+    def _observe(self, run: RunInfo) -> RunObserver | None:
+        """Watch the run of this conversation, not those that a tool may start."""
+        return _Watcher(self) if run.options.can_use_tool == self._ask_permission else None
+
+
+@dataclass(eq=False)
+class _Watcher(RunObserver):
+    """Puts every frame on the timeline, and notes where the user's tools fail."""
+
+    conversation: Conversation
+    timeline: Timeline = field(init=False)
+    began: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.timeline, self.began = self.conversation.timeline, self.conversation._began  # noqa: SLF001 - of this module
+
+    def frame(self, direction: Direction, frame: dict[str, Any]) -> None:
+        self.timeline.add(self.conversation._clock() - self.began, direction, frame)  # noqa: SLF001 - as above
+        self.conversation.version += 1
+
+    def call(self, call: CallInfo) -> AbstractContextManager[Any] | None:
+        if call.kind != "tool" or call.tool_use_id is None:
+            return None
+        return note_failures(self.conversation._call(call.tool_use_id).call)  # noqa: SLF001 - as above
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _sum_input(usage: Mapping[str, Any]) -> int:
+    names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    return sum(_count(usage.get(name)) for name in names)

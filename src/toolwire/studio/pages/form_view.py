@@ -1,0 +1,379 @@
+"""Draws a `Form`: inputs by the kind of each field, with errors where they belong.
+
+Keeps no values: every change goes to the form at once. A container (object, list, map, variant) is drawn again when
+its structure changes; the rest of the form, and what was typed there, stays.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from nicegui import events, ui
+from nicegui.element import Element
+
+from toolwire._support.words import plain_line
+from toolwire.studio.forms import MISSING, Field, Form, Path
+
+_DEPTH_OPEN: Final = 3  # nested objects that are unfolded from the start
+_NOT_GIVEN: Final = "(not given)"
+_LARGEST_FILE: Final = 10_000_000  # bytes: it goes through JSON to the tool
+
+
+class FormView:
+    """The inputs of a form."""
+
+    def __init__(self, form: Form) -> None:
+        self._form = form
+        self._errors: dict[Path, list[str]] = {}
+        self._show_error: dict[Path, Callable[[list[str]], None]] = {}
+        with ui.element("div").classes("tw-form") as self._root:
+            self._draw_all()
+
+    def redraw(self) -> None:
+        """Draw everything again, such as after the arguments were replaced."""
+        self._root.clear()
+        self._show_error.clear()
+        with self._root:
+            self._draw_all()
+
+    def check(self) -> bool:
+        """Check what was put in, and show what is wrong at its field. Returns True if it may be sent."""
+        self.show_errors(self._form.check())
+        return not self._errors
+
+    def show_errors(self, errors: dict[Path, list[str]]) -> None:
+        """Show errors at their fields, in place of those before; one without a field shows at the next above."""
+        self._errors = errors
+        for show in self._show_error.values():
+            show([])
+        found: dict[Path, list[str]] = {}
+        for path, messages in errors.items():
+            at = path
+            while at not in self._show_error and at:
+                at = at[:-1]
+            more = "" if at == path else f"{'.'.join(map(str, path[len(at) :]))}: "
+            found.setdefault(at, []).extend(f"{more}{each}" for each in messages)
+        for path, messages in found.items():
+            if path in self._show_error:
+                self._show_error[path](messages)
+
+    def _draw_all(self) -> None:
+        root = self._form.root
+        self._add_error_label(())
+        if root.kind in {"object", "map"}:
+            fields = self._form.fields(())
+            for each in fields:
+                self._draw(each, 1)
+            if not fields and not root.is_open:
+                ui.label("It takes no arguments.").classes("tw-dim")
+            if root.is_open:
+                self._draw_add_entry((), self.redraw)
+        else:
+            self._draw(root, 1)
+
+    # --- one field ---
+
+    def _draw(self, field: Field, depth: int) -> None:
+        box = ui.element("div").classes("tw-field")
+        with box:
+            self._draw_into(box, field, depth)
+
+    def _draw_into(self, box: Element, field: Field, depth: int) -> None:
+        def redraw() -> None:
+            box.clear()
+            for path in [each for each in self._show_error if each[: len(field.path)] == field.path and each]:
+                del self._show_error[path]
+            with box:
+                self._draw_into(box, self._form.field(field.path), depth)
+
+        if field.kind in {"object", "list", "map", "variant"}:
+            self._draw_container(field, depth, redraw)
+        else:
+            self._draw_value(field, redraw)
+
+    def _draw_value(self, field: Field, redraw: Callable[[], None]) -> None:
+        path, form = field.path, self._form
+        hint = describe(field)
+        shape = form.shape(path) or field
+        with ui.row().classes("tw-line"):
+            drawers: dict[str, Callable[[Field, str], Element]] = {
+                "boolean": self._draw_boolean,
+                "choice": self._draw_choice,
+                "choices": self._draw_choices,
+                "file": self._draw_file,
+            }
+            drawers.get(shape.kind, self._draw_text)(shape, hint)
+            self._draw_actions(field, redraw)
+
+    def _draw_text(self, field: Field, hint: str) -> Element:
+        path, form = field.path, self._form
+        types = {"date": "date", "date-time": "text"}
+        many = field.kind in {"long_text", "json"}
+        make: Any = ui.textarea if many else ui.input
+        entry: Any = make(
+            label_of(field), value=form.text(path), on_change=lambda e: self._typed(path, e.value)
+        )
+        entry.props("outlined dense" + (" autogrow" if many else "")).classes("tw-input")
+        if field.kind in types:
+            entry.props["type"] = types[field.kind]
+            entry.props["stack-label"] = True
+        if field.kind in {"integer", "number"}:
+            entry.props["inputmode"] = "decimal"
+        if field.kind == "json":
+            entry.classes("tw-mono-input")
+        entry.props["hint"] = hint
+        entry.props["aria-required"] = "true" if field.required else "false"
+        self._show_error[path] = lambda messages: setattr(entry, "error", "; ".join(messages) or None)
+        return entry  # type: ignore[no-any-return] # a ui.input or ui.textarea
+
+    def _draw_boolean(self, field: Field, hint: str) -> Element:
+        values = {"": _NOT_GIVEN, "true": "Yes", "false": "No"}
+        value = self._form.value(field.path)
+        chosen = "" if not isinstance(value, bool) else str(value).lower()
+        return self._draw_select(field, hint, values, chosen, lambda key: key == "true")
+
+    def _draw_choice(self, field: Field, hint: str) -> Element:
+        values = {"": _NOT_GIVEN, **{str(number): label for number, label in enumerate(field.labels)}}
+        text = self._form.text(field.path) if self._form.is_given(field.path) else None
+        chosen = next((str(at) for at, label in enumerate(field.labels) if label == text), "")
+        return self._draw_select(field, hint, values, chosen, lambda key: field.choices[int(key)])
+
+    def _draw_select(
+        self, field: Field, hint: str, values: dict[str, str], chosen: str, read: Callable[[str], Any]
+    ) -> Element:
+        path, form = field.path, self._form
+
+        def change(event: events.ValueChangeEventArguments[Any]) -> None:
+            if event.value in {"", None}:
+                form.clear(path)
+            else:
+                form.set_value(path, read(event.value))
+
+        select = ui.select(values, value=chosen, label=label_of(field), on_change=change)
+        select.props("outlined dense options-dense").classes("tw-input")
+        select.props["hint"] = hint
+        self._show_error[path] = lambda messages: setattr(select, "error", "; ".join(messages) or None)
+        return select
+
+    def _draw_choices(self, field: Field, hint: str) -> Element:
+        path, form = field.path, self._form
+        values = {str(number): label for number, label in enumerate(field.labels)}
+        given = form.value(path)
+        chosen = [
+            str(at) for at, each in enumerate(field.choices) if isinstance(given, list) and each in given
+        ]
+
+        def change(event: events.ValueChangeEventArguments[Any]) -> None:
+            form.set_value(path, [field.choices[int(key)] for key in event.value or ()])
+
+        select = ui.select(values, value=chosen, label=label_of(field), multiple=True, on_change=change)
+        select.props("outlined dense options-dense use-chips").classes("tw-input")
+        select.props["hint"] = hint
+        self._show_error[path] = lambda messages: setattr(select, "error", "; ".join(messages) or None)
+        return select
+
+    def _draw_file(self, field: Field, hint: str) -> Element:
+        path, form = field.path, self._form
+
+        async def take(event: events.UploadEventArguments) -> None:
+            content = await event.file.read()
+            form.set_file(path, content)
+            status.set_text(f"{plain_line(event.file.name)}, {len(content):,} bytes")
+
+        with ui.element("div").classes("tw-input") as box:
+            upload = ui.upload(
+                label=label_of(field),
+                on_upload=take,
+                auto_upload=True,
+                max_files=1,
+                max_file_size=_LARGEST_FILE,
+            )
+            upload.props("flat bordered").classes("tw-upload")
+            given = form.value(path)
+            status = ui.label("" if given is MISSING else f"{len(str(given)):,} characters of base64")
+            status.classes("tw-dim").props("role=status")
+            if hint:
+                ui.label(hint).classes("tw-dim")
+            self._add_error_label(path)
+        return box
+
+    def _typed(self, path: Path, text: str | None) -> None:
+        if not text and not self._form.field(path).required:
+            self._form.clear(path)  # an emptied optional field is not given; "" has a button of its own
+        else:
+            self._form.set_text(path, text or "")
+
+    def _draw_actions(self, field: Field, redraw: Callable[[], None]) -> None:
+        """Add the values that cannot be typed: null, an empty text, and those of a list's item."""
+        path, form = field.path, self._form
+
+        def put(value: Any) -> None:
+            form.set_value(path, value)
+            redraw()
+
+        def forget() -> None:
+            form.clear(path)
+            redraw()
+
+        value = form.value(path)
+        if value is None and field.nullable:
+            ui.label("null").classes("tw-chip")
+            _small("Not null", forget, f"Take null away from {label_of(field)}")
+        elif field.nullable:
+            _small("null", lambda: put(None), f"Set {label_of(field)} to null")
+        if field.kind in {"text", "long_text"} and not field.required:
+            if value == "":
+                ui.label('""').classes("tw-chip")
+                _small("Not given", forget, f"Take the empty text away from {label_of(field)}")
+            else:
+                _small('""', lambda: put(""), f"Set {label_of(field)} to the empty text")
+        if field.examples:
+            _small("Example", lambda: put(field.examples[0]), f"Fill in an example for {label_of(field)}")
+
+    # --- containers ---
+
+    def _draw_container(self, field: Field, depth: int, redraw: Callable[[], None]) -> None:
+        path, form = field.path, self._form
+        title = f"{label_of(field)}"
+        with ui.element("fieldset").classes("tw-fieldset"):
+            ui.element("legend").classes("tw-legend").props["aria-hidden"] = "false"
+            with ui.context.slot.children[-1]:
+                ui.label(title)
+            if hint := describe(field):
+                ui.label(hint).classes("tw-dim")
+            self._add_error_label(path)
+            if not form.is_given(path) and field.kind != "variant":
+                self._draw_absent(field, depth, redraw)
+                return
+            if form.value(path) is None:
+                self._draw_actions(field, redraw)
+                return
+            if field.kind == "variant":
+                self._draw_variant(field, depth, redraw)
+            else:
+                self._draw_inside(field, depth, redraw)
+            if not field.required and path and form.is_given(path) and not isinstance(path[-1], int):
+                _small("Leave out", _then(redraw, lambda: form.clear(path)), f"Leave out {title}")
+            if field.nullable:
+                _small("null", _then(redraw, lambda: form.set_value(path, None)), f"Set {title} to null")
+
+    def _draw_absent(self, field: Field, depth: int, redraw: Callable[[], None]) -> None:
+        path, form = field.path, self._form
+        if field.required and depth <= _DEPTH_OPEN and field.kind == "object":
+            form.give(path)
+            redraw()
+            return
+        word = {"object": "Fill in", "list": "Add items", "map": "Add entries"}[field.kind]
+        _small(word, _then(redraw, lambda: form.give(path)), f"{word}: {label_of(field)}")
+
+    def _draw_variant(self, field: Field, depth: int, redraw: Callable[[], None]) -> None:
+        path, form = field.path, self._form
+        values = {"": _NOT_GIVEN, **{str(number): label for number, label in enumerate(field.labels)}}
+        chosen = form.chosen(path)
+
+        def change(event: events.ValueChangeEventArguments[Any]) -> None:
+            if event.value in {"", None}:
+                form.clear(path)
+            else:
+                form.choose(path, int(event.value))
+            redraw()
+
+        select = ui.select(
+            values,
+            value="" if chosen is None else str(chosen),
+            label=f"Kind of {label_of(field)}",
+            on_change=change,
+        )
+        select.props("outlined dense options-dense").classes("tw-input")
+        shape = form.shape(path)
+        if shape is None or form.value(path) is None:
+            return
+        if shape.kind in {"object", "list", "map"}:
+            self._draw_inside(shape, depth, redraw)
+        elif chosen is not None or shape.kind == "json":
+            self._draw_value(field, redraw)
+
+    def _draw_inside(self, field: Field, depth: int, redraw: Callable[[], None]) -> None:
+        path, form = field.path, self._form
+        inner = form.fields(path)
+        for number, each in enumerate(inner):
+            with ui.row().classes("tw-item"):
+                self._draw(each, depth + 1)
+                if field.kind == "list" and not field.is_fixed:
+                    self._draw_item_actions(each, number, len(inner), redraw)
+                elif field.kind == "map":
+                    _small(
+                        "Remove", _then(redraw, partial(form.remove, each.path)), f"Remove {label_of(each)}"
+                    )
+        if field.kind == "list" and not field.is_fixed:
+            _small(
+                "Add an item", _then(redraw, lambda: form.add_item(path)), f"Add an item to {label_of(field)}"
+            )
+        if field.is_open:
+            self._draw_add_entry(path, redraw)
+
+    def _draw_item_actions(self, field: Field, number: int, count: int, redraw: Callable[[], None]) -> None:
+        path, form = field.path, self._form
+        if number > 0:
+            _small(
+                "Up", _then(redraw, lambda: form.move_item(path, number - 1)), f"Move {label_of(field)} up"
+            )
+        if number < count - 1:
+            _small(
+                "Down",
+                _then(redraw, lambda: form.move_item(path, number + 1)),
+                f"Move {label_of(field)} down",
+            )
+        _small("Remove", _then(redraw, lambda: form.remove(path)), f"Remove {label_of(field)}")
+
+    def _draw_add_entry(self, path: Path, redraw: Callable[[], None]) -> None:
+        with ui.row().classes("tw-line"):
+            name = ui.input("Name of a further entry").props("outlined dense").classes("tw-input")
+
+            def add() -> None:
+                try:
+                    self._form.add_entry(path, name.value or "")
+                except ValueError as error:
+                    name.error = str(error)
+                else:
+                    redraw()
+
+            _small("Add the entry", add, "Add the entry")
+
+    def _add_error_label(self, path: Path) -> None:
+        label = ui.label("").classes("tw-bad").props("role=alert")
+        label.set_visibility(False)
+
+        def show(messages: list[str]) -> None:
+            label.set_text("; ".join(messages))
+            label.set_visibility(bool(messages))
+
+        self._show_error[path] = show
+
+
+def label_of(field: Field) -> str:
+    """Return the label of a field: its title, with a star if it is required."""
+    return f"{field.title or 'Value'}{' *' if field.required else ''}"
+
+
+def describe(field: Field) -> str:
+    """Return what is to be known of a field, on one line: description, limits, default."""
+    parts = [plain_line(field.description), *field.limits]
+    if field.default is not MISSING and field.default is not None:
+        parts.append(f"default: {plain_line(str(field.default))[:80]}")
+    return "; ".join(each for each in parts if each)
+
+
+def _then(redraw: Callable[[], None], work: Callable[[], object]) -> Callable[[], None]:
+    """Return a function that changes the form and draws the changed part again."""
+
+    def act() -> None:
+        work()
+        redraw()
+
+    return act
+
+
+def _small(text: str, on_click: Callable[..., Any], label: str) -> None:
+    button = ui.button(text, on_click=on_click).props("flat dense no-caps").classes("tw-small")
+    button.props["aria-label"] = label

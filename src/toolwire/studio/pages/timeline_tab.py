@@ -1,0 +1,291 @@
+"""The tab with the timeline of a run: what failed at a glance, a waterfall, and every frame."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from nicegui import ui
+
+from toolwire._support.words import plain, plain_line
+from toolwire.errors import ClaudeSDKError
+from toolwire.studio.pages.parts import folded, show_json, show_text, small_button, to_text
+from toolwire.studio.runs import Run, Runs
+from toolwire.studio.timeline import Span, TimedFrame, Timeline
+
+_MOST_OF_A_SPAN: Final = 200  # frames of one span that are listed below it
+
+_SPAN_COLUMNS: Final = [
+    {"name": "what", "label": "What", "field": "title", "align": "left"},
+    {"name": "start", "label": "Start", "field": "start", "align": "right"},
+    {"name": "took", "label": "Took", "field": "took", "align": "right"},
+    {"name": "bar", "label": "When", "field": "left", "align": "left"},
+]
+_FRAME_COLUMNS: Final = [
+    {"name": "number", "label": "No.", "field": "number", "align": "right"},
+    {"name": "t", "label": "Time", "field": "t", "align": "right"},
+    {"name": "way", "label": "Direction", "field": "way", "align": "left"},
+    {"name": "what", "label": "What", "field": "what", "align": "left"},
+]
+# Vue puts values into these templates as text and numbers, never as markup.
+_SPAN_ROW: Final = """
+<q-tr :props="props" class="tw-row" tabindex="0" :aria-label="props.row.label"
+  @click="$parent.$emit('choose', props.row.number)" @keydown.enter="$parent.$emit('choose', props.row.number)">
+  <q-td key="what" :props="props"><span :style="{paddingLeft: (props.row.depth * 14) + 'px'}"></span>
+    <span :class="'tw-kind tw-kind-' + props.row.kind">{{ props.row.kind }}</span>
+    <span :class="props.row.failed ? 'tw-bad' : ''">{{ props.row.title }}</span></q-td>
+  <q-td key="start" :props="props">{{ props.row.start }}</q-td>
+  <q-td key="took" :props="props">{{ props.row.took }}</q-td>
+  <q-td key="bar" :props="props"><div class="tw-lane"><div
+    :class="'tw-span tw-span-' + props.row.kind + (props.row.failed ? ' tw-span-failed' : '')"
+    :style="{left: props.row.left + '%', width: props.row.width + '%'}"></div></div></q-td>
+</q-tr>
+"""
+_FRAME_ROW: Final = """
+<q-tr :props="props" class="tw-row" tabindex="0"
+  @click="$parent.$emit('choose', props.row.number)" @keydown.enter="$parent.$emit('choose', props.row.number)">
+  <q-td v-for="col in props.cols" :key="col.name" :props="props">{{ col.value }}</q-td>
+</q-tr>
+"""
+
+
+class TimelineTab:
+    """Draws the timeline of the chosen run. `update` brings a live one up to date."""
+
+    def __init__(self, runs: Runs, write_test: Callable[[Timeline], str] | None) -> None:
+        """`write_test` turns a timeline into the text of a pytest; None if no target is known to test."""
+        self._runs = runs
+        self._write_test = write_test
+        self._run: Run | None = None
+        self._timeline: Timeline | None = None
+        self._drawn_frames = -1
+        with ui.row().classes("items-center tw-bar"):
+            self._select = ui.select({}, label="Run", on_change=lambda e: self._choose(e.value))
+            self._select.props("outlined dense options-dense").classes("tw-run")
+            small_button("List past sessions", self._list_sessions)
+            self._test = small_button("Turn into a pytest", self._show_test)
+        self._problem = ui.label("").classes("tw-bad").props("role=alert")
+        self._summary = ui.element("div").props('role=region aria-label="Summary of the run"')
+        with ui.element("div").classes("tw-columns tw-timeline"):
+            with ui.element("div").classes("tw-main"):
+                self._spans = _make_table("Timeline", _SPAN_COLUMNS, _SPAN_ROW, self._open_span)
+                with folded("All frames"):
+                    self._frames = _make_table("Frames", _FRAME_COLUMNS, _FRAME_ROW, self._open_frame)
+            self._detail = (
+                ui.element("aside").classes("tw-detail").props('aria-label="Details" aria-live=polite')
+            )
+        with self._detail:
+            ui.label("Choose a row to see what is behind it.").classes("tw-dim")
+
+    async def open(self) -> None:
+        """Show the first run, once the tab is seen."""
+        self._fill_select()
+        if self._run is None and self._runs.all:
+            self._select.value = self._runs.all[0].key
+
+    async def update(self) -> None:
+        """Draw what has changed in a live run."""
+        if self._run is not None and self._run.is_live:
+            self._timeline = await self._run.load()
+            if len(self._timeline.frames) != self._drawn_frames:
+                self._draw()
+
+    def _fill_select(self) -> None:
+        self._select.set_options({each.key: plain_line(each.title) for each in self._runs.all})
+
+    async def _list_sessions(self) -> None:
+        await self._runs.list_sessions()
+        self._fill_select()
+        count = len(self._runs.sessions)
+        ui.notify(f"{count} past session{'' if count == 1 else 's'} of this directory: choose one under Run.")
+
+    async def _choose(self, key: str | None) -> None:
+        run = self._runs.find(key or "")
+        if run is None:
+            return
+        self._problem.set_text("")
+        try:
+            self._timeline = await run.load()
+        except (ClaudeSDKError, OSError, ValueError) as error:
+            self._problem.set_text(plain(f"{run.title} cannot be read: {error}"))
+            return
+        self._run = run
+        self._detail.clear()
+        with self._detail:
+            ui.label("Choose a row to see what is behind it.").classes("tw-dim")
+        self._draw()
+
+    def _draw(self) -> None:
+        timeline = self._timeline
+        if timeline is None:
+            return
+        self._drawn_frames = len(timeline.frames)
+        self._test.set_visibility(self._write_test is not None and bool(timeline.spans))
+        whole = max(timeline.summary.duration, 0.001)
+        self._spans.rows = [_span_row(each, whole) for each in timeline.in_order()]
+        self._frames.rows = [_frame_row(each) for each in timeline.frames]
+        self._summary.clear()
+        with self._summary:
+            self._draw_summary(timeline)
+
+    def _draw_summary(self, timeline: Timeline) -> None:
+        summary = timeline.summary
+        cost = (
+            "no cost reported"
+            if summary.cost_usd is None
+            else f"${summary.cost_usd:.4f}, as the CLI computed it"
+        )
+        tokens = summary.tokens
+        facts = {
+            "Cost": cost,
+            "Took": f"{summary.duration:.2f} s",
+            "Turns": f"{summary.turns}",
+            "Model calls": f"{summary.model_calls}",
+            "Tool calls": f"{summary.tool_calls}",
+            "Tokens": f"{tokens.input_tokens:,} in, {tokens.output_tokens:,} out",
+            "Model": summary.model or "not told",
+            "Frames": f"{len(timeline.frames):,}",
+        }
+        with ui.element("dl").classes("tw-facts"):
+            for name, value in facts.items():
+                with ui.element("div"):
+                    with ui.element("dt"):
+                        ui.label(name)
+                    with ui.element("dd"):
+                        ui.label(plain_line(value))
+        problems = timeline.wrong()
+        if problems:
+            with ui.element("section").classes("tw-card tw-bad-box").props('aria-label="What went wrong"'):
+                ui.label(f"What went wrong ({len(problems)})").classes("tw-strong")
+                for each in problems[:20]:
+                    with ui.row().classes("items-center"):
+                        ui.label(plain_line(f"{each.t:.2f} s, {each.title}: {each.why}"))
+                        if each.span is not None:
+                            number = each.span
+                            small_button(
+                                "Show",
+                                lambda number=number: self._open_span(number),
+                                aria_label=f"Show {plain_line(each.title)}",
+                            )
+        elif timeline.frames:
+            ui.label("Nothing failed.").classes("tw-dim")
+
+    # --- details ---
+
+    def _open_span(self, number: int) -> None:
+        timeline = self._timeline
+        if timeline is None or not 0 <= number < len(timeline.spans):
+            return
+        span = timeline.spans[number]
+        self._detail.clear()
+        with self._detail:
+            ui.element("h2").classes("tw-title")
+            with ui.context.slot.children[-1]:
+                ui.label(plain_line(span.title))
+            ends = "still running" if span.end is None else f"{span.end - span.start:.3f} s"
+            ui.label(f"{span.kind}, from {span.start:.3f} s, {ends}").classes("tw-dim")
+            if span.failed:
+                show_text(f"Failed: {span.failed}").classes("tw-bad")
+            for title, value in (("Input", span.input), ("Output", span.output)):
+                if value is not None:
+                    ui.label(title).classes("tw-strong")
+                    show_text(value, mono=True) if isinstance(value, str) else show_json(value)
+            ui.label(f"Frames ({len(span.frames)})").classes("tw-strong")
+            for at in span.frames[:_MOST_OF_A_SPAN]:
+                frame = timeline.frames[at]
+                row = _frame_row(frame)
+                small_button(
+                    f"{row['t']} {row['way']} {row['what']}"[:100], lambda at=at: self._open_frame(at)
+                )
+            if len(span.frames) > _MOST_OF_A_SPAN:
+                ui.label(f"{len(span.frames) - _MOST_OF_A_SPAN:,} more are under All frames.").classes(
+                    "tw-dim"
+                )
+
+    def _open_frame(self, number: int) -> None:
+        timeline = self._timeline
+        if timeline is None or not 0 <= number < len(timeline.frames):
+            return
+        frame = timeline.frames[number]
+        self._detail.clear()
+        with self._detail:
+            ui.element("h2").classes("tw-title")
+            with ui.context.slot.children[-1]:
+                ui.label(f"Frame {frame.number}")
+            ui.label(f"{_way(frame)}, at {frame.t:.4f} s").classes("tw-dim")
+            show_text(to_text(frame.frame), mono=True, name=f"frame-{frame.number}.json")
+
+    def _show_test(self) -> None:
+        if self._timeline is None or self._write_test is None:
+            return
+        try:
+            text = self._write_test(self._timeline)
+        except (ClaudeSDKError, ValueError) as error:
+            ui.notify(plain_line(str(error)), type="warning", multi_line=True)
+            return
+        self._detail.clear()
+        with self._detail:
+            ui.element("h2").classes("tw-title")
+            with ui.context.slot.children[-1]:
+                ui.label("The run as a pytest")
+            ui.label("Save it beside the file of your tools; pytest then runs it without a key or a network.")
+            small_button("Download test_run.py", lambda: ui.download.content(text, "test_run.py"))
+            show_text(text, mono=True, name="test_run.py")
+
+
+def _make_table(title: str, columns: Any, row: str, choose: Callable[[int], None]) -> ui.table:
+    table = ui.table(columns=columns, rows=[], row_key="number", title=title)
+    table.props('flat bordered dense virtual-scroll :rows-per-page-options="[0]" hide-pagination').classes(
+        "tw-table"
+    )
+    table.add_slot("body", row)
+    table.on("choose", lambda event: choose(int(event.args)))
+    return table
+
+
+def _span_row(span: Span, whole: float) -> dict[str, Any]:
+    end = whole if span.end is None else span.end
+    took = "..." if span.end is None else f"{span.end - span.start:.3f} s"
+    failed = "" if not span.failed else f", failed: {span.failed}"
+    return {
+        "number": span.number,
+        "kind": span.kind,
+        "title": plain_line(span.title),
+        "depth": min(span.depth, 12),
+        "start": f"{span.start:.3f}",
+        "took": took,
+        "left": round(100 * min(span.start / whole, 1), 3),
+        "width": round(max(100 * (end - span.start) / whole, 0.3), 3),
+        "failed": bool(span.failed),
+        "label": plain_line(f"{span.kind}: {span.title}, {took}{failed}")[:300],
+    }
+
+
+def _way(frame: TimedFrame) -> str:
+    return "from the CLI" if frame.direction == "in" else "to the CLI"
+
+
+def _frame_row(frame: TimedFrame) -> dict[str, Any]:
+    return {
+        "number": frame.number,
+        "t": f"{frame.t:.4f}",
+        "way": _way(frame),
+        "what": plain_line(_describe(frame.frame))[:160],
+    }
+
+
+def _describe(frame: dict[str, Any]) -> str:
+    """Say in a line what a frame is."""
+    kind = str(frame.get("type"))
+    inner = frame.get("request") if isinstance(frame.get("request"), dict) else {}
+    message = (
+        inner.get("message") if isinstance(inner, dict) and isinstance(inner.get("message"), dict) else {}
+    )
+    event = frame.get("event") if isinstance(frame.get("event"), dict) else {}
+    parts = [
+        kind,
+        frame.get("subtype"),
+        (inner or {}).get("subtype"),
+        (message or {}).get("method"),
+        (event or {}).get("type"),
+        (inner or {}).get("tool_name"),
+    ]
+    return " ".join(str(each) for each in parts if each)

@@ -1,0 +1,121 @@
+"""Questions for the user that a tool or the CLI asks, until the page answers them.
+
+A question is asked on the event loop by whoever awaits the answer, and answered once, from any open page. One that
+is no longer waited for (interrupted, timed out) says so and takes no answer.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Literal, TypeAlias
+
+from toolwire._support.dialogs import Permission
+from toolwire.permissions.types import (
+    PermissionResultAllow,
+    PermissionResultDeny,
+    PermissionUpdate,
+    ToolPermissionContext,
+)
+from toolwire.tools.elicitation import ElicitationRequest, ElicitationResult
+
+State: TypeAlias = Literal["open", "answered", "cancelled"]
+
+_numbers = count(1)
+
+
+@dataclass(eq=False)
+class Question:
+    """Something that the user is asked."""
+
+    kind: Literal["permission", "elicitation"]
+    title: str
+    tool_use_id: str | None = None
+    arguments: dict[str, Any] = field(default_factory=dict)
+    """Of a permission: what the tool would be called with."""
+    why: str | None = None
+    """Of a permission: why the CLI asks."""
+    suggestions: list[PermissionUpdate] = field(default_factory=list)
+    """Of a permission: the rules that "always" would add."""
+    schema: dict[str, Any] | None = None
+    """Of an elicitation: the form to fill in."""
+    url: str | None = None
+    """Of an elicitation: the address to open instead."""
+    number: int = field(default_factory=lambda: next(_numbers))
+    state: State = "open"
+    answer_text: str = ""
+    """What was answered, in a word."""
+    _future: "asyncio.Future[Any] | None" = None
+
+    def allow(self, *, always: bool = False) -> bool:
+        """Allow the call. `always` adds the suggested rules to this conversation."""
+        updates = self.suggestions if always else None
+        return self._answer(
+            PermissionResultAllow(updated_permissions=updates), "always" if always else "allowed"
+        )
+
+    def deny(self, reason: str = "") -> bool:
+        """Do not allow the call; the model reads the reason."""
+        result = PermissionResultDeny(message=Permission(allowed=False, reason=reason).denial)
+        return self._answer(result, f"denied: {reason}" if reason else "denied")
+
+    def accept(self, content: dict[str, Any]) -> bool:
+        """Send what was filled in."""
+        return self._answer(ElicitationResult(action="accept", content=content), "sent")
+
+    def decline(self) -> bool:
+        """Say that the user does not want to tell."""
+        return self._answer(ElicitationResult(action="decline"), "declined")
+
+    def _answer(self, result: Any, text: str) -> bool:
+        """Answer, once. Returns False if the question was no longer open."""
+        if self.state != "open" or self._future is None or self._future.done():
+            return False
+        self.state, self.answer_text = "answered", text
+        self._future.set_result(result)
+        return True
+
+
+class Questions:
+    """The open questions of one conversation or call. `changed` is called whenever one is asked or answered."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self.all: list[Question] = []
+
+    @property
+    def open(self) -> list[Question]:
+        """Those that wait for an answer."""
+        return [each for each in self.all if each.state == "open"]
+
+    async def ask_permission(
+        self, tool: str, arguments: dict[str, Any], context: ToolPermissionContext
+    ) -> Any:
+        """Ask whether a tool may run, for `can_use_tool`."""
+        question = Question(
+            "permission",
+            f"May it call {tool}?",
+            tool_use_id=context.tool_use_id,
+            arguments=arguments,
+            why=context.decision_reason,
+            suggestions=list(context.suggestions or ()),
+        )
+        return await self._ask(question)
+
+    async def ask_elicitation(self, request: ElicitationRequest) -> Any:
+        """Ask what a server requests, for `on_elicitation`."""
+        question = Question(
+            "elicitation", f"{request.server} asks: {request.message}", schema=request.schema, url=request.url
+        )
+        return await self._ask(question)
+
+    async def _ask(self, question: Question) -> Any:
+        question._future = asyncio.get_running_loop().create_future()  # noqa: SLF001 - made for it here
+        self.all.append(question)
+        self._changed()
+        try:
+            return await question._future  # noqa: SLF001 - as above
+        finally:
+            if question.state == "open":
+                question.state = "cancelled"
+            self._changed()
