@@ -810,12 +810,12 @@ GOOD = [
 ]
 
 
-@given(st.lists(st.tuples(st.sampled_from(["in", "out"]), st.sampled_from(GOOD)), max_size=40))
+@given(st.lists(st.tuples(MOMENTS, st.sampled_from(["in", "out"]), st.sampled_from(GOOD)), max_size=40))
 def test_good_frames_in_any_order(frames):
     """Each is as it should be, and none comes when it should."""
     timeline = Timeline()
-    for number, (direction, frame) in enumerate(frames):
-        timeline.add(float(number), direction, frame)
+    for t, direction, frame in frames:
+        timeline.add(t, direction, frame)
         check(timeline)
     timeline.finish(float(len(frames)))
     check(timeline)
@@ -835,6 +835,18 @@ def test_the_fuzz_corpus():
                 timeline.add(1.0, "out", frame)
     check(timeline)
     assert len(timeline.frames) > 20
+
+
+def test_found_by_changing_real_frames():
+    """A name of spaces for a model; a part of a response after its turn, in which nothing more was asked."""
+    run = Run()
+    run.start()
+    run.say(use("t1"))
+    run.result_of("t1")
+    run.end()
+    late = {"id": "msg_1", "model": "  ", "content": [text("late")]}
+    run.timeline.add(3.0, "in", {"type": "assistant", "message": late})
+    check(run.timeline)
 
 
 def test_deep_and_long_values():

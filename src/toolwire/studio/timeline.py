@@ -526,12 +526,12 @@ class Timeline:
                 agent.responses[key] = model
             if model.output is None:
                 model.output = {"first_token": round(max(0.0, self._now - model.start), 4)}
-        elif agent.model is not model and agent.model is not None and not agent.confirmed:
+        elif agent.model is not None and agent.model.end is None and not agent.confirmed:
             agent.model.start = self._now  # the last response has another block
         name = _text(message.get("model"))
         if name:
             model.name = name
-            model.title = _shorten(name, _TITLE) if name != "<synthetic>" else "Model"
+            model.title = (_shorten(name, _TITLE) if name != "<synthetic>" else "") or "Model"
             if name != "<synthetic>" and agent.span is None:
                 self.summary.model = name
         self._count_usage(model, key, message.get("usage"))
