@@ -7,10 +7,11 @@ DEMO_STAMP := $(VENV)/.installed-demo
 BENCH_STAMP := $(VENV)/.installed-bench
 FUZZ_STAMP := $(VENV)/.installed-fuzz
 DOCS_STAMP := $(VENV)/.installed-docs
+BROWSER_STAMP := $(VENV)/.installed-browser
 TRACING := build/tracing
 
 .PHONY: help demo fast test slow real work conformance clients bench bench-quick check generate format clean
-.PHONY: documents faults batch-faults fuzz mutants soak clis pythons mcps tracing dist docs
+.PHONY: browser documents faults batch-faults fuzz mutants soak clis pythons mcps tracing dist docs
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -42,7 +43,7 @@ fast: $(STAMP)  ## under a minute: one event loop, few random examples, no proce
 	$(PYTEST) --fast -q $(ARGS)
 
 test: $(STAMP)  ## the tests, but for those of `make slow`, `make real` and `make batch-faults`
-	$(PYTEST) $(SLOW:%=--ignore %) $(REAL:%=--ignore %) --ignore tests/batch_faults $(ARGS)
+	$(PYTEST) $(SLOW:%=--ignore %) $(REAL:%=--ignore %) --ignore tests/batch_faults --ignore tests/browser $(ARGS)
 
 slow: $(STAMP)  ## the tests of the command, serving, catalogues and shell lines, which start many processes
 	$(PYTEST) $(SLOW) $(ARGS)
@@ -58,6 +59,14 @@ conformance: $(STAMP)  ## the official MCP conformance suites against examples/e
 
 clients: $(STAMP)  ## the MCP Inspector and the official TypeScript clients against toolwire serve (needs npm)
 	$(BIN)/python -m pytest -q -p no:cacheprovider tests/clients $(ARGS)
+
+$(BROWSER_STAMP): requirements-browser.txt $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-browser.txt
+	scripts/install_chromium.sh
+	touch $(BROWSER_STAMP)
+
+browser: $(BROWSER_STAMP)  ## the studio in a real browser: Chromium, from the system or Debian's package
+	$(PYTEST) -q tests/browser $(ARGS)
 
 $(BENCH_STAMP): requirements-bench.txt $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-bench.txt

@@ -395,7 +395,7 @@ class Conversation:
         self.state = "idle"
         self.totals.cost_usd = result.total_cost_usd
         self.totals.turns += result.num_turns
-        failed = result_error_text(result.raw or {}) if result.is_error else ""
+        failed = (self.timeline.summary.error or result_error_text(result.raw or {})) if result.is_error else ""
         turns = f"{result.num_turns} turn{'' if result.num_turns == 1 else 's'}"
         self._add(TurnEnded(f"{turns}, {result.duration_ms / 1000:.1f} s", failed))
         for called in self._calls.values():

@@ -18,6 +18,7 @@ from toolwire.permissions.types import (
     ToolPermissionContext,
 )
 from toolwire.tools.elicitation import ElicitationRequest, ElicitationResult
+from toolwire.tools.names import short_name
 
 State: TypeAlias = Literal["open", "answered", "cancelled"]
 
@@ -94,7 +95,7 @@ class Questions:
         """Ask whether a tool may run, for `can_use_tool`."""
         question = Question(
             "permission",
-            f"May it call {tool}?",
+            f"May Claude call {short_name(tool)}?",
             tool_use_id=context.tool_use_id,
             arguments=arguments,
             why=context.decision_reason,

@@ -226,7 +226,7 @@ class FormView:
                 ui.label('""').classes("tw-chip")
                 _small("Not given", forget, f"Take the empty text away from {label_of(field)}")
             else:
-                _small('""', lambda: put(""), f"Set {label_of(field)} to the empty text")
+                _small("empty", lambda: put(""), f"Set {label_of(field)} to the empty text")
         if field.examples:
             _small("Example", lambda: put(field.examples[0]), f"Fill in an example for {label_of(field)}")
 

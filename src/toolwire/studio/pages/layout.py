@@ -21,7 +21,7 @@ _STYLE: Final = files("toolwire.studio.pages").joinpath("studio.css").read_text(
 def draw_page(studio: "Studio") -> None:
     """Draw the page for one window of the browser."""
     ui.add_css(_STYLE)
-    ui.colors(primary="#1d4ed8", positive="#15803d", negative="#b91c1c", warning="#92400e")
+    ui.colors(primary="#1d4ed8", positive="#15803d", negative="#b91c1c")
     dark = ui.dark_mode(None)  # as the system has it
     views: dict[str, Any] = {}
     with ui.header().classes("tw-header"), ui.row().classes("items-center tw-wide"):
@@ -36,7 +36,7 @@ def draw_page(studio: "Studio") -> None:
         )
         theme.props["aria-label"] = "Light or dark"
     with (
-        ui.element("main").classes("tw-page"),
+        ui.element("div").classes("tw-page"),
         ui.tab_panels(tabs, animated=False).classes("tw-wide") as panels,
     ):
         panels.props("keep-alive")

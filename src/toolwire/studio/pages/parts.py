@@ -195,7 +195,7 @@ class CallView:
         self._update_logs()
         for question in call.questions[len(self._questions) :]:
             with self._question_box:
-                self._questions.append(QuestionView(question))
+                self._questions.append(QuestionView(question, with_arguments=False))
         if call.state != "running" and not self._finished:
             self._finished = True
             with self._result:
@@ -240,8 +240,10 @@ class CallView:
 class QuestionView:
     """A question that is answered on the page."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: Question, *, with_arguments: bool = True) -> None:
+        """`with_arguments` False: what the tool would be called with is shown beside it."""
         self._question = question
+        self._with_arguments = with_arguments
         self._drawn = ""
         with ui.element("section").classes("tw-card tw-question") as self._root:
             self._root.props["aria-label"] = "Question for you"
@@ -270,8 +272,9 @@ class QuestionView:
 
     def _draw_permission(self) -> None:
         question = self._question
-        with folded("Arguments", is_open=True):
-            show_json(question.arguments)
+        if self._with_arguments:
+            with folded("Arguments", is_open=True):
+                show_json(question.arguments)
         if question.why:
             ui.label(plain(question.why)).classes("tw-dim")
         with ui.row().classes("items-center"):

@@ -25,10 +25,12 @@ _FRAME_COLUMNS: Final = [
     {"name": "way", "label": "Direction", "field": "way", "align": "left"},
     {"name": "what", "label": "What", "field": "what", "align": "left"},
 ]
-# Vue puts values into these templates as text and numbers, never as markup.
+# Vue puts values into these templates as text and numbers, never as markup. Between a row and its table is the
+# virtual scroll.
 _SPAN_ROW: Final = """
 <q-tr :props="props" class="tw-row" tabindex="0" :aria-label="props.row.label"
-  @click="$parent.$emit('choose', props.row.number)" @keydown.enter="$parent.$emit('choose', props.row.number)">
+  @click="$parent.$parent.$emit('choose', props.row.number)"
+  @keydown.enter="$parent.$parent.$emit('choose', props.row.number)">
   <q-td key="what" :props="props"><span :style="{paddingLeft: (props.row.depth * 14) + 'px'}"></span>
     <span :class="'tw-kind tw-kind-' + props.row.kind">{{ props.row.kind }}</span>
     <span :class="props.row.failed ? 'tw-bad' : ''">{{ props.row.title }}</span></q-td>
@@ -41,7 +43,8 @@ _SPAN_ROW: Final = """
 """
 _FRAME_ROW: Final = """
 <q-tr :props="props" class="tw-row" tabindex="0"
-  @click="$parent.$emit('choose', props.row.number)" @keydown.enter="$parent.$emit('choose', props.row.number)">
+  @click="$parent.$parent.$emit('choose', props.row.number)"
+  @keydown.enter="$parent.$parent.$emit('choose', props.row.number)">
   <q-td v-for="col in props.cols" :key="col.name" :props="props">{{ col.value }}</q-td>
 </q-tr>
 """
