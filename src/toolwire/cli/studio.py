@@ -6,7 +6,6 @@ itself is `toolwire.studio`, whose extra may not be installed.
 
 import contextlib
 import importlib.util
-import signal
 import socket
 import sys
 import threading
@@ -141,9 +140,7 @@ def studio(  # noqa: PLR0917 - typer calls it by name
     listening = _listen(port)
     import asyncio  # noqa: PLC0415 - heavy
 
-    # uvicorn ends cleanly at SIGINT and SIGTERM, and then raises the signal again: that is the end we want, with 0.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with contextlib.suppress(KeyboardInterrupt):
+    with contextlib.suppress(KeyboardInterrupt):  # before the server has begun
         asyncio.run(
             _serve(
                 named,

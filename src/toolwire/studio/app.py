@@ -6,8 +6,10 @@ anywhere: all that the page loads is in NiceGUI's wheel and in this package.
 
 import asyncio
 import logging
+import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -90,11 +92,20 @@ async def serve(studio: Studio, listening: socket.socket, ready: Callable[[Acces
 
 
 class _Server(uvicorn.Server):
-    """Calls a function when it listens."""
+    """Calls a function when it listens, and ends at SIGINT and SIGTERM without raising them again."""
 
     def __init__(self, config: uvicorn.Config, on_ready: Callable[[], Any]) -> None:
         super().__init__(config)
         self._on_ready = on_ready
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        before = {each: signal.signal(each, self.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -102,7 +102,7 @@ def _show_block(block: dict[str, Any]) -> None:
     resource = block.get("resource") if isinstance(block.get("resource"), dict) else {}
     assert source is not None and resource is not None  # noqa: S101, PT018 - for type checkers
     if kind == "text":
-        show_text(str(block.get("text", "")), mono=True)
+        show_text(_indent(str(block.get("text", ""))), mono=True)
     elif kind in {"image", "audio"}:
         mime = block.get("mimeType") or source.get("media_type")
         _show_media(str(mime), block.get("data") or source.get("data"))
@@ -115,6 +115,16 @@ def _show_block(block: dict[str, Any]) -> None:
         ui.label(plain(f"{block.get('name') or 'Resource'}: {block.get('uri')}")).classes("tw-mono")
     else:
         show_json(block)
+
+
+def _indent(text: str) -> str:
+    """Indent a text that is a JSON object or list; any other text stays as it is."""
+    if not text.startswith(("{", "[")) or len(text) > LONGEST_TEXT:
+        return text
+    try:
+        return to_text(json.loads(text))
+    except (ValueError, RecursionError):
+        return text
 
 
 def _show_media(mime: str, data: Any) -> None:

@@ -108,6 +108,8 @@ class ToolsTab:
             ui.label(plain_line(tool.description.partition("\n")[0])[:120]).classes("tw-dim tw-one-line")
 
     def _choose(self, bench: ToolBench, name: str) -> None:
+        if self._chosen == (bench, name):
+            return  # what was typed stays
         self._chosen = (bench, name)
         self._drawn = None
         self._refresh_tool()

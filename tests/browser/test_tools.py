@@ -1,0 +1,175 @@
+"""The tab with the tools: forms, calls, results, and a file that changes."""
+
+from playwright.sync_api import expect
+
+
+def choose(page, name):
+    """Choose a tool in the list."""
+    page.get_by_role("navigation", name="Tools").get_by_role("button", name=name).click()
+    expect(page.get_by_text(f"mcp__shop__{name}", exact=True)).to_be_visible()
+
+
+def call(page):
+    """Press the button; returns the newest call."""
+    page.get_by_role("button", name="Call").click()
+    return page.get_by_role("region", name="Calls").locator("section.tw-call").first
+
+
+def test_a_tool_is_called_with_numbers(page):
+    """Values are read by the schema, the result and its time are shown."""
+    choose(page, "add")
+    page.get_by_label("a *").fill("15")
+    page.get_by_label("b *").fill("27.5")
+    made = call(page)
+    expect(made.get_by_text("42.5")).to_be_visible()
+    expect(made.get_by_text("done in")).to_be_visible()
+    expect(page.get_by_text("only reads")).to_be_visible()
+
+
+def test_a_nested_form_shows_each_error_at_its_field(page):
+    """Nothing is sent while arguments do not fit; then the nested models arrive as they were filled in."""
+    choose(page, "order")
+    before = page.get_by_role("region", name="Calls").locator("section.tw-call").count()
+    page.get_by_role("button", name="Call").click()
+    expect(page.get_by_text("Field required").first).to_be_visible()
+    page.get_by_label("customer *").fill("Ann")
+    page.get_by_label("street *").fill("Road 1")
+    page.get_by_label("city *").fill("Town")
+    page.get_by_label("zip *").fill("123")
+    page.get_by_role("button", name="Add items: items *").click()
+    page.get_by_role("button", name="Add an item to items *").click()
+    page.get_by_label("name *").fill("tea")
+    page.get_by_label("count *").fill("99")
+    page.get_by_role("button", name="Call").click()
+    field = page.locator("label", has=page.get_by_label("count *"))
+    expect(field.get_by_text("greater than the maximum of 10")).to_be_visible()
+    expect(page.locator("label", has=page.get_by_label("zip *")).get_by_text("does not match")).to_be_visible()
+    assert page.get_by_role("region", name="Calls").locator("section.tw-call").count() == before
+
+    page.get_by_label("zip *").fill("12345")
+    page.get_by_label("count *").fill("3")
+    page.get_by_label("color").click()
+    page.get_by_role("option", name="green").click()
+    page.get_by_label("Kind of payment").click()
+    page.get_by_role("option", name="Card").click()
+    page.get_by_label("number *").fill("4242")
+    page.get_by_role("button", name="Set note to null").click()
+    page.get_by_label("priority").click()
+    page.get_by_role("option", name="3").click()
+    made = call(page)
+    expect(made.get_by_text('"to": "Town"')).to_contain_text('"count": 3')
+    expect(made.get_by_text('"to": "Town"')).to_contain_text('"payment": "card"')
+    expect(made.get_by_text('"to": "Town"')).to_contain_text('"priority": 3')
+
+
+def test_arguments_can_be_pasted_as_json(page):
+    """Both ways, and what is not JSON is an error there."""
+    choose(page, "add")
+    page.get_by_role("button", name="As JSON").click()
+    area = page.get_by_label("Arguments as JSON")
+    area.fill("{nonsense")
+    page.get_by_role("button", name="Put into the form").click()
+    expect(page.locator("label", has=area).get_by_role("alert")).to_be_visible()
+    area.fill('{"a": 1, "b": 2}')
+    page.get_by_role("button", name="Put into the form").click()
+    expect(page.get_by_label("b *")).to_have_value("2")
+    expect(call(page).get_by_text("3.0")).to_be_visible()
+
+
+def test_progress_and_logs_are_live_and_a_call_can_be_cancelled(page):
+    """The bar moves while the tool runs; Cancel ends it."""
+    choose(page, "slow")
+    page.get_by_label("steps").fill("200")
+    made = call(page)
+    expect(made.get_by_role("progressbar")).to_be_visible()
+    expect(made.get_by_text("2 of 200 step 2")).to_be_visible()
+    expect(made.get_by_text("info: did 1", exact=True)).to_be_visible()
+    made.get_by_role("button", name="Cancel").click()
+    expect(made.get_by_text("cancelled in")).to_be_visible()
+
+
+def test_a_tool_asks_and_is_answered(page):
+    """The form of an elicitation is where the call is, with errors at its fields."""
+    choose(page, "ask")
+    made = call(page)
+    made.get_by_label("Name *").fill("Bo")
+    made.get_by_label("Age *").fill("200")
+    made.get_by_role("button", name="Send").click()
+    expect(made.get_by_text("greater than the maximum of 150")).to_be_visible()
+    made.get_by_label("Age *").fill("7")
+    made.get_by_role("button", name="Send").click()
+    expect(made.get_by_text("Answered: sent")).to_be_visible()
+    expect(made.get_by_text("accept name='Bo' age=7")).to_be_visible()
+
+
+def test_a_failure_shows_what_the_model_reads_and_where_the_code_failed(page):
+    """The author sees the file and the line."""
+    choose(page, "fail")
+    page.get_by_label("word *").fill("tea")
+    made = call(page)
+    expect(made.get_by_text("failed in")).to_be_visible()
+    expect(made.get_by_text("ValueError: no tea here").first).to_be_visible()
+    expect(made.get_by_text('raise ValueError(f"no {word} here")')).to_be_visible()
+
+
+def test_pictures_and_sounds_are_shown(page):
+    """By their types, from the data in the result."""
+    choose(page, "media")
+    made = call(page)
+    picture = made.get_by_role("img", name="Picture from the tool")
+    expect(picture).to_be_visible()
+    assert picture.evaluate("each => each.naturalWidth") == 40
+    expect(made.get_by_label("Sound from the tool")).to_be_visible()
+
+
+def test_a_file_is_uploaded(page):
+    """Its bytes arrive as the tool's argument."""
+    choose(page, "upload")
+    page.locator("input[type=file]").set_input_files(
+        {"name": "x.bin", "mimeType": "application/octet-stream", "buffer": bytes(1234)}
+    )
+    expect(page.get_by_text("x.bin, 1,234 bytes")).to_be_visible()
+    expect(call(page).get_by_text("1234", exact=True)).to_be_visible()
+
+
+def test_hostile_output_is_text(page):
+    """Scripts, markup and templates are shown, never run; a huge result is cut, and can be downloaded."""
+    choose(page, "hostile")
+    page.get_by_label("size").fill("3000000")
+    made = call(page)
+    expect(made.get_by_text("<script>window.pwned = 1</script>").last).to_be_visible()
+    expect(made.get_by_text("Cut: the first 10,000 of 3,000,")).to_be_visible()
+    with page.expect_download() as download:
+        made.get_by_role("button", name="Download all").click()
+    assert len(download.value.path().read_bytes()) > 3_000_000
+
+
+def test_the_list_is_searched(page):
+    """By name and description."""
+    page.get_by_label("Search the tools").fill("slowly")
+    expect(page.get_by_text("1 of 8 tools")).to_be_visible()
+    expect(page.locator(".tw-entry")).to_have_count(1)
+
+
+def test_a_changed_file_appears_by_itself(start, tmp_path):
+    """A tool that is added, one that fails to load, and the mended file; what was typed in another tool stays."""
+    app = tmp_path / "app.py"
+    text = (
+        "from toolwire import ToolServer\nshop = ToolServer('shop')\n\n\n"
+        "@shop.tool\ndef first(word: str) -> str:\n    '''One.'''\n    return word\n"
+    )
+    app.write_text(text)
+    page, _ = start("app.py")
+    page.get_by_label("word *").fill("typed")
+    more = "\n\n@shop.tool\ndef second() -> str:\n    '''Two.'''\n    return 'new'\n"
+    app.write_text(text + more)
+    expect(page.get_by_role("button", name="second")).to_be_visible()
+    expect(page.get_by_label("word *")).to_have_value("typed")
+    app.write_text(text + more + "\nthis is no Python\n")
+    expect(page.get_by_text("not reloaded").first).to_be_visible()
+    app.write_text(text + more.replace("'new'", "'newer'"))
+    expect(page.get_by_text("not reloaded")).to_have_count(0)
+    page.get_by_role("button", name="second").click()
+    expect(page.get_by_text("mcp__shop__second")).to_be_visible()
+    page.get_by_role("button", name="Call").click()
+    expect(page.get_by_text("newer", exact=True)).to_be_visible()
