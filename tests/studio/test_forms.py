@@ -72,14 +72,21 @@ def copy_as_user(seen: Form, typed: Form, path: Any = ()) -> None:
             copy_as_user(seen, typed, typed.add_item(path))
     elif shown.kind in ("boolean", "choice", "choices"):
         typed.set_value(path, seen.value(path))
-    elif shown.kind == "file" and base64.b64encode(base64.b64decode(seen.text(path))).decode() == seen.text(
-        path
-    ):
-        typed.set_file(path, base64.b64decode(seen.text(path)))
+    elif shown.kind == "file" and (content := decode(seen.text(path))) is not None:
+        typed.set_file(path, content)
     elif shown.kind.removeprefix("long_") == here.kind.removeprefix("long_"):
         typed.set_text(path, seen.text(path))
     else:  # an odd value, such as any text where a date is expected
         typed.set_json(path, json.dumps(seen.value(path)))
+
+
+def decode(text: str) -> bytes | None:
+    """The contents of a file that was uploaded; None for base64 that no upload makes, which a user must paste."""
+    try:
+        content = base64.b64decode(text, validate=True)
+    except ValueError:
+        return None
+    return content if base64.b64encode(content).decode() == text else None
 
 
 def fill_object(seen: Form, typed: Form, path: Any) -> None:
@@ -179,7 +186,7 @@ SCHEMAS = st.dictionaries(NAMES, st.recursive(LEAVES, nest, max_leaves=6), max_s
 
 
 @st.composite
-def fitting(draw: Any, schema: Any, root: dict[str, Any], depth: int = 5) -> Any:  # noqa: C901, PLR0911, PLR0912
+def fitting(draw: Any, schema: Any, root: dict[str, Any], depth: int = 5) -> Any:  # noqa: PLR0911
     """Draw a value that fits a schema, as a rule."""
     if not isinstance(schema, dict) or depth == 0:
         return draw(ANYTHING if depth else SCALARS)
@@ -189,9 +196,11 @@ def fitting(draw: Any, schema: Any, root: dict[str, Any], depth: int = 5) -> Any
     for union in ("anyOf", "oneOf"):
         if union in schema:
             base = {key: value for key, value in schema.items() if key not in (union, "description", "title")}
-            return draw(fitting({**base, **draw(st.sampled_from(schema[union]))}, root, depth))
+            branch = draw(st.sampled_from(schema[union]))
+            return draw(fitting({**base, **branch} if isinstance(branch, dict) else base, root, depth))
     if schema.get("allOf"):
-        first, *others = (resolve(each["$ref"], root) if "$ref" in each else each for each in schema["allOf"])
+        parts = [each for each in schema["allOf"] if isinstance(each, dict)]
+        first, *others = [resolve(each["$ref"], root) if "$ref" in each else each for each in parts] or [{}]
         merged = {**first}
         for each in others:
             merged["properties"] = {**merged.get("properties", {}), **each.get("properties", {})}
@@ -284,6 +293,7 @@ class Stop:
 
 @tool
 def travel(
+    *,
     stops: list[Stop],
     pet: Annotated[Cat | Dog, Field(discriminator="kind")],
     other: Cat | Dog | None,
@@ -844,6 +854,7 @@ HOSTILE: dict[str, Any] = {
     "a reference to itself": {**of(a=LOOP), "$defs": {"a": LOOP}},
     "all of itself": {**of(a=LOOP), "$defs": {"a": {"allOf": [LOOP] * 10}}},
     "any of itself": {**of(a=LOOP), "$defs": {"a": {"anyOf": [LOOP, LOOP, {"type": "string"}]}}},
+    "a list of itself": {**of(a=LOOP), "$defs": {"a": {"type": "array", "items": LOOP}}},
     "an item is the list": {**of(a=LOOP), "$defs": {"a": {"type": "array", "items": {"anyOf": [LOOP] * 9}}}},
     "references nowhere": of(
         a={"$ref": "#/no"}, b={"$ref": "http://x.invalid/y"}, c={"$ref": 5}, d={"$ref": "#x"}

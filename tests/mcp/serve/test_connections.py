@@ -220,6 +220,20 @@ async def test_a_body_that_does_not_come_is_answered_with_408(method):
         assert await client.rest() == b""
 
 
+@pytest.mark.parametrize("authorization", [b"", b"Authorization: Bearer " + TOKEN.encode() + b"\r\n"])
+async def test_a_browser_whose_body_does_not_come_is_not_kept(authorization):
+    """It has had its page; the connection ends with the time that strangers have."""
+    async with served(header_timeout=SOON, idle_timeout=LONG, body_timeout=LONG) as connect:
+        visitor = await connect()
+        await visitor.send(
+            b"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\nContent-Length: 100\r\n"
+            + authorization
+            + b"\r\n{"
+        )
+        assert (await visitor.answer())[0] == 200
+        assert await visitor.rest() == b""
+
+
 @pytest.mark.slow
 async def test_a_body_that_has_come_may_be_worked_on_for_longer():
     """The time limit of the body is not that of the call."""
@@ -258,7 +272,7 @@ async def test_a_stranger_is_not_kept_as_long_as_a_client():
 
 
 async def test_strangers_give_way_and_clients_do_not():
-    """The oldest stranger first. A health check, and a wrong token, make nobody a client."""
+    """The oldest stranger first. A health check, the page for browsers and a wrong token make nobody a client."""
     async with served(max_connections=4, header_timeout=LONG) as connect:
         kept = [await connect(), await connect()]
         for client in kept:
@@ -266,6 +280,9 @@ async def test_strangers_give_way_and_clients_do_not():
         healthy, wrong = await connect(), await connect()
         await healthy.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert (await healthy.answer())[0] == 200
+        await healthy.send(b"GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\n\r\n")
+        status, page = await healthy.answer()
+        assert (status, b"<h1>app</h1>" in page) == (200, True)
         assert (await wrong.ask("wrong"))[0] == 401
         newer = await connect()
         assert await newer.works(), "a new client gets in"

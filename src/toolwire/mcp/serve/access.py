@@ -148,20 +148,29 @@ class GuardMiddleware:
         guard: Guard,
         open_paths: Iterable[str] = (),
         on_authorised: Callable[[dict[str, Any]], None] = lambda _scope: None,
+        find_page: Callable[[dict[str, Any]], Any] = lambda _scope: None,
     ) -> None:
-        """`on_authorised` is called with the scope of each request that is accepted, except for `open_paths`."""
+        """`on_authorised` is called with the scope of each request that is accepted and not open to all.
+
+        Open to all are `open_paths`, and the GET requests for which `find_page` returns an application.
+        """
         self._app = app
         self._guard = guard
         self._on_authorised = on_authorised
         self._open = frozenset(open_paths)
+        self._find_page = find_page
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-            open_to_all = scope["path"] in self._open
+            page = self._find_page(scope) if scope["method"] == "GET" else None
+            open_to_all = page is not None or scope["path"] in self._open
             refused = self._guard.refusal(headers, open_to_all=open_to_all)
             if refused is not None:
                 await _refuse(refused, send)
+                return
+            if page is not None:
+                await page(scope, receive, send)
                 return
             if not open_to_all:
                 self._on_authorised(scope)

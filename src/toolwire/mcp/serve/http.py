@@ -43,6 +43,7 @@ from toolwire.mcp.serve.fast_path import FastPath
 from toolwire.mcp.serve.http_sessions import HEADER, MAX_ID, Exchange, HttpSession, HttpSessions, SessionLogs
 from toolwire.mcp.serve.limits import HttpLimits, describe_excess, find_id, is_clearly_within
 from toolwire.mcp.serve.metrics import CONTENT_TYPE, Metrics
+from toolwire.mcp.serve.page import WelcomePage
 
 logger = logger_for("serving")
 
@@ -132,7 +133,13 @@ class HttpApp:
             routes=routes,
             middleware=[
                 pages,
-                Middleware(GuardMiddleware, guard=guard, open_paths=[HEALTH], on_authorised=mark_authorised),
+                Middleware(
+                    GuardMiddleware,
+                    guard=guard,
+                    open_paths=[HEALTH],
+                    on_authorised=mark_authorised,
+                    find_page=WelcomePage(mcp_server, guard, path).find,
+                ),
             ],
             lifespan=self._lifespan,
         )
