@@ -284,7 +284,8 @@ class Form:
 
     def set_file(self, path: Path, content: bytes) -> None:
         """Put in the bytes of a file, as base64."""
-        url = str(self._shape(path).schema.get("contentEncoding")).lower() == "base64url"
+        schema = self._shape(path).schema
+        url = "base64url" in (str(schema.get("contentEncoding")).lower(), schema.get("format"))
         self._put(path, (base64.urlsafe_b64encode if url else base64.b64encode)(content).decode())
 
     def clear(self, path: Path) -> None:

@@ -380,7 +380,8 @@ def _guess_type(schema: Mapping[str, Any], *, is_root: bool) -> str:
 
 def _text_kind(schema: Mapping[str, Any]) -> Kind:
     form, media = schema.get("format"), schema.get("contentMediaType")
-    if str(schema.get("contentEncoding")).lower() in ("base64", "base64url") or form in ("binary", "byte"):
+    encoding = str(schema.get("contentEncoding")).lower()
+    if encoding in ("base64", "base64url") or form in ("binary", "byte", "base64", "base64url"):
         return "file"
     if isinstance(media, str) and "contentEncoding" not in schema:
         # Without an encoding the text is the document itself, as far as text can be one.
