@@ -1,0 +1,190 @@
+"""The tab with the conversation, with the real CLI and the scripted model: questions, answers, interrupts, cost."""
+
+import json
+import re
+
+from playwright.sync_api import expect
+
+
+def open_tab(page):
+    """Show the tab, with an empty conversation."""
+    page.get_by_role("tab", name="Conversation").click()
+    again = page.get_by_role("button", name="New conversation")
+    if again.is_visible():
+        again.click()
+    expect(page.get_by_text("not started")).to_be_visible()
+
+
+def send(page, text):
+    """Send a prompt."""
+    page.get_by_label("Prompt").fill(text)
+    page.get_by_label("Prompt").press("Enter")
+
+
+def allow(page):
+    """Answer the open question about a call."""
+    page.get_by_role("button", name="Allow", exact=True).click()
+
+
+def ended(page, number=1):
+    """Wait for the end of a turn."""
+    expect(page.get_by_text("Turn ended")).to_have_count(number)
+    expect(page.get_by_text("waiting for a prompt")).to_be_visible()
+
+
+def test_a_whole_conversation(page):
+    """A prompt, a permission that is asked where the call is, the result, the answer, the cost; then the next turn."""
+    open_tab(page)
+    expect(page.get_by_text("A scripted model answers, not Claude")).to_be_visible()
+    send(page, "add a=15 b=27")
+    expect(page.get_by_text("1 question for you")).to_be_visible()
+    expect(page.get_by_text("May Claude call shop.add?")).to_be_visible()
+    allow(page)
+    ended(page)
+    log = page.get_by_role("log", name="Conversation")
+    expect(log.get_by_text("shop.add", exact=True)).to_be_visible()
+    expect(log.get_by_text("42.0", exact=True)).to_be_visible()
+    expect(log.get_by_text("add returned: 42.0")).to_be_visible()
+    expect(page.get_by_text(re.compile(r"Cost \$0\.0\d+ \(computed, not paid\)"))).to_be_visible()
+    expect(page.get_by_text(re.compile(r"Context [\d,]+ tokens"))).to_be_visible()
+    send(page, "what can you do?")
+    ended(page, 2)
+    expect(log.get_by_text("I am a scripted model, not Claude")).to_be_visible()
+
+
+def test_a_denied_call_and_its_reason_reach_the_model(page):
+    """The reason is part of what the model reads."""
+    open_tab(page)
+    send(page, "add a=1 b=2")
+    page.get_by_label("Reason, for the model").fill("too easy")
+    page.get_by_role("button", name="Deny").click()
+    ended(page)
+    expect(page.get_by_text("Answered: denied: too easy")).to_be_visible()
+    expect(page.get_by_text("They say: too easy").first).to_be_visible()
+
+
+def test_always_allow_asks_once(page):
+    """The second call of the same tool runs without a question."""
+    open_tab(page)
+    send(page, "add a=1 b=2")
+    page.get_by_role("button", name="Always allow in this conversation").click()
+    ended(page)
+    send(page, "add a=3 b=4")
+    ended(page, 2)
+    expect(page.get_by_text("add returned: 7.0")).to_be_visible()
+
+
+def test_an_elicitation_a_failure_and_its_place(page):
+    """What a tool asks is answered on the page; a failed tool shows its traceback to its author."""
+    open_tab(page)
+    send(page, "ask")
+    allow(page)
+    page.get_by_label("Name *").fill("Bo")
+    page.get_by_label("Age *").fill("7")
+    page.get_by_role("log", name="Conversation").get_by_role("button", name="Send").click()
+    ended(page)
+    expect(page.get_by_text("accept name='Bo' age=7").last).to_be_visible()
+    send(page, "fail word=tea")
+    allow(page)
+    ended(page, 2)
+    expect(page.get_by_text('raise ValueError(f"no {word} here")')).to_be_visible()
+
+
+def test_an_interrupt_ends_the_turn_and_the_tool(page):
+    """Progress is live before it; the conversation goes on after it."""
+    open_tab(page)
+    send(page, "slow steps=500")
+    allow(page)
+    expect(page.get_by_role("progressbar")).to_be_visible()
+    expect(page.get_by_text("3 of 500 step 3")).to_be_visible()
+    page.get_by_role("button", name="Interrupt").click()
+    ended(page)
+    expect(page.get_by_text("The turn failed: interrupted while a tool ran")).to_be_visible()
+    send(page, "add a=1 b=1")
+    allow(page)
+    ended(page, 2)
+
+
+def test_a_question_of_an_interrupted_turn_takes_no_answer(page):
+    """It says that it is no longer asked."""
+    open_tab(page)
+    send(page, "add a=1 b=2")
+    expect(page.get_by_role("button", name="Allow", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Interrupt").click()
+    expect(page.get_by_text("No longer asked")).to_be_visible()
+    expect(page.get_by_role("button", name="Allow", exact=True)).to_have_count(0)
+
+
+def test_hostile_text_in_a_conversation_is_text(page):
+    """Output of tools, their logs and what the model repeats are shown, never run."""
+    open_tab(page)
+    send(page, "hostile size=200000")
+    allow(page)
+    ended(page)
+    expect(page.get_by_text("<script>window.pwned = 1</script>").last).to_be_visible()
+
+
+def test_your_own_claude_is_told_apart_before_anything_is_paid(page):
+    """The switch shows in words and colour who would answer."""
+    open_tab(page)
+    page.get_by_label("Who answers").click()
+    page.get_by_role("option", name="Your own Claude").click()
+    expect(page.get_by_text("Your own Claude answers, with your account: this costs money.")).to_be_visible()
+    page.get_by_label("Who answers").click()
+    page.get_by_role("option", name="Scripted model").click()
+    expect(page.get_by_text("A scripted model answers, not Claude")).to_be_visible()
+
+
+def test_a_second_window_shows_the_same_conversation(page, chromium, studio):
+    """Questions can be answered in either, once."""
+    open_tab(page)
+    send(page, "add a=2 b=2")
+    expect(page.get_by_role("button", name="Allow", exact=True)).to_be_visible()
+    other = page.context.new_page()
+    other.goto(studio.address)
+    other.get_by_role("tab", name="Conversation").click()
+    other.get_by_role("button", name="Allow", exact=True).click()
+    ended(page)
+    expect(page.get_by_text("Answered: allowed")).to_be_visible()
+    expect(other.get_by_text("add returned: 4.0")).to_be_visible()
+    other.close()
+
+
+def test_a_tool_that_is_added_in_mid_conversation_can_be_called(start, tmp_path):
+    """The CLI hears of the changed file."""
+    text = "from toolwire import ToolServer\nshop = ToolServer('shop')\n\n\n@shop.tool\ndef one() -> str:\n    '''One.'''\n    return 'first'\n"
+    app = tmp_path / "app.py"
+    app.write_text(text)
+    page, _ = start("app.py", "--yes")
+    page.get_by_role("tab", name="Conversation").click()
+    send(page, "one")
+    ended(page)
+    app.write_text(text + "\n\n@shop.tool\ndef two() -> str:\n    '''Two.'''\n    return 'second'\n")
+    page.get_by_role("tab", name="Tools").click()
+    expect(page.get_by_role("button", name="two")).to_be_visible()
+    page.get_by_role("tab", name="Conversation").click()
+    send(page, "two")
+    ended(page, 2)
+    expect(page.get_by_text("two returned: second")).to_be_visible()
+
+
+def test_the_timeline_has_the_times_of_the_run(page, tmp_path):
+    """The spans of the conversation follow from its frames: the tool ran within its turn, as long as the frames say."""
+    open_tab(page)
+    send(page, "slow steps=3")
+    allow(page)
+    ended(page)
+    page.get_by_role("tab", name="Timeline").click()
+    row = page.get_by_role("row", name=re.compile("^mcp: slow runs in shop"))
+    row.click()
+    details = page.get_by_role("complementary", name="Details")
+    expect(details.get_by_text("Frames (")).to_be_visible()
+    shown = float(re.search(r"([\d.]+) s$", details.get_by_text(re.compile("^mcp, from")).inner_text())[1])
+    times = []
+    for button in details.get_by_role("button").all():
+        times.append(float(button.inner_text().split()[0]))
+    assert shown == round(max(times) - min(times), 3) or abs(shown - (max(times) - min(times))) < 0.002
+    assert shown > 0.6  # three pauses of 0.2 s
+    details.get_by_role("button").first.click()
+    frame = json.loads(details.locator(".tw-mono").inner_text())
+    assert frame["request"]["message"]["method"] == "tools/call"
