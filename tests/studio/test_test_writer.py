@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.frames import FRAMES, TYPED
 from toolwire import ToolServer
 from toolwire.studio.test_writer import write_test
 from toolwire.studio.timeline import Timeline
@@ -351,3 +352,15 @@ def test_any_text_passes_as_written(prompt, text, said):
     run.call("mcp__s__echo", {"text": text}, text, said=said)
     run.end(said)
     play(run.write())
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.sampled_from(["in", "out"]), FRAMES | TYPED), max_size=20))
+def test_whatever_follows_a_call_the_file_can_be_parsed(frames):
+    """Frames of any kind, with wrong types everywhere."""
+    run = Recorded()
+    run.prompt("go")
+    run.call("mcp__s__echo", {"text": "a"}, "a")
+    for direction, frame in frames:
+        run.timeline.add(1.0, direction, frame)
+    ast.parse(run.write(server="s"))
