@@ -4,13 +4,17 @@ import json
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared.frames import FRAMES, MOMENTS, TYPED
 from shared.transcripts import SESSION, Writer
+from toolwire import ClaudeAgentOptions, PermissionResultAllow, PermissionResultDeny, ToolServer, run
 from toolwire.sessions.recorded import LoadedTranscript, RecordedSession
 from toolwire.studio.timeline import Timeline, name_tool, read_recording, read_session, read_text
+from toolwire.testing import ScriptedCLI, call, say, turn
 
 CORPUS = Path(__file__).parent.parent / "fuzz" / "corpus"
 
@@ -551,6 +555,104 @@ def test_an_empty_history():
     assert (timeline.spans, timeline.summary.is_over) == ([], True)
 
 
+class Tapped:
+    """A transport whose frames a timeline sees as they come, at times that the test gives."""
+
+    def __init__(self, transport, timeline):
+        self.transport = transport
+        self.timeline = timeline
+
+    def __getattr__(self, name):
+        return getattr(self.transport, name)
+
+    def add(self, direction, frame):
+        """A frame, a second after the one before it."""
+        self.timeline.add(float(len(self.timeline.frames)), direction, frame)
+
+    async def write(self, data):
+        """Frames of ours."""
+        for line in data.splitlines():
+            self.add("out", json.loads(line))
+        await self.transport.write(data)
+
+    async def read_messages(self):
+        """Frames of the CLI."""
+        async for frame in self.transport.read_messages():
+            self.add("in", frame)
+            yield frame
+
+
+async def run_live(timeline, calc, *steps, **options):
+    """Run the scripted CLI with a timeline; returns the main spans as text, indented."""
+    given = ClaudeAgentOptions(
+        mcp_servers={"calc": calc},
+        spawn_claude_code_process=lambda command: Tapped(ScriptedCLI(steps)(command), timeline),
+        **options,
+    )
+    with anyio.fail_after(30):
+        await run("go", options=given)
+    kinds = ("turn", "tool", "mcp", "permission")
+    spans = [each for each in timeline.in_order() if each.kind in kinds]
+    return [
+        "  " * each.depth + f"{each.kind} {each.title}"
+        for each in spans
+        if each.name not in ("initialize", "tools/list")
+    ]
+
+
+@pytest.mark.anyio
+async def test_a_live_run_of_the_scripted_cli():
+    """What runs is open while it does, and closed when the run is over."""
+    calc = ToolServer("calc")
+    timeline = Timeline()
+    seen = []
+
+    @calc.tool
+    def add(a: int, b: int) -> int:
+        """Add."""
+        seen.extend(each.kind for each in timeline.spans if each.end is None)
+        return a + b
+
+    steps = [call("mcp__calc__add", a=1, b=2), say("done")]
+    tree = await run_live(timeline, calc, *steps, allowed_tools=["mcp__calc"])
+    assert tree == ["turn go", "  tool calc: add", "    mcp add runs in calc"]
+    assert seen == ["turn", "tool", "mcp"]
+    assert all(each.end is not None for each in timeline.spans)
+    assert timeline.summary.is_over
+    assert timeline.wrong() == []
+
+
+@pytest.mark.anyio
+async def test_a_live_run_in_which_a_call_fails_and_one_is_denied():
+    """Both say why."""
+    calc = ToolServer("calc")
+
+    @calc.tool
+    def fails() -> str:
+        """Fail."""
+        raise ValueError("no")
+
+    @calc.tool
+    def buy() -> str:
+        """Buy."""
+        return "bought"
+
+    async def decide(tool, _arguments, _context):
+        return PermissionResultDeny(message="never") if tool == "mcp__calc__buy" else PermissionResultAllow()
+
+    timeline = Timeline()
+    steps = [turn(say("I try."), call("mcp__calc__fails"), call("mcp__calc__buy")), say("done")]
+    assert await run_live(timeline, calc, *steps, can_use_tool=decide) == [
+        "turn go",
+        "  tool calc: fails",
+        "    permission May Claude use calc: fails?",
+        "    mcp fails runs in calc",
+        "  tool calc: buy",
+        "    permission May Claude use calc: buy?",
+    ]
+    assert [each.why for each in timeline.wrong()] == ["ValueError: no", "permission denied: never"]
+
+
 def write_recording(path, frames):
     """A recording with these frames, a millisecond apart."""
     lines = [{"toolwire_recording": 1, "version": "0", "argv": []}]
@@ -634,116 +736,6 @@ def test_names_and_texts():
 
 
 # --- whatever comes ---
-
-WORDS = (
-    *(
-        "control_request",
-        "control_response",
-        "control_cancel_request",
-        "user",
-        "assistant",
-        "system",
-        "result",
-    ),
-    *("stream_event", "tool_progress", "api-request", "message_start", "message_delta", "message_stop"),
-    *("init", "status", "requesting", "session_state_changed", "idle", "api_retry", "permission_denied"),
-    *("task_started", "task_progress", "task_updated", "task_notification", "hook_started", "hook_response"),
-    *("initialize", "mcp_message", "hook_callback", "can_use_tool", "elicitation", "interrupt", "tools/call"),
-    *("notifications/cancelled", "success", "error", "deny", "completed", "failed", "local_agent", "text"),
-    *("tool_use", "tool_result", "t1", "t2", "PreToolUse", "UserPromptSubmit", "human", "task-notification"),
-)
-KEYS = (
-    *(
-        "type",
-        "subtype",
-        "request_id",
-        "request",
-        "response",
-        "message",
-        "content",
-        "id",
-        "name",
-        "input",
-        "usage",
-    ),
-    *(
-        "tool_use_id",
-        "parent_tool_use_id",
-        "is_error",
-        "event",
-        "status",
-        "state",
-        "task_id",
-        "task_type",
-        "patch",
-    ),
-    *(
-        "hook_id",
-        "hook_event",
-        "hook_event_name",
-        "method",
-        "params",
-        "_meta",
-        "claudecode/toolUseId",
-        "behavior",
-    ),
-    *(
-        "mcp_response",
-        "result",
-        "error",
-        "requestId",
-        "server_name",
-        "tool_name",
-        "agent_id",
-        "origin",
-        "kind",
-    ),
-    *(
-        "mcp_servers",
-        "modelUsage",
-        "total_cost_usd",
-        "output_tokens",
-        "input_tokens",
-        "retry_delay_ms",
-        "attempt",
-    ),
-    *(
-        "error_status",
-        "tool_result_meta",
-        "permission_decision",
-        "tool_use_result",
-        "isAsync",
-        "model",
-        "text",
-    ),
-    *(
-        "errors",
-        "terminal_reason",
-        "delta",
-        "stop_reason",
-        "exit_code",
-        "session_id",
-        "subagent_type",
-        "prompt",
-    ),
-)
-LEAVES = (
-    st.sampled_from(WORDS)
-    | st.none()
-    | st.booleans()
-    | st.integers()
-    | st.just(10**400)
-    | st.floats()
-    | st.text(max_size=4)
-)
-VALUES = st.recursive(
-    LEAVES,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5),
-    max_leaves=12,
-)
-FRAMES = st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=6)
-TYPED = st.builds(lambda kind, rest: {**rest, "type": kind}, st.sampled_from(WORDS), FRAMES)
-MOMENTS = st.floats() | st.integers() | st.none()
 
 
 def check(timeline):

@@ -55,6 +55,7 @@ Kind = Literal[
 _TITLE: Final = 100
 _REASON: Final = 500
 _NO_REASON: Final = "no reason was given"
+_FINISHED: Final = "Background task finished"
 _NOTIFICATION: Final = "<task-notification>"
 _CUT_OFF: Final = "the turn ended before this did"
 _INTERRUPTED: Final = "[Request interrupted by user"
@@ -373,10 +374,11 @@ class Timeline:
         given = None if prompt is None else prompt[0]
         text = "" if prompt is None else read_text(given)
         if prompt is None or text.lstrip().startswith(_NOTIFICATION):
-            text = "Turn without a prompt" if prompt is None else "Background task finished"
+            text = "Turn without a prompt" if prompt is None else _FINISHED
         turn = self._begin("turn", text or "Prompt", None, given=given)
         if prompt is not None and prompt[1] != self._number:
             turn.frames.insert(0, prompt[1])
+        turn.name = "task-notification" if prompt is not None and text == _FINISHED else ""
         self._prompt, self._turn = prompt, turn
         self.summary.turns += 1
         self._main = _Agent(None)
@@ -401,7 +403,7 @@ class Timeline:
                 self._queue.appendleft((*self._prompt, self._now))
                 turn.input = None
             finished = origin["kind"] == "task-notification"
-            turn.title = "Background task finished" if finished else f"Started by {origin['kind']}"
+            turn.title = _FINISHED if finished else _shorten(f"Started by {origin['kind']}", _TITLE)
             turn.name = origin["kind"]
         failed = _describe_end(frame)
         turn.output = {
