@@ -1,4 +1,4 @@
-"""A studio of its own for each file, and a real Chromium whose pages must raise no error and reach nothing outside."""
+"""A studio for each file, and a real Chromium whose pages must raise no error and reach nothing outside."""
 
 import os
 import re
@@ -58,7 +58,12 @@ def run_studio(folder, *arguments, **env):
     home = folder / "home"
     home.mkdir(exist_ok=True)
     clean = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
-    clean |= {"HOME": str(home), "PYTHONUNBUFFERED": "1", "PYTHONPATH": os.environ.get("PYTHONPATH", ""), **env}
+    clean |= {
+        "HOME": str(home),
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+        **env,
+    }
     command = [sys.executable, "-m", "toolwire", "studio", *map(str, arguments), "--no-open"]
     process = subprocess.Popen(
         command, cwd=folder, env=clean, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -102,7 +107,9 @@ def studio(tmp_path_factory):
 def open_page(chromium, running, **context):
     """Open the studio in a window of its own. What it must not do is asserted when it closes."""
     storage = getattr(running, "storage", None)
-    with chromium.new_context(viewport={"width": 1300, "height": 900}, storage_state=storage, **context) as window:
+    with chromium.new_context(
+        viewport={"width": 1300, "height": 900}, storage_state=storage, **context
+    ) as window:
         page = window.new_page()
         page.set_default_timeout(WAIT)
         wrong = []

@@ -1,4 +1,4 @@
-"""Tools that the studio is tried with: forms of every kind, progress, questions, failures, pictures, hostile output."""
+"""Tools that the studio is tried with: forms, progress, questions, failures, pictures, hostile output."""
 
 import asyncio
 import struct
@@ -63,7 +63,7 @@ def add(a: float, b: float) -> float:
 
 
 @shop.tool
-def order(
+def order(  # noqa: PLR0917 - a long form
     customer: str,
     address: Address,
     items: list[Item],
@@ -112,8 +112,15 @@ def media() -> list:
     """A red square and a short silence."""
     rows = b"".join(b"\0" + b"\xff\0\0" * 40 for _ in range(40))
     head = struct.pack(">IIBBBBB", 40, 40, 8, 2, 0, 0, 0)
-    png = b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + _chunk(b"IDAT", zlib.compress(rows)) + _chunk(b"IEND", b"")
-    sound = struct.pack("<4sI4s4sIHHIIHH4sI", b"RIFF", 44, b"WAVE", b"fmt ", 16, 1, 1, 8000, 8000, 1, 8, b"data", 8)
+    png = (
+        b"\x89PNG\r\n\x1a\n"
+        + _chunk(b"IHDR", head)
+        + _chunk(b"IDAT", zlib.compress(rows))
+        + _chunk(b"IEND", b"")
+    )
+    sound = struct.pack(
+        "<4sI4s4sIHHIIHH4sI", b"RIFF", 44, b"WAVE", b"fmt ", 16, 1, 1, 8000, 8000, 1, 8, b"data", 8
+    )
     return [Image(data=png, mime_type="image/png"), Audio(data=sound + b"\x80" * 8, mime_type="audio/wav")]
 
 

@@ -9,9 +9,10 @@ from playwright.sync_api import expect
 def open_tab(page):
     """Show the tab, with an empty conversation."""
     page.get_by_role("tab", name="Conversation").click()
-    again = page.get_by_role("button", name="New conversation")
-    if again.is_visible():
-        again.click()
+    state = page.get_by_role("status").filter(has_text=re.compile("not started|waiting|working|ended"))
+    expect(state).to_be_visible()
+    if "not started" not in state.inner_text():
+        page.get_by_role("button", name="New conversation").click()
     expect(page.get_by_text("not started")).to_be_visible()
 
 
@@ -33,7 +34,7 @@ def ended(page, number=1):
 
 
 def test_a_whole_conversation(page):
-    """A prompt, a permission that is asked where the call is, the result, the answer, the cost; then the next turn."""
+    """A prompt, a permission asked where the call is, the result, the answer, the cost; then the next turn."""
     open_tab(page)
     expect(page.get_by_text("A scripted model answers, not Claude")).to_be_visible()
     send(page, "add a=15 b=27")
@@ -67,7 +68,7 @@ def test_always_allow_asks_once(page):
     """The second call of the same tool runs without a question."""
     open_tab(page)
     send(page, "add a=1 b=2")
-    page.get_by_role("button", name="Always allow in this conversation").click()
+    page.get_by_role("button", name="Always allow it here").click()
     ended(page)
     send(page, "add a=3 b=4")
     ended(page, 2)
@@ -152,14 +153,15 @@ def test_a_second_window_shows_the_same_conversation(page, chromium, studio):
 
 def test_a_tool_that_is_added_in_mid_conversation_can_be_called(start, tmp_path):
     """The CLI hears of the changed file."""
-    text = "from toolwire import ToolServer\nshop = ToolServer('shop')\n\n\n@shop.tool\ndef one() -> str:\n    '''One.'''\n    return 'first'\n"
+    one = "\n\n@shop.tool\ndef one() -> str:\n    'One.'\n    return 'first'\n"
+    text = "from toolwire import ToolServer\nshop = ToolServer('shop')\n" + one
     app = tmp_path / "app.py"
     app.write_text(text)
     page, _ = start("app.py", "--yes")
     page.get_by_role("tab", name="Conversation").click()
     send(page, "one")
     ended(page)
-    app.write_text(text + "\n\n@shop.tool\ndef two() -> str:\n    '''Two.'''\n    return 'second'\n")
+    app.write_text(text + one.replace("one", "two").replace("first", "second"))
     page.get_by_role("tab", name="Tools").click()
     expect(page.get_by_role("button", name="two")).to_be_visible()
     page.get_by_role("tab", name="Conversation").click()
@@ -169,7 +171,7 @@ def test_a_tool_that_is_added_in_mid_conversation_can_be_called(start, tmp_path)
 
 
 def test_the_timeline_has_the_times_of_the_run(page, tmp_path):
-    """The spans of the conversation follow from its frames: the tool ran within its turn, as long as the frames say."""
+    """The spans of the conversation follow from its frames: a function ran as long as they say."""
     open_tab(page)
     send(page, "slow steps=3")
     allow(page)
@@ -186,5 +188,6 @@ def test_the_timeline_has_the_times_of_the_run(page, tmp_path):
     assert shown == round(max(times) - min(times), 3) or abs(shown - (max(times) - min(times))) < 0.002
     assert shown > 0.6  # three pauses of 0.2 s
     details.get_by_role("button").first.click()
+    expect(details.get_by_role("heading")).to_contain_text("Frame ")
     frame = json.loads(details.locator(".tw-mono").inner_text())
     assert frame["request"]["message"]["method"] == "tools/call"

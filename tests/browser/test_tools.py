@@ -43,7 +43,9 @@ def test_a_nested_form_shows_each_error_at_its_field(page):
     page.get_by_role("button", name="Call").click()
     field = page.locator("label", has=page.get_by_label("count *"))
     expect(field.get_by_text("greater than the maximum of 10")).to_be_visible()
-    expect(page.locator("label", has=page.get_by_label("zip *")).get_by_text("does not match")).to_be_visible()
+    expect(
+        page.locator("label", has=page.get_by_label("zip *")).get_by_text("does not match")
+    ).to_be_visible()
     assert page.get_by_role("region", name="Calls").locator("section.tw-call").count() == before
 
     page.get_by_label("zip *").fill("12345")

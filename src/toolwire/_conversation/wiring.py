@@ -235,7 +235,8 @@ class Conversation:
         old, _ = split_servers(self._mcp_servers)
         new, configs = split_servers(servers)
         keep_secret(secret_values(configs))
-        for name in (name for name, server in old.items() if name in new and new[name] is not server):
+        replaced = [name for name, server in old.items() if name in new and new[name] is not server]
+        for name in replaced:
             self.servers.remove(name)
         added = [name for name, server in new.items() if old.get(name) is not server]
         for name in added:
@@ -244,8 +245,12 @@ class Conversation:
             if tools := get_policies(server):
                 configs[name]["tools"] = tools
         try:
-            body = {"subtype": "mcp_set_servers", "servers": configs}
-            answer = await self.session.request(body, self.options.control_timeout)
+            if (
+                replaced
+            ):  # the CLI knows servers by name, and shakes hands only with those that it did not have
+                rest = {name: config for name, config in configs.items() if name not in replaced}
+                await self._request_servers(rest)
+            answer = await self._request_servers(configs)
         except BaseException:
             for name in added:
                 self.servers.remove(name)
@@ -254,6 +259,10 @@ class Conversation:
             self.servers.remove(name)
         self._mcp_servers = dict(servers)
         return answer
+
+    async def _request_servers(self, configs: Mapping[str, Any]) -> dict[str, Any]:
+        body = {"subtype": "mcp_set_servers", "servers": configs}
+        return await self.session.request(body, self.options.control_timeout)
 
     @property
     def mcp_servers(self) -> dict[str, Any]:

@@ -253,7 +253,9 @@ def _make_studio(
         conversation,
         runs,
         None if catalog is None else Spending(catalog),
-        partial(write_test, target=files[0]) if len(targets) == len(files) == 1 else None,
+        partial(write_test, target=files[0], server=next(iter(targets)))
+        if len(targets) == len(files) == 1
+        else None,
     )
 
 
@@ -267,12 +269,15 @@ async def _choose_peer(
 
 async def _watch(target: "Target", name: str, shown: "Studio") -> None:
     """Load the target again when its file changes, for the tools and for a running conversation."""
+    import anyio  # noqa: PLC0415 - heavy
+
     bench = next(each for each in shown.benches if each.name == name)
 
     async def replace(server: Any) -> None:
-        await bench.replace(server)
-        if shown.conversation is not None:
-            await shown.conversation.replace_server(name, server)
+        async with anyio.create_task_group() as tasks:
+            if shown.conversation is not None:
+                tasks.start_soon(shown.conversation.replace_server, name, server)
+            tasks.start_soon(bench.replace, server)
 
     def report(text: str) -> None:
         note(text)

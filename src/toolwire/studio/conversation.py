@@ -197,12 +197,15 @@ class Conversation:
         self.version += 1
 
     async def replace_server(self, name: str, server: Any) -> None:
-        """Use another server under this name, also in the running conversation."""
+        """Use another server under this name, also in the running conversation. Prompts wait for it."""
         self.servers[name] = server
-        if self._client is not None:
+        async with self._starting:
+            if self._client is None:
+                return
             try:
                 await self._client.set_mcp_servers(self.servers)
-            except ClaudeSDKError as error:
+                await self._client.wait_until_ready(_CONTROL_TIMEOUT, [name])
+            except (ClaudeSDKError, TimeoutError) as error:
                 self._add(Noted(f"The CLI did not take the changed tools: {describe(error)}", "warning"))
 
     async def aclose(self) -> None:
@@ -395,7 +398,9 @@ class Conversation:
         self.state = "idle"
         self.totals.cost_usd = result.total_cost_usd
         self.totals.turns += result.num_turns
-        failed = (self.timeline.summary.error or result_error_text(result.raw or {})) if result.is_error else ""
+        failed = (
+            (self.timeline.summary.error or result_error_text(result.raw or {})) if result.is_error else ""
+        )
         turns = f"{result.num_turns} turn{'' if result.num_turns == 1 else 's'}"
         self._add(TurnEnded(f"{turns}, {result.duration_ms / 1000:.1f} s", failed))
         for called in self._calls.values():

@@ -14,7 +14,6 @@ from toolwire._support.dialogs import Permission
 from toolwire.permissions.types import (
     PermissionResultAllow,
     PermissionResultDeny,
-    PermissionUpdate,
     ToolPermissionContext,
 )
 from toolwire.tools.elicitation import ElicitationRequest, ElicitationResult
@@ -36,8 +35,8 @@ class Question:
     """Of a permission: what the tool would be called with."""
     why: str | None = None
     """Of a permission: why the CLI asks."""
-    suggestions: list[PermissionUpdate] = field(default_factory=list)
-    """Of a permission: the rules that "always" would add."""
+    tool: str = ""
+    """Of a permission: the full name of the tool."""
     schema: dict[str, Any] | None = None
     """Of an elicitation: the form to fill in."""
     url: str | None = None
@@ -47,13 +46,14 @@ class Question:
     answer_text: str = ""
     """What was answered, in a word."""
     _future: "asyncio.Future[Any] | None" = None
+    _always: set[str] = field(default_factory=set)
 
     def allow(self, *, always: bool = False) -> bool:
-        """Allow the call. `always` adds the suggested rules to this conversation."""
-        updates = self.suggestions if always else None
-        return self._answer(
-            PermissionResultAllow(updated_permissions=updates), "always" if always else "allowed"
-        )
+        """Allow the call; with `always`, also all later calls of the tool in this conversation."""
+        taken = self._answer(PermissionResultAllow(), "always allowed" if always else "allowed")
+        if taken and always:
+            self._always.add(self.tool)
+        return taken
 
     def deny(self, reason: str = "") -> bool:
         """Do not allow the call; the model reads the reason."""
@@ -83,6 +83,7 @@ class Questions:
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
         self.all: list[Question] = []
+        self._always: set[str] = set()
 
     @property
     def open(self) -> list[Question]:
@@ -93,13 +94,16 @@ class Questions:
         self, tool: str, arguments: dict[str, Any], context: ToolPermissionContext
     ) -> Any:
         """Ask whether a tool may run, for `can_use_tool`."""
+        if tool in self._always:
+            return PermissionResultAllow()
         question = Question(
             "permission",
             f"May Claude call {short_name(tool)}?",
             tool_use_id=context.tool_use_id,
             arguments=arguments,
             why=context.decision_reason,
-            suggestions=list(context.suggestions or ()),
+            tool=tool,
+            _always=self._always,
         )
         return await self._ask(question)
 

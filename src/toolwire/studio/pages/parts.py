@@ -291,11 +291,10 @@ class QuestionView:
             ui.button("Allow", on_click=lambda: self._answer(question.allow())).props(
                 "no-caps dense unelevated color=positive"
             )
-            if question.suggestions:
-                ui.button(
-                    "Always allow in this conversation",
-                    on_click=lambda: self._answer(question.allow(always=True)),
-                ).props("no-caps dense outline")
+            always = ui.button(
+                "Always allow it here", on_click=lambda: self._answer(question.allow(always=True))
+            )
+            always.props("no-caps dense outline")
             reason = ui.input("Reason, for the model").props("dense outlined").classes("tw-reason")
             ui.button("Deny", on_click=lambda: self._answer(question.deny(reason.value or ""))).props(
                 "no-caps dense unelevated color=negative"
