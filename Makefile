@@ -9,6 +9,9 @@ FUZZ_STAMP := $(VENV)/.installed-fuzz
 DOCS_STAMP := $(VENV)/.installed-docs
 BROWSER_STAMP := $(VENV)/.installed-browser
 TRACING := build/tracing
+# uv takes packages from its cache, in seconds. It does not read pip's settings (an index of your own): then pip does it.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
 .PHONY: help demo fast test slow real work conformance clients bench bench-quick check generate format clean
 .PHONY: browser documents faults batch-faults fuzz mutants soak clis pythons mcps tracing dist docs
@@ -17,8 +20,9 @@ help:  ## this list
 
 $(STAMP): requirements-dev.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	$(PIP) -c requirements-dev.txt uv
+	$(UV) -r requirements-dev.txt || $(PIP) -r requirements-dev.txt
+	$(PIP) --no-build-isolation --no-deps -e .
 	touch $(STAMP) $(DEMO_STAMP)
 
 $(DEMO_STAMP): requirements-dev.txt pyproject.toml
@@ -36,7 +40,7 @@ demo: $(DEMO_STAMP)  ## a conversation with the real CLI and a scripted model: n
 	@printf '  .venv/bin/toolwire demo --live   the same with your own Claude\n  docs/guide.md                    your own functions as tools\n'
 
 PYTEST := PYTHONHASHSEED=0 $(BIN)/python -m pytest -n 2
-SLOW := tests/cli tests/batch tests/catalog tests/openapi tests/official tests/sessions/stores tests/testing/test_store_conformance.py tests/project/test_docs_console.py tests/permissions/shell/test_commands_for_real.py
+SLOW := tests/cli tests/batch tests/catalog tests/openapi tests/official tests/sessions/stores tests/testing/test_store_conformance.py tests/permissions/shell/test_commands_for_real.py
 REAL := tests/real tests/differential
 
 fast: $(STAMP)  ## under a minute: one event loop, few random examples, no processes; for every change
@@ -69,7 +73,7 @@ browser: $(BROWSER_STAMP)  ## the studio in a real browser: Chromium, from the s
 	$(PYTEST) -q tests/browser $(ARGS)
 
 $(BENCH_STAMP): requirements-bench.txt $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-bench.txt
+	$(UV) -r requirements-bench.txt || $(PIP) -r requirements-bench.txt
 	touch $(BENCH_STAMP)
 
 bench: $(BENCH_STAMP)  ## toolwire beside its peers, into docs/benchmarks; on an idle machine. ARGS="calls stream" for some suites
@@ -104,7 +108,7 @@ batch-faults: $(STAMP)  ## batches whose processes and databases are killed at r
 	BATCH_SEEDS=$(BATCH_SEEDS) $(PYTEST) -q tests/batch_faults $(ARGS)
 
 $(FUZZ_STAMP): requirements-fuzz.txt $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-fuzz.txt
+	$(UV) -r requirements-fuzz.txt || $(PIP) -r requirements-fuzz.txt
 	touch $(FUZZ_STAMP)
 
 fuzz: $(FUZZ_STAMP)  ## fuzz parsers, tables and policies, FUZZ_SECONDS=60 each; ARGS="shell schema" for some
@@ -128,7 +132,7 @@ pythons: $(STAMP)  ## the fast tests with each supported Python that is found, i
 	$(BIN)/python tests/project/try_pythons.py $(ARGS)
 
 $(DOCS_STAMP): requirements-docs.txt $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-docs.txt
+	$(UV) -r requirements-docs.txt || $(PIP) -r requirements-docs.txt
 	touch $(DOCS_STAMP)
 
 docs: $(DOCS_STAMP)  ## the documents as a site, into build/site; a broken link fails

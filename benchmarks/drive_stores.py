@@ -15,13 +15,15 @@ from typing import Any
 SLOW = 4.0  # seconds that a slow store takes for each append
 HANGING = 20.0  # seconds after which a store that hangs is back
 LIMIT = 2_000  # milliseconds that toolwire is to wait; the official SDK has no such setting
+QUICKER = 20  # by so much all of these are divided in a quick run
 
 
 class Store:
     """Keeps entries in memory, in the way that it is told to."""
 
-    def __init__(self, way: str) -> None:
+    def __init__(self, way: str, pace: float) -> None:
         self.way = way
+        self.pace = pace
         self.entries: dict[str, list[Any]] = {}
         self.began = asyncio.Event()
 
@@ -30,11 +32,11 @@ class Store:
         self.began.set()
         match self.way:
             case "slow":
-                await asyncio.sleep(SLOW)
+                await asyncio.sleep(SLOW / self.pace)
             case "failing":
                 raise ConnectionError("the store is away")
             case "hanging":
-                await asyncio.sleep(HANGING)
+                await asyncio.sleep(HANGING / self.pace)
         known = self.entries.setdefault(key["session_id"] + "/" + key.get("subpath", ""), [])
         names = {each.get("uuid") for each in known} - {None}
         known += [each for each in entries if each.get("uuid") not in names]
@@ -86,8 +88,9 @@ def judge(session_id: str, store: Store) -> dict[str, float]:
 def main(case: dict[str, Any]) -> None:
     """Run one conversation, and print what was seen."""
     sdk = importlib.import_module(case["sdk"])
-    store = Store(case["way"])
-    own = {"session_store_timeout_ms": LIMIT} if case["sdk"] == "toolwire" else {}
+    pace = QUICKER if case["quick"] else 1
+    store = Store(case["way"], pace)
+    own = {"session_store_timeout_ms": LIMIT // pace} if case["sdk"] == "toolwire" else {}
     options = sdk.ClaudeAgentOptions(
         setting_sources=[],
         cwd=case["cwd"],

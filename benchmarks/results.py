@@ -106,7 +106,7 @@ class Bench:
 
     def count(self, usual: int) -> int:
         """How often to repeat something within a turn."""
-        return max(2, usual // 10) if self.quick else usual
+        return max(2, usual // 40) if self.quick else usual
 
     def compare(
         self,

@@ -45,12 +45,13 @@ def run(bench: Bench) -> None:
 
 def tools(bench: Bench) -> None:
     """A call, the list, and the defining, by the number of tools."""
-    sizes = TOOLS[:4] if bench.quick else TOOLS
+    sizes = TOOLS[:3] if bench.quick else TOOLS
     turns = {f"toolwire/{size}": partial(with_tools, "toolwire", size, bench.count(1_000)) for size in sizes}
     measured(bench, "tools", turns, rounds=5)
     turns = {f"official/{size}": partial(with_tools, "official", size, bench.count(100)) for size in sizes}
     measured(bench, "tools", turns, rounds=2)
-    turns = {f"toolwire/{size}": partial(with_functions, size) for size in FUNCTIONS}
+    functions = FUNCTIONS[:3] if bench.quick else FUNCTIONS
+    turns = {f"toolwire/{size}": partial(with_functions, size) for size in functions}
     measured(bench, "typed functions", turns, rounds=3)
     curve(bench, "tools", sizes, "p50", "µs at the median", name="a call, by tools", expected="constant")
     curve(
@@ -68,7 +69,7 @@ def tools(bench: Bench) -> None:
     curve(
         bench,
         "typed functions",
-        FUNCTIONS,
+        functions,
         "defining",
         "µs of processor time for all",
         name="defining typed functions",
@@ -131,13 +132,14 @@ def with_search(size: int) -> Measured:
 def in_flight(bench: Bench) -> None:
     """A call's processor time, by how many are open."""
     usual = {"toolwire": 4_000, "official": 60}
-    turns = {name: partial(at_depths, name, bench.count(count)) for name, count in usual.items()}
+    depths = DEPTHS[:4] if bench.quick else DEPTHS
+    turns = {name: partial(at_depths, name, bench.count(count), depths) for name, count in usual.items()}
     bench.compare_cases(SUITE, "calls in flight", turns, UNITS, rounds=3)
     if any(row.case == at("calls in flight", 1) and row.measure == "cpu" for row in bench.rows):
         curve(
             bench,
             "calls in flight",
-            DEPTHS,
+            depths,
             "cpu",
             "µs of processor time",
             name="a call, by calls in flight",
@@ -147,7 +149,7 @@ def in_flight(bench: Bench) -> None:
 
 def payload(bench: Bench) -> None:
     """A call whose argument comes back, by its size."""
-    sizes = PAYLOADS[:4] if bench.quick else PAYLOADS
+    sizes = PAYLOADS[:3] if bench.quick else PAYLOADS
     turns = {name: partial(with_payloads, name, sizes, bench.count(200)) for name in BOTH}
     bench.compare_cases(SUITE, "payload", turns, UNITS, rounds=3)
     curve(bench, "payload", sizes, "p50", "µs at the median", name="a call, by payload", expected="linear")
@@ -155,7 +157,7 @@ def payload(bench: Bench) -> None:
 
 def sessions(bench: Bench) -> None:
     """A whole conversation, by how many run at once."""
-    sizes = SESSIONS[:3] if bench.quick else SESSIONS
+    sizes = SESSIONS[:2] if bench.quick else SESSIONS
     turns = {f"{name}/{size}": partial(with_sessions, name, size) for size in sizes for name in BOTH}
     measured(bench, "sessions at once", turns, rounds=2)
     curve(
@@ -227,12 +229,12 @@ def with_functions(size: int) -> Measured:
     return {"defining": told["driver"]["defining"] / 1e3}
 
 
-def at_depths(sdk: str, count: int) -> dict[str, Measured]:
+def at_depths(sdk: str, count: int, depths: Sequence[int]) -> dict[str, Measured]:
     """The same calls, with more and more of them open."""
-    steps = [step("add", NUMBERS, "42.0", count, depth) for depth in DEPTHS]
+    steps = [step("add", NUMBERS, "42.0", count, depth) for depth in depths]
     told = driven(sdk, {"servers": ["calc"], "steps": steps}, tools="typed")
     found = {}
-    for depth, planned, done in zip(DEPTHS, steps, told["steps"], strict=True):
+    for depth, planned, done in zip(depths, steps, told["steps"], strict=True):
         found[at("calls in flight", depth)] = {"cpu": done["cpu"] / planned["with"]["count"] * 1e6}
     return {case: figures for case, figures in found.items() if figures["cpu"]}
 

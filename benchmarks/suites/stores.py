@@ -31,12 +31,12 @@ CASES = {
 ROUNDS = 3
 
 
-def turn(sdk: str, cli: str) -> Mapping[str, Measured]:
+def turn(sdk: str, cli: str, quick: bool) -> Mapping[str, Measured]:
     """A conversation with each kind of store, in a process of its own."""
     script = [say("One."), say("Two.")]
     found = {}
     for case, (way, flush) in CASES.items():
-        told = conversed_by("drive_stores", sdk, script, cli=cli, way=way, flush=flush)
+        told = conversed_by("drive_stores", sdk, script, cli=cli, way=way, flush=flush, quick=quick)
         found[case] = {measure: told[measure] for measure in UNITS}
     return found
 
@@ -46,7 +46,7 @@ def run(bench: Bench) -> None:
     cli = bundled_cli()
     if cli is None:
         raise RuntimeError("the real CLI comes with claude-agent-sdk, which is not installed")
-    turns = {sdk: partial(turn, sdk, cli) for sdk in SDKS}
+    turns = {sdk: partial(turn, sdk, cli, bench.quick) for sdk in SDKS}
     bench.compare_cases(SUITE, "two prompts", turns, UNITS, rounds=ROUNDS)
     ours = next(iter(SDKS))
     worst = [max(bench.row(SUITE, case, "request during an append", ours).values) for case in CASES]

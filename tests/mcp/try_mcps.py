@@ -3,11 +3,12 @@
 python tests/mcp/try_mcps.py [--folder build/mcps] [VERSION ...]
 
 Each version gets a virtual environment of its own that has `mcp`, and FastMCP where it fits; everything else comes
-from the environment that runs this. Only the standard library is used here.
+from the environment that runs this. Made by `uv`, which takes packages from its cache.
 """
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -37,6 +38,7 @@ WITH_2 = [
 ]
 WITH_HTTP = ["tests/mcp/test_exact_numbers.py", "tests/mcp/serve"]
 INSTALLING, TESTING = 600, 600
+UV = shutil.which("uv", path=str(Path(sys.executable).parent)) or "uv"
 
 
 def main() -> int:
@@ -63,7 +65,7 @@ def installed(version: str, folder: Path) -> Path:
     packages += [f"mcp-types=={version}"] if major > 1 else []
     if not stamp.exists() or stamp.read_text() != " ".join(packages):
         say(f"installing into {folder}")
-        making = [sys.executable, "-m", "venv", "--clear", "--without-pip", str(folder)]
+        making = [UV, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)]
         subprocess.run(making, timeout=INSTALLING, check=True)
         own = subprocess.run(
             [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
@@ -72,8 +74,8 @@ def installed(version: str, folder: Path) -> Path:
             timeout=60,
             check=True,
         ).stdout.strip()
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        subprocess.run([*pip, "--target", own, *packages], timeout=INSTALLING, check=True)
+        pip = [UV, "pip", "install", "--quiet", "--no-deps", "--python", str(python)]
+        subprocess.run([*pip, *packages], timeout=INSTALLING, check=True)
         # After its own packages, those of this environment, with the links in it.
         rest = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
         Path(own, "zz_rest.pth").write_text(rest)

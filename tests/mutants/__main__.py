@@ -66,7 +66,7 @@ def _run_all(wanted: list[Mutant], folder: Path) -> int:
     except NoLongerAppliesError as error:
         print(error)
         return 1
-    before = _pytest(clean, chosen, _SECONDS * len(chosen))
+    before = _pytest(clean, chosen, _SECONDS * len(chosen), workers=_AT_ONCE)
     if before.code != 0:
         print(f"The tests fail without any bug:\n{before.text}")
         return 1
@@ -102,13 +102,14 @@ def _tests(mutant: Mutant, tests: Definitions) -> list[str]:
     return [tests.test(each) for each in mutant.tests]
 
 
-def _pytest(source: Path, tests: list[str], seconds: float) -> Run:
+def _pytest(source: Path, tests: list[str], seconds: float, workers: int = 0) -> Run:
     """Run tests on a copy of the sources, in a process group of their own, of which nothing stays."""
     code = (
         "import sys, pytest; from importlib.util import find_spec;"
         "assert find_spec('toolwire').origin.startswith(sys.argv[1]); sys.exit(pytest.main(sys.argv[2:]))"
     )
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-rfE", "--tb=short", f"--timeout={_SECONDS}", "-n", "0"]
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-rfE", "--tb=short", f"--timeout={_SECONDS}"]
+    options += ["-n", str(workers)]
     began = time.monotonic()
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(source), *options, *tests],

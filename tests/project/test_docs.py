@@ -1,4 +1,4 @@
-"""Every Python example in the documents runs: each page is a program, the model's lines are in its comments."""
+"""The examples run offline, and what pages name exists. The blocks of pages run in `make dist` (`try_pages`)."""
 
 import os
 import re
@@ -8,27 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from toolwire import testing
 from toolwire._transport.find_cli import VARIABLE, bundled_cli
 from toolwire.testing import ClaudeEnvironment, ScriptedModel
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NO_CONVERSATIONS = {"offline.py", "paid_api.py", *(each.name for each in (ROOT / "examples").glob("_*.py"))}
 EXAMPLES = sorted(each for each in (ROOT / "examples").glob("*.py") if each.name not in NO_CONVERSATIONS)
-BLOCK = re.compile(r"(?:<!-- script: (?P<script>.*?) -->\n)?```python\n(?P<code>.*?)```", re.DOTALL)
-RUN = "\nimport asyncio as _asyncio\nif 'main' in globals():\n    _asyncio.run(globals().pop('main')())\n"
 
 pytestmark = pytest.mark.real
 
 
-def blocks(page):
-    return [(match["code"], match["script"]) for match in BLOCK.finditer(page.read_text())]
-
-
-def run_program(program, script, tmp_path):
+def run_program(program, tmp_path):
     """Run it in an environment that holds nothing but the way to the scripted model."""
-    with ScriptedModel(script) as model, ClaudeEnvironment(model) as env:
+    with ScriptedModel([]) as model, ClaudeEnvironment(model) as env:
         own = {VARIABLE: bundled_cli(), "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(
             program,
@@ -44,30 +36,15 @@ def run_program(program, script, tmp_path):
     return done.stdout
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
-def test_the_examples_of_a_page_run(page, tmp_path):
-    """The blocks of a page, one after the other, each `main` run where it is defined."""
-    names = {name: getattr(testing, name) for name in testing.__all__}
-    script, program = [], []
-    readme = 'call("mcp__calc__add", a=15, b=27); say("42")'  # no comments in what a newcomer reads first
-    for code, comment in blocks(page):
-        lines = readme if page.name == "README.md" else comment or ""
-        script += [eval(line, names) for line in lines.split("; ") if line]  # noqa: S307 - our own documents
-        program.append(code + RUN)
-    file = tmp_path / f"test_{page.stem}.py"
-    file.write_text("\n".join(each for each in program if "def test_" not in each))
-    run_program([sys.executable, str(file)], script, tmp_path)
-
-
-@pytest.mark.parametrize("fixture", ["scripted_cli", "scripted_model"])
-def test_the_test_of_the_page_on_testing_runs(fixture, tmp_path):
-    """A user's test file, under 25 lines, on both peers: unchanged but for the fixture."""
-    (code,) = [code for code, _ in blocks(ROOT / "docs" / "testing.md") if "def test_" in code]
+def test_the_test_of_the_page_on_testing_runs_with_the_real_cli(tmp_path):
+    """A user's test file, under 25 lines: unchanged but for the fixture."""
+    page = (ROOT / "docs" / "testing.md").read_text()
+    (code,) = re.findall(r"```python\n# test_agent.py\n(.*?)```", page, re.DOTALL)
     assert len(code.strip().splitlines()) < 25
     file = tmp_path / "test_agent.py"
-    file.write_text(code.replace("scripted_cli", fixture))
+    file.write_text(code.replace("scripted_cli", "scripted_model"))
     program = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)]
-    assert "2 passed" in run_program(program, [], tmp_path)
+    assert "2 passed" in run_program(program, tmp_path)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)

@@ -3,7 +3,7 @@
 python tests/project/try_pythons.py [--folder build/pythons] [VERSION ...]
 
 A Python is looked for on PATH and among pyenv's; a version that is not found is told and left out. Each gets a
-virtual environment of its own with the dev requirements. Only the standard library is used here.
+virtual environment of its own with the dev requirements, made by `uv`, which takes packages from its cache.
 """
 
 import argparse
@@ -29,6 +29,7 @@ FAST = [
     "tests/permissions/test_policies.py",
 ]
 """Tests that start no server and few processes: about a minute for each Python."""
+UV = shutil.which("uv", path=str(Path(sys.executable).parent)) or "uv"
 RUNNING = ".".join(map(str, sys.version_info[:2]))
 INSTALLING, TESTING = 900, 900
 
@@ -102,8 +103,9 @@ def installed(python: str, folder: Path) -> Path:
     needed = hashlib.sha256(b"".join(path.read_bytes() for path in NEEDS)).hexdigest()
     if not stamp.exists() or stamp.read_text() != needed:
         say(f"installing into {folder}")
-        subprocess.run([python, "-m", "venv", "--clear", str(folder)], timeout=INSTALLING, check=True)
-        pip = [str(own), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        making = [UV, "venv", "--quiet", "--clear", "--python", python, str(folder)]
+        subprocess.run(making, timeout=INSTALLING, check=True)
+        pip = [UV, "pip", "install", "--quiet", "--python", str(own)]
         subprocess.run([*pip, "-r", str(NEEDS[0])], timeout=INSTALLING, check=True)
         editable = ["--no-build-isolation", "--no-deps", "-e", str(ROOT)]
         subprocess.run([*pip, *editable], timeout=INSTALLING, check=True)

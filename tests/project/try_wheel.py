@@ -3,7 +3,9 @@
 python tests/project/try_wheel.py [--out dist]
 
 Each extra gets an environment of its own, and so does toolwire alone. In an empty folder there: the demo, a new
-project and its tests, calling, serving to the official client, and packing. Needs `uv`, from the dev requirements.
+project and its tests, calling, serving to the official client, and packing. One more has all extras: all blocks of
+README and the documents run there (`try_pages`); README itself installs the sdist. Needs `uv`, from the dev
+requirements.
 """
 
 import argparse
@@ -12,9 +14,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from test_containerfile import command_lines
+from try_pages import PAGES, find_packages, say, try_pages
 
 ROOT = Path(__file__).parents[2]
 UV = shutil.which("uv", path=str(Path(sys.executable).parent)) or "uv"
@@ -59,14 +66,18 @@ def main() -> int:
     unknown = extras - IMPORTS.keys()
     if unknown:
         raise SystemExit(f"extras that are not tried: {', '.join(sorted(unknown))}; add them to IMPORTS")
-    tried = 0
     with tempfile.TemporaryDirectory() as made:
-        tried += try_alone(wheel, Path(made) / "alone")
-        for extra in sorted(extras):
-            tried += try_extra(wheel, extra, Path(made) / extra)
-        install(sdist, Path(made) / "sdist")
-        tried += 1
-    say(f"{wheel.name} and {sdist.name}: {len(extras) + 2} environments")
+        with ThreadPoolExecutor(2) as pool:
+            alone = pool.submit(try_alone, wheel, Path(made) / "alone")
+            tries = [pool.submit(try_extra, wheel, extra, Path(made) / extra) for extra in sorted(extras)]
+            tried = sum(each.result() for each in [alone, *tries])
+        with tarfile.open(sdist) as archive:
+            archive.extractall(Path(made) / "sdist", filter="data")
+        (clone,) = (Path(made) / "sdist").iterdir()
+        everything = f"{wheel}[{','.join(sorted(extras))}]"
+        tool, _ = install(everything, Path(made) / "pages", "pip", *find_packages())
+        tried += try_pages(PAGES, tool.parent, clone)
+    say(f"{wheel.name} and {sdist.name}: {len(extras) + 3} environments")
     say(f"{tried} passed, 0 failed")
     return 0
 
@@ -104,7 +115,9 @@ def try_alone(wheel: Path, folder: Path) -> int:
     assert '["tea"]' in run([python, "-c", CLIENT, tool], cwd=project)
     assert ".mcpb" in run([tool, "pack", "shop.py"], cwd=project)
     assert "CLI" in run([tool, "doctor"], cwd=project)
-    return 9
+    for words in command_lines():  # of the container: with --help, options are read and nothing is done
+        run([tool, *words, *([] if "--help" in words else ["--help"])], cwd=home)
+    return 10
 
 
 def try_extra(wheel: Path, extra: str, folder: Path) -> int:
@@ -116,14 +129,14 @@ def try_extra(wheel: Path, extra: str, folder: Path) -> int:
     return 1
 
 
-def install(what: Path | str, folder: Path) -> tuple[Path, Path]:
-    """Install a distribution into an environment of its own. Returns its command and its Python."""
+def install(what: Path | str, folder: Path, *more: str) -> tuple[Path, Path]:
+    """Install a distribution, and more, into an environment of its own. Returns its command and its Python."""
     say(f"{Path(str(what)).name}: installing")
     run([UV, "venv", "--quiet", "--python", sys.executable, folder], cwd=ROOT)
     scripts = folder / ("Scripts" if os.name == "nt" else "bin")
     python = scripts / "python"
     pins = ["--constraint", ROOT / "requirements-dev.txt"]
-    run([UV, "pip", "install", "--quiet", "--python", python, *pins, str(what)], cwd=folder)
+    run([UV, "pip", "install", "--quiet", "--python", python, *pins, str(what), *more], cwd=folder)
     return scripts / "toolwire", python
 
 
@@ -146,12 +159,6 @@ def run(command: list[object], cwd: Path) -> str:
     if done.returncode:
         raise SystemExit(f"failed: {' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}")
     return done.stdout
-
-
-def say(text: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

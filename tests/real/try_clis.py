@@ -74,7 +74,7 @@ def npm(*arguments: str, cwd: Path | None = None) -> str:
 
 def tests_pass(name: str, cli: Path) -> bool:
     """Run one file of tests with a CLI."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / name)]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", str(HERE / name)]
     environment = {**os.environ, VARIABLE: str(cli), "PYTHONHASHSEED": "0"}
     return subprocess.run(command, env=environment, timeout=LIMIT, check=False).returncode == 0
 

@@ -73,9 +73,9 @@ def run(  # noqa: PLR0917 - typer takes them by position
 
     Examples:
 
-      toolwire batch run review.py tasks.jsonl
+      toolwire batch run review.py tasks.jsonl    # needs an account
 
-      toolwire batch run review.py tasks.csv --key name --at postgresql://toolwire@db/batches
+      toolwire batch run review.py tasks.csv --key name --at postgresql://toolwire@db/batches    # needs an account
     """
     batch = _load(file)
     items = None if tasks is None else read_items(tasks, key)
@@ -107,7 +107,7 @@ def worker(
 
     Examples:
 
-      toolwire batch worker review.py --at postgresql://toolwire@db/batches
+      toolwire batch worker review.py --at postgresql://toolwire@db/batches    # needs a server
     """
     batch = _load(file)
 
@@ -209,9 +209,9 @@ def reconcile(  # noqa: PLR0917 - as above
 
     Examples:
 
-      toolwire batch reconcile review-2026-11 backend --cost 1.20
+      toolwire batch reconcile review-2026-11 backend --cost 1.20    # needs an account
 
-      toolwire batch reconcile review-2026-11 backend --cost 0 --retry
+      toolwire batch reconcile review-2026-11 backend --cost 0 --retry    # needs an account
     """
     if key is None:
         show_(name, at, json=json)

@@ -83,7 +83,7 @@ def call(  # noqa: PLR0917 - typer calls it by name
 
       toolwire call app.py:calc add '{"a": 15, "b": 27}' --json
 
-      toolwire call openapi:petstore.yaml getPetById petId=7 --base-url https://petstore.example.com/v1
+      toolwire call openapi:petstore.yaml getPetById petId=7 --base-url https://example.com/v1    # needs a server
     """
     document = openapi_options(
         base_url, allow_servers, credentials, external_files, allow_network, allow_http

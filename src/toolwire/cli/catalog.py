@@ -75,7 +75,7 @@ def spend(  # noqa: PLR0917 - typer takes them by position
 
       toolwire catalog spend --per-day 5 --total 100
 
-      toolwire catalog spend --json --ledger ./ledger.db
+      toolwire catalog spend --json --ledger ./ledger.db    # needs an account
     """
     from toolwire.cli import catalog_report  # noqa: PLC0415 - heavy
 
@@ -127,9 +127,9 @@ def reconcile(  # noqa: PLR0917
 
       toolwire catalog reconcile
 
-      toolwire catalog reconcile 3fa9 --charged --amount 0.01
+      toolwire catalog reconcile 3fa9 --charged --amount 0.01    # needs an account
 
-      toolwire catalog reconcile 3fa9 --not-charged
+      toolwire catalog reconcile 3fa9 --not-charged    # needs an account
     """
     from toolwire.cli import catalog_report  # noqa: PLC0415 - heavy
 
@@ -176,11 +176,11 @@ def accept(
 
     Examples:
 
-      toolwire catalog accept search
+      toolwire catalog accept search    # needs an account
 
-      toolwire catalog accept search --price 0.02
+      toolwire catalog accept search --price 0.02    # needs an account
 
-      toolwire catalog accept search --price 0.02 --action deep
+      toolwire catalog accept search --price 0.02 --action deep    # needs an account
     """
     from toolwire.catalog.ledger.types import format_dollars  # noqa: PLC0415
 
@@ -321,9 +321,9 @@ def check(
 
     Examples:
 
-      toolwire catalog check shop.toml
+      toolwire catalog check shop.toml    # needs a server
 
-      toolwire catalog check agentpmt --json
+      toolwire catalog check agentpmt --json    # needs an account
     """
     from toolwire.catalog.profile.model import Profile  # noqa: PLC0415 - heavy
     from toolwire.catalog.secrets import find_credentials  # noqa: PLC0415
@@ -347,7 +347,7 @@ def schema(
 
     Examples:
 
-      toolwire catalog schema > profile.schema.json     (and in the profile: #:schema ./profile.schema.json)
+      toolwire catalog schema > profile.schema.json    # in the profile: #:schema ./profile.schema.json
 
       toolwire catalog schema --markdown
     """
@@ -374,13 +374,13 @@ def pin(
 
     Examples:
 
-      toolwire catalog pin catalog:agentpmt pins.json
+      toolwire catalog pin catalog:agentpmt pins.json    # needs an account
 
-      toolwire catalog pin catalog:agentpmt pins.json --check
+      toolwire catalog pin catalog:agentpmt pins.json --check    # needs an account
 
-      toolwire serve catalog:agentpmt --pins pins.json
+      toolwire serve catalog:agentpmt --pins pins.json    # needs an account
 
-      toolwire catalog pin catalog:agentpmt ledger --ledger postgresql://db.example/shop
+      toolwire catalog pin catalog:agentpmt ledger --ledger postgresql://db.example/shop    # needs an account
     """
     if not target.startswith("catalog:"):
         raise UsageError(f"only catalog:PROFILE targets can be pinned, and {target} is not one")

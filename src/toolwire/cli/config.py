@@ -86,15 +86,15 @@ def config(
 
     Examples:
 
-      toolwire config shop.py:server --for claude-desktop
+      toolwire config app.py:calc --for claude-desktop
 
-      toolwire config shop.py:server --for claude-code --install
+      toolwire config app.py:calc --for claude-code --install
 
-      toolwire config shop.py --for vscode --http http://127.0.0.1:8000/mcp --token "$TOKEN"
+      toolwire config app.py --for vscode --http http://127.0.0.1:8000/mcp --token "$TOKEN"
 
       toolwire config catalog:agentpmt --for claude-desktop
 
-      toolwire config shop.py --for cursor --remove
+      toolwire config app.py:calc --for claude-code --remove
     """
     if install and remove:
         raise UsageError("--install and --remove exclude each other")

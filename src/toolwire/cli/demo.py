@@ -44,7 +44,7 @@ def demo(
 
       toolwire demo
 
-      toolwire demo --live
+      toolwire demo --live    # needs an account
     """
     if live and scripted:
         raise typer.BadParameter("--live and --scripted exclude each other")

@@ -89,7 +89,7 @@ def pack(  # noqa: PLR0917 - typer takes them by position
 
       toolwire pack app.py
 
-      toolwire pack app.py:calc --env SHOP_KEY --with requests
+      toolwire pack app.py:calc --env SHOP_KEY --with requests -o shop.mcpb
 
       toolwire pack catalog:agentpmt -o agentpmt.mcpb
 

@@ -98,11 +98,11 @@ def run(
 
     Examples:
 
-      toolwire run -t app.py "What is 15 + 27?"
+      toolwire run -t app.py "What is 15 + 27?"    # needs an account
 
       toolwire run -t app.py --scripted "add a=15 b=27"
 
-      echo "What is 15 + 27?" | toolwire run -t app.py --yes
+      echo "What is 15 + 27?" | toolwire run -t app.py --yes    # needs an account
     """
     if live and (scripted or script):
         raise typer.BadParameter(f"--live and {'--scripted' if scripted else '--script'} exclude each other")

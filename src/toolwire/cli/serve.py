@@ -215,7 +215,7 @@ def serve(  # noqa: PLR0917 - options
 
       toolwire serve app.py --http --reload
 
-      toolwire serve catalog:agentpmt --include 'weather*' --budget 5 --budget-day 20
+      toolwire serve catalog:agentpmt --include 'weather*' --budget 5 --budget-day 20    # needs an account
 
       toolwire serve openapi:petstore.yaml --base-url https://petstore.example.com/v1
     """
@@ -280,21 +280,21 @@ def serve(  # noqa: PLR0917 - options
         session_timeout=session_timeout,
     )
     guard = guard_for(host, _read_token(token, token_file), allow_host or (), allow_origin or ())
-    if fd is not None:
-        listening = socket.socket(fileno=fd)
-    else:
-        listening = bound_socket(host, port)
-        where = Listening(host.removeprefix("[").removesuffix("]"), listening.getsockname()[1], path)
-        _print(quiet, f"{_describe(served)} at {where.url}")
-        if workers > 1:
-            _print(quiet, f"{workers} processes, no sessions")
-            raise typer.Exit(supervise(listening, workers, drain, SECRET))
+    listening = bound_socket(host, port) if fd is None else socket.socket(fileno=fd)
+    where = Listening(host.removeprefix("[").removesuffix("]"), listening.getsockname()[1], path)
+    line = f"{_describe(served)} at {where.url}"
+    if fd is None and workers > 1:
+        lines = f"{line}\n{workers} processes, no sessions"
+        raise typer.Exit(supervise(listening, workers, drain, SECRET, partial(_print, quiet, lines)))
     from toolwire.mcp.serve.start import serve_over  # noqa: PLC0415
+
+    async def announce() -> None:
+        _print(quiet or fd is not None, line)  # a worker's supervisor has said it
 
     raise_descriptor_limit()
     work = partial(serve_over, served, listening, guard, path=path, sessions=not stateless, drain=drain)
     with listening:
-        _run(partial(work, limits=limits), background)
+        _run(partial(work, limits=limits, announce=announce), background)
 
 
 def _run(work: Work, background: list[Work]) -> None:
@@ -432,8 +432,17 @@ async def watch_catalog(catalog: Any, report: Callable[[str], None]) -> None:
             catalog.refresh()
 
 
-def supervise(listening: socket.socket, count: int, drain: float, secret_variable: str) -> int:
-    """Run this command in `count` processes on the socket until SIGINT or SIGTERM. Returns the exit code."""
+def supervise(
+    listening: socket.socket,
+    count: int,
+    drain: float,
+    secret_variable: str,
+    announce: Callable[[], None] = lambda: None,
+) -> int:
+    """Run this command in `count` processes on the socket until SIGINT or SIGTERM. Returns the exit code.
+
+    `announce` is called when signals are handled.
+    """
     import secrets  # noqa: PLC0415 - loads OpenSSL
 
     from toolwire.catalog.server import SESSION  # noqa: PLC0415 - heavy
@@ -448,6 +457,7 @@ def supervise(listening: socket.socket, count: int, drain: float, secret_variabl
         (hurry if stopping.is_set() else stopping).set()
 
     before = {each: signal.signal(each, on_signal) for each in (signal.SIGINT, signal.SIGTERM)}
+    announce()
     try:
         with metrics_folder() as (folder, lock):
             given = {name: value for name, value in os.environ.items() if value or name not in shared}

@@ -116,7 +116,7 @@ def list_(  # noqa: PLR0917 - typer takes them by position
 
       toolwire sessions list --all --tag travel
 
-      toolwire sessions list --store sqlite:sessions.db --json
+      toolwire sessions list --all --json
     """
     from toolwire.cli import sessions_report  # noqa: PLC0415
 
@@ -206,9 +206,9 @@ def search(  # noqa: PLR0917
 
     Examples:
 
-      toolwire sessions search harbour festival
+      toolwire sessions search --all harbour festival
 
-      toolwire sessions search --all --since 7d --tool Bash 'git push'
+      toolwire sessions search --all --since 2026-01-01 --tool Bash visitors
     """
     from toolwire.cli import sessions_report  # noqa: PLC0415
     from toolwire.cli.sessions_place import Filters  # noqa: PLC0415
@@ -467,9 +467,7 @@ def delete(  # noqa: PLR0917
 
     Examples:
 
-      toolwire sessions delete 6f1c2d
-
-      toolwire sessions delete 6f1c2d 8a0b11 --yes
+      toolwire sessions delete 6f1c2d --yes
     """
     from toolwire.cli.sessions_report import make_title  # noqa: PLC0415
 
@@ -510,11 +508,13 @@ def import_(  # noqa: PLR0917
 
     Examples:
 
-      toolwire sessions import --store sqlite:sessions.db
+      toolwire sessions import --store sqlite:sessions.db --all
 
-      toolwire sessions import --store postgresql://localhost/claude --all
+      toolwire sessions list --store sqlite:sessions.db
 
-      toolwire sessions import --store redis://localhost 6f1c2d
+      toolwire sessions import --store postgresql://localhost/claude --all    # needs a server
+
+      toolwire sessions import --store redis://localhost 6f1c2d    # needs a server
     """
     from toolwire.cli.sessions_place import DiskPlace, open_store  # noqa: PLC0415
     from toolwire.sessions import paths  # noqa: PLC0415

@@ -52,11 +52,11 @@ def tools(  # noqa: PLR0917 - typer takes them by position
 
       toolwire tools app.py:calc --schemas
 
-      toolwire tools catalog:agentpmt --include 'weather*'
+      toolwire tools catalog:agentpmt --include 'weather*'    # needs an account
 
       toolwire tools openapi:petstore.yaml --include 'tag:pets'
 
-      toolwire tools https://example.com/mcp --header "Authorization: Bearer $TOKEN"
+      toolwire tools https://example.com/mcp --header "Authorization: Bearer $TOKEN"    # needs a server
     """
     document = openapi_options(
         external_files=external_files, allow_network=allow_network, allow_http=allow_http

@@ -11,7 +11,7 @@ import pytest
 
 from shared.http_clients import HANDSHAKE, MODERN, Client, message_of
 from shared.stdio_peer import Peer
-from toolwire import Context, ToolServer
+from toolwire import Context, ToolServer, serve_http
 from toolwire.mcp.serve.access import guard_for
 from toolwire.mcp.serve.http import bound_socket
 from toolwire.mcp.serve.start import host_for, serve_over, serve_pipe
@@ -192,3 +192,12 @@ async def test_a_thread_hears_that_its_call_is_over():
             assert await anyio.to_thread.run_sync(heard.wait, LIMIT)
             await peer.ended.wait()
     peer.close()
+
+
+@pytest.mark.asyncio_only
+async def test_a_signal_just_after_the_announcement_ends_the_server_regularly():
+    """Whoever reads the line that it listens may stop it at once: the handler is there by then."""
+    with anyio.fail_after(30):
+        await serve_http(
+            ToolServer("calc"), port=0, on_listening=lambda _: os.kill(os.getpid(), signal.SIGTERM)
+        )

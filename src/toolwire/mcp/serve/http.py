@@ -506,12 +506,13 @@ async def serve_app(
     stop: Callable[[float], Awaitable[Any]],
     drain: float = 5.0,
     closing: Iterable[Callable[[], None]] = (),
+    announce: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM, then let what runs finish within `drain` seconds.
 
     `wait_until_idle(seconds)` waits for that. `stop(seconds)` cancels what still runs, and waits until it has
     stopped: only then are clients told, so that nothing runs on that they believe to be over. `closing` are called
-    first.
+    first. `announce` says that the server is there: from then on a signal finds its handler.
     """
     config = uvicorn.Config(
         RequestTracker(app.asgi),
@@ -534,30 +535,35 @@ async def serve_app(
         with listening, accepting:
             await connections.accept_from(listening)
 
-    async def shut_down_on_signal() -> None:
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            await anext(aiter(signals))
-            for close in (*closing, app.close):
-                close()
-            with anyio.CancelScope() as waiting:
-                async with anyio.create_task_group() as either:
+    async def shut_down_on(signals: AsyncIterator[signal.Signals]) -> None:
+        await anext(signals)
+        for close in (*closing, app.close):
+            close()
+        with anyio.CancelScope() as waiting:
+            async with anyio.create_task_group() as either:
 
-                    async def again() -> None:
-                        await anext(aiter(signals))
-                        waiting.cancel()
+                async def again() -> None:
+                    await anext(signals)
+                    waiting.cancel()
 
-                    either.start_soon(again)
-                    await wait_until_idle(drain)
-                    either.cancel_scope.cancel()
-            await stop(STOP_TIMEOUT)
-            await app.cancel_all()
-            accepting.cancel()
-            server.should_exit = True
-            await anyio.sleep_forever()  # further signals are ignored while it shuts down
+                either.start_soon(again)
+                await wait_until_idle(drain)
+                either.cancel_scope.cancel()
+        await stop(STOP_TIMEOUT)
+        await app.cancel_all()
+        accepting.cancel()
+        server.should_exit = True
 
-    with _filter_logs(RepeatLimit(), "uvicorn.error", "asyncio"):  # clients must not fill the disk
+    with (
+        _filter_logs(RepeatLimit(), "uvicorn.error", "asyncio"),  # clients must not fill the disk
+        anyio.open_signal_receiver(
+            signal.SIGINT, signal.SIGTERM
+        ) as received,  # up to the end: more are ignored
+    ):
+        if announce is not None:
+            await announce()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(shut_down_on_signal)
+            tasks.start_soon(shut_down_on, aiter(received))
             tasks.start_soon(accept)
             await server.serve(sockets=[])
             tasks.cancel_scope.cancel()

@@ -97,9 +97,21 @@ async def serve_http(
     served = host_for(server)
     with bound_socket(host, port) as listening:
         where = Listening(host, listening.getsockname()[1], path)
-        if on_listening is not None and (waiting := on_listening(where)) is not None:
-            await waiting
-        await serve_over(served, listening, guard, path=path, sessions=sessions, drain=drain, limits=limits)
+
+        async def announce() -> None:
+            if on_listening is not None and (waiting := on_listening(where)) is not None:
+                await waiting
+
+        await serve_over(
+            served,
+            listening,
+            guard,
+            path=path,
+            sessions=sessions,
+            drain=drain,
+            limits=limits,
+            announce=announce,
+        )
 
 
 async def serve_over(
@@ -111,8 +123,9 @@ async def serve_over(
     sessions: bool = True,
     drain: float = DRAIN,
     limits: HttpLimits | None = None,
+    announce: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
-    """Serve on a socket that is already bound. It is closed at the end."""
+    """Serve on a socket that is already bound. It is closed at the end. `announce`: see `serve_app`."""
     app = _http_app(served, guard, path, sessions, limits)
     async with served.open():
         await serve_app(
@@ -122,6 +135,7 @@ async def serve_over(
             stop=served.stop,
             drain=drain,
             closing=[served.close_subscriptions],
+            announce=announce,
         )
 
 
