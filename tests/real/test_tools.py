@@ -402,6 +402,27 @@ async def test_a_foreign_server_and_wrappers(scripted):
     assert results[2:] == ["3.0", "Hello Ada"]
 
 
+async def test_a_server_that_takes_the_place_of_another_is_heard_of(scripted):
+    """The CLI knows servers by name: one that is replaced, also in the user's own dict, has its new tools."""
+    old, new = ToolServer("s"), ToolServer("s")
+    old.tool(lambda: "old", name="first")
+    new.tool(lambda: "new", name="second")
+    servers = {"s": old}
+    script = [say("one"), call("mcp__s__second"), say("two")]
+    async with scripted(script, mcp_servers=servers, allowed_tools=["mcp__s"]) as (model, options):
+        with anyio.fail_after(LIMIT):
+            async with ClaudeSDKClient(options) as client:
+                await client.query("go")
+                assert [message async for message in client.receive_response()][-1].result == "one"
+                servers["s"] = new
+                await client.set_mcp_servers(servers)
+                await client.wait_until_ready(LIMIT, ["s"])
+                await client.query("again")
+                assert [message async for message in client.receive_response()][-1].result == "two"
+        assert "mcp__s__second" in model.requests[1].tools
+        assert model.requests[2].tool_results[0].text == "new"
+
+
 async def test_servers_come_and_go_without_losing_a_call(scripted):
     """A server is added while a call of another runs: both work, and it can be taken away again."""
     server, late = ToolServer("s"), ToolServer("late")

@@ -82,7 +82,7 @@ class Conversation:
         self._feeder: Task | None = None
         self._fed: anyio.Event  # set when the feeder has ended
         self._input_error: Exception | None = None
-        self._mcp_servers: Any = options.mcp_servers
+        self._mcp_servers = _copy_servers(options.mcp_servers)
         self._observers: RunObservers | None = None
         self._mirror: Mirror | None = None
         self._mirroring: Task | None = None
@@ -114,7 +114,7 @@ class Conversation:
     async def open(self) -> None:
         """Start the CLI and initialize it. After an exception nothing is left behind."""
         options = self.options = prepare(self.options)
-        self._mcp_servers = options.mcp_servers
+        self._mcp_servers = _copy_servers(options.mcp_servers)
         if (warning := _argv.explain_shadowing(options)) is not None:
             warnings.warn(warning, CanUseToolShadowedWarning, stacklevel=3)
         hooks_config, hooks = register(options.hooks or {})
@@ -521,3 +521,8 @@ def _dialog(show: OnUserDialog) -> Handler:
         return shown
 
     return answer
+
+
+def _copy_servers(servers: Any) -> Any:
+    """Copy a mapping of servers, so that a change of the user's own is noticed when it is set."""
+    return dict(servers) if isinstance(servers, Mapping) else servers
