@@ -6,7 +6,8 @@ import shutil
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -130,17 +131,21 @@ def _is_outside(url):
 
 
 @pytest.fixture
-def page(chromium, studio):
+def open_window(chromium, studio):
+    """Open a window with the shop's studio, and with settings of its own: `open_window(color_scheme="dark")`."""
+    return partial(open_page, chromium, studio)
+
+
+@pytest.fixture
+def page(open_window):
     """A page of the shop's studio."""
-    with open_page(chromium, studio) as opened:
+    with open_window() as opened:
         yield opened
 
 
 @pytest.fixture
 def start(tmp_path, chromium):
     """Start a studio for one test: `start("run.jsonl")` gives the page and the studio."""
-    from contextlib import ExitStack  # noqa: PLC0415 - only here
-
     with ExitStack() as stack:
 
         def begin(*arguments, **env):
