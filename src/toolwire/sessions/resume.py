@@ -192,14 +192,12 @@ class _Fetch:
         except OSError:
             return  # it cannot be started at all: that will say why
         wanted = ".".join(map(str, _BY_PATH_SINCE))
-        raise self._refuse(
-            reason, f"update Claude Code to {wanted} or newer, which does without, or "
-        ) from reason
+        raise self._refuse(reason, f"update Claude Code to {wanted} or newer, ") from reason
 
     def _refuse(self, reason: OSError, advice: str) -> SessionStoreError:
         return SessionStoreError(
             "Claude Code cannot write its folder, and so would neither save this conversation nor report it to the "
-            f"session store: {reason}. Make {self._projects} writable, {advice}name a folder that is: "
+            f"session store: {reason}. Make {self._projects} writable, {advice}or name a folder that is: "
             "env={'CLAUDE_CONFIG_DIR': ...}"
         )
 
