@@ -94,7 +94,11 @@ def test_the_cookie_is_for_this_studio_and_no_script(page, studio):
 
 def test_a_socket_needs_the_cookie_and_the_origin(page, studio):
     """A WebSocket from elsewhere is closed before it is opened."""
-    for headers in ({}, {"Origin": "https://evil.example", "Cookie": cookie_of(page)}, {"Cookie": cookie_of(page)}):
+    for headers in (
+        {},
+        {"Origin": "https://evil.example", "Cookie": cookie_of(page)},
+        {"Cookie": cookie_of(page)},
+    ):
         assert open_socket(studio, headers) == 403
     assert open_socket(studio, {"Origin": studio.address.rstrip("/"), "Cookie": cookie_of(page)}) == 101
 
@@ -133,14 +137,15 @@ def test_the_policy_stops_a_page_that_was_made_to_call_home(chromium, studio, pa
     other = context.new_page()
     other.goto(studio.address)
     other.get_by_role("tab").first.wait_for()
-    outcome = other.evaluate(
-        "fetch('http://127.0.0.1:9/x').then(() => 'sent', error => String(error))"
-    )
+    outcome = other.evaluate("fetch('http://127.0.0.1:9/x').then(() => 'sent', error => String(error))")
     assert "Failed to fetch" in outcome
-    assert other.evaluate(
-        "new Promise(done => { document.addEventListener('securitypolicyviolation', e => done(e.effectiveDirective));"
-        " fetch('http://127.0.0.1:9/y').catch(() => 0) })"
-    ) == "connect-src"
+    assert (
+        other.evaluate(
+            "new Promise(done => { document.addEventListener('securitypolicyviolation', e => done(e.effectiveDirective));"
+            " fetch('http://127.0.0.1:9/y').catch(() => 0) })"
+        )
+        == "connect-src"
+    )
     other.close()
 
 

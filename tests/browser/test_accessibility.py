@@ -11,7 +11,11 @@ def check(page):
     """Run axe on what is shown."""
     found = [each for each in Axe().run(page).response["violations"] if each["impact"] in SERIOUS]
     shown = [
-        (each["id"], each["help"], [(node["html"][:300], node["failureSummary"][:300]) for node in each["nodes"][:3]])
+        (
+            each["id"],
+            each["help"],
+            [(node["html"][:300], node["failureSummary"][:300]) for node in each["nodes"][:3]],
+        )
         for each in found
     ]
     assert shown == []

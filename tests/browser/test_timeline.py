@@ -47,7 +47,15 @@ def write_recording(path, turns):
         text = f"no {turn}" if failed else str(turn + 1)
         result = {"type": "tool_result", "tool_use_id": used, "content": text, "is_error": failed}
         add("<", type="user", message={"role": "user", "content": [result]})
-        add("<", type="result", subtype="success", is_error=False, num_turns=1, duration_ms=1, total_cost_usd=0.1)
+        add(
+            "<",
+            type="result",
+            subtype="success",
+            is_error=False,
+            num_turns=1,
+            duration_ms=1,
+            total_cost_usd=0.1,
+        )
     lines.append({"t": t, "exit": 0})
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return len(lines) - 2
@@ -71,7 +79,9 @@ def test_a_recording_with_5000_frames_is_opened_and_scrolled(start, tmp_path, re
     record_property("seconds_to_scroll", round(time.monotonic() - began, 2))
     page.get_by_role("row", name=re.compile("prompt 199")).focus()
     page.keyboard.press("Enter")
-    expect(page.get_by_role("complementary", name="Details").get_by_role("heading")).to_have_text("prompt 199")
+    expect(page.get_by_role("complementary", name="Details").get_by_role("heading")).to_have_text(
+        "prompt 199"
+    )
     page.get_by_role("button", name="All frames").click()
     frames_table = page.locator(".tw-table").nth(1)
     row = frames_table.get_by_role("row", name=re.compile("user")).first
@@ -117,7 +127,9 @@ def run_pytest(folder):
     """Run the written test as its owner would."""
     env = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ} | {"HOME": str(folder)}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_run.py"]
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, timeout=100, check=False
+    )
 
 
 def test_a_session_of_the_past_is_shown(start, tmp_path):
@@ -127,13 +139,18 @@ def test_a_session_of_the_past_is_shown(start, tmp_path):
     session = "11111111-2222-4333-8444-555555555555"
     entries = [
         {"type": "user", "message": {"role": "user", "content": "What is 1 + 1?"}},
-        {"type": "assistant", "message": {"id": "m", "model": "m", "content": [{"type": "text", "text": "Two."}]}},
+        {
+            "type": "assistant",
+            "message": {"id": "m", "model": "m", "content": [{"type": "text", "text": "Two."}]},
+        },
     ]
     lines, last = [], None
     for number, entry in enumerate(entries):
         uuid = f"00000000-0000-4000-8000-00000000000{number}"
         stamp = f"2026-11-01T10:00:0{number * 3}.000Z"
-        lines.append({**entry, "uuid": uuid, "parentUuid": last, "sessionId": session, "timestamp": stamp, "cwd": "/x"})
+        lines.append(
+            {**entry, "uuid": uuid, "parentUuid": last, "sessionId": session, "timestamp": stamp, "cwd": "/x"}
+        )
         last = uuid
     (folder / f"{session}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     page, _ = start(f"session:{session}")
@@ -179,8 +196,12 @@ def test_what_is_no_recording_is_said_in_the_terminal(tmp_path, name, text, why)
     """Before any page opens."""
     if text is not None:
         (tmp_path / name).write_text(text)
-    env = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ} | {"HOME": str(tmp_path)}
+    env = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ} | {
+        "HOME": str(tmp_path)
+    }
     command = [sys.executable, "-m", "toolwire", "studio", name, "--no-open"]
-    ran = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100, check=False)
+    ran = subprocess.run(
+        command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100, check=False
+    )
     assert ran.returncode == 2
     assert why in ran.stderr

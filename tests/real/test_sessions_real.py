@@ -2,6 +2,7 @@
 
 import copy
 import json
+import shutil
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -82,6 +83,32 @@ async def ask(client, prompt):
     return messages[-1]
 
 
+def find_transcript(config, session_id):
+    """The file of a session, of which there is one."""
+    [path] = config.rglob(f"{session_id}.jsonl")
+    return path
+
+
+def keeps_cost(path):
+    """Whether the CLI that wrote a transcript kept its cost there; older ones do not."""
+    return any(entry["type"] == "cost-state" for _, entry in read_entries(path))
+
+
+async def goes_on_in(path):
+    """Whether the CLI, given the path of a transcript, writes there; older ones write to their own folder."""
+    before = path.stat().st_size
+    async with machine([say("Here.")], resume=str(path)) as (options, *_):
+        async for _ in query(prompt="Where?", options=options):
+            pass
+    return path.stat().st_size > before
+
+
+def list_said(entries):
+    """The texts of messages: prompts, and what the model says."""
+    found = [each["message"]["content"] for each in entries if each["type"] in {"user", "assistant"}]
+    return [each if isinstance(each, str) else each[0].get("text") for each in found]
+
+
 async def test_a_run_is_stored_entry_for_entry(store):
     """Parallel calls and a subagent, by a client that disconnects: nothing is missing, the cost neither."""
     async with machine(PARALLEL, session_store=store, allowed_tools=["Bash", "Agent"], agents=SCOUT) as (
@@ -96,7 +123,7 @@ async def test_a_run_is_stored_entry_for_entry(store):
         expected = [e for _, e in read_entries(path) if not e["type"].startswith("api-request")]
         stored = await store.load(key)
         assert stored == expected
-        assert stored[-1]["type"] == "cost-state"
+        assert stored[-1]["type"] == ("cost-state" if keeps_cost(path) else "last-prompt")
         [subpath] = await store.list_subkeys(key)
         own = [e for e in await store.load({**key, "subpath": subpath}) if e["type"] != "agent_metadata"]
         below = path.with_suffix("") / f"{subpath}.jsonl"
@@ -126,11 +153,12 @@ async def test_people_find_read_and_account_for_a_run(tmp_path):
                 assert shown.index("echo three") < shown.index("Look.") < shown.index("I looked.")
                 assert shown.index("I looked.") < shown.index("All done.")
             cost = json.loads(command("cost", session_id, "--json"))
-            assert (cost["cost_usd"], cost["is_estimate"]) == (result.total_cost_usd, False)
+            [path] = config.rglob(f"{session_id}.jsonl")
+            kept = result.total_cost_usd if keeps_cost(path) else None
+            assert (cost["cost_usd"], cost["is_estimate"]) == (kept, kept is None)
             used = result.model_usage.values()
             assert cost["input_tokens"] == sum(each["inputTokens"] for each in used)
-            assert json.loads(command("cost", "--all", "--json"))["cost_usd"] == result.total_cost_usd
-            [path] = config.rglob(f"{session_id}.jsonl")
+            assert json.loads(command("cost", "--all", "--json"))["cost_usd"] == kept
             command("export", session_id, "-o", str(tmp_path))
             assert (tmp_path / path.name).read_bytes() == path.read_bytes()
             path.unlink()
@@ -170,15 +198,18 @@ async def test_the_official_package_reads_the_same():
 
 
 async def test_a_conversation_goes_on_on_an_empty_machine(store):
-    """Another home, another folder: the model gets the whole conversation, agents are there, the cost goes on."""
-    async with (
-        machine(PARALLEL, session_store=store, allowed_tools=["Bash", "Agent"], agents=SCOUT) as (
-            options,
-            *_,
-        ),
-        ClaudeSDKClient(options) as client,
+    """Another home, another folder: the model gets the whole conversation, agents are there, all is stored.
+
+    The cost goes on with a CLI that keeps it; with one that does not, it is that of this run.
+    """
+    async with machine(PARALLEL, session_store=store, allowed_tools=["Bash", "Agent"], agents=SCOUT) as (
+        options,
+        config,
+        _,
     ):
-        first = await ask(client, "Remember the mat")
+        async with ClaudeSDKClient(options) as client:
+            first = await ask(client, "Remember the mat")
+        has_cost = keeps_cost(find_transcript(config, first.session_id))
     async with machine([play], session_store=store, resume=first.session_id) as (
         options,
         config,
@@ -192,14 +223,15 @@ async def test_a_conversation_goes_on_on_an_empty_machine(store):
             assert "mine" in [each["name"] for each in (await client.get_server_info())["agents"]]
             second = await ask(client, "Where is the key?")
         assert second.session_id == first.session_id
-        assert second.total_cost_usd > first.total_cost_usd
+        assert (second.total_cost_usd > first.total_cost_usd) == has_cost
         sent = json.dumps(model.requests[-1].body["messages"])
         assert all(
             text in sent for text in ("Remember the mat", "Three at once.", "I looked.", "Where is the key?")
         )
         [project] = await store.find_projects(first.session_id)
         stored = await store.load({"project_key": project, "session_id": first.session_id})
-        assert [each["type"] for each in stored].count("cost-state") == 2
+        assert list_said(stored)[-2:] == ["Where is the key?", "Under the mat."]
+        assert [each["type"] for each in stored].count("cost-state") == (2 if has_cost else 0)
         assert sessions.list_subagents(first.session_id, config_dir=config)
 
 
@@ -410,11 +442,15 @@ async def test_the_scripted_cli_writes_what_the_real_one_does(tmp_path):
         assert set(each) <= known[each["type"]], each["type"]
 
 
-async def test_a_folder_that_cannot_be_written_is_gone_round(store):
-    """A resumed session is then kept in a temporary folder until the store has it."""
-    async with machine([say("One.")], session_store=store) as (options, *_):
+async def test_a_folder_that_cannot_be_written_is_gone_round(store, tmp_path):
+    """A resumed session is then kept in a temporary folder until the store has it; a CLI that cannot is refused."""
+    async with machine([say("One.")], session_store=store) as (options, config, _):
         async for message in query(prompt="Remember the mat", options=options):
             first = message
+        path = find_transcript(config, first.session_id)
+        has_cost = keeps_cost(path)
+        copied = Path(shutil.copy(path, tmp_path))
+    can = await goes_on_in(copied)
     async with machine([say("Two.")], session_store=store, resume=first.session_id) as (
         options,
         config,
@@ -422,29 +458,39 @@ async def test_a_folder_that_cannot_be_written_is_gone_round(store):
     ):
         config.mkdir(exist_ok=True)
         (config / "projects").write_text("a file where the folder should be")
-        async with ClaudeSDKClient(options) as client:
-            second = await ask(client, "second")
-            folder = client._conversation._resumed_from
-        assert second.session_id == first.session_id
-        assert "Remember the mat" in json.dumps(model.requests[-1].body["messages"])
+        client = ClaudeSDKClient(options)
+        if can:
+            async with client:
+                second = await ask(client, "second")
+                folder = client._conversation._resumed_from
+            assert second.session_id == first.session_id
+            assert "Remember the mat" in json.dumps(model.requests[-1].body["messages"])
+            assert not folder.exists()
+        else:
+            with pytest.raises(SessionStoreError, match=r"update Claude Code to [\d.]+ or newer"):
+                await client.connect()
+            assert model.requests == []
         [project] = await store.find_projects(first.session_id)
         stored = await store.load({"project_key": project, "session_id": first.session_id})
-        assert [each["type"] for each in stored].count("cost-state") == 2
-        assert not folder.exists()
+        assert list_said(stored) == ["Remember the mat", "One.", *(["second", "Two."] if can else [])]
+        assert [each["type"] for each in stored].count("cost-state") == (1 + can if has_cost else 0)
 
 
 @pytest.mark.asyncio_only
-async def test_a_new_session_that_cannot_be_saved_is_an_error_message():
-    """The CLI then reports nothing, and nobody would know that nothing was stored."""
-    async with machine([say("One.")], session_store=InMemorySessionStore()) as (options, config, _):
+@pytest.mark.parametrize("start", ["new", "fork"])
+async def test_what_cannot_be_saved_is_refused_at_the_start(start):
+    """The CLI would save and report nothing. It is not started, so that nothing is spent."""
+    store = InMemorySessionStore()
+    async with machine([say("One.")], session_store=store) as (options, *_):
+        async for message in query(prompt="first", options=options):
+            first = message
+    more = {"resume": first.session_id, "fork_session": True} if start == "fork" else {}
+    async with machine([say("Two.")], session_store=store, **more) as (options, config, model):
         config.mkdir(exist_ok=True)
         (config / "projects").write_text("a file where the folder should be")
-        async with ClaudeSDKClient(options) as client:
-            await client.query("first")
-            messages = [message async for message in client.receive_response()]
-        errors = [each.error for each in messages if isinstance(each, MirrorErrorMessage)]
-        assert len(errors) == 1
-        assert "is not stored" in errors[0]
+        with pytest.raises(SessionStoreError, match="name a folder that is: env={'CLAUDE_CONFIG_DIR'"):
+            await ClaudeSDKClient(options).connect()
+        assert model.requests == []
 
 
 HOST = """

@@ -2,8 +2,9 @@
 
 `make clis ARGS="[--folder build/clis] [VERSION ...]"`
 
-Installs each version by npm into a folder of its own, and runs tests/real/test_any_cli.py with it, in the scratch
-environment that all tests with the real CLI have. With the newest the scripted CLI is compared too; where they
+Installs each version by npm into a folder of its own, and runs tests/real/test_any_cli.py with it, and those tests
+of session stores that tell whether a turn can be lost, in the scratch environment that all tests with the real CLI
+have. With the newest the scripted CLI is compared too; where they
 differ that is told, and is no failure unless it is the version that the scripted CLI imitates.
 """
 
@@ -20,6 +21,14 @@ from toolwire._transport.find_cli import OLDEST_SUPPORTED, TESTED
 PACKAGE = "@anthropic-ai/claude-code"
 HERE = Path(__file__).parent
 LIMIT = 900
+STORES = [
+    f"test_sessions_real.py::{test}"
+    for test in (
+        "test_a_conversation_goes_on_on_an_empty_machine[asyncio-memory]",
+        "test_a_folder_that_cannot_be_written_is_gone_round[asyncio-memory]",
+        "test_a_host_that_is_killed_in_mid_turn_loses_no_turn[asyncio]",
+    )
+]
 
 
 def main() -> int:
@@ -45,9 +54,9 @@ def main() -> int:
 def tried(version: str, folder: Path, *, compare: bool) -> bool:
     """Install one version and run the tests with it."""
     cli = installed(version, folder)
-    good = tests_pass("test_any_cli.py", cli)
+    good = tests_pass(cli, "test_any_cli.py", *STORES)
     if compare:
-        same = tests_pass("test_contract.py", cli)
+        same = tests_pass(cli, "test_contract.py")
         if not same:
             say(f"Claude Code {version} differs from the scripted CLI, which imitates {TESTED}: see above")
         good = good and (same or version != TESTED)
@@ -72,9 +81,10 @@ def npm(*arguments: str, cwd: Path | None = None) -> str:
     return done.stdout.strip()
 
 
-def tests_pass(name: str, cli: Path) -> bool:
-    """Run one file of tests with a CLI."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", str(HERE / name)]
+def tests_pass(cli: Path, *names: str) -> bool:
+    """Run files of tests, or tests of them, with a CLI."""
+    tests = [str(HERE / name) for name in names]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", *tests]
     environment = {**os.environ, VARIABLE: str(cli), "PYTHONHASHSEED": "0"}
     return subprocess.run(command, env=environment, timeout=LIMIT, check=False).returncode == 0
 

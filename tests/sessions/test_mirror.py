@@ -353,6 +353,17 @@ async def test_a_cli_that_reports_nothing_is_an_error(disk):
     assert ["CLAUDE_CONFIG_DIR" in each["error"] for each in errors] == [True]
 
 
+async def test_a_session_of_which_nothing_is_reported_is_an_error(disk):
+    """Such as the next one, after `/clear`, whose file cannot be written."""
+    async with run_mirror(InMemorySessionStore(), is_local=True) as (mirror, errors):
+        disk.send(mirror, "one")
+        assert await mirror.flush(KEY["session_id"])
+        assert errors == []
+        for _ in range(2):
+            assert await mirror.flush("another")
+    assert ["CLAUDE_CONFIG_DIR" in each["error"] for each in errors] == [True]
+
+
 async def test_a_cancelled_flush_loses_nothing(disk):
     """Whoever stops waiting for a result."""
     store = Recording()

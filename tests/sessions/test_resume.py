@@ -3,7 +3,9 @@
 import json
 import os
 import pwd
+import shutil
 import stat
+import sys
 import time
 
 import anyio
@@ -11,12 +13,14 @@ import pytest
 
 from shared.transcripts import SESSION, Writer
 from toolwire import ClaudeAgentOptions, InMemorySessionStore, SessionStoreError, project_key_for_directory
+from toolwire.sessions import resume
 from toolwire.sessions.resume import fetch_session, remove_folder
 from toolwire.sessions.spool import Spool
 from toolwire.sessions.transcript import read_entries
 
 pytestmark = pytest.mark.anyio
 COST = {"type": "cost-state", "totalCostUSD": 5}
+OTHER = "11111111-2222-4333-8444-555555555555"
 
 
 class Machine:
@@ -32,11 +36,23 @@ class Machine:
         self.path = self.folder / f"{SESSION}.jsonl"
         self.spool = Spool(tmp_path / "spool")
 
-    async def resume(self, **changes):
+    async def resume(self, *, is_local=False, **changes):
         """Fetch the session, as a start does."""
         given = {"resume": SESSION, "cwd": self.cwd, "session_store": self.store, **changes}
         options = ClaudeAgentOptions(**given, session_store_spool=self.spool.folder)
-        return await fetch_session(options, {"HOME": str(self.home)})
+        return await fetch_session(options, {"HOME": str(self.home)}, is_local=is_local)
+
+    def block(self):
+        """Put a file where the CLI's folder should be, so that nobody can write there."""
+        self.home.mkdir()
+        (self.home / ".claude").write_text("a file")
+
+    def add_cli(self, does):
+        """Write a program that does this when it is asked for its version."""
+        path = self.home.parent / "claude"
+        path.write_text(f'#!/bin/sh\n[ "$*" = --version ] || exit 9\n{does}\n')
+        path.chmod(0o755)
+        return path
 
     def read(self):
         """What the local transcript holds."""
@@ -194,8 +210,7 @@ async def test_a_folder_that_cannot_be_written_is_gone_round(machine):
     """By a temporary one, which the CLI gets as a path."""
     lines = make_turns(1)
     await machine.store.append(machine.key, lines)
-    machine.home.mkdir()
-    (machine.home / ".claude").write_text("a file")
+    machine.block()
     fetched = await machine.resume()
     assert fetched.options.resume == str(fetched.folder / machine.key["project_key"] / f"{SESSION}.jsonl")
     assert [
@@ -203,6 +218,102 @@ async def test_a_folder_that_cannot_be_written_is_gone_round(machine):
     ] == lines
     assert stat.S_IMODE(fetched.folder.stat().st_mode) == 0o700
     remove_folder(fetched.folder)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("does", "can"),
+    [
+        ("echo '2.1.187 (Claude Code)'", True),
+        ("echo '2.2.0 (Claude Code)'", True),
+        ("echo '2.1.186 (Claude Code)'", False),
+        ("echo 2.1.176", False),
+        ("echo; exit 1", False),
+        ("exec sleep 60", False),
+    ],
+)
+async def test_a_cli_that_cannot_go_on_elsewhere_is_refused(machine, monkeypatch, does, can):
+    """Before it is started, with what to do; and no folder is left behind."""
+    await machine.store.append(machine.key, make_turns(1))
+    machine.block()
+    if "sleep" in does:
+        monkeypatch.setattr(resume, "_VERSION_TIMEOUT", 0.2)
+    monkeypatch.setenv("TMPDIR", str(machine.cwd))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    given = {"is_local": True, "cli_path": machine.add_cli(does)}
+    if can:
+        assert (await machine.resume(**given)).folder.exists()
+        return
+    with pytest.raises(SessionStoreError, match=r"not a folder|Not a directory") as caught:
+        await machine.resume(**given)
+    assert "update Claude Code to 2.1.187 or newer" in str(caught.value)
+    assert list(machine.cwd.iterdir()) == []
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("resumed", [None, OTHER, "my title", "fork"])
+async def test_what_every_cli_would_write_to_its_own_folder_is_refused(machine, resumed):
+    """A new session, one that is not in the store, a fork: there is no other place for them."""
+    await machine.store.append(machine.key, make_turns(1))
+    machine.block()
+    changes = {"resume": SESSION, "fork_session": True} if resumed == "fork" else {"resume": resumed}
+    with pytest.raises(SessionStoreError, match="CLAUDE_CONFIG_DIR"):
+        await machine.resume(is_local=True, cli_path=machine.add_cli("echo 2.1.325"), **changes)
+
+
+@pytest.mark.process
+async def test_a_path_is_resumed_where_it_is(machine):
+    """The CLI's folder is not needed for it."""
+    machine.block()
+    path = str(machine.cwd / f"{SESSION}.jsonl")
+    given = {"is_local": True, "cli_path": machine.add_cli("echo 2.1.325")}
+    assert (await machine.resume(resume=path, **given)).options.resume == path
+
+
+PROGRAM = """
+import json, sys
+from pathlib import Path
+import anyio
+from toolwire import ClaudeAgentOptions, InMemorySessionStore, project_key_for_directory
+from toolwire.sessions.resume import fetch_session
+
+async def main():
+    given = json.loads(sys.argv[1])
+    key = {"project_key": project_key_for_directory(given["cwd"]), "session_id": given["resume"]}
+    folder = Path(given["home"], ".claude", "projects", key["project_key"])
+    folder.mkdir(parents=True)
+    path = folder / f"{given['resume']}.jsonl"
+    path.write_text("".join(json.dumps(each) + chr(10) for each in given["lines"]))
+    path.chmod(0o444)
+    folder.chmod(0o555)
+    store = InMemorySessionStore()
+    await store.append(key, given["lines"][: given["stored"]])
+    options = ClaudeAgentOptions(session_store=store, resume=given["resume"], cwd=given["cwd"])
+    fetched = await fetch_session(options, {"HOME": given["home"]}, is_local=False)
+    lines = [json.loads(line) for line in Path(fetched.options.resume).read_text().splitlines()]
+    print(json.dumps([str(fetched.folder), lines == given["lines"], await store.load(key) == given["lines"]]))
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.asyncio_only
+@pytest.mark.parametrize("stored", [8, 4])
+async def test_a_transcript_that_can_only_be_read_is_not_gone_on_with(tmp_path, stored):
+    """Even if it is up to date: the CLI could not write to it. What only it has is stored first."""
+    lines = make_turns(2)
+    assert len(lines) == 8
+    given = {"home": str(tmp_path / "home"), "cwd": str(tmp_path), "resume": SESSION, "lines": lines}
+    command = [sys.executable, "-c", PROGRAM, json.dumps({**given, "stored": stored})]
+    if os.getuid() == 0:  # who may write everything, unless without that right
+        if shutil.which("setpriv") is None:
+            pytest.skip("there is no setpriv, and root may write every file")
+        command = ["setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override", *command]
+    done = await anyio.run_process(command, env={**os.environ, "TMPDIR": str(tmp_path)}, stderr=None)
+    folder, *rest = json.loads(done.stdout)
+    assert folder.startswith(str(tmp_path / "toolwire-resume-"))
+    assert rest == [True, True]
 
 
 async def test_a_linked_folder_is_followed(machine, tmp_path):

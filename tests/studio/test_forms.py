@@ -935,7 +935,9 @@ def test_names_that_look_like_paths_do_not_take_for_ever():
     assert len(found) == 1
 
 
-@pytest.mark.parametrize(("schema", "text"), [({"format": "base64"}, "+/8="), ({"format": "base64url"}, "-_8=")])
+@pytest.mark.parametrize(
+    ("schema", "text"), [({"format": "base64"}, "+/8="), ({"format": "base64url"}, "-_8=")]
+)
 def test_pydantics_own_formats_of_base64_are_files(schema, text):
     """`Base64Bytes` and `Base64UrlBytes` are uploaded, each in its alphabet."""
     form = Form({"type": "object", "properties": {"file": {"type": "string", **schema}}})

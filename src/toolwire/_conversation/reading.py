@@ -16,7 +16,7 @@ _EXTRA = frozenset(EXTRA_MESSAGES)
 class Reader:
     """The messages of a session that the user wants to see, in order.
 
-    `before_result` is awaited before a result is taken out of the queue.
+    `before_result` is awaited with the session id of a result before that is taken out of the queue.
     """
 
     def __init__(
@@ -24,7 +24,7 @@ class Reader:
         session: Session,
         *,
         everything: bool,
-        before_result: Callable[[], Awaitable[object]] | None = None,
+        before_result: Callable[[str], Awaitable[object]] | None = None,
     ) -> None:
         self._before_result = before_result
         self.everything = everything
@@ -55,7 +55,7 @@ class Reader:
             if not await self._session.wait_for_frame(of_response=of_response):
                 return None
             if self._before_result is not None and _is_result(self._inbox[0]):
-                await self._before_result()
+                await self._before_result(self._inbox[0].get("session_id") or "")
                 if _is_result(self._inbox[0]):  # nothing was put before it meanwhile
                     return parse(self._inbox.popleft())
         return message

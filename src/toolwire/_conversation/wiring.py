@@ -166,7 +166,10 @@ class Conversation:
         from toolwire.sessions import mirror, resume, spool  # noqa: PLC0415 - not needed without a store
 
         is_here = self._transport is None
-        fetched = await resume.fetch_session(options, env) if is_here else resume.Fetched(options)
+        is_local = is_here and options.spawn_claude_code_process is None
+        fetched = resume.Fetched(options)
+        if is_here:
+            fetched = await resume.fetch_session(options, env, is_local=is_local)
         self._resumed_from = fetched.folder
         self._mirror = mirror.Mirror(
             options.session_store,
@@ -176,7 +179,7 @@ class Conversation:
             report=self._report,
             project_keys=fetched.project_keys,
             spool=spool.Spool(options.session_store_spool),
-            is_local=is_here and options.spawn_claude_code_process is None,
+            is_local=is_local,
         )
         self._mirroring = spawn(self._mirror.run)
         return fetched.options

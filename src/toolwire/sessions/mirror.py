@@ -115,7 +115,9 @@ class Mirror:
         self._close_timeout = timeout if close_timeout is None else close_timeout
         self._report = report
         self._spool = spool or Spool()
-        self._is_silent = is_local  # until the CLI has reported something
+        self._is_local = is_local
+        self._known: set[str] = set()
+        """Sessions of which the CLI has reported something, or the user was told that it has not."""
         self._writer = f"{socket.gethostname()}, process {os.getpid()}, conversation {uuid.uuid4()}"
         self._tells_writers = tells_writers(store)
         self._transcripts: dict[str, _Transcript] = {}
@@ -128,12 +130,12 @@ class Mirror:
 
     def add(self, frame: Mapping[str, Any]) -> None:
         """Take a `transcript_mirror` frame. Never waits."""
-        self._is_silent = False
         path, entries = frame.get("filePath"), frame.get("entries")
         key = make_key(path) if isinstance(path, str) else None
         if key is None or not isinstance(path, str) or not isinstance(entries, list):
             self._fail(None, f"the CLI reports a transcript that is of no session: {str(frame)[:200]}")
             return
+        self._known |= {"", key["session_id"]}
         key["project_key"] = self._project_keys.get(key["project_key"], key["project_key"])
         transcript = self._transcripts.setdefault(path, _Transcript(key, Path(path)))
         transcript.waiting += entries
@@ -153,13 +155,14 @@ class Mirror:
             self._is_busy = False
             self._stored.notify()
 
-    async def flush(self) -> bool:
+    async def flush(self, session_id: str = "") -> bool:
         """Wait until all that was added is stored; False if the store failed, or took longer than the limit.
 
-        A store that failed or was late is not waited for again until it answers.
+        A store that failed or was late is not waited for again until it answers. `session_id`: that of the result
+        that waits; a CLI that has reported nothing of it has not saved it either.
         """
-        if self._is_silent:
-            self._is_silent = False
+        if self._is_local and session_id not in self._known:
+            self._known.add(session_id)
             self._fail(
                 None,
                 "the CLI reports nothing of this conversation, so it is not stored: is its folder "

@@ -2,11 +2,15 @@
 
 The transcript is put where the CLI itself would keep it, so the user's settings, login, agents and skills stay as
 they are, and the local history goes on in the same file. What is on this machine is never overwritten: missing
-entries are appended, and a conversation that went on in two places is an error. Where the CLI's folder cannot be
-written, the transcript is put into a temporary folder, and resumed by its path.
+entries are appended, and a conversation that went on in two places is an error.
+
+A CLI that cannot write its own folder saves nothing, and then reports nothing to the store either. There the
+transcript is put into a temporary folder, and resumed by its path; what cannot be kept that way is refused before
+the CLI is started.
 """
 
 import copy
+import errno
 import json
 import os
 import shutil
@@ -17,10 +21,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import TYPE_CHECKING, Any, Final
+
+import anyio
 
 from toolwire._support.files import replace_file
 from toolwire._support.log import logger_for
+from toolwire._transport.find_cli import find_cli, parse_version
+from toolwire._transport.live_guard import refuse_live_start
 from toolwire.errors import SessionStoreError
 from toolwire.messages.system import SessionKey
 from toolwire.sessions import aio, entries, paths, transcript
@@ -36,6 +45,9 @@ logger = logger_for("sessions")
 
 _MESSAGES: Final = frozenset({"user", "assistant", "attachment", "system"})
 """Types of entries that make up the conversation. Titles, tags and costs may be added anywhere."""
+_BY_PATH_SINCE: Final = (2, 1, 187)
+"""The first CLI that goes on in the file whose path it gets; older ones go on in their own folder."""
+_VERSION_TIMEOUT: Final = 30.0
 
 
 @dataclass
@@ -49,19 +61,24 @@ class Fetched:
     """A temporary folder that has the transcript; to be removed when the store has everything."""
 
 
-async def fetch_session(options: "ClaudeAgentOptions", env: Mapping[str, str]) -> Fetched:
+async def fetch_session(
+    options: "ClaudeAgentOptions", env: Mapping[str, str], *, is_local: bool = True
+) -> Fetched:
     """Put the conversation that is to be resumed where the CLI looks for it. `env`: that of the CLI.
 
     Nothing happens for a conversation that the store does not have: the CLI then looks for it on the local disk.
+    SessionStoreError if the CLI could save nothing of what is said, unless it is started by others (`is_local`).
     """
-    if options.resume and not entries.is_session_id(options.resume):
-        return Fetched(options)  # a title or a path, which only the CLI understands
     fetch = _Fetch(options, env)
     session_id = options.resume
-    if not session_id and options.continue_conversation:
+    if session_id and not entries.is_session_id(session_id):
+        session_id = None  # a title or a path, which only the CLI understands
+    elif not session_id and options.continue_conversation:
         session_id = await fetch.find_newest()
     key = await fetch.find_key(session_id) if session_id else None
     if not session_id or key is None:
+        if is_local:
+            await fetch.check_own_folder()
         return Fetched(options)
     await fetch.store_what_only_this_machine_has(key)
     started = copy.copy(options)
@@ -70,11 +87,15 @@ async def fetch_session(options: "ClaudeAgentOptions", env: Mapping[str, str]) -
     try:
         await fetch.place_all(key, fetch.own_folder)
     except OSError as error:
+        if is_local:
+            await fetch.check_by_path(error)
         logger.warning(
             "the CLI's folder cannot be written, so the session is resumed from another: %s", error
         )
+        await fetch.store_what_own_folder_has(key)
         folder = Path(tempfile.mkdtemp(prefix="toolwire-resume-"))
         try:
+            _give_to(options.user, [folder])
             started.resume = os.fspath(await fetch.place_all(key, folder / fetch.local_key))
         except BaseException:
             remove_folder(folder)
@@ -92,6 +113,8 @@ class _Fetch:
     """Brings one conversation from a store to this machine."""
 
     def __init__(self, options: "ClaudeAgentOptions", env: Mapping[str, str]) -> None:
+        self._options = options
+        self._env = env
         self._store: SessionStore = options.session_store
         self._timeout = options.load_timeout_ms / 1000
         self._spool = Spool(options.session_store_spool)
@@ -137,6 +160,47 @@ class _Fetch:
             await self._add_if_ahead(key, spooled)
             self._spool.remove(key)
 
+    async def store_what_own_folder_has(self, key: SessionKey) -> None:
+        """Add what the CLI's folder has and the store lacks, where that folder can only be read, if at all."""
+        path = self.own_folder / f"{key['session_id']}.jsonl"
+        if await aio.run_in_thread(lambda: os.access(path, os.R_OK)):
+            await self._add_if_ahead(key, path)
+
+    async def check_own_folder(self) -> None:
+        """Raise SessionStoreError if the CLI cannot write its folder, nor go on elsewhere."""
+        try:
+            await aio.run_in_thread(partial(_check_folder, self.own_folder))
+        except OSError as error:
+            resume = self._options.resume
+            if resume and os.sep in resume:
+                await self.check_by_path(error)
+            else:
+                raise self._refuse(error, "") from error
+
+    async def check_by_path(self, reason: OSError) -> None:
+        """Raise SessionStoreError unless the CLI goes on where it is told. `reason`: why its folder will not do."""
+        if self._options.fork_session:  # every CLI writes a fork to its own folder
+            raise self._refuse(reason, "") from reason
+        refuse_live_start(self._env)
+        command = [find_cli(self._options.cli_path), "--version"]
+        how: dict[str, Any] = {"env": dict(self._env), "user": self._user, "check": False}
+        try:
+            with anyio.move_on_after(_VERSION_TIMEOUT):
+                done = await anyio.run_process(command, **how, stdin=DEVNULL, stderr=DEVNULL)
+                if (parse_version(done.stdout.decode(errors="replace")) or ()) >= _BY_PATH_SINCE:
+                    return
+        except OSError:
+            return  # it cannot be started at all: that will say why
+        wanted = ".".join(map(str, _BY_PATH_SINCE))
+        raise self._refuse(reason, f"update Claude Code to {wanted} or newer, ") from reason
+
+    def _refuse(self, reason: OSError, advice: str) -> SessionStoreError:
+        return SessionStoreError(
+            "Claude Code cannot write its folder, and so would neither save this conversation nor report it to the "
+            f"session store: {reason}. Make {self._projects} writable, {advice}or name a folder that is: "
+            "env={'CLAUDE_CONFIG_DIR': ...}"
+        )
+
     async def _add_if_ahead(self, key: SessionKey, path: Path) -> None:
         stored = await self._load(key) or []
         local = await aio.run_in_thread(partial(_read, path))
@@ -149,6 +213,7 @@ class _Fetch:
         """Write the transcripts of a session into the folder of its project, and return the main one's path."""
         path = folder / f"{key['session_id']}.jsonl"
         await self._place(key, path)
+        await aio.run_in_thread(partial(_check_writable, folder, path))
         for subpath in await self._list_subkeys(key):
             below = find_place(path.with_suffix(""), subpath)
             if below is None:
@@ -211,8 +276,7 @@ def _bring_up_to_date(path: Path, stored: list[SessionStoreEntry], user: str | i
         made.append(path)
     elif missing := find_missing(lines, local):
         transcript.append_entries(path, missing)
-    if user is not None:
-        _give_to(user, made)
+    _give_to(user, made)
     return is_ahead
 
 
@@ -246,9 +310,24 @@ def _make_folder(folder: Path) -> list[Path]:
     return missing
 
 
-def _give_to(user: str | int, made: Iterable[Path]) -> None:
+def _check_folder(folder: Path) -> None:
+    """Raise OSError if a folder cannot be written, nor made if it is not there."""
+    there = next(each for each in (folder, *folder.parents) if os.path.lexists(each))
+    if not there.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "it is not a folder", os.fspath(there))
+    _check_writable(there)
+
+
+def _check_writable(*places: Path) -> None:
+    """Raise OSError if one of these cannot be written."""
+    for place in places:
+        if not os.access(place, os.W_OK | os.X_OK if place.is_dir() else os.W_OK):
+            raise PermissionError(errno.EACCES, "it cannot be written", os.fspath(place))
+
+
+def _give_to(user: str | int | None, made: Iterable[Path]) -> None:
     """Let the user as whom the CLI runs read and write what was made for it."""
-    if sys.platform == "win32":
+    if user is None or sys.platform == "win32":
         return
     import pwd  # noqa: PLC0415 - not on Windows
 

@@ -187,7 +187,8 @@ def read_conversation(
     """
     with open_transcript(path) as file:
         if os.fstat(file.fileno()).st_size <= _PIECE:
-            found = [entry for _, entry in _read_entries(file)]
+            lines = file.read().split(b"\n")
+            found = [entry for line in lines if line and (entry := entries.read_line(line)) is not None]
             yield from tree.choose_messages(
                 found, limit, offset, of_subagent=of_subagent, whole_history=whole_history
             )

@@ -44,27 +44,30 @@ class Node:
 
 def make_node(entry: Mapping[str, Any], position: int) -> Node | None:
     """Make the node of an entry. None for one that is not part of the tree."""
-    kind, name = entry.get("type"), entry.get("uuid")
+    get = entry.get
+    kind, name = get("type"), get("uuid")
     if kind not in _IN_TREE or not isinstance(name, str):
         return None
     node = Node(
         position,
         name,
-        _text(entry.get("parentUuid")),
+        _text(get("parentUuid")),
         kind,
-        timestamp=_text(entry.get("timestamp")) or "",
-        hidden=bool(entry.get("isMeta") or entry.get("teamName")),
-        sidechain=bool(entry.get("isSidechain")),
-        source=_text(entry.get("sourceToolAssistantUUID")),
-        before_compaction=_text(entry.get("logicalParentUuid")),
+        _text(get("timestamp")) or "",
+        bool(get("isMeta") or get("teamName")),
+        bool(get("isSidechain")),
     )
-    message = entry.get("message")
-    if kind in _SPOKEN and isinstance(message, dict):
-        node.message_id = _text(message.get("id")) if kind == "assistant" else None
-        node.tool_uses = _ids(message, "tool_use", "id")
-        node.tool_results = _ids(message, "tool_result", "tool_use_id")
-    if kind == "system" and isinstance(compaction := entry.get("compactMetadata"), dict):
+    if kind in _SPOKEN:
+        node.source = _text(get("sourceToolAssistantUUID"))
+        if isinstance(message := get("message"), dict):
+            node.message_id = _text(message.get("id")) if kind == "assistant" else None
+            if isinstance(content := message.get("content"), list):
+                node.tool_uses = _ids(content, "tool_use", "id")
+                node.tool_results = _ids(content, "tool_result", "tool_use_id")
+    elif kind == "system" and isinstance(compaction := get("compactMetadata"), dict):
         node.kept = _read_kept(compaction.get("preservedSegment"))
+    if "logicalParentUuid" in entry:
+        node.before_compaction = _text(entry["logicalParentUuid"])
     return node
 
 
@@ -77,12 +80,9 @@ def _read_kept(segment: object) -> tuple[str, str, str] | None:
     return None
 
 
-def _ids(message: Mapping[str, Any], block_type: str, field: str) -> tuple[str, ...]:
-    content = message.get("content")
-    if not isinstance(content, list):
-        return ()
+def _ids(content: list[Any], block_type: str, field: str) -> tuple[str, ...]:
     found = [each.get(field) for each in content if isinstance(each, dict) and each.get("type") == block_type]
-    return tuple(each for each in found if isinstance(each, str))
+    return tuple([each for each in found if isinstance(each, str)]) if found else ()
 
 
 def _text(value: object) -> str | None:
@@ -201,6 +201,8 @@ class _Tree:
 
     def add_parallel_calls(self, chain: list[Node]) -> list[Node]:
         """Add the other blocks of each response, and the results of its calls, behind its last entry."""
+        if len(chain) == len(self.nodes):
+            return chain  # there are no others
         on_chain = {node.uuid for node in chain}
         last_of = {node.message_id: node.uuid for node in chain if node.message_id}
         responses: dict[str, list[Node]] = {each: [] for each in last_of if each}
@@ -252,15 +254,12 @@ def make_message(
     entry: Mapping[str, Any], session_id: str, metadata: Mapping[str, Any] | None = None
 ) -> SessionMessage:
     """Make the message that users get from an entry. `metadata`: what is noted about the subagent it is of."""
-    noted = metadata or {}
-    return SessionMessage(
-        type=entry["type"],
-        uuid=entry["uuid"],
-        session_id=_text(entry.get("sessionId")) or session_id,
-        message=entry.get("message"),
-        parent_tool_use_id=_text(noted.get("toolUseId")),
-        parent_agent_id=_text(noted.get("parentAgentId")),
-    )
+    own_id = _text(entry.get("sessionId")) or session_id
+    message = SessionMessage(entry["type"], entry["uuid"], own_id, entry.get("message"))
+    if metadata:
+        message.parent_tool_use_id = _text(metadata.get("toolUseId"))
+        message.parent_agent_id = _text(metadata.get("parentAgentId"))
+    return message
 
 
 def take_page(items: Sequence[Any], limit: int | None, offset: int) -> Sequence[Any]:

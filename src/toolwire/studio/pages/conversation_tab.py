@@ -56,7 +56,7 @@ class ConversationTab:
                 self._tokens = ui.label("").classes("tw-chip")
                 self._context = ui.label("").classes("tw-chip")
                 self._interrupt = ui.button("Interrupt", on_click=conversation.interrupt)
-                self._interrupt.props("no-caps dense unelevated color=negative icon=stop")
+                self._interrupt.props("no-caps dense unelevated icon=stop").classes("tw-stop")
                 self._new = ui.button("New conversation", on_click=self._restart)
                 self._new.props("no-caps dense flat icon=add")
             self._banner = ui.label("").classes("tw-banner")
@@ -66,7 +66,7 @@ class ConversationTab:
             with ui.row().classes("tw-prompt"):
                 self._prompt = ui.textarea("Prompt").props("outlined autogrow dense").classes("tw-grow")
                 self._prompt.on("keydown.enter.exact.prevent", self._send)
-                ui.button("Send", on_click=self._send).props("no-caps unelevated icon=send")
+                ui.button("Send", on_click=self._send).props("no-caps unelevated icon=send").classes("tw-do")
             ui.label("Enter sends, Shift+Enter begins a new line.").classes("tw-dim")
         self.update()
 

@@ -289,16 +289,16 @@ class QuestionView:
             ui.label(plain(question.why)).classes("tw-dim")
         with ui.row().classes("items-center"):
             ui.button("Allow", on_click=lambda: self._answer(question.allow())).props(
-                "no-caps dense unelevated color=positive"
-            )
+                "no-caps dense unelevated"
+            ).classes("tw-go")
             always = ui.button(
                 "Always allow it here", on_click=lambda: self._answer(question.allow(always=True))
             )
             always.props("no-caps dense outline")
             reason = ui.input("Reason, for the model").props("dense outlined").classes("tw-reason")
             ui.button("Deny", on_click=lambda: self._answer(question.deny(reason.value or ""))).props(
-                "no-caps dense unelevated color=negative"
-            )
+                "no-caps dense unelevated"
+            ).classes("tw-stop")
 
     def _draw_url(self) -> None:
         question = self._question
@@ -309,7 +309,7 @@ class QuestionView:
                 ui.link("Open it in a new tab", url, new_tab=True)
             ui.button("I have done it", on_click=lambda: self._answer(question.accept({}))).props(
                 "no-caps dense unelevated"
-            )
+            ).classes("tw-do")
             small_button("Decline", lambda: self._answer(question.decline()))
 
     def _draw_form(self) -> None:
@@ -322,7 +322,7 @@ class QuestionView:
                 self._answer(question.accept(form.arguments()))
 
         with ui.row().classes("items-center"):
-            ui.button("Send", on_click=send).props("no-caps dense unelevated")
+            ui.button("Send", on_click=send).props("no-caps dense unelevated").classes("tw-do")
             small_button("Decline", lambda: self._answer(question.decline()))
 
     def _answer(self, taken: bool) -> None:

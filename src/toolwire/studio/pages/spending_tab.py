@@ -98,7 +98,9 @@ class SpendingTab:
                         return
                     await self._settle(row, charged=True, amount=worth)
 
-                ui.button("It was charged", on_click=charge).props("no-caps dense unelevated")
+                ui.button("It was charged", on_click=charge).props("no-caps dense unelevated").classes(
+                    "tw-do"
+                )
                 ui.button("Not charged", on_click=lambda: self._settle(row, charged=False)).props(
                     "no-caps dense outline"
                 )

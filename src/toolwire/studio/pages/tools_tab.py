@@ -152,7 +152,7 @@ class ToolsTab:
             view = FormView(form)
             with ui.row().classes("items-center"):
                 call = ui.button("Call", on_click=lambda: self._call(bench, tool, form, view))
-                call.props("no-caps unelevated icon=play_arrow")
+                call.props("no-caps unelevated icon=play_arrow").classes("tw-do")
             with folded("As JSON"):
                 _JsonEditor(form, view)
         with folded("Schemas"):
