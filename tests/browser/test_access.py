@@ -141,7 +141,8 @@ def test_the_policy_stops_a_page_that_was_made_to_call_home(chromium, studio, pa
     assert "Failed to fetch" in outcome
     assert (
         other.evaluate(
-            "new Promise(done => { document.addEventListener('securitypolicyviolation', e => done(e.effectiveDirective));"
+            "new Promise(done => {"
+            " document.addEventListener('securitypolicyviolation', e => done(e.effectiveDirective));"
             " fetch('http://127.0.0.1:9/y').catch(() => 0) })"
         )
         == "connect-src"

@@ -24,7 +24,7 @@ def check(page):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(open_window, scheme):
     """On each tab, with forms, errors, results, questions and details open."""
-    with open_window(color_scheme=scheme) as page:
+    with open_window(color_scheme=scheme, reduced_motion="reduce") as page:
         assert page.evaluate("document.body.classList.contains('body--dark')") == (scheme == "dark")
         page.get_by_role("button", name="order").click()
         expect(page.get_by_label("customer *")).to_be_visible()
