@@ -80,8 +80,8 @@ MUTANTS: Final = (
     Mutant(
         "unbounded-wait",
         "Session.request",
-        "anyio.move_on_after(timeout)",
-        "anyio.move_on_after(None)",
+        "await response.wait(timeout)",
+        "await response.wait()",
         ("test_a_request_that_timed_out_may_be_answered_late",),
     ),
     Mutant(

@@ -6,7 +6,7 @@ import functools
 import anyio
 import pytest
 
-from toolwire._support.tasks import is_async, spawn
+from toolwire._support.tasks import TaskScope, is_async, is_cancellation, spawn
 
 pytestmark = pytest.mark.anyio
 
@@ -60,3 +60,66 @@ def test_what_is_async_is_seen_without_a_call():
     known = [plain, Caller(), Caller().method, functools.partial(plain), functools.partial(Caller())]
     assert [is_async(each) for each in known] == [True] * len(known)
     assert not any(map(is_async, [lambda _=1: plain(), Caller, print, "no callable"]))
+
+
+on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"])
+
+
+async def sleep_in(scope, seen):
+    """What a cancelled scope does to the work in it, and to the task around it."""
+    with scope:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError as error:
+            seen.append(is_cancellation(error))
+            raise
+    seen.append(asyncio.current_task().cancelling())
+
+
+@on_asyncio
+async def test_a_cancelled_task_scope_ends_what_is_inside_and_nothing_else(anyio_backend):
+    """The task goes on after it, as if it had never been cancelled."""
+    scope, seen = TaskScope(), []
+    task = asyncio.create_task(sleep_in(scope, seen))
+    await asyncio.sleep(0)
+    scope.cancel()
+    scope.cancel()
+    await asyncio.wait_for(task, 10)
+    assert seen == [True, 0]
+    scope.cancel()  # too late: it was left
+    await asyncio.sleep(0)
+    assert not task.cancelled()
+
+
+@on_asyncio
+async def test_a_task_scope_lets_the_cancellation_of_its_task_through(anyio_backend):
+    """Also when the scope is cancelled at the same time."""
+    for cancel_scope in (False, True):
+        scope, seen = TaskScope(), []
+        task = asyncio.create_task(sleep_in(scope, seen))
+        await asyncio.sleep(0)
+        if cancel_scope:
+            scope.cancel()
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(asyncio.shield(task), 10)
+        assert seen == [True]
+
+
+@on_asyncio
+async def test_a_task_that_cancels_its_own_scope_is_cancelled_at_its_next_await(anyio_backend):
+    """And not after the scope, if it leaves it without one."""
+    seen = []
+    with TaskScope() as scope:
+        scope.cancel()
+        seen.append("here")
+        await asyncio.sleep(3600)
+    with TaskScope() as scope:
+        scope.cancel()
+    await asyncio.sleep(0)
+    with pytest.raises(ValueError, match="no luck"), TaskScope() as scope:  # other errors are not held back
+        scope.cancel()
+        raise ValueError("no luck")
+    await asyncio.sleep(0)
+    assert (seen, asyncio.current_task().cancelling()) == (["here"], 0)

@@ -1,5 +1,7 @@
 """Signals, mailboxes, groups of work and futures, on asyncio and trio."""
 
+import math
+
 import anyio
 import pytest
 
@@ -54,6 +56,41 @@ async def test_a_cancelled_waiter_leaves_the_others():
         with anyio.move_on_after(0):
             await signal.wait()
         signal.notify()
+
+
+async def test_a_wait_ends_when_its_time_is_over():
+    """Without a cancellation, and leaving nobody behind who would be woken later."""
+    signal, future = Signal(), Future()
+    with anyio.fail_after(10):
+        await signal.wait(0.01)
+        await signal.wait(-1)
+        await signal.wait_until(lambda: False, 0.01)
+        await future.wait(0.01)
+    assert (future.is_set, signal._waiting) == (False, [])
+
+
+async def test_what_comes_in_time_ends_the_wait():
+    """However long the limit is."""
+    signal, future = Signal(), Future()
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            group.start_soon(signal.wait, math.inf)
+            group.start_soon(signal.wait, 3600)
+            group.start_soon(signal.wait_until, lambda: future.is_set, 3600)
+            group.start_soon(future.wait, 3600)
+            await anyio.wait_all_tasks_blocked()
+            future.set(1)
+            signal.notify()
+        assert await future.wait(0) == 1
+
+
+async def test_a_wait_with_a_limit_can_be_cancelled():
+    """By a scope around it, before its time is over."""
+    signal = Signal()
+    with anyio.fail_after(10):
+        with anyio.move_on_after(0) as scope:
+            await signal.wait(3600)
+    assert (scope.cancelled_caught, signal._waiting) == (True, [])
 
 
 async def test_a_mailbox_keeps_the_order_and_ends_when_it_is_closed():

@@ -9,12 +9,10 @@ from collections import Counter
 from collections.abc import Awaitable
 from typing import Any, Protocol
 
-import anyio
-
 from toolwire import messages  # its names are loaded when used, which here is while a session runs
 from toolwire._protocol.jsonrpc import METHOD_NOT_FOUND, Request, RpcError, classify, make_error
 from toolwire._support.log import logger_for
-from toolwire._support.tasks import spawn
+from toolwire._support.tasks import shield, spawn
 from toolwire._support.waiting import WaitGroup
 from toolwire.mcp.foreign import as_server
 from toolwire.tools.dispatch.interface import Connection, Pending, Reply
@@ -55,6 +53,11 @@ class McpRouter:
     def add(self, name: str, instance: object) -> None:
         """Connect a server. Must be called on an event loop."""
         self._connections[name] = as_server(instance).connect(_HostChannel(name, self._callbacks, self))
+
+    @property
+    def limits_time(self) -> bool:
+        """True if a call to one of the servers may have a time limit."""
+        return any(connection.limits_time for connection in self._connections.values())
 
     def remove(self, name: str) -> None:
         """Remove a server. Its running calls go on, and it is disconnected after the last of them."""
@@ -149,7 +152,7 @@ class McpRouter:
         for connection in connections:
             closing.add()
             spawn(self._close, connection, on_done=closing.done)
-        with anyio.CancelScope(shield=True):
+        with shield():
             await closing.wait()
 
     async def _close(self, connection: Connection) -> None:

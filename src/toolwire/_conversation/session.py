@@ -15,13 +15,11 @@ from functools import partial
 from types import CoroutineType
 from typing import Any, Final, Literal
 
-import anyio
-
 from toolwire._protocol.control import Cancelled, Control, Handler, Malformed, Requested, Responded, Unmatched
 from toolwire._protocol.lines import DEFAULT_LIMIT, Lines, decode, encode
 from toolwire._protocol.run import DEFAULT_CEILING, Run
 from toolwire._support.log import logger_for, redact
-from toolwire._support.tasks import Task, cancelled_from_inside, is_cancellation, spawn
+from toolwire._support.tasks import Task, cancelled_from_inside, is_cancellation, shield, spawn
 from toolwire._support.waiting import Future, Signal
 from toolwire._transport.base import CLOSE_TIMEOUT, Pipe
 from toolwire.errors import (
@@ -252,8 +250,7 @@ class Session:
         self._pending[request_id] = response
         self._write(line)
         try:
-            with anyio.move_on_after(timeout):
-                await response.wait()
+            await response.wait(timeout)
         finally:
             del self._pending[request_id]
             self._control.forget(request_id)
@@ -315,8 +312,7 @@ class Session:
 
     async def _wait(self, until: float | None) -> None:
         """Wait for a change, at most until that time."""
-        with anyio.move_on_after(None if until is None else until - time.monotonic()):
-            await self._changed.wait()
+        await self._changed.wait(None if until is None else until - time.monotonic())
 
     async def end_input_when_over(self) -> None:
         """Wait until the run is over, then end the input, so that the CLI exits by itself."""
@@ -331,8 +327,7 @@ class Session:
 
     async def wait_for_exit(self) -> None:
         """Wait for the CLI to exit after the end of its input, and close the session if it does not."""
-        with anyio.move_on_after(self._close_timeout):
-            await self._changed.wait_until(lambda: self._state is not _OPEN)
+        await self._changed.wait_until(lambda: self._state is not _OPEN, self._close_timeout)
         if self._state is _OPEN:
             logger.warning(
                 "the CLI did not exit within %g s of the end of its run (close_timeout): it is stopped",
@@ -347,7 +342,7 @@ class Session:
     async def aclose(self) -> None:
         """End everything in bounded time. Any task may call it, any number of times, cancelled or not."""
         await self.begin_closing()
-        with anyio.CancelScope(shield=True):
+        with shield():
             await self._changed.wait_until(lambda: self._state is _State.CLOSED)
 
     async def begin_closing(self) -> None:
@@ -358,7 +353,7 @@ class Session:
         try:
             spawn(self._close, on_done=self._closed)
         except RuntimeError:  # trio is shutting down and takes no new tasks: close in this one
-            with anyio.CancelScope(shield=True):
+            with shield():
                 try:
                     await self._close()
                 finally:
@@ -536,8 +531,7 @@ class Session:
 
     async def _stop_handlers(self) -> None:
         self._cancel_handlers()
-        with anyio.move_on_after(_HANDLERS_STOP):
-            await self._changed.wait_until(lambda: not self._tasks)
+        await self._changed.wait_until(lambda: not self._tasks, _HANDLERS_STOP)
         if self._tasks:
             logger.warning("%d handlers did not stop within %g s", len(self._tasks), _HANDLERS_STOP)
 

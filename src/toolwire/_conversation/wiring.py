@@ -6,6 +6,7 @@ on it.
 """
 
 import os
+import sys
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
 from contextlib import suppress
@@ -13,15 +14,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import anyio
 
-from toolwire._conversation.observe import RunInfo, RunObserver, RunObservers, observe_run
 from toolwire._conversation.session import Session
 from toolwire._protocol.control import Handler
 from toolwire._protocol.lines import DEFAULT_LIMIT
 from toolwire._protocol.run import DEFAULT_CEILING
 from toolwire._support.log import keep_secret, logger_for
 from toolwire._support.secrets import secret_values
-from toolwire._support.tasks import Task, maybe_await, spawn
+from toolwire._support.tasks import Task, maybe_await, scope_type, shield, spawn
 from toolwire._support.tracing import is_tracing_wanted
+from toolwire._support.waiting import Future
 from toolwire._transport.base import Pipe
 from toolwire._transport.custom import Transport, TransportPipe
 from toolwire._transport.find_cli import find_cli, parse_version, version_warning
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from toolwire._conversation.mcp_router import McpRouter
+    from toolwire._conversation.observe import RunInfo, RunObserver, RunObservers
     from toolwire._conversation.reading import Reader
     from toolwire._transport.private_files import PrivateFiles
     from toolwire.messages import AnyMessage
@@ -51,6 +53,7 @@ logger = logger_for("client")
 Prompt = str | AsyncIterable[dict[str, Any]]
 
 _CLEAN_UP: Final = 5.0  # seconds that the user's own generator gets
+_OBSERVE: Final = "toolwire._conversation.observe"
 _LAST_TURNS: Final = 100  # turns of the event loop for what is nearly written when a transport has ended
 _LAST_REPORTS: Final = 2.0  # seconds for the last reports of a transcript, over a transport of the user's
 _MIN_INITIALIZE: Final = 60.0
@@ -80,7 +83,7 @@ class Conversation:
         self._handlers: dict[str, Handler] = {}
         self._servers: McpRouter | None = None
         self._feeder: Task | None = None
-        self._fed: anyio.Event  # set when the feeder has ended
+        self._fed: Future[None] = Future()  # set when the feeder has ended
         self._input_error: Exception | None = None
         self._mcp_servers = _copy_servers(options.mcp_servers)
         self._observers: RunObservers | None = None
@@ -121,17 +124,16 @@ class Conversation:
         instances, configs = split_servers(options.mcp_servers)
         keep_secret(secret_values([configs or options.mcp_servers, *_more_secrets(options)]))
         env = _argv.build_environment(options, os.environ, __version__) if self._transport is None else {}
-        run = RunInfo(options, env)
-        self._observers = observe_run(run, *([_start_spans] if is_tracing_wanted(options.tracing) else []))
+        env = self._start_observers(env)
         for name, handler in make_handlers(options, hooks).items():
             self._add_handler(name, handler)
         try:
             for name, instance in instances.items():
                 self.servers.add(name, instance)
             if options.session_store is not None:
-                options = self.options = await self._use_store(options, run.env)
+                options = self.options = await self._use_store(options, env)
             self._session = Session(
-                self._pipe(run.env),
+                self._pipe(env),
                 self._handlers,
                 limit=options.max_buffer_size or DEFAULT_LIMIT,
                 ceiling=_ceiling(options.env),
@@ -145,6 +147,8 @@ class Conversation:
             await self._session.open()
             from toolwire._conversation.reading import Reader  # noqa: PLC0415 - while the CLI starts: it takes long
 
+            if hooks or (self._servers is not None and self._servers.limits_time):
+                scope_type()  # loads anyio's event loop now, and not when the CLI waits for the first call
             self._reader = Reader(
                 self._session,
                 everything=options.include_all_messages,
@@ -160,6 +164,17 @@ class Conversation:
                 self._observers.error = error
             await self.aclose()
             raise
+
+    def _start_observers(self, env: dict[str, str]) -> dict[str, str]:
+        """Start the observers of this run. Returns the environment for the CLI, to which they may have added."""
+        traced = is_tracing_wanted(self.options.tracing)
+        if not traced and self.options.on_frame is None and _OBSERVE not in sys.modules:
+            return env  # nobody can have added one
+        from toolwire._conversation.observe import RunInfo, observe_run  # noqa: PLC0415 - few runs are observed
+
+        run = RunInfo(self.options, env)
+        self._observers = observe_run(run, *([_start_spans] if traced else []))
+        return run.env
 
     async def _use_store(self, options: ClaudeAgentOptions, env: Mapping[str, str]) -> ClaudeAgentOptions:
         """Fetch the conversation to resume from the session store, and begin to copy this one into it."""
@@ -215,9 +230,9 @@ class Conversation:
         if isinstance(prompt, str):
             self.say(prompt, session_id)
         if end or not (prompt is None or isinstance(prompt, str)):
-            self._fed = anyio.Event()
+            fed = self._fed = Future()
             stream = None if isinstance(prompt, str) else prompt
-            self._feeder = spawn(self._feed, stream, on_done=self._fed.set)
+            self._feeder = spawn(self._feed, stream, on_done=lambda: fed.set(None))
         if isinstance(prompt, str):
             await self.session.flush()
 
@@ -301,7 +316,7 @@ class Conversation:
         """Let prompts and responses that are nearly there be written, to a transport whose reading has ended."""
         with anyio.CancelScope(shield=True):
             for _ in range(_LAST_TURNS):
-                if not self.session.handling and (self._feeder is None or self._fed.is_set()):
+                if not self.session.handling and (self._feeder is None or self._fed.is_set):
                     break
                 await anyio.sleep(0)  # noqa: ASYNC115 - the other would be loaded before the CLI is started
 
@@ -333,8 +348,8 @@ class Conversation:
         try:
             if self._feeder is not None:
                 self._feeder.cancel()
-                with anyio.move_on_after(_CLEAN_UP, shield=True):
-                    await self._fed.wait()
+                with shield():
+                    await self._fed.wait(_CLEAN_UP)
         finally:
             try:
                 if self._session is not None:
@@ -356,7 +371,7 @@ class Conversation:
         """Store what the CLI reported up to its end, in bounded time, also when cancelled."""
         mirror, self._mirror = self._mirror, None
         if mirror is not None and self._mirroring is not None:
-            with anyio.CancelScope(shield=True):
+            with shield():
                 is_stored = await mirror.finish()
             self._mirroring.cancel()
             if is_stored and self._resumed_from is not None:
@@ -406,7 +421,7 @@ def make_command(
     return Command(argv, env, cwd, options.user, options.close_timeout)
 
 
-def _start_spans(run: RunInfo) -> RunObserver | None:
+def _start_spans(run: "RunInfo") -> "RunObserver | None":
     from toolwire._conversation.spans import start_spans  # noqa: PLC0415 - loads OpenTelemetry
 
     return start_spans(run)

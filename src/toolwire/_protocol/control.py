@@ -6,26 +6,27 @@ nor how bytes travel.
 
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 from toolwire._protocol.lines import encode
-from toolwire._support.record import Record
+from toolwire._support.record import Record, record
 
 Handler = Callable[[dict[str, Any]], dict[str, Any] | Awaitable[dict[str, Any]]]
 """Answers one kind of request, at once or later. An exception goes to the CLI as an error."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Requested:
     """The CLI sent a request, to be answered with `respond` or `respond_error`. Equal only to itself: ids recur."""
 
-    request_id: str
-    subtype: str
-    body: dict[str, Any]
+    __slots__ = ("body", "request_id", "subtype")
+
+    def __init__(self, request_id: str, subtype: str, body: dict[str, Any]) -> None:
+        self.request_id = request_id
+        self.subtype = subtype
+        self.body = body
 
 
-@dataclass(repr=False, eq=False)
+@record
 class Malformed(Record):
     """The CLI sent a request that lacks a part; `reply` is the line that tells it so."""
 
@@ -33,14 +34,14 @@ class Malformed(Record):
     reason: str
 
 
-@dataclass(repr=False, eq=False)
+@record
 class Cancelled(Record):
     """The CLI cancelled its request: a response is no longer wanted."""
 
     request_id: str
 
 
-@dataclass(repr=False, eq=False)
+@record
 class Responded(Record):
     """The CLI answered a request of ours: `error` is None on success."""
 
@@ -50,7 +51,7 @@ class Responded(Record):
     error_code: str | None = None
 
 
-@dataclass(repr=False, eq=False)
+@record
 class Unmatched(Record):
     """A response to no pending request: late, repeated, or an echo of our own (`--replay-user-messages`)."""
 

@@ -5,9 +5,9 @@ they respond alike. It does no I/O and knows no method.
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Any, Final
 
+from toolwire._support.record import Record, record
 from toolwire.errors import McpError
 
 PARSE_ERROR: Final = -32700
@@ -36,8 +36,8 @@ class Interrupted(BaseException):
     """
 
 
-@dataclass(slots=True)
-class Request:
+@record
+class Request(Record):
     """A request: its sender waits for a response with its id."""
 
     id: Id
@@ -45,16 +45,16 @@ class Request:
     params: dict[str, Any]
 
 
-@dataclass(slots=True)
-class Notification:
+@record
+class Notification(Record):
     """A notification: there is no response."""
 
     method: str
     params: dict[str, Any]
 
 
-@dataclass(slots=True)
-class Response:
+@record
+class Response(Record):
     """The response to a request of the server."""
 
     id: Any

@@ -11,6 +11,8 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from toolwire._support.late_pattern import late_pattern
+
 REDACTED: Final = "<redacted>"
 SHORTEST: Final = 6
 """A shorter value is not searched for: it would be found in the middle of ordinary words."""
@@ -76,7 +78,7 @@ def is_secret_place(name: str) -> bool:
 # --- by looks ---------------------------------------------------------------------------------------------
 
 # Each pattern begins where a run of its characters does: the search is linear, whatever the text.
-_TOKENS: Final = re.compile(
+_TOKENS: Final = late_pattern(
     r"sk-ant-[\w-]{6,}|(?<=Bearer )[\w.~+/=-]{6,}|(?<=Basic )[A-Za-z0-9+/=_-]{8,}"
     r"|(?<![\w-])(?:(?:sk|pk|rk)[-_][\w-]{16,}|gh[pousr]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}"
     r"|xox[a-z]-[\w-]{10,}|AKIA[0-9A-Z]{16}|eyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]*)",
@@ -86,9 +88,9 @@ _USER: Final = re.compile(r"(?<=://)[^/\s?#\"'<>]*(?=@)")
 _PARAMETER: Final = re.compile(r"(?<=[?&])([^=?&#\s\"'<>]++)=([^&#\s\"'<>]+)")
 _URL: Final = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
 _SEGMENT: Final = re.compile(r"[\w%.~+=-]{20,}")
-_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-_CHUNKS: Final = re.compile(r"[A-Za-z0-9]{16,}")
-_FLAG: Final = re.compile(r"--?([A-Za-z][\w-]*)(=?)(.*)", re.DOTALL)
+_UUID: Final = late_pattern(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_CHUNKS: Final = late_pattern(r"[A-Za-z0-9]{16,}")
+_FLAG: Final = late_pattern(r"--?([A-Za-z][\w-]*)(=?)(.*)", re.DOTALL)
 
 
 def _hide_by_looks(text: str) -> str:
@@ -122,7 +124,7 @@ def _hide_in_url(found: re.Match[str]) -> str:
     return f"{scheme}{place}{mark}{_PARAMETERS.sub(_hide_parameter, rest) if rest else ''}"
 
 
-_PARAMETERS: Final = re.compile(r"([^=&#]*)(=?)([^&#]*)")
+_PARAMETERS: Final = late_pattern(r"([^=&#]*)(=?)([^&#]*)")
 
 
 def _hide_parameter(found: re.Match[str]) -> str:

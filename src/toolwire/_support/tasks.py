@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import anyio
 
@@ -70,19 +70,58 @@ def scope_type() -> "type[anyio.CancelScope]":  # in quotes, or anyio would be l
     return type(anyio.CancelScope())
 
 
-def shield() -> AbstractContextManager[object]:
-    """Return a scope whose inside no cancelled scope around it interrupts; `Task.cancel()` still does.
+def has_scopes() -> bool:
+    """Return True if scopes of anyio may be around the caller: on trio, or where anyio was used on asyncio.
 
-    Where anyio has never been used on asyncio there is no scope around it, and loading anyio's can wait.
+    Where it never was, there are none, and loading anyio's event loop, which takes long, can wait.
     """
-    if on_trio() or "anyio._backends._asyncio" in sys.modules:
-        return anyio.CancelScope(shield=True)
-    return nullcontext()
+    return "anyio._backends._asyncio" in sys.modules or on_trio()
+
+
+def shield() -> AbstractContextManager[object]:
+    """Return a scope whose inside no cancelled scope around it interrupts; `Task.cancel()` still does."""
+    return anyio.CancelScope(shield=True) if has_scopes() else nullcontext()
+
+
+class TaskScope:
+    """A cancel scope on asyncio where anyio was never used (see `has_scopes`).
+
+    A cancelled one cancels its task as `Task.cancel()` does, once.
+    """
+
+    __slots__ = ("_cancelled", "_entered", "_loop", "_requests", "_task")
+
+    def __enter__(self) -> Self:
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a scope can only be entered in a task")
+        self._task = task
+        self._requests = task.cancelling()
+        self._loop = task.get_loop()
+        self._entered = True
+        self._cancelled = False
+        return self
+
+    def cancel(self) -> None:
+        """Cancel what runs inside. The task itself may call it: it is cancelled at its next `await`."""
+        self._loop.call_soon(self._deliver)
+
+    def _deliver(self) -> None:
+        if self._entered and not self._cancelled:
+            self._cancelled = True
+            self._task.cancel()
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        """Hold back the cancellation that this scope has caused, unless somebody else has cancelled the task."""
+        self._entered = False
+        if not self._cancelled:
+            return False
+        return self._task.uncancel() <= self._requests and isinstance(error, asyncio.CancelledError)
 
 
 def is_cancellation(error: BaseException) -> bool:
     """Return True for a cancellation, and for a group with one in it, as trio's nurseries raise."""
-    return _holds(error, anyio.get_cancelled_exc_class())
+    return _holds(error, sys.modules["trio"].Cancelled if on_trio() else asyncio.CancelledError)
 
 
 def _holds(error: BaseException, cancelled: type[BaseException]) -> bool:

@@ -20,13 +20,13 @@ import threading
 import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-import anyio
-
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import on_trio
+from toolwire._support.waiting import Future
 
 logger = logger_for("threads")
 
@@ -80,7 +80,7 @@ class Workers:
         try:
             await job.done.wait()
         finally:
-            if not job.done.is_set():
+            if not job.done.is_set:
                 self._abandon(job)
         if job.error is not None:
             raise job.error
@@ -205,7 +205,7 @@ class _Job:
         self.work = work
         self.call = call
         self.client = client
-        self.done = anyio.Event()
+        self.done: Future[None] = Future()
         self.running = False
         self.cancelled = False
         self.abandoned = False  # cancelled while it was running
@@ -218,7 +218,7 @@ class _Job:
             self.result = self.context.run(self.work)
         except BaseException as error:  # noqa: BLE001 - the boundary of the thread: raised again where it is awaited
             self.error = error
-        self.call(self.done.set)
+        self.call(partial(self.done.set, None))
 
 
 class _Worker:

@@ -1,12 +1,15 @@
 """Waiting for each other, between tasks of one event loop: a signal, a queue, a count of work, a value.
 
-For asyncio and trio alike. Nothing here is bounded, and nothing may be called from another
-thread (see `threads.loop_caller` for that).
+For asyncio and trio alike. Queues are not bounded, and nothing may be called from another thread (see
+`threads.loop_caller` for that). On asyncio nothing here loads anyio's event loop, which takes longer than all of a
+plain `query()`: a wait that ends after some time is woken then, not cancelled.
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Any, Generic, Self, TypeVar, cast
 
 import anyio
@@ -34,14 +37,30 @@ class Signal:
                 elif not each.done():  # done if its task was cancelled, and has not run since
                     each.set_result(None)
 
-    async def wait(self) -> None:
-        """Wait for the next `notify()`."""
+    async def wait(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - no scope on asyncio, see above
+        """Wait for the next `notify()`, at most `timeout` seconds."""
         if on_trio():
             event = anyio.Event()
-            await self._wait_for(event, event.wait())
-        else:  # quicker than an event: this is once for each message
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            with nullcontext() if timeout is None else anyio.move_on_after(timeout):
+                await self._wait_for(event, event.wait())
+            return
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()  # quicker than an event: once for each message
+        if timeout is None or timeout == math.inf:
             await self._wait_for(future, future)
+            return
+        timer = loop.call_later(max(0.0, timeout), self._wake, future)
+        try:
+            await self._wait_for(future, future)
+        finally:
+            timer.cancel()
+
+    def _wake(self, future: "asyncio.Future[None]") -> None:
+        """Wake one that has waited for long enough."""
+        if future in self._waiting:
+            self._waiting.remove(future)
+            if not future.done():
+                future.set_result(None)
 
     async def _wait_for(self, waiting: "asyncio.Future[None] | anyio.Event", woken: Awaitable[None]) -> None:
         self._waiting.append(waiting)
@@ -52,10 +71,21 @@ class Signal:
                 self._waiting.remove(waiting)
             raise
 
-    async def wait_until(self, condition: Callable[[], Any]) -> None:
-        """Wait until `condition()` is true. It is evaluated now and after each `notify()`."""
-        while not condition():
-            await self.wait()
+    async def wait_until(self, condition: Callable[[], Any], timeout: float | None = None) -> None:  # noqa: ASYNC109 - as above
+        """Wait until `condition()`, evaluated now and after each `notify()`, is true; at most `timeout` seconds."""
+        if timeout is None:
+            while not condition():
+                await self.wait()
+        elif on_trio():
+            with anyio.move_on_after(timeout):
+                await self.wait_until(condition)
+        else:
+            now = asyncio.get_running_loop().time
+            end = now() + timeout
+            while not condition():
+                await self.wait(end - now())
+                if now() >= end:
+                    break
 
 
 class Mailbox(Generic[T]):
@@ -152,8 +182,11 @@ class Future(Generic[T]):
             self._value = value
             self._changed.notify()
 
-    async def wait(self) -> T:
-        """Wait for the value."""
+    async def wait(self, timeout: float | None = None) -> T:  # noqa: ASYNC109 - as above
+        """Wait for the value. After `timeout` seconds without one it returns too: see `is_set`."""
+        if timeout is not None:
+            await self._changed.wait_until(lambda: self.is_set, timeout)
+            return self.value
         while not self.is_set:
             await self._changed.wait()
         return self.value

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from toolwire._support.late_pattern import late_pattern
+
 # Characters of a name that are compared: comparing is slow, and a name can come from outside.
 _LONGEST: Final = 200
 _MOST_COMPARED: Final = 1_000  # names; of more, those that begin or end in the same way are compared
@@ -15,9 +17,9 @@ _START: Final = 3
 
 KEPT: Final = "\n\t\u200c\u200d"
 """Unprintable characters that may stay. The joiners make letters and emoji of several characters."""
-_ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
-_UNSEEN: Final = re.compile(
+_ESCAPES: Final = late_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_COLOURS: Final = late_pattern(r"\x1b\[[0-9;:]*m")
+_UNSEEN: Final = late_pattern(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
     "\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U000110bd\U000110cd"
     "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"

@@ -6,7 +6,6 @@ Looks at files only; no process is started to find it. `make clis` runs the test
 
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from importlib.machinery import PathFinder
@@ -76,7 +75,7 @@ def find_official_folder() -> str | None:
 def _candidates(env: Mapping[str, str]) -> Iterator[tuple[str | None, str]]:
     # Not the working directory: a `claude` lying there may be anybody's.
     folders = [part for part in env.get("PATH", "").split(os.pathsep) if os.path.isabs(part)]  # noqa: PTH117 - no Path needed
-    yield shutil.which(_NAME, path=os.pathsep.join(folders)), "PATH"
+    yield _which(_NAME, path=os.pathsep.join(folders)), "PATH"
     for place in _USUAL:
         folder = os.path.expanduser(place)  # noqa: PTH111 - a home that is not known is left as it is
         yield os.path.join(folder, _NAME), f"{place}/{_NAME}"  # noqa: PTH118
@@ -88,7 +87,7 @@ def _check_given(path: str, by: str, env: Mapping[str, str]) -> str:
     if os.path.dirname(expanded):  # noqa: PTH120
         found = expanded if os.path.isfile(expanded) else None  # noqa: PTH113
     else:
-        found = shutil.which(expanded, path=env.get("PATH"))
+        found = _which(expanded, path=env.get("PATH"))
     if found is None:
         raise CLINotFoundError(f"Claude Code not found at the path given by {by}", path)
     # The CLI starts in another folder, where the same relative path may be another file.
@@ -131,3 +130,9 @@ def version_warning(version: object) -> str | None:
             "passed through; if something is missing, update toolwire."
         )
     return None
+
+
+def _which(name: str, path: str | None) -> str | None:
+    import shutil  # noqa: PLC0415 - it loads what it compresses with
+
+    return shutil.which(name, path=path)

@@ -21,9 +21,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-import anyio
-
 from toolwire._support.log import logger_for
+from toolwire._support.record import Record
 from toolwire._support.secrets import hide
 from toolwire._support.tasks import on_trio, shield, spawn
 from toolwire._support.waiting import Future
@@ -40,8 +39,8 @@ READ_SIZE: Final = 64 * 1024
 """Bytes that are read at once: what a pipe holds. Memory for more comes from the kernel each time, at 10 µs."""
 
 
-@dataclass(frozen=True, repr=False)
-class Command:
+@dataclass(frozen=True, repr=False, eq=False)
+class Command(Record):
     """The command line, environment and user to start a CLI with. Its repr shows no secrets."""
 
     argv: Sequence[str]
@@ -108,18 +107,15 @@ class ProcessPipe(ABC):
         try:
             self.end_input()
             waited = 0.0 if self._input_ended_at is None else time.monotonic() - self._input_ended_at
-            with anyio.move_on_after(max(0.0, self._close_timeout - waited)):
-                await self._gone.wait()
-                return
-            self.terminate()
-            with anyio.move_on_after(TERMINATE_TIMEOUT):
-                await self._gone.wait()
-                return
+            await self._gone.wait(max(0.0, self._close_timeout - waited))
+            if not self._gone.is_set:
+                self.terminate()
+                await self._gone.wait(TERMINATE_TIMEOUT)
         finally:
             if not self._gone.is_set:
                 self.kill()
-                with anyio.move_on_after(TERMINATE_TIMEOUT, shield=True):
-                    await self._gone.wait()
+                with shield():
+                    await self._gone.wait(TERMINATE_TIMEOUT)
 
     def end_input(self) -> None:
         if self._input_ended_at is None:

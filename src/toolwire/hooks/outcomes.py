@@ -5,14 +5,13 @@ dict for the event; a decision that the event does not support raises ValueError
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from toolwire._support.record import Record
+from toolwire._support.record import Record, record
 from toolwire.hooks.events import SPECIFIC_OUTPUTS
 
 
-@dataclass(repr=False, eq=False)
+@record
 class HookOutcome(Record):
     """The decision of a hook. Created by the functions of this module."""
 

@@ -5,10 +5,10 @@ Pure: it assigns the callback ids and calls nothing. Defines `HookMatcher` and t
 
 import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, NamedTuple, TypedDict
 
-from toolwire._support.record import Record
+from toolwire._support.record import Record, record
 from toolwire.hooks.events import HookInput, HookJSONOutput
 
 
@@ -22,7 +22,7 @@ HookCallback = Callable[[HookInput, str | None, HookContext], Awaitable[HookJSON
 """Called with the input, the id of the tool call if there is one, and a context."""
 
 
-@dataclass(repr=False, eq=False)
+@record
 class HookMatcher(Record):
     """Callbacks for an event, and the condition for calling them."""
 

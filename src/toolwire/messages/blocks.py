@@ -9,13 +9,13 @@ takes no part in `==` and `repr`, and neither does `citations`: the official cla
 comparisons written for that one should hold.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
-from toolwire._support.record import ParsedRecord, Record
+from toolwire._support.record import ParsedRecord, Record, record
 
 
-@dataclass(repr=False, eq=False)
+@record
 class TextBlock(Record):
     """Text that the model or the user wrote."""
 
@@ -25,7 +25,7 @@ class TextBlock(Record):
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(repr=False, eq=False)
+@record
 class ThinkingBlock(Record):
     """Thinking of the model before it answered; the signature proves it to the API in later turns."""
 
@@ -34,7 +34,7 @@ class ThinkingBlock(Record):
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(repr=False, eq=False)
+@record
 class ToolUseBlock(Record):
     """The model calls a tool, of Claude Code or of one of our servers."""
 
@@ -44,7 +44,7 @@ class ToolUseBlock(Record):
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(repr=False, eq=False)
+@record
 class ToolResultBlock(Record):
     """The result of a tool call. Content given as a list stays a list of plain dicts."""
 
@@ -67,7 +67,7 @@ ServerToolName = Literal[
 """The tools that the API runs by itself. There may be newer ones: the field is not checked."""
 
 
-@dataclass(repr=False, eq=False)
+@record
 class ServerToolUseBlock(Record):
     """The model called a tool that the API runs by itself; nothing here has to respond."""
 
@@ -77,7 +77,7 @@ class ServerToolUseBlock(Record):
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(repr=False, eq=False)
+@record
 class ServerToolResultBlock(Record):
     """The result of a tool that the API runs; `type` says which. A dict for most, a list for a web search."""
 
@@ -87,7 +87,7 @@ class ServerToolResultBlock(Record):
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(repr=False, eq=False)
+@record
 class ImageBlock(ParsedRecord, type="image"):
     """A picture; `source` holds it as base64, or names a URL or an uploaded file."""
 
@@ -95,7 +95,7 @@ class ImageBlock(ParsedRecord, type="image"):
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(repr=False, eq=False)
+@record
 class DocumentBlock(ParsedRecord, type="document"):
     """A PDF or text document, mostly one that was attached to a prompt or read by a tool."""
 
@@ -105,7 +105,7 @@ class DocumentBlock(ParsedRecord, type="document"):
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(repr=False, eq=False)
+@record
 class RedactedThinkingBlock(ParsedRecord, type="redacted_thinking"):
     """Thinking that the API sends encrypted."""
 
@@ -113,7 +113,7 @@ class RedactedThinkingBlock(ParsedRecord, type="redacted_thinking"):
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(repr=False, eq=False)
+@record
 class SearchResultBlock(ParsedRecord, type="search_result"):
     """A passage that the model may cite, with its source."""
 
@@ -123,7 +123,7 @@ class SearchResultBlock(ParsedRecord, type="search_result"):
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(repr=False, eq=False)
+@record
 class ContainerUploadBlock(ParsedRecord, type="container_upload"):
     """A file that was put into the API's code container."""
 
@@ -131,7 +131,7 @@ class ContainerUploadBlock(ParsedRecord, type="container_upload"):
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(repr=False, eq=False)
+@record
 class McpToolUseBlock(ParsedRecord, type="mcp_tool_use"):
     """A tool of an MCP server that the API itself is connected to (not one of Claude Code's servers)."""
 
@@ -142,7 +142,7 @@ class McpToolUseBlock(ParsedRecord, type="mcp_tool_use"):
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(repr=False, eq=False)
+@record
 class McpToolResultBlock(ParsedRecord, type="mcp_tool_result"):
     """The result of an `McpToolUseBlock`."""
 
@@ -152,7 +152,7 @@ class McpToolResultBlock(ParsedRecord, type="mcp_tool_result"):
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(repr=False, eq=False)
+@record
 class UnknownBlock(Record):
     """A block of any other type. `raw` is all there is of it, so it does count for `==` and `repr`."""
 

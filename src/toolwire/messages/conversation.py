@@ -12,15 +12,15 @@ official SDK drops (`EXTRA_MESSAGES`); they are yielded with `include_all_messag
 This module knows nothing of how a frame is read: that is `toolwire._protocol.parse`.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, NotRequired, Required, TypedDict, get_args
 
-from toolwire._support.record import ParsedRecord, Record
+from toolwire._support.record import ParsedRecord, Record, record
 from toolwire.messages.blocks import ContentBlock, TextBlock
 from toolwire.messages.system import FastModeState, SystemMessage
 
 
-@dataclass(repr=False, eq=False)
+@record
 class ToolProgressMessage(ParsedRecord, type="tool_progress"):
     """A tool has been running for a while. In a heartbeat the call's own id is `parent_tool_use_id`."""
 
@@ -35,7 +35,7 @@ class ToolProgressMessage(ParsedRecord, type="tool_progress"):
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(repr=False, eq=False)
+@record
 class AuthStatusMessage(ParsedRecord, type="auth_status"):
     """The state of a login."""
 
@@ -47,7 +47,7 @@ class AuthStatusMessage(ParsedRecord, type="auth_status"):
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(repr=False, eq=False)
+@record
 class ToolUseSummaryMessage(ParsedRecord, type="tool_use_summary"):
     """A sentence about a group of tool calls, for a user interface that folds them."""
 
@@ -58,7 +58,7 @@ class ToolUseSummaryMessage(ParsedRecord, type="tool_use_summary"):
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(repr=False, eq=False)
+@record
 class PromptSuggestionMessage(ParsedRecord, type="prompt_suggestion"):
     """A guess at the user's next prompt."""
 
@@ -68,7 +68,7 @@ class PromptSuggestionMessage(ParsedRecord, type="prompt_suggestion"):
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(repr=False, eq=False)
+@record
 class McpProgressMessage(Record):
     """A tool of an in-process server reports its progress. The CLI drops such reports; toolwire does not."""
 
@@ -80,7 +80,7 @@ class McpProgressMessage(Record):
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(repr=False, eq=False)
+@record
 class McpLogMessage(Record):
     """A log record of an in-process server or of one of its tools."""
 
@@ -92,7 +92,7 @@ class McpLogMessage(Record):
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(repr=False, eq=False)
+@record
 class UnknownMessage(Record):
     """A frame of any other type. `raw` is all there is, so it counts for `==` and `repr`."""
 
@@ -157,7 +157,7 @@ def _join_text(content: list[ContentBlock]) -> str:
     return "".join([block.text for block in content if isinstance(block, TextBlock)])
 
 
-@dataclass(repr=False, eq=False)
+@record
 class UserMessage(Record):
     """A message to the model in the user's name: mostly tool results, and prompts that the CLI replays."""
 
@@ -182,7 +182,7 @@ class UserMessage(Record):
         return self.content if isinstance(self.content, str) else _join_text(self.content)
 
 
-@dataclass(repr=False, eq=False)
+@record
 class AssistantMessage(Record):
     """Text, thinking and tool calls of the model. One answer of the model may come as several of these."""
 
@@ -207,7 +207,7 @@ class AssistantMessage(Record):
         return _join_text(self.content)
 
 
-@dataclass(repr=False, eq=False)
+@record
 class DeferredToolUse(Record):
     """The tool call at which a run stopped because a PreToolUse hook said `defer`."""
 
@@ -216,7 +216,7 @@ class DeferredToolUse(Record):
     input: dict[str, Any]
 
 
-@dataclass(repr=False, eq=False)
+@record
 class ResultMessage(Record):
     """A turn is over: how it went, what it cost, what came out; why it failed is in `errors`."""
 
@@ -247,7 +247,7 @@ class ResultMessage(Record):
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(repr=False, eq=False)
+@record
 class StreamEvent(Record):
     """A piece of an answer as it is being written: one event of the API. With `include_partial_messages`."""
 
@@ -262,7 +262,7 @@ RateLimitStatus = Literal["allowed", "allowed_warning", "rejected"]
 RateLimitType = Literal["five_hour", "seven_day", "seven_day_opus", "seven_day_sonnet", "overage"]
 
 
-@dataclass(repr=False, eq=False)
+@record
 class RateLimitInfo(Record):
     """The state of a usage limit. Times are Unix seconds, `utilization` is a fraction, `raw` has it all."""
 
@@ -276,7 +276,7 @@ class RateLimitInfo(Record):
     raw: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(repr=False, eq=False)
+@record
 class RateLimitEvent(Record):
     """A usage limit came near, was hit, or is far again."""
 
@@ -286,7 +286,7 @@ class RateLimitEvent(Record):
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(repr=False, eq=False)
+@record
 class ConversationResetMessage(Record):
     """The conversation was thrown away (`/clear`) while the connection lives on; costs count from zero again.
 

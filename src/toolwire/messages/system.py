@@ -7,7 +7,7 @@ Names, fields, order and defaults of the first are those of `claude_agent_sdk`. 
 from dataclasses import MISSING, dataclass, field
 from typing import Any, ClassVar, Literal, NotRequired, TypedDict
 
-from toolwire._support.record import Record
+from toolwire._support.record import Record, record
 
 PermissionMode = Literal["default", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto"]
 """The permission modes. They are here because the CLI reports them in its messages."""
@@ -103,7 +103,7 @@ class SessionKey(TypedDict):
     subpath: NotRequired[str]
 
 
-@dataclass(repr=False, eq=False)
+@record
 class SystemMessage(Record):
     """News about the session, not from the model. `data` is the whole frame; subclasses read it out."""
 
@@ -111,7 +111,7 @@ class SystemMessage(Record):
     data: dict[str, Any]
 
 
-@dataclass(repr=False, eq=False)
+@record
 class TaskStartedMessage(SystemMessage):
     """A background task or subagent has begun."""
 
@@ -123,7 +123,7 @@ class TaskStartedMessage(SystemMessage):
     task_type: str | None = None
 
 
-@dataclass(repr=False, eq=False)
+@record
 class TaskProgressMessage(SystemMessage):
     """A background task or subagent is running; comes repeatedly."""
 
@@ -136,7 +136,7 @@ class TaskProgressMessage(SystemMessage):
     last_tool_name: str | None = None
 
 
-@dataclass(repr=False, eq=False)
+@record
 class TaskNotificationMessage(SystemMessage):
     """A task is over. Not every task sends this: the end may show in a `TaskUpdatedMessage` alone."""
 
@@ -150,7 +150,7 @@ class TaskNotificationMessage(SystemMessage):
     usage: TaskUsage | None = None
 
 
-@dataclass(repr=False, eq=False)
+@record
 class TaskUpdatedMessage(SystemMessage):
     """A task's state changed: `patch` has what did, `status` is the new status if that is among it."""
 
@@ -161,7 +161,7 @@ class TaskUpdatedMessage(SystemMessage):
     uuid: str | None = None
 
 
-@dataclass(repr=False, eq=False)
+@record
 class MirrorErrorMessage(SystemMessage):
     """A session store refused part of the transcript. The run goes on, and the file on disk is whole."""
 
@@ -169,7 +169,7 @@ class MirrorErrorMessage(SystemMessage):
     error: str = ""
 
 
-@dataclass(repr=False, eq=False)
+@record
 class HookEventMessage(SystemMessage):
     """A hook starts (`hook_started`) or is done (`hook_response`). Only with `include_hook_events`."""
 

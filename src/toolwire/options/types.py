@@ -5,10 +5,9 @@ Keys in camelCase travel to the CLI as they are written here. Nothing is checked
 """
 # ruff: noqa: N815 - camelCase names are the CLI's own spelling
 
-from dataclasses import dataclass
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
-from toolwire._support.record import RecordWithSecrets
+from toolwire._support.record import RecordWithSecrets, record
 from toolwire.permissions import PermissionMode
 from toolwire.tools.config import McpSdkServerConfig
 
@@ -209,7 +208,7 @@ McpServerConfig: TypeAlias = (
 )
 
 
-@dataclass(repr=False, eq=False)
+@record
 class AgentDefinition(RecordWithSecrets):
     """A subagent that the model may call, or that leads the session (`ClaudeAgentOptions.agent`)."""
 

@@ -5,10 +5,10 @@ in `==` and `repr`. To add a field of the CLI's request, add it to `ToolPermissi
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, Final, Literal
 
-from toolwire._support.record import Record
+from toolwire._support.record import Record, record
 from toolwire.messages import PermissionMode
 
 PermissionUpdateDestination = Literal["userSettings", "projectSettings", "localSettings", "session"]
@@ -16,7 +16,7 @@ PermissionUpdateDestination = Literal["userSettings", "projectSettings", "localS
 PermissionBehavior = Literal["allow", "deny", "ask"]
 
 
-@dataclass(repr=False, eq=False)
+@record
 class PermissionRuleValue(Record):
     """A tool, or those of its calls that `rule_content` describes: `Bash` and `npm test:*`."""
 
@@ -24,7 +24,7 @@ class PermissionRuleValue(Record):
     rule_content: str | None = None
 
 
-@dataclass(repr=False, eq=False)
+@record
 class PermissionUpdate(Record):
     """A change to the permission rules. `type` says which fields apply; `to_dict` includes only those."""
 
@@ -79,7 +79,7 @@ _FIELDS: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(repr=False, eq=False)
+@record
 class MatchedAskRule(Record):
     """A rule with the behaviour `ask`. `source` says which settings it is in."""
 
@@ -88,7 +88,7 @@ class MatchedAskRule(Record):
     rule_content: str | None = None
 
 
-@dataclass(repr=False, eq=False)
+@record
 class ToolPermissionContext(Record):
     """The CLI's information about a tool call that waits for permission, besides its name and input."""
 
@@ -145,7 +145,7 @@ class ToolPermissionContext(Record):
     """The request as the CLI sent it."""
 
 
-@dataclass(repr=False, eq=False)
+@record
 class PermissionResultAllow(Record):
     """Allows the tool call, with its own input or with `updated_input`."""
 
@@ -154,7 +154,7 @@ class PermissionResultAllow(Record):
     updated_permissions: list[PermissionUpdate] | None = None
 
 
-@dataclass(repr=False, eq=False)
+@record
 class PermissionResultDeny(Record):
     """Denies the tool call. The model sees `message`; with `interrupt` the turn ends."""
 

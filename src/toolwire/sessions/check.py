@@ -6,11 +6,10 @@ Changes nothing. What is found hides no message from the other functions, which 
 import os
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from toolwire._support.record import Record
+from toolwire._support.record import Record, record
 from toolwire.sessions import entries, paths, transcript, tree
 from toolwire.sessions.paths import Directory, SessionFile
 
@@ -30,7 +29,7 @@ ProblemKind = Literal[
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
-@dataclass(repr=False, eq=False)
+@record
 class SessionProblem(Record):
     """Something that is wrong with a session's files."""
 

@@ -14,7 +14,7 @@ from functools import reduce
 from typing import Any, Final, Literal, get_args
 
 from toolwire._support.log import logger_for
-from toolwire._support.record import Record
+from toolwire._support.record import Record, record
 from toolwire.sessions import entries, paths, recorded
 from toolwire.sessions.paths import Directory
 from toolwire.sessions.recorded import RecordedSession, Transcript
@@ -31,7 +31,7 @@ UNKNOWN: Final = "unknown"
 """The model or the day of usage that does not tell."""
 
 
-@dataclass(repr=False, eq=False)
+@record
 class TokenUsage(Record):
     """Tokens, and dollars as far as the CLI recorded them."""
 
@@ -68,7 +68,7 @@ class CostPart:
     usage: TokenUsage
 
 
-@dataclass(repr=False, eq=False)
+@record
 class SessionCost(Record):
     """What a session has cost over all its resumes, with its subagents."""
 
@@ -98,7 +98,7 @@ class SessionCost(Record):
         return {name: _add_up(each.usage for each in self.parts if each.model == name) for name in names}
 
 
-@dataclass(repr=False, eq=False)
+@record
 class CostGroup(Record):
     """A row of a report: what the sessions of one group have cost."""
 
@@ -109,7 +109,7 @@ class CostGroup(Record):
     """The usage of some sessions in it was counted from their responses; dollars are missing for that."""
 
 
-@dataclass(repr=False, eq=False)
+@record
 class CostReport(Record):
     """What several sessions have cost."""
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from toolwire._support.files import replace_file
 from toolwire._support.log import logger_for
-from toolwire._support.record import Record
+from toolwire._support.record import Record, record
 from toolwire.errors import SessionRunningError
 from toolwire.sessions import disk, paths, transcript
 from toolwire.sessions.paths import Directory, SessionFile
@@ -25,7 +25,7 @@ logger = logger_for("sessions")
 _PIECE: Final = 1024 * 1024
 
 
-@dataclass(repr=False, eq=False)
+@record
 class PrunedSession(Record):
     """A session that `prune_sessions` deleted, or would delete."""
 

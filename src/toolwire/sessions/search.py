@@ -7,17 +7,16 @@ import json
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
-from toolwire._support.record import Record
+from toolwire._support.record import Record, record
 from toolwire.errors import NotSupportedError
 
 _START, _END = "\x02", "\x03"
 _SNIPPET_WORDS: Final = 24
 
 
-@dataclass(repr=False, eq=False)
+@record
 class SearchHit(Record):
     """A message that was found. In `snippet` the words that were searched for are between `**`."""
 

@@ -3,16 +3,15 @@
 The names, fields and methods are those of the official package, because users keep data in these shapes.
 """
 
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol, Required
 
 from typing_extensions import TypedDict, is_protocol
 
-from toolwire._support.record import Record
+from toolwire._support.record import Record, record
 from toolwire.messages.system import SessionKey
 
 
-@dataclass(repr=False, eq=False)
+@record
 class SDKSessionInfo(Record):
     """One session in a list. Times are milliseconds since 1970."""
 
@@ -32,7 +31,7 @@ class SDKSessionInfo(Record):
     created_at: int | None = None
 
 
-@dataclass(repr=False, eq=False)
+@record
 class SessionMessage(Record):
     """One message of a past conversation. `message` is what the model's API sent or received."""
 
@@ -46,7 +45,7 @@ class SessionMessage(Record):
     """The subagent that started the one which wrote this; None for subagents of the main conversation."""
 
 
-@dataclass(repr=False, eq=False)
+@record
 class ForkSessionResult(Record):
     """The id of a session that was copied from another one."""
 

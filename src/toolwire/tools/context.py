@@ -9,14 +9,15 @@ import math
 import numbers
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Generic, Literal, overload
 
 import anyio
 from typing_extensions import TypeVar
 
 from toolwire._protocol.jsonrpc import ClientChannel, make_notification
-from toolwire._support.tasks import Task, is_cancellation, spawn
+from toolwire._support.record import Record, record
+from toolwire._support.tasks import Task, has_scopes, is_cancellation, spawn
 from toolwire.errors import ClaudeSDKError
 from toolwire.tools.results.to_json import clean, sendable
 
@@ -33,8 +34,8 @@ class ToolCancelled(ClaudeSDKError):  # noqa: N818 - an event
     """Raised by `Context.check_cancelled()` and `wait()` in a sync tool whose call was cancelled or timed out."""
 
 
-@dataclass
-class Elicited(Generic[T]):
+@record
+class Elicited(Record, Generic[T]):
     """The answer of a user to `Context.elicit()`."""
 
     action: Literal["accept", "decline", "cancel"]
@@ -47,8 +48,8 @@ class Elicited(Generic[T]):
         return self.action == "accept"
 
 
-@dataclass
-class Sampled:
+@record
+class Sampled(Record):
     """The answer of a model to `Context.sample()`."""
 
     text: str
@@ -57,8 +58,8 @@ class Sampled:
     raw: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
-@dataclass
-class Root:
+@record
+class Root(Record):
     """A directory or file that the client works in."""
 
     uri: str
@@ -116,7 +117,9 @@ class Context(Generic[S]):
     def cancelled(self) -> bool:
         """True once the call was cancelled. For sync tools to check; async tools are cancelled anyway."""
         # On the event loop a cancellation from outside shows in the scope before the setter is called.
-        return self._cancelled or (self._post is None and anyio.current_effective_deadline() == -math.inf)
+        if self._cancelled or self._post is not None or not has_scopes():
+            return self._cancelled
+        return anyio.current_effective_deadline() == -math.inf
 
     @cancelled.setter
     def cancelled(self, value: bool) -> None:

@@ -6,19 +6,19 @@ the requests came here.
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
 from toolwire._protocol.jsonrpc import METHOD_NOT_FOUND, ClientChannel, RpcError
 from toolwire._support.log import logger_for
-from toolwire._support.record import Record
+from toolwire._support.record import Record, record
 from toolwire._support.tasks import maybe_await
 
 logger = logger_for("elicitation")
 
 
-@dataclass(repr=False, eq=False)
+@record
 class ElicitationRequest(Record):
     """A server asks the user something."""
 
@@ -32,7 +32,7 @@ class ElicitationRequest(Record):
     raw: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
-@dataclass(repr=False, eq=False)
+@record
 class ElicitationResult(Record):
     """The answer: `content` fits the request's schema when the action is `accept`."""
 
@@ -40,7 +40,7 @@ class ElicitationResult(Record):
     content: dict[str, Any] | None = None
 
 
-@dataclass(repr=False, eq=False)
+@record
 class SamplingRequest(Record):
     """A server asks a model something, through the application."""
 
@@ -87,8 +87,8 @@ def sampling_to_wire(answer: object) -> dict[str, Any]:
     )
 
 
-@dataclass(frozen=True, repr=False, eq=False)
-class ClientCallbacks:
+@record
+class ClientCallbacks(Record):
     """The application's callbacks for requests of servers to their client."""
 
     on_elicitation: Callable[[ElicitationRequest], Any] | None = None

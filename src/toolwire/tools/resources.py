@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypedDict
 from urllib.parse import unquote
 
+from toolwire._support.late_pattern import late_pattern
 from toolwire._support.words import closest
 from toolwire.errors import ToolDefinitionError
 from toolwire.tools.exposed_function import ExposedFunction, Source, check_settings, function_name
@@ -245,8 +246,8 @@ _BLANK: Final = r"[\s\x00-\x1f\x7f]"
 _PIECES: Final = r"\{([^{}]*)\}"
 _VARIABLE: Final = r"(\+?)([A-Za-z_][A-Za-z0-9_]*)(\*?)"
 _QUERY: Final = r"\?([A-Za-z_][A-Za-z0-9_]*(?:,[A-Za-z_][A-Za-z0-9_]*)*)"
-_ABSOLUTE: Final = re.compile(r"[\\/]|[A-Za-z]:[\\/]")
-_SEPARATORS: Final = re.compile(r"[\\/]")
+_ABSOLUTE: Final = late_pattern(r"[\\/]|[A-Za-z]:[\\/]")
+_SEPARATORS: Final = late_pattern(r"[\\/]")
 _FORMS: Final = "a template may have {name}, one {+name} or {name*}, and {?a,b} at its end"
 
 

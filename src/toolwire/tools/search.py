@@ -5,12 +5,13 @@ the ranking. Pure, and bounded whatever the texts are. Must not know servers or 
 """
 
 import math
-import re
 import unicodedata
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
+
+from toolwire._support.late_pattern import late_pattern
 
 LONGEST_QUERY: Final = 500
 """Characters of a query that are looked at."""
@@ -23,12 +24,12 @@ _SHORTEST_PREFIX: Final = 2
 _BEGINNING: Final = 0.4  # of the score, for a word that only begins like that of the query
 _EXACT_NAME: Final = 100.0
 _K1, _B = 1.2, 0.6  # how fast repetition stops counting; how much a long text loses
-_HUMPS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_HUMPS: Final = late_pattern(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 # Scripts without spaces between words: pairs of letters stand for words.
-_UNSPACED: Final = re.compile(
+_UNSPACED: Final = late_pattern(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+"
 )
-_WORD: Final = re.compile(r"[^\W_]+")
+_WORD: Final = late_pattern(r"[^\W_]+")
 _HINT: Final = "anthropic/searchHint"
 _HINT_LENGTH: Final = 200
 TAGS: Final = "toolwire/tags"

@@ -11,13 +11,13 @@ from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Unpack, overload
 
-import anyio
 from typing_extensions import TypeVar
 
 from toolwire._protocol.jsonrpc import ClientChannel
 from toolwire._support.log import logger_for
-from toolwire._support.tasks import Task, spawn
+from toolwire._support.tasks import Task, shield, spawn
 from toolwire._support.threads import DEFAULT_LIMIT, Workers
+from toolwire._support.waiting import Future
 from toolwire._support.warn import warn_at_user_line
 from toolwire.errors import ToolDefinitionError, ToolwireWarning
 from toolwire.tools.context import LogLevel
@@ -46,9 +46,9 @@ class Lifespan:
 
     def __init__(self, manager: AbstractAsyncContextManager[Any], fallback: Any) -> None:
         self._manager = manager
-        self._ready = anyio.Event()
-        self._stop = anyio.Event()
-        self._closed = anyio.Event()
+        self._ready: Future[None] = Future()
+        self._stop: Future[None] = Future()
+        self._closed: Future[None] = Future()
         self._task: Task | None = None
         self.state: Any = fallback
         self.error: Exception | None = None
@@ -56,7 +56,7 @@ class Lifespan:
     @property
     def open(self) -> bool:
         """True while the context manager is entered."""
-        return self._ready.is_set() and self.error is None
+        return self._ready.is_set and self.error is None
 
     def start(self) -> None:
         """Start to enter the context manager."""
@@ -71,12 +71,12 @@ class Lifespan:
 
     async def aclose(self) -> None:
         """Exit it, in bounded time. If it is not entered yet, that is cancelled."""
-        self._stop.set()
-        if not self._ready.is_set() and self._task is not None:
+        self._stop.set(None)
+        if not self._ready.is_set and self._task is not None:
             self._task.cancel()
-        with anyio.move_on_after(_CLOSE_TIMEOUT, shield=True):
-            await self._closed.wait()
-        if not self._closed.is_set() and self._task is not None:
+        with shield():
+            await self._closed.wait(_CLOSE_TIMEOUT)
+        if not self._closed.is_set and self._task is not None:
             logger.error("the lifespan did not end within %g s and is cancelled", _CLOSE_TIMEOUT)
             self._task.cancel()
 
@@ -85,20 +85,20 @@ class Lifespan:
             async with self._manager as state:
                 if state is not None:
                     self.state = state
-                self._ready.set()
+                self._ready.set(None)
                 await self._stop.wait()
         except BaseException as error:
             if not is_failure(error):
                 self.error = self.error or RuntimeError("it was cancelled")
                 raise
-            if self._ready.is_set():
+            if self._ready.is_set:
                 logger.exception("closing the lifespan failed")
             else:
                 self.error = error if isinstance(error, Exception) else RuntimeError(describe(error))
                 logger.exception("opening the lifespan failed")
         finally:
-            self._ready.set()
-            self._closed.set()
+            self._ready.set(None)
+            self._closed.set(None)
 
 
 S = TypeVar("S", default=Any)

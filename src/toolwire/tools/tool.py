@@ -19,7 +19,6 @@ from toolwire.tools.context import Context
 from toolwire.tools.names import find_name_problem, is_too_odd, wire_name
 from toolwire.tools.results.to_json import BadResult
 from toolwire.tools.schema.arguments import Parameters
-from toolwire.tools.search import TAGS
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -177,6 +176,8 @@ class SdkMcpTool(Generic[T]):
             meta[_META["max_result_size_chars"]] = size
         meta |= {key: value for name, key in _META.items() if (value := getattr(self, name)) is not None}
         if self.tags:
+            from toolwire.tools.search import TAGS  # noqa: PLC0415 - few tools have tags
+
             meta[TAGS] = list(self.tags)
         if hints:
             definition["annotations"] = hints

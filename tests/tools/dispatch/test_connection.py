@@ -32,6 +32,7 @@ from toolwire import (
 )
 from toolwire._protocol.jsonrpc import Interrupted, Unanswerable
 from toolwire._protocol.lines import encode
+from toolwire._support.tasks import on_trio
 from toolwire.tools.dispatch.connection import DirectConnection
 
 pytestmark = pytest.mark.anyio
@@ -573,6 +574,14 @@ async def test_a_client_that_cannot_be_asked():
 # Cancellation and time.
 
 
+@pytest.fixture(params=["scopes of anyio", "tasks alone"])
+def scopes(request, monkeypatch):
+    """Calls that were started after anyio was used, and before."""
+    if request.param == "tasks alone":
+        monkeypatch.setattr("toolwire.tools.dispatch.connection.has_scopes", on_trio)
+
+
+@pytest.mark.usefixtures("scopes")
 async def test_cancel_reaches_an_async_tool():
     """The newest open call with the id is cancelled, and answered as cancelled."""
     server = ToolServer("s")
@@ -622,6 +631,7 @@ async def test_an_async_tool_sees_in_its_cleanup_that_it_was_cancelled():
     assert seen == [False, True]
 
 
+@pytest.mark.usefixtures("scopes")
 async def test_cancel_is_visible_to_a_sync_tool_and_waits_for_nothing():
     """A sync tool sees the flag; the reply does not wait for it."""
     server = ToolServer("s")
@@ -647,6 +657,7 @@ async def test_cancel_is_visible_to_a_sync_tool_and_waits_for_nothing():
     assert told.wait(5)
 
 
+@pytest.mark.usefixtures("scopes")
 async def test_of_two_calls_with_one_id_the_newest_is_cancelled():
     """The CLI uses ids again while older ones are open."""
     server = ToolServer("s")

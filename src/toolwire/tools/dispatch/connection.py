@@ -9,7 +9,7 @@ import inspect
 import traceback
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
@@ -34,8 +34,9 @@ from toolwire._protocol.jsonrpc import (
 )
 from toolwire._protocol.lines import decode, encode
 from toolwire._support.log import logger_for
-from toolwire._support.tasks import cancelled_from_inside, scope_type
+from toolwire._support.tasks import TaskScope, cancelled_from_inside, has_scopes, scope_type, shield
 from toolwire._support.threads import TooManyAbandonedCalls, loop_caller
+from toolwire._support.waiting import Future
 from toolwire.errors import ToolError, message_of
 from toolwire.tools.context import LEVELS, Context, LogLevel, check_level, reaches
 from toolwire.tools.dispatch.errors import (
@@ -96,7 +97,7 @@ class Subject(Protocol):
 class Call:
     """A running call, and the two ways to stop it: its scope, and the flag that a sync tool can see."""
 
-    def __init__(self, scope: "anyio.CancelScope", request_id: Id) -> None:
+    def __init__(self, scope: "anyio.CancelScope | TaskScope", request_id: Id) -> None:
         self.request_id = request_id
         self._scope = scope
         self.context: Context[Any] | None = None
@@ -150,14 +151,24 @@ class DirectConnection(Connection):
         self._post = loop_caller()
         self._log_level: str = log_level
         self._calls: defaultdict[Id, list[Call]] = defaultdict(list)
-        self._idle: anyio.Event | None = None  # somebody waits for the last call to end
+        self._idle: Future[None] | None = None  # somebody waits for the last call to end
+        self._scope: type[anyio.CancelScope] | None = None
         self._unannounced: set[str] = set()
         self._closed = False
 
-    @cached_property
-    def _scope(self) -> "type[anyio.CancelScope]":
-        """The class of cancel scopes. Found at the first call: until then anyio's event loop need not be loaded."""
-        return scope_type()
+    def _new_scope(self) -> "anyio.CancelScope | TaskScope":
+        """Return a scope of the event loop's own kind, as tools that use anyio may rely on, once anyio was used."""
+        if self._scope is None:
+            if not has_scopes():
+                return TaskScope()
+            self._scope = scope_type()
+        return self._scope()
+
+    @property
+    def limits_time(self) -> bool:
+        return self.server.timeout is not None or any(
+            tool.timeout is not None for tool in self.server.tools.values()
+        )
 
     # Messages in.
 
@@ -282,7 +293,7 @@ class DirectConnection(Connection):
     async def _run(
         self, request_id: Id, result: Result, subject: Any, arguments: dict[str, Any], meta: dict[str, Any]
     ) -> Any:
-        with self._scope() as scope:
+        with self._new_scope() as scope:
             call = Call(scope, request_id)
             calls = self._calls[request_id]
             calls.append(call)
@@ -300,7 +311,7 @@ class DirectConnection(Connection):
                 if not calls:
                     del self._calls[request_id]
                 if self._idle is not None and not self._calls:
-                    self._idle.set()
+                    self._idle.set(None)
         return make_error(request_id, RpcError(CANCELLED, "Request cancelled"))
 
     async def _call_tool(
@@ -475,10 +486,10 @@ class DirectConnection(Connection):
             for call in calls:
                 call.cancel()
         if self._calls:
-            self._idle = anyio.Event()
-            with anyio.move_on_after(_CLOSING, shield=True) as limit:
-                await self._idle.wait()
-            if limit.cancelled_caught:
+            idle = self._idle = Future()
+            with shield():
+                await idle.wait(_CLOSING)
+            if not idle.is_set:
                 logger.error("server %r: %d calls did not stop", self.server.name, len(self._calls))
         await self.server.release(self)
 

@@ -36,6 +36,11 @@ class Connection(ABC):
         reply may hold an `orjson.Fragment`, for a caller that writes with orjson.
         """
 
+    @property
+    def limits_time(self) -> bool:
+        """True if a call may have a time limit, which takes a cancel scope of anyio."""
+        return False
+
     async def answer(self, message: Any) -> Reply | None:
         """Answer a message: the reply to a request, None for anything else. Raises as `begin` does."""
         begun = self.begin(message)

@@ -24,6 +24,7 @@ from pydantic_core import SchemaError, core_schema
 from typing_extensions import TypedDict
 
 from toolwire._protocol.json_codec import dumps, loads
+from toolwire._support.late_pattern import late_pattern
 from toolwire._support.schema_structure import resolve
 from toolwire.tools.schema.arguments import (
     REQUIRED,
@@ -42,7 +43,7 @@ HINT: Final = (
     "use JSON-like types: str, int, float, bool, None, list, dict, tuple, set, Literal, Enum, dates, UUID, "
     "dataclasses, TypedDict, NamedTuple or Pydantic models"
 )
-_NO_SCHEMA: Final = re.compile(
+_NO_SCHEMA: Final = late_pattern(
     r"Unable to generate pydantic-core schema for <class '(?:.*\.)?(?P<name>\w+)'>"
 )
 # The exceptions for a type that has no schema, from Pydantic or from the type's own hooks.
@@ -56,7 +57,7 @@ BUILD_ERRORS: Final = (
     RecursionError,
 )
 # The end of a message of Pydantic that describes the value, which is shown anyway.
-_REASON: Final = re.compile(r", (unable to |got a ).*", re.DOTALL)
+_REASON: Final = late_pattern(r", (unable to |got a ).*", re.DOTALL)
 _MAX_NAMED: Final = 1_000  # errors that are all described
 _OF_WHOLE_LISTS: Final = ("too_short",)  # errors that a list may have because it was cut
 _UNKNOWN: Final = ("extra_forbidden", "unexpected_keyword_argument", "unexpected_positional_argument")

@@ -13,7 +13,6 @@ import sys
 import types
 import typing
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
@@ -22,6 +21,7 @@ from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from toolwire._protocol.json_codec import dumps, loads
+from toolwire._support.record import Record, record
 from toolwire.tools.schema.arguments import DefinitionError, Parameters
 from toolwire.tools.schema.pydantic_types import (
     BUILD_ERRORS,
@@ -53,8 +53,8 @@ _PLAIN: Final = (str, int, bool, type(None))
 _AWAITABLES: Final = (collections.abc.Awaitable, collections.abc.Coroutine)
 
 
-@dataclass
-class Signature:
+@record
+class Signature(Record):
     """The parameters, description and return type of a typed function."""
 
     parameters: Parameters
@@ -235,8 +235,8 @@ def _describes_fields(schema: dict[str, Any]) -> bool:
 # --- the callable, and the names that its annotations use ---
 
 
-@dataclass
-class Source:
+@record
+class Source(Record):
     """A callable, and the names that its annotations can use."""
 
     function: Any
