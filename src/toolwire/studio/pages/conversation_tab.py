@@ -15,6 +15,7 @@ from toolwire.studio.conversation import (
     Said,
     TurnEnded,
 )
+from toolwire.studio.pages.buttons import action_button
 from toolwire.studio.pages.parts import CallView, QuestionView, folded, show_json, show_text
 from toolwire.tools.names import short_name
 
@@ -55,8 +56,7 @@ class ConversationTab:
                 self._cost = ui.label("").classes("tw-chip")
                 self._tokens = ui.label("").classes("tw-chip")
                 self._context = ui.label("").classes("tw-chip")
-                self._interrupt = ui.button("Interrupt", on_click=conversation.interrupt)
-                self._interrupt.props("no-caps dense unelevated icon=stop").classes("tw-stop")
+                self._interrupt = action_button("Interrupt", conversation.interrupt, "stop", "stop")
                 self._new = ui.button("New conversation", on_click=self._restart)
                 self._new.props("no-caps dense flat icon=add")
             self._banner = ui.label("").classes("tw-banner")
@@ -66,7 +66,7 @@ class ConversationTab:
             with ui.row().classes("tw-prompt"):
                 self._prompt = ui.textarea("Prompt").props("outlined autogrow dense").classes("tw-grow")
                 self._prompt.on("keydown.enter.exact.prevent", self._send)
-                ui.button("Send", on_click=self._send).props("no-caps unelevated icon=send").classes("tw-do")
+                action_button("Send", self._send, icon="send")
             ui.label("Enter sends, Shift+Enter begins a new line.").classes("tw-dim")
         self.update()
 

@@ -13,6 +13,7 @@ from nicegui.element import Element
 
 from toolwire._support.words import plain_line
 from toolwire.studio.forms import MISSING, Field, Form, Path
+from toolwire.studio.pages.buttons import small_button
 
 _DEPTH_OPEN: Final = 3  # nested objects that are unfolded from the start
 _NOT_GIVEN: Final = "(not given)"
@@ -218,17 +219,19 @@ class FormView:
         value = form.value(path)
         if value is None and field.nullable:
             ui.label("null").classes("tw-chip")
-            _small("Not null", forget, f"Take null away from {label_of(field)}")
+            small_button("Not null", forget, f"Take null away from {label_of(field)}")
         elif field.nullable:
-            _small("null", lambda: put(None), f"Set {label_of(field)} to null")
+            small_button("null", lambda: put(None), f"Set {label_of(field)} to null")
         if field.kind in {"text", "long_text"} and not field.required:
             if value == "":
                 ui.label('""').classes("tw-chip")
-                _small("Not given", forget, f"Take the empty text away from {label_of(field)}")
+                small_button("Not given", forget, f"Take the empty text away from {label_of(field)}")
             else:
-                _small("empty", lambda: put(""), f"Set {label_of(field)} to the empty text")
+                small_button("empty", lambda: put(""), f"Set {label_of(field)} to the empty text")
         if field.examples:
-            _small("Example", lambda: put(field.examples[0]), f"Fill in an example for {label_of(field)}")
+            small_button(
+                "Example", lambda: put(field.examples[0]), f"Fill in an example for {label_of(field)}"
+            )
 
     # --- containers ---
 
@@ -253,9 +256,11 @@ class FormView:
             else:
                 self._draw_inside(field, depth, redraw)
             if not field.required and path and form.is_given(path) and not isinstance(path[-1], int):
-                _small("Leave out", _then(redraw, lambda: form.clear(path)), f"Leave out {title}")
+                small_button("Leave out", _then(redraw, lambda: form.clear(path)), f"Leave out {title}")
             if field.nullable:
-                _small("null", _then(redraw, lambda: form.set_value(path, None)), f"Set {title} to null")
+                small_button(
+                    "null", _then(redraw, lambda: form.set_value(path, None)), f"Set {title} to null"
+                )
 
     def _draw_absent(self, field: Field, depth: int, redraw: Callable[[], None]) -> None:
         path, form = field.path, self._form
@@ -264,7 +269,7 @@ class FormView:
             redraw()
             return
         word = {"object": "Fill in", "list": "Add items", "map": "Add entries"}[field.kind]
-        _small(word, _then(redraw, lambda: form.give(path)), f"{word}: {label_of(field)}")
+        small_button(word, _then(redraw, lambda: form.give(path)), f"{word}: {label_of(field)}")
 
     def _draw_variant(self, field: Field, depth: int, redraw: Callable[[], None]) -> None:
         path, form = field.path, self._form
@@ -302,11 +307,11 @@ class FormView:
                 if field.kind == "list" and not field.is_fixed:
                     self._draw_item_actions(each, number, len(inner), redraw)
                 elif field.kind == "map":
-                    _small(
+                    small_button(
                         "Remove", _then(redraw, partial(form.remove, each.path)), f"Remove {label_of(each)}"
                     )
         if field.kind == "list" and not field.is_fixed:
-            _small(
+            small_button(
                 "Add an item", _then(redraw, lambda: form.add_item(path)), f"Add an item to {label_of(field)}"
             )
         if field.is_open:
@@ -315,16 +320,16 @@ class FormView:
     def _draw_item_actions(self, field: Field, number: int, count: int, redraw: Callable[[], None]) -> None:
         path, form = field.path, self._form
         if number > 0:
-            _small(
+            small_button(
                 "Up", _then(redraw, lambda: form.move_item(path, number - 1)), f"Move {label_of(field)} up"
             )
         if number < count - 1:
-            _small(
+            small_button(
                 "Down",
                 _then(redraw, lambda: form.move_item(path, number + 1)),
                 f"Move {label_of(field)} down",
             )
-        _small("Remove", _then(redraw, lambda: form.remove(path)), f"Remove {label_of(field)}")
+        small_button("Remove", _then(redraw, lambda: form.remove(path)), f"Remove {label_of(field)}")
 
     def _draw_add_entry(self, path: Path, redraw: Callable[[], None]) -> None:
         with ui.row().classes("tw-line"):
@@ -338,7 +343,7 @@ class FormView:
                 else:
                     redraw()
 
-            _small("Add the entry", add, "Add the entry")
+            small_button("Add the entry", add, "Add the entry")
 
     def _add_error_label(self, path: Path) -> None:
         label = ui.label("").classes("tw-bad").props("role=alert")
@@ -372,8 +377,3 @@ def _then(redraw: Callable[[], None], work: Callable[[], object]) -> Callable[[]
         redraw()
 
     return act
-
-
-def _small(text: str, on_click: Callable[..., Any], label: str) -> None:
-    button = ui.button(text, on_click=on_click).props("flat dense no-caps").classes("tw-small")
-    button.props["aria-label"] = label

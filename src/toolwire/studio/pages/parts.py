@@ -18,6 +18,7 @@ from nicegui.element import Element
 from toolwire._support.words import plain
 from toolwire.studio.calls import ToolCall
 from toolwire.studio.forms import Form
+from toolwire.studio.pages.buttons import action_button, small_button
 from toolwire.studio.pages.form_view import FormView
 from toolwire.studio.questions import Question
 
@@ -57,14 +58,6 @@ def show_json(value: Any) -> Element:
 def to_text(value: Any) -> str:
     """Write a value as indented JSON; what is not JSON, as Python writes it."""
     return json.dumps(value, indent=2, ensure_ascii=False, default=repr)
-
-
-def small_button(text: str, on_click: Callable[..., Any], **props: Any) -> ui.button:
-    """Add a small button without a background."""
-    button = ui.button(text, on_click=on_click).props("flat dense no-caps").classes("tw-small")
-    for name, value in props.items():
-        button.props[name.replace("_", "-")] = value
-    return button
 
 
 @contextmanager
@@ -288,17 +281,13 @@ class QuestionView:
         if question.why:
             ui.label(plain(question.why)).classes("tw-dim")
         with ui.row().classes("items-center"):
-            ui.button("Allow", on_click=lambda: self._answer(question.allow())).props(
-                "no-caps dense unelevated"
-            ).classes("tw-go")
+            action_button("Allow", lambda: self._answer(question.allow()), "go")
             always = ui.button(
                 "Always allow it here", on_click=lambda: self._answer(question.allow(always=True))
             )
             always.props("no-caps dense outline")
             reason = ui.input("Reason, for the model").props("dense outlined").classes("tw-reason")
-            ui.button("Deny", on_click=lambda: self._answer(question.deny(reason.value or ""))).props(
-                "no-caps dense unelevated"
-            ).classes("tw-stop")
+            action_button("Deny", lambda: self._answer(question.deny(reason.value or "")), "stop")
 
     def _draw_url(self) -> None:
         question = self._question
@@ -307,9 +296,7 @@ class QuestionView:
         with ui.row().classes("items-center"):
             if urlsplit(url).scheme in {"http", "https"}:
                 ui.link("Open it in a new tab", url, new_tab=True)
-            ui.button("I have done it", on_click=lambda: self._answer(question.accept({}))).props(
-                "no-caps dense unelevated"
-            ).classes("tw-do")
+            action_button("I have done it", lambda: self._answer(question.accept({})))
             small_button("Decline", lambda: self._answer(question.decline()))
 
     def _draw_form(self) -> None:
@@ -322,7 +309,7 @@ class QuestionView:
                 self._answer(question.accept(form.arguments()))
 
         with ui.row().classes("items-center"):
-            ui.button("Send", on_click=send).props("no-caps dense unelevated").classes("tw-do")
+            action_button("Send", send)
             small_button("Decline", lambda: self._answer(question.decline()))
 
     def _answer(self, taken: bool) -> None:

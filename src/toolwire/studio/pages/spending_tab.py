@@ -9,7 +9,7 @@ from toolwire._support.words import plain, plain_line
 from toolwire.catalog.ledger.types import Row, format_dollars
 from toolwire.catalog.money import micros
 from toolwire.errors import ClaudeSDKError
-from toolwire.studio.pages.parts import small_button
+from toolwire.studio.pages.buttons import action_button, small_button
 from toolwire.studio.spending import Books, Spending
 
 
@@ -98,9 +98,7 @@ class SpendingTab:
                         return
                     await self._settle(row, charged=True, amount=worth)
 
-                ui.button("It was charged", on_click=charge).props("no-caps dense unelevated").classes(
-                    "tw-do"
-                )
+                action_button("It was charged", charge)
                 ui.button("Not charged", on_click=lambda: self._settle(row, charged=False)).props(
                     "no-caps dense outline"
                 )

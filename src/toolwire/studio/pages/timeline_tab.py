@@ -7,7 +7,8 @@ from nicegui import ui
 
 from toolwire._support.words import plain, plain_line
 from toolwire.errors import ClaudeSDKError
-from toolwire.studio.pages.parts import folded, show_json, show_text, small_button, to_text
+from toolwire.studio.pages.buttons import small_button
+from toolwire.studio.pages.parts import folded, show_json, show_text, to_text
 from toolwire.studio.runs import Run, Runs
 from toolwire.studio.timeline import Span, TimedFrame, Timeline
 
@@ -166,7 +167,7 @@ class TimelineTab:
                             small_button(
                                 "Show",
                                 lambda number=number: self._open_span(number),
-                                aria_label=f"Show {plain_line(each.title)}",
+                                label=f"Show {plain_line(each.title)}",
                             )
         elif timeline.frames:
             ui.label("Nothing failed.").classes("tw-dim")

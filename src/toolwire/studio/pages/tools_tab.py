@@ -9,6 +9,7 @@ from toolwire._support.words import plain, plain_line
 from toolwire.mcp.direct_client import ListedTool
 from toolwire.studio.calls import ToolBench, ToolCall
 from toolwire.studio.forms import Form
+from toolwire.studio.pages.buttons import action_button
 from toolwire.studio.pages.form_view import FormView
 from toolwire.studio.pages.parts import CallView, folded, show_json, show_text, to_text
 from toolwire.tools.schema.arguments import InvalidArguments
@@ -151,8 +152,7 @@ class ToolsTab:
         with ui.element("div").classes("tw-card"):
             view = FormView(form)
             with ui.row().classes("items-center"):
-                call = ui.button("Call", on_click=lambda: self._call(bench, tool, form, view))
-                call.props("no-caps unelevated icon=play_arrow").classes("tw-do")
+                action_button("Call", lambda: self._call(bench, tool, form, view), icon="play_arrow")
             with folded("As JSON"):
                 _JsonEditor(form, view)
         with folded("Schemas"):
