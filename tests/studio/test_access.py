@@ -1,0 +1,127 @@
+"""The studio's links and cookies, without a server: which requests are let in."""
+
+import pytest
+
+from toolwire.studio.access import Access, AccessMiddleware
+
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+
+BASE = "http://127.0.0.1:8000/"
+
+
+def make_scope(path="/", query="", kind="http", method="GET", **headers):
+    """A request as uvicorn passes it on."""
+    given = {"host": "127.0.0.1:8000", **headers}
+    return {
+        "type": kind,
+        "method": method,
+        "path": path,
+        "query_string": query.encode(),
+        "headers": [(name.encode(), value.encode("latin-1")) for name, value in given.items()],
+        "server": ("127.0.0.1", 8000),
+    }
+
+
+async def app(scope, _receive, send):
+    """The page behind the middleware."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.accept"})
+        return
+    headers = [(b"content-type", b"text/plain"), (b"X-Frame-Options", b"ALLOWALL")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"page"})
+
+
+async def ask(access, scope):
+    """Send a request. Returns the first message, with the headers as a dict."""
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    await AccessMiddleware(app, access)(scope, None, send)
+    first = sent[0]
+    first["headers"] = {name.decode().lower(): value.decode() for name, value in first.get("headers", ())}
+    return first
+
+
+async def enter(access):
+    """Open a link. Returns the cookie."""
+    answer = await ask(access, make_scope(query=access.make_link(BASE).partition("?")[2]))
+    assert answer["status"] == 303
+    assert answer["headers"]["location"] == "/"
+    return answer["headers"]["set-cookie"].partition(";")[0]
+
+
+async def test_a_link_gives_a_cookie_and_the_cookie_the_page():
+    """The token itself is used up."""
+    access = Access()
+    cookie = await enter(access)
+    answer = await ask(access, make_scope(cookie=cookie))
+    assert answer["status"] == 200
+    assert answer["headers"]["x-frame-options"] == "DENY"
+
+
+async def test_a_link_that_is_opened_again_by_the_same_browser_leads_to_the_page():
+    """A second click on the link in the terminal is no error."""
+    access = Access()
+    link = access.make_link(BASE).partition("?")[2]
+    first = await ask(access, make_scope(query=link))
+    cookie = first["headers"]["set-cookie"].partition(";")[0]
+    assert (await ask(access, make_scope(query=link, cookie=cookie)))["status"] == 303
+    assert (await ask(access, make_scope(query=link)))["status"] == 403
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        {"method": "POST"},
+        {"path": "/other"},
+        {"origin": "https://evil.example"},
+        {"host": "evil.example"},
+        {"kind": "websocket"},
+    ],
+)
+async def test_a_token_is_not_used_up_by_what_is_no_visit(scope):
+    """Another page cannot burn the user's link."""
+    access = Access()
+    query = access.make_link(BASE).partition("?")[2]
+    answer = await ask(access, make_scope(query=query, **scope))
+    assert answer.get("status", 403) in {403, 421}
+    assert (await ask(access, make_scope(query=query)))["status"] == 303
+
+
+@pytest.mark.parametrize(
+    "cookie",
+    [
+        "",
+        "toolwire_studio_8000=",
+        "toolwire_studio_8000=x",
+        "toolwire_studio_9000={key}",
+        "=;=",
+        "é=ü",
+        "\x7f",
+    ],
+)
+async def test_only_the_cookie_of_this_studio_counts(cookie):
+    """Not an empty one, a wrong one, one of another port, or none that can be read."""
+    access = Access()
+    key = (await enter(access)).partition("=")[2]
+    assert (await ask(access, make_scope(cookie=cookie.format(key=key))))["status"] == 403
+
+
+async def test_a_socket_without_origin_is_closed():
+    """Browsers always send one; whoever does not is no page of ours."""
+    access = Access()
+    cookie = await enter(access)
+    assert (await ask(access, make_scope(kind="websocket", cookie=cookie)))["type"] == "websocket.close"
+    own = make_scope(kind="websocket", cookie=cookie, origin="http://127.0.0.1:8000")
+    assert (await ask(access, own))["type"] == "websocket.accept"
+
+
+async def test_only_the_latest_links_work():
+    """A terminal in which Enter is held down keeps no endless list."""
+    access = Access()
+    links = [access.make_link(BASE) for _ in range(50)]
+    assert not access.redeem(links[0].partition("=")[2])
+    assert access.redeem(links[-1].partition("=")[2])
