@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from pydantic import BaseModel
 
 from toolwire import CLINotFoundError, Context, ToolServer
 from toolwire.studio.conversation import Asked, Called, Conversation, Noted, Prompted, Said, TurnEnded
@@ -15,6 +16,12 @@ pytestmark = [
 ]
 
 LIMIT = 20
+
+
+class Sure(BaseModel):
+    """What the user is asked."""
+
+    value: bool
 
 
 @pytest.fixture
@@ -34,7 +41,7 @@ def server():
 
     @made.tool
     async def ask(context: Context) -> str:
-        return (await context.elicit("Sure?", bool)).action
+        return (await context.elicit("Sure?", Sure)).action
 
     return made
 
