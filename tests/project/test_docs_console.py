@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,9 +20,9 @@ BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 pytestmark = pytest.mark.real
 
 
-def steps():
-    """Each command of the page with the lines that it should print."""
-    for block in BLOCK.findall(PAGE.read_text()):
+def steps(page):
+    """Each command of a page with the lines that it should print."""
+    for block in BLOCK.findall(page.read_text()):
         for each in block.split("$ ")[1:]:
             command, _, output = each.partition("\n")
             yield command, output.splitlines()
@@ -35,24 +36,32 @@ def environment(tmp_path):
     return {"PATH": path, "HOME": str(tmp_path), "COLUMNS": "200", VARIABLE: bundled_cli()}
 
 
-def test_the_page_on_the_command_runs(tmp_path, environment):
-    """From an empty folder to a served project, command by command."""
-    folder, background = tmp_path, []
+def follow(page, folder, environment):
+    """Run the commands of a page as a reader would. Returns the folder where they ended.
+
+    One with `&` goes on, and so does a studio, which waits for a browser: of both the first line is looked at, and
+    they must end well when they are told to.
+    """
+    background = []
     try:
-        for command, expected in steps():
+        for command, expected in steps(page):
             if command.startswith("cd "):
-                folder = folder / command.removeprefix("cd ")
+                folder /= command.removeprefix("cd ")
                 continue
             program = command.removesuffix(" &")
+            waits = program != command
+            if program.startswith("toolwire studio "):
+                program, waits = f"{program.partition(' # ')[0]} --no-open", True
             process = subprocess.Popen(  # the words of the page, as a shell reads them
                 ["/bin/sh", "-c", f"exec {program}"],
                 cwd=folder,
                 env=environment,
+                stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
             )
-            if program != command:
+            if waits:
                 background.append(process)
                 shown = process.stdout.readline()
             else:
@@ -62,8 +71,20 @@ def test_the_page_on_the_command_runs(tmp_path, environment):
         for process in background:
             process.terminate()
             process.communicate(timeout=20)
-    assert [process.returncode for process in background] == [0]
+    assert {process.returncode for process in background} == {0}
+    return folder
+
+
+def test_the_page_on_the_command_runs(tmp_path, environment):
+    """From an empty folder to a served project, command by command."""
+    folder = follow(PAGE, tmp_path, environment)
     assert (folder / ".mcp.json").exists()
+
+
+def test_the_page_on_the_studio_runs(tmp_path, environment):
+    """In a clone, where the examples are; the link of each studio is seen."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    follow(ROOT / "docs" / "studio.md", tmp_path, environment)
 
 
 def test_the_page_shows_every_command():
