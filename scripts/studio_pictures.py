@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ ROOT = Path(__file__).parent.parent
 IMAGES = ROOT / "docs" / "images"
 SIZE: Any = {"width": 1200, "height": 750}
 WAIT = 30_000  # milliseconds for anything on the page
+LONGEST = 300  # seconds for all of them
 LARGEST = 150_000  # bytes of a picture
 SCRIPT = "from trips import SCRIPT\n\nscript = SCRIPT\n"
 REPLACE = """([from, to]) => {
@@ -72,15 +74,20 @@ def start_studio(folder: Path) -> Iterator[str]:
     }
     command = [sys.executable, "-m", "toolwire", "studio", "trips.py", "--script", "script.py", "--no-open"]
     with subprocess.Popen(command, cwd=folder, env=env, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own
+        limit = threading.Timer(LONGEST, process.kill)
+        limit.start()
         try:
-            assert process.stderr is not None  # noqa: S101 - for type checkers
-            first = process.stderr.readline()
-            found = re.search(r"http://\S+", first)
-            if found is None:
-                raise SystemExit(f"The studio did not start: {first}{process.stderr.read()}")
-            yield found[0]
+            shown = ""
+            while (link := re.search(r"http://\S+", shown)) is None:
+                line = process.stderr.readline() if process.stderr else ""
+                if not line:
+                    raise SystemExit(f"The studio did not start:\n{shown}")
+                shown += line
+            yield link[0]
         finally:
             process.terminate()
+            process.wait(20)
+            limit.cancel()
 
 
 def show_tools(page: Page) -> None:
