@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
 .PHONY: help demo fast test slow real work conformance clients bench bench-quick check generate format clean
-.PHONY: browser documents faults batch-faults fuzz mutants soak clis pythons mcps tracing dist docs
+.PHONY: browser pictures documents faults batch-faults fuzz mutants soak clis pythons mcps tracing dist docs
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -71,6 +71,10 @@ $(BROWSER_STAMP): requirements-browser.txt $(STAMP)
 
 browser: $(BROWSER_STAMP)  ## the studio in a real browser: Chromium, from the system or Debian's package
 	$(PYTEST) -q tests/browser $(ARGS)
+
+pictures: $(BROWSER_STAMP)  ## the pictures of the documents, into docs/images; not in CI: fonts and times differ by machine
+	$(BIN)/python scripts/pictures.py
+	$(BIN)/python scripts/studio_pictures.py
 
 $(BENCH_STAMP): requirements-bench.txt $(STAMP)
 	$(UV) -r requirements-bench.txt || $(PIP) -r requirements-bench.txt

@@ -1,4 +1,4 @@
-"""Makes the pictures of the documents: `python scripts/pictures.py`. Needs the CLI; nothing leaves the machine."""
+"""Makes the picture of the demo in docs/images: `make pictures`. Needs the CLI; nothing leaves the machine."""
 
 import io
 import re

@@ -41,6 +41,7 @@ HEAVY = [
     "claude_agent_sdk",
     "jsonschema",
     "opentelemetry",
+    "nicegui",
 ]
 
 

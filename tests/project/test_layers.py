@@ -16,9 +16,8 @@ ROWS = [
     "cli.main",
     "cli",
     "cli.shared",
+    "studio.app studio.pages",
     "studio",
-    "studio.pages",
-    "studio.access studio.calls studio.conversation studio.forms studio.timeline studio.test_writer",
     "studio.shapes",
     "testing",
     "testing.environment testing.recording testing.scripted_cli",
@@ -160,6 +159,13 @@ def test_the_protocol_does_no_io(path):
     """The protocol core imports nothing that could do I/O or tell the time."""
     allowed = {"os"} if path.name == "control.py" else set()  # a few random bytes for ids
     assert {name.partition(".")[0] for name in imports(path)} & NO_IO <= allowed
+
+
+def test_only_the_page_of_the_studio_needs_its_extra():
+    """What the studio shows is kept by modules that know no page; the command looks whether NiceGUI is there."""
+    users = [path for path in MODULES if any(each.partition(".")[0] == "nicegui" for each in imports(path))]
+    assert users
+    assert {"app.py", "pages"} >= {path.relative_to(ROOT / "studio").parts[0] for path in users}
 
 
 def test_every_module_has_a_docstring():

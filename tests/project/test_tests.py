@@ -9,6 +9,7 @@ SOURCE = Path(toolwire.__file__).parent
 TESTS = Path(__file__).parents[1]
 SUITES = {
     *(
+        "browser",
         "clients",
         "conformance",
         "differential",

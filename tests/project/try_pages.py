@@ -9,7 +9,7 @@ What a block is, its page says:
 
 - `console`: the lines after `$ ` are typed into one shell, the other lines are what they print; `...` is anything.
   A command must succeed, unless an error is shown. One that ends with `&` goes on; an HTTP server in the foreground
-  is seen to start and then stopped. A command with a comment `# needs ...` is not run: see NEEDS. Of `make` only
+  or a studio is seen to start and then stopped. A command with a comment `# needs ...` is not run: see NEEDS. Of `make` only
   the target is looked up, in the clone, because CI runs them all.
 - a first line `# name.py`, of any kind of block: it is that file.
 - other `python` blocks: together the program of the page. Each `main` is run where it is defined. The model's lines
@@ -62,8 +62,8 @@ _PORT = re.compile(r"(?:--port |127\.0\.0\.1:)(\d{4,5})\b")
 _WITH_CLONE = re.compile(r"^\$ .*(?:\./toolwire\b|\btoolwire/)", re.MULTILINE)
 """A command that uses the clone, which is then in the folder."""
 _RUN = "\nimport asyncio as _asyncio\nif 'main' in globals():\n    _asyncio.run(globals().pop('main')())\n"
-_SERVER = re.compile(r"^(\w+=\S+ )*toolwire (-v )?serve .*--http\b")
-_STARTED = re.compile(r" at https?://\S+\n")
+_SERVER = re.compile(r"^(\w+=\S+ )*toolwire (?:(-v )?serve .*--http\b|studio\b)")
+_STARTED = re.compile(r"(?: at |^toolwire studio: )https?://\S+\n", re.MULTILINE)
 _END = "\x1e"
 _ONE_AT_A_TIME = threading.Lock()
 """Held while a server listens on its usual port."""
@@ -264,6 +264,7 @@ def variables(environment: ClaudeEnvironment, commands: Path) -> dict[str, str]:
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "COLUMNS": "200",
         "NO_COLOR": "1",
+        "BROWSER": "true",  # the program that does nothing: a studio opens no window
         "PYTHONDONTWRITEBYTECODE": "1",
     }
 

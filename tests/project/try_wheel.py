@@ -34,6 +34,7 @@ IMPORTS = {
     "redis": "redis",
     "openapi": "yaml, toolwire.openapi.server",
     "batch": "toolwire.batch",
+    "studio": "toolwire.studio.app",
 }
 """A module of each extra, to see that it was installed."""
 CLIENT = """
@@ -117,6 +118,7 @@ def try_alone(wheel: Path, folder: Path) -> int:
     assert "CLI" in run([tool, "doctor"], cwd=project)
     for words in command_lines():  # of the container: with --help, options are read and nothing is done
         run([tool, *words, *([] if "--help" in words else ["--help"])], cwd=home)
+    assert "pip install 'toolwire[studio]'" in run([tool, "studio", "shop.py"], cwd=project, code=2)
     return 10
 
 
@@ -124,6 +126,9 @@ def try_extra(wheel: Path, extra: str, folder: Path) -> int:
     """Try an extra: what it is for can be imported, and `cli` brings a CLI that the demo uses."""
     tool, python = install(f"{wheel}[{extra}]", folder)
     run([python, "-c", f"import toolwire.sessions, {IMPORTS[extra]}"], cwd=folder)
+    if extra == "studio":
+        run([python, "-c", "import sys, toolwire; assert 'nicegui' not in sys.modules"], cwd=folder)
+        assert "on a page in your browser" in run([tool, "studio", "--help"], cwd=folder)
     shown = run([tool, "demo"], cwd=folder)
     assert ("the real Claude Code CLI" in shown) == (extra == "cli"), shown
     return 1
@@ -140,8 +145,11 @@ def install(what: Path | str, folder: Path, *more: str) -> tuple[Path, Path]:
     return scripts / "toolwire", python
 
 
-def run(command: list[object], cwd: Path) -> str:
-    """Run a command that must succeed, away from the checkout and its variables. Returns what it printed."""
+def run(command: list[object], cwd: Path, code: int = 0) -> str:
+    """Run a command away from the checkout and its variables; it must end with `code`. Returns what it printed.
+
+    Of one that must fail, its errors too.
+    """
     env = {
         name: value
         for name, value in os.environ.items()
@@ -156,9 +164,9 @@ def run(command: list[object], cwd: Path) -> str:
     done = subprocess.run(
         list(map(str, command)), cwd=cwd, env=env, capture_output=True, text=True, timeout=LIMIT, check=False
     )
-    if done.returncode:
+    if done.returncode != code:
         raise SystemExit(f"failed: {' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}")
-    return done.stdout
+    return done.stdout + (done.stderr if code else "")
 
 
 if __name__ == "__main__":
