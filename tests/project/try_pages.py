@@ -9,8 +9,8 @@ What a block is, its page says:
 
 - `console`: the lines after `$ ` are typed into one shell, the other lines are what they print; `...` is anything.
   A command must succeed, unless an error is shown. One that ends with `&` goes on; an HTTP server in the foreground
-  or a studio is seen to start and then stopped. A command with a comment `# needs ...` is not run: see NEEDS. Of `make` only
-  the target is looked up, in the clone, because CI runs them all.
+  or a studio is seen to start and then stopped. A command with a comment `# needs ...` is not run: see NEEDS. Of
+  `make` only the target is looked up, in the clone, because CI runs them all.
 - a first line `# name.py`, of any kind of block: it is that file.
 - other `python` blocks: together the program of the page. Each `main` is run where it is defined. The model's lines
   are in a comment before the block.
