@@ -20,8 +20,9 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from test_containerfile import command_lines
 from try_pages import PAGES, find_packages, say, try_pages
+
+from shared.container import command_lines
 
 ROOT = Path(__file__).parents[2]
 UV = shutil.which("uv", path=str(Path(sys.executable).parent)) or "uv"

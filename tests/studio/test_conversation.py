@@ -50,7 +50,7 @@ def play(*steps):
     """A peer whose CLI plays these steps."""
 
     async def peer(_stack, _servers, _live):
-        return {"spawn_claude_code_process": ScriptedCLI(list(steps))}, "Scripted."
+        return {"spawn_claude_code_process": ScriptedCLI(list(steps))}
 
     return peer
 

@@ -6,12 +6,15 @@ itself is `toolwire.studio`, whose extra may not be installed.
 
 import contextlib
 import importlib.util
+import os
 import socket
 import sys
+import tempfile
 import threading
+import time
 import warnings
 import webbrowser
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -42,7 +45,9 @@ if TYPE_CHECKING:
     from toolwire.studio.app import Studio
 
 _SESSION: Final = "session:"
+_HINT: Final = "It calls the tool that a line begins with, such as: add a=15 b=27"
 _HOST: Final = "127.0.0.1"
+_OPENING: Final = 30.0  # seconds that a browser has to open
 
 
 def studio(  # noqa: PLR0917 - typer calls it by name
@@ -51,7 +56,7 @@ def studio(  # noqa: PLR0917 - typer calls it by name
         typer.Argument(
             metavar="[TARGET]...",
             help="Tools (app.py, app.py:name, a URL, catalog:PROFILE, openapi:DOCUMENT), a recording (run.jsonl), "
-            "or session:ID. Without one: the past sessions of this directory.",
+            "or session:ID, also its beginning. Without one: the past sessions of this directory.",
             autocompletion=complete_target,
             show_default=False,
         ),
@@ -106,17 +111,23 @@ def studio(  # noqa: PLR0917 - typer calls it by name
 
       toolwire studio app.py
 
-      toolwire studio catalog:agentpmt --budget 5
+      toolwire run -t app.py --scripted --yes --record run.jsonl "add a=15 b=27"
 
       toolwire studio run.jsonl
 
-      toolwire studio session:3f0c2c1e-8f2b-4c0e-9f50-3d1f6b8a2c11
+      toolwire studio catalog:agentpmt --budget 5    # needs an account
+
+      toolwire studio
     """
     if importlib.util.find_spec("nicegui") is None:
         raise UsageError(
             "toolwire studio needs NiceGUI, which is not installed: pip install 'toolwire[studio]'"
         )
     given = list(targets or ())
+    if (budget or ledger) and not any(each.startswith("catalog:") for each in given):
+        raise UsageError(
+            f"--{'budget' if budget else 'ledger'} only applies to catalog: targets, and there is none"
+        )
     recordings = [each for each in given if each.endswith(".jsonl")]
     past = [each.removeprefix(_SESSION) for each in given if each.startswith(_SESSION)]
     servers = [each for each in given if each not in recordings and not each.startswith(_SESSION)]
@@ -220,6 +231,7 @@ def _make_studio(
 ) -> "Studio":
     from toolwire.catalog.server import Catalog  # noqa: PLC0415 - heavy, as are the next ones
     from toolwire.cli.run_scripted import load_script  # noqa: PLC0415
+    from toolwire.cli.sessions_place import DiskPlace, Scope  # noqa: PLC0415
     from toolwire.studio.app import Studio  # noqa: PLC0415
     from toolwire.studio.calls import ToolBench  # noqa: PLC0415
     from toolwire.studio.conversation import Conversation  # noqa: PLC0415
@@ -231,7 +243,8 @@ def _make_studio(
     if targets:
         steps = None if script is None else load_script(script)
         servers = {name: target.server for name, target in targets.items()}
-        conversation = Conversation(servers, partial(_choose_peer, steps), options, live=live)
+        hint = _HINT if script is None else f"It plays the steps of {script.name}."
+        conversation = Conversation(servers, partial(_choose_peer, steps), options, live=live, hint=hint)
     runs = Runs(conversation, cwd)
     for path in recordings:
         try:
@@ -240,7 +253,7 @@ def _make_studio(
             raise UsageError(f"{path} is not a recording that can be shown: {error}") from error
     for session in past:
         try:
-            runs.add_session(session)
+            runs.add_session(DiskPlace(Scope()).find(session))
         except (OSError, ValueError) as error:
             raise UsageError(f"{_SESSION}{session} cannot be shown: {error}") from error
     sellers = [each.source or each.server for each in targets.values()]
@@ -261,10 +274,11 @@ def _make_studio(
 
 async def _choose_peer(
     steps: list[Any] | None, stack: AsyncExitStack, servers: Mapping[str, Any], live: bool
-) -> tuple[dict[str, Any], str]:
+) -> dict[str, Any]:
     from toolwire.cli.run_scripted import choose_peer  # noqa: PLC0415 - heavy
 
-    return await choose_peer(stack, servers, scripted=not live, script=steps, record=None)
+    options, _ = await choose_peer(stack, servers, scripted=not live, script=steps, record=None)
+    return options
 
 
 async def _watch(target: "Target", name: str, shown: "Studio") -> None:
@@ -291,17 +305,34 @@ def _announce(access: "Access", address: str, *, opens: bool) -> None:
     """Print the link, open the browser, and give another link for each Enter."""
 
     def show() -> None:
-        link = access.make_link(address)
-        note(f"toolwire studio: {link}")
+        note(f"toolwire studio: {access.make_link(address)}")
         if opens:
-            threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()
+            threading.Thread(target=_open_browser, args=(access.make_link(address),), daemon=True).start()
 
     show()
-    if sys.stdin is not None and sys.stdin.isatty():
+    if _is_in_foreground():
         note("Ctrl-C ends it; Enter makes another link.")
         threading.Thread(target=_read_enters, args=(show,), daemon=True).start()
 
 
-def _read_enters(show: Any) -> None:
+def _open_browser(link: str) -> None:
+    """Open a link by way of a private file: other users can read the browser's command line."""
+    with tempfile.TemporaryDirectory(prefix="toolwire-studio-") as folder:
+        page = Path(folder) / "studio.html"
+        page.write_text(
+            f'<!doctype html><meta http-equiv="refresh" content="0;url={link}">', encoding="utf-8"
+        )
+        webbrowser.open(page.as_uri())
+        time.sleep(_OPENING)  # the browser reads it meanwhile
+
+
+def _is_in_foreground() -> bool:
+    """True if a terminal's keys come to this process; one in the background is stopped when it reads."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        return False
+    return sys.platform == "win32" or os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+
+
+def _read_enters(show: Callable[[], None]) -> None:
     for _ in sys.stdin:
         show()

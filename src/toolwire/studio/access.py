@@ -33,10 +33,11 @@ _HEADERS: Final = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
+_ONWARDS: Final = "The studio opens."
 _PAGE: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>toolwire studio</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark"></head>
+<meta name="color-scheme" content="light dark">{}</head>
 <body><main><h1>toolwire studio</h1><p>{}</p></main></body></html>
 """
 
@@ -108,11 +109,12 @@ class AccessMiddleware:
             return
         token = _read_token(scope)
         visits = bool(token) and _is_visit(scope) and (refused is None or refused[0] == _REFUSED)
-        if visits and (
-            refused is None or self._access.redeem(token)
-        ):  # onwards without it: it is in no history
+        redeemed = visits and self._access.redeem(token)
+        if visits and (redeemed or refused is None):
+            # A page that goes on by itself, not a redirect: after one that began elsewhere (in a file, on another
+            # site), a browser would not send the cookie. The token is in no history then.
             cookie = self._access.cookie_for(scope).encode()
-            await _answer(send, 303, "", (b"location", b"/"), (b"set-cookie", cookie))
+            await _answer(send, 200, _ONWARDS, (b"set-cookie", cookie))
             return
         if refused is not None:
             await _answer(send, refused[0], refused[1])
@@ -128,7 +130,8 @@ class AccessMiddleware:
 
 
 async def _answer(send: Any, status: int, text: str, *headers: tuple[bytes, bytes]) -> None:
-    body = _PAGE.format(html.escape(text)).encode() if text else b""
+    onwards = '<meta http-equiv="refresh" content="0;url=/">' if text == _ONWARDS else ""
+    body = _PAGE.format(onwards, html.escape(text)).encode()
     fixed = ((b"content-type", b"text/html; charset=utf-8"), (b"cache-control", b"no-store"))
     await send({"type": "http.response.start", "status": status, "headers": [*fixed, *_HEADERS, *headers]})
     await send({"type": "http.response.body", "body": body})

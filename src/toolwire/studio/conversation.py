@@ -47,9 +47,8 @@ _CLOSE_TIMEOUT: Final = 15.0
 
 State: TypeAlias = Literal["new", "starting", "idle", "running", "ended"]
 
-Peer: TypeAlias = Callable[[AsyncExitStack, Mapping[str, Any], bool], Awaitable[tuple[dict[str, Any], str]]]
-"""Called with a stack, the servers, and True for the user's own Claude. Returns options for the CLI, and a line
-that says who answers."""
+Peer: TypeAlias = Callable[[AsyncExitStack, Mapping[str, Any], bool], Awaitable[dict[str, Any]]]
+"""Called with a stack, the servers, and True for the user's own Claude. Returns the options that choose the CLI."""
 
 
 @dataclass(eq=False)
@@ -138,10 +137,15 @@ class Conversation:
         options: Mapping[str, Any] | None = None,
         *,
         live: bool = False,
+        hint: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`live`: begin with the user's own Claude. `options`: further arguments of `ClaudeAgentOptions`."""
+        """`live`: begin with the user's own Claude. `options`: further arguments of `ClaudeAgentOptions`.
+
+        `hint` says what the scripted model answers to.
+        """
         self.servers = dict(servers)
+        self.hint = hint
         self.live = live
         self.version = 0
         self._peer = peer
@@ -156,7 +160,6 @@ class Conversation:
     def _clear(self) -> None:
         self.state: State = "new"
         self.items: list[Item] = []
-        self.description = ""
         self.totals = Totals()
         self.timeline = Timeline()
         self.questions = Questions(self._questions_changed)
@@ -224,7 +227,7 @@ class Conversation:
         self.state, self._began = "starting", self._clock()
         self.timeline = Timeline()
         self.version += 1
-        chosen, self.description = await self._peer(self._stack, self.servers, self.live)
+        chosen = await self._peer(self._stack, self.servers, self.live)
         given = {
             "include_partial_messages": True,
             "include_all_messages": True,
@@ -401,8 +404,8 @@ class Conversation:
         failed = (
             (self.timeline.summary.error or result_error_text(result.raw or {})) if result.is_error else ""
         )
-        turns = f"{result.num_turns} turn{'' if result.num_turns == 1 else 's'}"
-        self._add(TurnEnded(f"{turns}, {result.duration_ms / 1000:.1f} s", failed))
+        calls = f"{result.num_turns} model call{'' if result.num_turns == 1 else 's'}"
+        self._add(TurnEnded(f"{calls}, {result.duration_ms / 1000:.1f} s", failed))
         for called in self._calls.values():
             if called.call.state == "running" and not called.subagent:
                 called.call.state = "cancelled"

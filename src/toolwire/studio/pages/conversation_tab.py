@@ -22,8 +22,7 @@ from toolwire.tools.names import short_name
 SCRIPTED: Final = "Scripted model"
 LIVE: Final = "Your own Claude"
 _ABOUT: Final = {
-    SCRIPTED: "A scripted model answers, not Claude: no key, no network, nothing is paid. It calls the tool that a "
-    "line begins with, such as: add a=15 b=27",
+    SCRIPTED: "A scripted model answers, not Claude: no key, no network, nothing is paid.",
     LIVE: "Your own Claude answers, with your account: this costs money.",
 }
 _STATES: Final = {
@@ -110,7 +109,9 @@ class ConversationTab:
         conversation, totals = self._conversation, self._conversation.totals
         who = LIVE if conversation.live else SCRIPTED
         self._who.value = who
-        self._banner.set_text(f"{_ABOUT[who]} {plain(conversation.description)}".strip())
+        self._banner.set_text(
+            plain(_ABOUT[who] if conversation.live else f"{_ABOUT[who]} {conversation.hint}")
+        )
         self._banner.classes(
             add="tw-live" if conversation.live else "", remove="" if conversation.live else "tw-live"
         )

@@ -363,7 +363,7 @@ def label_of(field: Field) -> str:
 
 def describe(field: Field) -> str:
     """Return what is to be known of a field, on one line: description, limits, default."""
-    parts = [plain_line(field.description), *field.limits]
+    parts = [plain_line(field.description).rstrip("."), *field.limits]
     if field.default is not MISSING and field.default is not None:
         parts.append(f"default: {plain_line(str(field.default))[:80]}")
     return "; ".join(each for each in parts if each)

@@ -253,6 +253,8 @@ class QuestionView:
             ui.label(plain(question.title[:LONGEST_TEXT])).classes("tw-strong").props("role=alert")
             self._body = ui.element("div")
         self.update()
+        if question.state == "open":
+            self._root.run_method("scrollIntoView", {"block": "nearest"})
 
     def update(self) -> None:
         """Draw the question, or how it was answered."""

@@ -1,0 +1,29 @@
+"""The Containerfile and the command lines that the documents run in it, read for tests and for `make dist`."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DEPLOYMENT = (ROOT / "docs" / "deployment.md").read_text()
+
+
+def instructions():
+    """The instructions with their arguments, lines that go on joined."""
+    text = re.sub(r"\\\n", " ", (ROOT / "Containerfile").read_text())
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return [tuple(line.split(None, 1)) for line in lines]
+
+
+def values(name):
+    """The arguments of all instructions of this name."""
+    return [value for each, value in instructions() if each == name]
+
+
+def command_lines():
+    """What the documents run in the container and as a service: the words after `toolwire`."""
+    in_container = re.findall(r"^\$ podman run .*? toolwire (.+?)(?:\s+#.*)?$", DEPLOYMENT, re.MULTILINE)
+    as_service = re.findall(r"^ExecStart=\S*/toolwire (.+)$", DEPLOYMENT, re.MULTILINE)
+    assert len(in_container) == len(as_service) == 1
+    return [shlex.split(each) for each in in_container + as_service] + [json.loads(values("CMD")[0])]
