@@ -296,14 +296,13 @@ async def make_lost(tmp_path, batch, *, start=True, answered=False):
     records = Records(make_engine(f"sqlite:///{tmp_path / 'b' / 'runs.db'}"))
     records.find(batch.name)
     records.join("dead", "dead", "1:1::", "m")
-    claim = records.claim(
-        "a", "dead", Path(tmp_path / "state" / "machine").read_text(), lambda n: f"session-{n}", "t"
-    )
+    claim = records.claim("a", "dead", "t")
+    machine = Path(tmp_path / "state" / "machine").read_text()
     ledger = SqliteLedger(tmp_path / "b" / "ledger.db")
     books = Books(ledger, batch.name, records.uid, batch.per_run, batch.budget)
     booking = await books.reserve(claim)
     if start:
-        assert records.start(claim, booking, batch.per_run, claim.session)
+        assert records.start(claim, booking, batch.per_run, "session-1", machine)
     if answered:
         result = {
             "is_error": False,
