@@ -138,6 +138,7 @@ class DbosQueue:
             serializer=_SERIALIZER,
             log_level="ERROR",
             run_migrations=False,
+            notification_coalesce_sec=POLL,  # there are none; to look for them 100 times a second takes its toll
         )
         DBOS(config=config)
         DBOS.listen_queues([self.name])

@@ -303,7 +303,7 @@ class Worker:
             await self._books.settle(booking, outcome.cost)
         ended = await self._decide(claim, outcome, stop)
         if path is not None:
-            self._outbox.remove(path)
+            await in_thread(self._outbox.remove, path)  # which may wait for the disk
         return ended
 
     async def _decide(self, claim: Claim, outcome: Outcome, stop: Stop) -> Outcome:
