@@ -5,8 +5,8 @@
 
 Both have the same workers and places, and carry out the same scripted runs of 50 ms. The bare engine is DBOS with
 `run()` in each task and nothing else: no records, no bookings, no outbox. Prints JSON: runs a second of both, their
-ratio, the memory of the driver at its highest, and the processor time of an idle worker, with the short poll of this
-load and with the default one.
+ratio, the memory of the driver at its highest, and the processor time of an idle worker, with the short poll
+of this load and with the default one.
 """
 
 import argparse
