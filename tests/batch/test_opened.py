@@ -8,7 +8,6 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from prometheus_client import generate_latest
 from pydantic import BaseModel
 
 from toolwire import ClaudeAgentOptions
@@ -381,18 +380,6 @@ async def test_commands_find_a_batch_by_its_name(tmp_path):
     with pytest.raises(BatchError, match="there is no batch 'c' at .*; there are: b"):
         async with open_existing("c"):
             pass
-
-
-async def test_metrics_count_runs_and_money(tmp_path):
-    """Names as those of catalogues; no key is a label."""
-    async with opened(make(Model(bad=fail(400))), tmp_path / "b") as batch:
-        await batch.add(repos("a", "bad"))
-        await collect(batch)
-        text = generate_latest(batch.metrics).decode()
-    assert 'toolwire_batch_runs_total{batch="b",outcome="done"} 1.0' in text
-    assert 'toolwire_batch_runs_total{batch="b",outcome="failed"} 1.0' in text
-    assert 'toolwire_batch_cost_dollars_total{batch="b"} 0.00014' in text
-    assert 'toolwire_batch_state_runs{batch="b",state="done"} 1.0' in text
 
 
 async def test_progress_is_plain_json(tmp_path):

@@ -1,5 +1,8 @@
 """The records of a batch: of two that want the same run one gets it, and every change can be made twice."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from toolwire.batch.records import VERSION, Records, make_engine
@@ -192,3 +195,36 @@ def test_a_database_that_stays_away_is_an_error(tmp_path):
     with pytest.raises(BatchError, match="cannot be reached"):
         away.prepare()
     away.close()
+
+
+@pytest.mark.process
+def test_taking_a_lease_waits_for_what_its_worker_begins(postgres_url):
+    """Who then looks at the runs of that worker sees that it was started: it is not taken for one that was not."""
+    records = Records(make_engine(postgres_url))
+    records.prepare()
+    records.create("b", {})
+    records.add([("x", '"1"')])
+    records.join("w", "e", "process", "machine")
+    held = claim(records)
+    with records._engine.connect() as other, ThreadPoolExecutor(2) as threads:
+
+        def wait_for_blocked(many):
+            activity = "pg_stat_activity WHERE datname = current_database()"
+            query = f"SELECT count(*) FROM {activity} AND wait_event_type = 'Lock'"
+            until = time.monotonic() + 30
+            with records._engine.connect() as looking:
+                while looking.exec_driver_sql(query).scalar() < many:
+                    assert time.monotonic() < until
+                    looking.rollback()
+
+        other.exec_driver_sql("SELECT 1 FROM toolwire_runs FOR UPDATE")  # so that the start comes to a halt
+        started = threads.submit(records.start, held, "booking", 5, "s", "machine")
+        wait_for_blocked(1)
+        records.beat("w")  # which a run that begins does not hold up
+        buried = threads.submit(records.bury, "w", 1)
+        wait_for_blocked(2)
+        other.rollback()
+        assert started.result(30) is True
+        assert buried.result(30) is True
+    assert [row.booking for row in records.of_worker("w")] == ["booking"]
+    records.close()
