@@ -210,7 +210,7 @@ def test_taking_a_lease_waits_for_what_its_worker_begins(postgres_url):
 
         def wait_for_blocked(many):
             activity = "pg_stat_activity WHERE datname = current_database()"
-            query = f"SELECT count(*) FROM {activity} AND wait_event_type = 'Lock'"
+            query = f"SELECT count(*) FROM {activity} AND wait_event_type = 'Lock'"  # noqa: S608 - ours
             until = time.monotonic() + 30
             with records._engine.connect() as looking:
                 while looking.exec_driver_sql(query).scalar() < many:
