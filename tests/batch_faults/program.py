@@ -46,11 +46,11 @@ JOURNAL = JournalLine(SETTINGS["journal"])
 def ask(request):
     """Play the model: it is paid as soon as it is asked."""
     key = re.search(r"task (\S+)", request.prompt)[1]
-    steps = SETTINGS["long_steps"] if key == "k0" else 0
     done = len(request.tool_results) and int(request.tool_results[-1].text)
-    JOURNAL.write(event="step" if done else "asked", key=key)
-    if done < steps:
-        return turn(call("mcp__desk__look", step=done + 1), delay=SETTINGS["delay"])
+    if not done:
+        JOURNAL.write(event="asked", key=key)
+    if key == "k0" and done < SETTINGS["long_steps"]:
+        return call("mcp__desk__look", step=done + 1)
     return turn(answer({"key": key}), delay=SETTINGS["delay"])
 
 
@@ -58,8 +58,12 @@ desk = ToolServer("desk")
 
 
 @desk.tool
-def look(step: int) -> str:
-    """Take one of the steps of a long run."""
+async def look(step: int) -> str:
+    """Take ten minutes for one of the steps of a long run."""
+    until = time.monotonic() + 600  # first of all: who reads the journal may move the clock
+    JOURNAL.write(event="step", step=step)
+    while time.monotonic() < until:
+        await asyncio.sleep(0.05)
     return str(step)
 
 

@@ -1,11 +1,15 @@
 """Clocks that a test moves: those of the processes that follow one file run ahead by what the test says."""
 
+import ctypes
 import mmap
-import struct
 import time
 from pathlib import Path
 
-_FORMAT = "d"
+
+def _share(path):
+    """Return the number in a file, in memory: read and written in one go, so that no one sees half of it."""
+    with Path(path).open("r+b") as file:
+        return ctypes.c_double.from_buffer(mmap.mmap(file.fileno(), 0))
 
 
 class MovedClock:
@@ -13,15 +17,17 @@ class MovedClock:
 
     def __init__(self, path):
         self.path = Path(path)
-        self.path.write_bytes(struct.pack(_FORMAT, 0.0))
-        self.ahead = 0.0
-        with self.path.open("r+b") as file:
-            self._shared = mmap.mmap(file.fileno(), 0)
+        self.path.write_bytes(bytes(ctypes.sizeof(ctypes.c_double)))  # 0.0
+        self._seconds = _share(path)
+
+    @property
+    def ahead(self):
+        """By how many seconds it is ahead."""
+        return self._seconds.value
 
     def move(self, seconds):
         """Let time pass for all who follow, at once."""
-        self.ahead += seconds
-        struct.pack_into(_FORMAT, self._shared, 0, self.ahead)
+        self._seconds.value += seconds
 
 
 def follow(path):
@@ -29,12 +35,6 @@ def follow(path):
 
     To be called before other modules are imported, which take these functions for themselves.
     """
-    with Path(path).open("r+b") as file:
-        shared = mmap.mmap(file.fileno(), 0)
-    real_time, real_monotonic = time.time, time.monotonic
-
-    def ahead():
-        return struct.unpack_from(_FORMAT, shared)[0]
-
-    time.time = lambda: real_time() + ahead()
-    time.monotonic = lambda: real_monotonic() + ahead()
+    seconds, real_time, real_monotonic = _share(path), time.time, time.monotonic
+    time.time = lambda: real_time() + seconds.value
+    time.monotonic = lambda: real_monotonic() + seconds.value
