@@ -5,7 +5,8 @@
 
 Both have the same workers and places, and carry out the same scripted runs of 50 ms. The bare engine is DBOS with
 `run()` in each task and nothing else: no records, no bookings, no outbox. Prints JSON: runs a second of both, their
-ratio, the memory of the driver at its highest, and the processor time of an idle worker.
+ratio, the memory of the driver at its highest, and the processor time of an idle worker, with the short poll
+of this load and with the default one.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from typing import Any
 
 from toolwire import ClaudeAgentOptions, run
 from toolwire.batch import Batch
+from toolwire.batch.dbos_queue import POLL as DEFAULT_POLL
 from toolwire.batch.dbos_queue import DbosQueue
 from toolwire.batch.place import find_place
 from toolwire.batch.queue import Delivery
@@ -45,11 +47,11 @@ def make_batch() -> "Batch[Any]":
     return Batch("held-load", make_options(), concurrency=PLACES, budget="100000", per_run="0.01")
 
 
-async def work_for_batch(at: str | None) -> None:
+async def work_for_batch(at: str | None, poll: float) -> None:
     """Work for the batch until SIGTERM."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    async with make_batch().open(at, poll=POLL) as batch:
+    async with make_batch().open(at, poll=poll) as batch:
         await batch.work(stop=stop)
 
 
@@ -90,6 +92,14 @@ def start(role: str, at: str | None, counted: Path) -> "subprocess.Popen[bytes]"
     """Start a process of this program."""
     words = [sys.executable, "-m", "benchmarks.batch", "--role", role, "--counted", str(counted)]
     return subprocess.Popen([*words, *(["--at", at] if at else [])])  # noqa: S603 - ourselves
+
+
+def measure_idle(workers: "list[subprocess.Popen[bytes]]") -> float:
+    """Return the share of a core, in percent, that a worker takes which has nothing to do; the highest of all."""
+    before = [processor_seconds(each.pid) for each in workers]
+    time.sleep(IDLE_SECONDS)
+    used = [processor_seconds(each.pid) - first for each, first in zip(workers, before, strict=True)]
+    return 100 * max(used) / IDLE_SECONDS
 
 
 def processor_seconds(pid: int) -> float:
@@ -137,10 +147,13 @@ def measure_batch(at: str | None, tasks: int, counted: Path) -> dict[str, float]
         driver = subprocess.run(  # noqa: S603 - ourselves
             [*words, *(["--at", at] if at else [])], stdout=subprocess.PIPE, check=True
         )
-        before = [processor_seconds(each.pid) for each in workers]
-        time.sleep(IDLE_SECONDS)
-        used = [processor_seconds(each.pid) - first for each, first in zip(workers, before, strict=True)]
-        return {**json.loads(driver.stdout), "idle_percent": 100 * max(used) / IDLE_SECONDS}
+        found = {**json.loads(driver.stdout), "idle_percent": measure_idle(workers)}
+    finally:
+        stop(workers)
+    workers = [start("default", at, counted)]
+    try:
+        time.sleep(5)  # as above
+        return {**found, "idle_percent_default": measure_idle(workers)}
     finally:
         stop(workers)
 
@@ -152,13 +165,13 @@ def main() -> None:
     )
     parser.add_argument("--tasks", type=int, default=10_000)
     parser.add_argument("--at")
-    parser.add_argument("--role", choices=["all", "bare", "batch", "driver"], default="all")
+    parser.add_argument("--role", choices=["all", "bare", "batch", "default", "driver"], default="all")
     parser.add_argument("--counted", type=Path)
     given = parser.parse_args()
     if given.role == "bare":
         asyncio.run(work_bare(given.at, given.counted))
-    elif given.role == "batch":
-        asyncio.run(work_for_batch(given.at))
+    elif given.role in ("batch", "default"):
+        asyncio.run(work_for_batch(given.at, POLL if given.role == "batch" else DEFAULT_POLL))
     elif given.role == "driver":
         print(json.dumps(asyncio.run(drive_batch(given.at, given.tasks))))  # noqa: T201 - read by the one who started it
     else:

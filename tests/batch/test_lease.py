@@ -41,9 +41,24 @@ async def test_who_shows_nothing_for_too_long_loses_its_lease(records, clock):
     records.beat("other")
     clock.now += 29
     assert await watch.find_lost() == []
-    clock.now += 31
+    clock.now += 29
+    assert await watch.find_lost() == []
+    clock.now += 2
     assert await watch.find_lost() == ["other"]
     assert records.beat("other") is False
+
+
+async def test_who_did_not_look_itself_takes_no_lease(records, clock):
+    """All may have been stopped together, as by a pause of their containers: the others get time to show."""
+    records.join("other", "e", "elsewhere:1:boot:ns", "m")
+    watch = Lease(records, None, clock=clock)
+    assert await watch.find_lost() == []
+    clock.now += 3600
+    assert await watch.find_lost() == []
+    clock.now += 29
+    assert await watch.find_lost() == []
+    clock.now += 2
+    assert await watch.find_lost() == ["other"]
 
 
 async def test_a_clock_that_jumps_takes_no_lease_of_who_beats(records, clock):

@@ -8,7 +8,6 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from prometheus_client import generate_latest
 from pydantic import BaseModel
 
 from toolwire import ClaudeAgentOptions
@@ -296,14 +295,13 @@ async def make_lost(tmp_path, batch, *, start=True, answered=False):
     records = Records(make_engine(f"sqlite:///{tmp_path / 'b' / 'runs.db'}"))
     records.find(batch.name)
     records.join("dead", "dead", "1:1::", "m")
-    claim = records.claim(
-        "a", "dead", Path(tmp_path / "state" / "machine").read_text(), lambda n: f"session-{n}", "t"
-    )
+    claim = records.claim("a", "dead", "t")
+    machine = Path(tmp_path / "state" / "machine").read_text()
     ledger = SqliteLedger(tmp_path / "b" / "ledger.db")
     books = Books(ledger, batch.name, records.uid, batch.per_run, batch.budget)
     booking = await books.reserve(claim)
     if start:
-        assert records.start(claim, booking, batch.per_run, claim.session)
+        assert records.start(claim, booking, batch.per_run, "session-1", machine)
     if answered:
         result = {
             "is_error": False,
@@ -382,18 +380,6 @@ async def test_commands_find_a_batch_by_its_name(tmp_path):
     with pytest.raises(BatchError, match="there is no batch 'c' at .*; there are: b"):
         async with open_existing("c"):
             pass
-
-
-async def test_metrics_count_runs_and_money(tmp_path):
-    """Names as those of catalogues; no key is a label."""
-    async with opened(make(Model(bad=fail(400))), tmp_path / "b") as batch:
-        await batch.add(repos("a", "bad"))
-        await collect(batch)
-        text = generate_latest(batch.metrics).decode()
-    assert 'toolwire_batch_runs_total{batch="b",outcome="done"} 1.0' in text
-    assert 'toolwire_batch_runs_total{batch="b",outcome="failed"} 1.0' in text
-    assert 'toolwire_batch_cost_dollars_total{batch="b"} 0.00014' in text
-    assert 'toolwire_batch_state_runs{batch="b",state="done"} 1.0' in text
 
 
 async def test_progress_is_plain_json(tmp_path):

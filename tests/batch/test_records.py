@@ -1,5 +1,8 @@
 """The records of a batch: of two that want the same run one gets it, and every change can be made twice."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from toolwire.batch.records import VERSION, Records, make_engine
@@ -30,7 +33,7 @@ def records(url):
 
 
 def claim(records, key="x", worker="w", token="t"):  # noqa: S107 - not that kind of token
-    return records.claim(key, worker, "machine", lambda attempt: f"session-{attempt}", token)
+    return records.claim(key, worker, token)
 
 
 def test_the_same_name_is_the_same_batch(records, url):
@@ -58,7 +61,7 @@ def test_tables_of_a_newer_version_are_refused(records):
 def test_an_error_in_any_words_is_kept(records, again):
     """An API may answer with characters that no database takes: the run still ends, with its cost."""
     first = claim(records)
-    records.start(first, "booking", 5, "s")
+    records.start(first, "booking", 5, "s", "machine")
     words = "API Error: \0 and \ud800"
     if again:
         assert records.put_back(first, cost=3, error=words, resumes=False, lost=False) == 2
@@ -79,11 +82,11 @@ def test_one_worker_gets_a_run(records):
     """The second gets nothing; the first may ask again if it lost the answer, until it has booked."""
     records.join("v", "e2", "process", "machine")
     first = claim(records)
-    assert (first.attempt, first.session, first.resumes) == (1, "session-1", False)
+    assert (first.attempt, first.session, first.resumes) == (1, "", False)
     assert claim(records, worker="v") is None
     assert claim(records, token="another delivery to the same worker") is None  # noqa: S106
-    assert claim(records) == first.__class__(**{**vars(first), "machine": "machine"})
-    assert records.start(first, "booking", 5, "s") is True
+    assert claim(records) == first
+    assert records.start(first, "booking", 5, "s", "machine") is True
     assert claim(records) is None
 
 
@@ -94,7 +97,7 @@ def test_a_worker_without_a_lease_gets_nothing(records):
     assert records.bury("w", 0) is True
     assert records.beat("w") is False
     assert claim(records, "y") is None
-    assert records.start(held, "booking", 5, "s") is False
+    assert records.start(held, "booking", 5, "s", "machine") is False
 
 
 def test_results_come_in_the_order_in_which_they_ended(records):
@@ -125,7 +128,7 @@ def test_the_cost_of_all_attempts_counts_once_each(records):
 def test_a_late_answer_counts_unless_the_run_began_anew(records):
     """Unknown becomes done; one that waits again is done too; one that runs again only gets the cost."""
     held = claim(records)
-    records.start(held, "booking", 5, "s")
+    records.start(held, "booking", 5, "s", "machine")
     row = records.get("x")
     assert records.lose(row, hold=True, resumes=False, error="lost") is None
     assert records.get("x").state == "unknown"
@@ -133,21 +136,26 @@ def test_a_late_answer_counts_unless_the_run_began_anew(records):
     assert records.get("x").state == "done"
 
     held = claim(records, "y")
-    records.start(held, "booking", 5, "s")
+    records.start(held, "booking", 5, "s", "machine")
     assert records.lose(records.get("y"), hold=False, resumes=True, error="lost") == 2
     records.join("v", "e2", "process", "machine")
     again = claim(records, "y", "v")
-    assert (again.attempt, again.session, again.resumes) == (2, "s", True)
+    assert (again.attempt, again.session, again.resumes, again.machine) == (2, "s", True, "machine")
+    assert (
+        records.lose(records.get("y"), hold=False, resumes=True, error="") == 3
+    )  # lost before it was started
+    again = claim(records, "y", "v", "t2")
+    assert (again.attempt, again.session, again.resumes, again.machine) == (3, "s", True, "machine")
     assert records.finish("y", 1, "w", Outcome("done", 5)) is False
     assert (records.get("y").state, records.get("y").cost) == ("running", 5)
-    assert records.finish("y", 2, "v", Outcome("done", 6)) is True
+    assert records.finish("y", 3, "v", Outcome("done", 6)) is True
     assert records.get("y").cost == 11
 
 
 def test_a_waiting_run_that_was_given_up_takes_its_late_answer(records):
     """It need not be run again."""
     held = claim(records)
-    records.start(held, "booking", 5, "s")
+    records.start(held, "booking", 5, "s", "machine")
     records.lose(records.get("x"), hold=False, resumes=False, error="lost")
     assert records.finish("x", 1, "w", Outcome("done", 5)) is True
     assert claim(records) is None
@@ -158,7 +166,7 @@ def test_nothing_begins_in_a_cancelled_batch(records):
     held = claim(records)
     assert records.cancel() == [("y", 1)]
     assert records.is_cancelled()
-    assert records.start(held, "booking", 5, "s") is False
+    assert records.start(held, "booking", 5, "s", "machine") is False
     assert [row.key for row in records.ended_after(0)] == ["y"]
     assert records.retry(["cancelled"]) == [("y", 2)]
     assert claim(records, "y") is None
@@ -187,3 +195,36 @@ def test_a_database_that_stays_away_is_an_error(tmp_path):
     with pytest.raises(BatchError, match="cannot be reached"):
         away.prepare()
     away.close()
+
+
+@pytest.mark.process
+def test_taking_a_lease_waits_for_what_its_worker_begins(postgres_url):
+    """Who then looks at the runs of that worker sees that it was started: it is not taken for one that was not."""
+    records = Records(make_engine(postgres_url))
+    records.prepare()
+    records.create("b", {})
+    records.add([("x", '"1"')])
+    records.join("w", "e", "process", "machine")
+    held = claim(records)
+    with records._engine.connect() as other, ThreadPoolExecutor(2) as threads:
+
+        def wait_for_blocked(many):
+            activity = "pg_stat_activity WHERE datname = current_database()"
+            query = f"SELECT count(*) FROM {activity} AND wait_event_type = 'Lock'"  # noqa: S608 - ours
+            until = time.monotonic() + 30
+            with records._engine.connect() as looking:
+                while looking.exec_driver_sql(query).scalar() < many:
+                    assert time.monotonic() < until
+                    looking.rollback()
+
+        other.exec_driver_sql("SELECT 1 FROM toolwire_runs FOR UPDATE")  # so that the start comes to a halt
+        started = threads.submit(records.start, held, "booking", 5, "s", "machine")
+        wait_for_blocked(1)
+        records.beat("w")  # which a run that begins does not hold up
+        buried = threads.submit(records.bury, "w", 1)
+        wait_for_blocked(2)
+        other.rollback()
+        assert started.result(30) is True
+        assert buried.result(30) is True
+    assert [row.booking for row in records.of_worker("w")] == ["booking"]
+    records.close()

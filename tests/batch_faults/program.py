@@ -14,12 +14,18 @@ import signal
 import sys
 import time
 
-from pydantic import BaseModel
-
 from shared.journal import JournalLine
-from toolwire import ClaudeAgentOptions
-from toolwire.batch import Batch, Run
-from toolwire.testing import ScriptedCLI, answer, turn
+from shared.moved_clock import follow
+
+SETTINGS = json.loads(os.environ["BATCH_SETTINGS"])
+if "clock" in SETTINGS:
+    follow(SETTINGS["clock"])
+
+from pydantic import BaseModel  # noqa: E402 - as `follow` asks
+
+from toolwire import ClaudeAgentOptions, ToolServer  # noqa: E402
+from toolwire.batch import Batch, Run  # noqa: E402
+from toolwire.testing import ScriptedCLI, answer, call, turn  # noqa: E402
 
 
 class Verdict(BaseModel):
@@ -34,20 +40,40 @@ class Task(BaseModel):
     name: str
 
 
-SETTINGS = json.loads(os.environ["BATCH_SETTINGS"])
 JOURNAL = JournalLine(SETTINGS["journal"])
 
 
 def ask(request):
     """Play the model: it is paid as soon as it is asked."""
     key = re.search(r"task (\S+)", request.prompt)[1]
-    JOURNAL.write(event="asked", key=key)
+    done = len(request.tool_results) and int(request.tool_results[-1].text)
+    if not done:
+        JOURNAL.write(event="asked", key=key)
+    if key == "k0" and done < SETTINGS["long_steps"]:
+        return call("mcp__desk__look", step=done + 1)
     return turn(answer({"key": key}), delay=SETTINGS["delay"])
+
+
+desk = ToolServer("desk")
+
+
+@desk.tool
+async def look(step: int) -> str:
+    """Take ten minutes for one of the steps of a long run."""
+    until = time.monotonic() + 600  # first of all: who reads the journal may move the clock
+    JOURNAL.write(event="step", step=step)
+    while time.monotonic() < until:
+        await asyncio.sleep(0.05)
+    return str(step)
 
 
 BATCH = Batch(
     SETTINGS["name"],
-    ClaudeAgentOptions(spawn_claude_code_process=ScriptedCLI([ask] * 100_000)),
+    ClaudeAgentOptions(
+        spawn_claude_code_process=ScriptedCLI([ask] * 100_000),
+        mcp_servers={"desk": desk},
+        allowed_tools=["mcp__desk__look"],
+    ),
     Verdict,
     concurrency=SETTINGS["concurrency"],
     budget=SETTINGS["budget"],

@@ -39,6 +39,7 @@ class Stage:
             "beat": 0.5,
             "stale": 10.0,
             "pause": 0.0,
+            "long_steps": 0,
             **settings,
         }
         self.processes = []
@@ -73,11 +74,11 @@ class Stage:
         self.processes.append(process)
         return process
 
-    def start_all(self, workers=3):
-        """Start a driver and workers; the driver has made the tables when the first worker comes."""
+    def start_all(self, workers=3, **settings):
+        """Start a driver, and workers with these settings; it has made the tables when the first one comes."""
         driver = self.start("driver")
         self.wait(lambda: self.journal.of("driver"))
-        return driver, [self.start("worker") for _ in range(workers)]
+        return driver, [self.start("worker", **settings) for _ in range(workers)]
 
     def wait(self, condition, seconds=180.0):
         """Wait until something is true. Fails with the logs of the processes."""

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from batch_faults.stage import Stage
+from shared.moved_clock import MovedClock
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -150,6 +151,41 @@ def test_the_database_is_killed(postgres_server, tmp_path, dice, monkeypatch):
         stage.stop_workers()
         figures = stage.check()
         assert figures["runs"] == {"done": 150}
+        stage.report(figures)
+
+
+def test_a_run_of_two_hours_is_not_begun_again(at, tmp_path):
+    """It outlives its lease many times, by the clocks of both workers, while each looks if the other is lost.
+
+    It says something every ten minutes, which is more often than a run must.
+    """
+    clock = MovedClock(tmp_path / "clock")
+    settings = {"tasks": 4, "long_steps": 12, "on_lost": "again", "concurrency": 2, "delay": 0.0}
+    with Stage(at, tmp_path, stale=300.0, beat=0.05, **settings) as stage:
+        driver, _ = stage.start_all(2, clock=str(clock.path))
+        stage.wait(lambda: len(stage.journal.of("worker")) == 2, 60)
+        stage.wait(lambda: stage.records.counts().get("done") == 3, 60)
+
+        def beats():
+            return {each["id"]: each["beat"] for each in stage.records.workers()}
+
+        def pass_ten_minutes():
+            for _ in range(3):
+                before = beats()
+                assert len(before) == 2
+                clock.move(200.0)
+                stage.wait(lambda before=before: all(beats()[each] > before[each] for each in before), 60)
+
+        for steps in range(1, 13):
+            stage.wait(lambda steps=steps: len(stage.journal.of("step")) == steps, 60)
+            pass_ten_minutes()
+        stage.wait_over(60)
+        assert driver.wait(90) == 0
+        stage.stop_workers()
+        figures = stage.check()
+        assert figures["runs"] == {"done": 4}
+        assert (figures["asked"], clock.ahead) == (4, 7200.0)
+        assert {run.attempt for run in stage.records.ended_after(0)} == {1}
         stage.report(figures)
 
 

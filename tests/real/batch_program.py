@@ -5,7 +5,7 @@ import json
 import os
 
 from shared.journal import JournalLine
-from toolwire import ClaudeAgentOptions, ToolServer
+from toolwire import ClaudeAgentOptions, PostgresSessionStore, ToolServer
 from toolwire.batch import Batch, Run
 
 SETTINGS = json.loads(os.environ["BATCH_SETTINGS"])
@@ -28,6 +28,7 @@ BATCH = Batch(
         allowed_tools=["mcp__shop__buy"],
         setting_sources=[],
         strict_mcp_config=True,
+        **({"session_store": PostgresSessionStore(SETTINGS["store"])} if "store" in SETTINGS else {}),
     ),
     concurrency=2,
     per_run="0.5",

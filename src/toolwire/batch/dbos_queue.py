@@ -6,6 +6,7 @@ through it, as JSON and never as pickle. DBOS has one instance per process: ours
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import os
 import sqlite3
@@ -19,7 +20,7 @@ from dbos import DBOS, DBOSClient, DBOSConfig, DBOSPortableJSONSerializer, Enque
 
 from toolwire._support.log import logger_for
 from toolwire.batch.queue import Deliver, Delivery
-from toolwire.batch.records import chunks, make_engine, use_wal
+from toolwire.batch.records import chunks, make_engine, persist, use_wal
 from toolwire.errors import BatchError
 
 logger = logger_for("batch")
@@ -75,6 +76,7 @@ class DbosQueue:
         self._idle = asyncio.Event()
         self._idle.set()
         self._stopping = False
+        self._closing = threading.Event()
 
     async def open(self, deliver: Deliver | None, places: int) -> None:
         """Connect, and with `deliver` begin to take deliveries, at most `places` at a time."""
@@ -136,6 +138,7 @@ class DbosQueue:
             serializer=_SERIALIZER,
             log_level="ERROR",
             run_migrations=False,
+            notification_coalesce_sec=POLL,  # there are none; to look for them 100 times a second takes its toll
         )
         DBOS(config=config)
         DBOS.listen_queues([self.name])
@@ -166,7 +169,7 @@ class DbosQueue:
                 await DBOS.enqueue_workflow_with_options_async(options, self.name, each.key)
             return
         for chunk in chunks(deliveries):
-            await asyncio.to_thread(self._put, chunk)
+            await asyncio.to_thread(persist, functools.partial(self._put, chunk), self._closing)
 
     def _put(self, deliveries: Sequence[Delivery]) -> None:
         if self._client is None or self._engine is None:
@@ -221,6 +224,7 @@ class DbosQueue:
 
     async def close(self) -> None:
         """Disconnect."""
+        self._closing.set()
         await self.stop(0)
         if self.open_ones.get(self.name) is self:
             del self.open_ones[self.name]

@@ -267,6 +267,8 @@ class Batch(Generic[T]):
             setattr(options, name, value)
         if self.output is not None:
             options.output_format = self.output.format
+        if self.on_lost == "resume":  # what is not stored yet when a worker is lost would be done again
+            options.session_store_flush = "eager"
         if self.per_run is not None:
             most = float(to_dollars(self.per_run))
             options.max_budget_usd = (

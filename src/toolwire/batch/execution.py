@@ -68,7 +68,7 @@ class Stop:
 async def choose_session(
     options: ClaudeAgentOptions, claim: Claim, fresh: str
 ) -> tuple[ClaudeAgentOptions, bool]:
-    """Return the options with the conversation of this attempt, and whether it goes on with an earlier one.
+    """Return the options with the conversation of this attempt, `fresh` or an earlier one, and which of both.
 
     Without a transcript nothing was kept of the lost attempt, so there is nothing to go on with: it begins anew.
     """
@@ -76,7 +76,7 @@ async def choose_session(
     if claim.resumes and await has_transcript(options, claim.session):
         options.resume = claim.session
         return options, True
-    options.session_id = fresh if claim.resumes else claim.session
+    options.session_id = fresh
     return options, False
 
 

@@ -2,7 +2,8 @@
 
 Each worker counts up a number in the records, every few seconds, under an id that no other start ever had. Who has
 seen the same number for too long, by a clock of its own that no one can set, takes the lease: then that worker may
-begin nothing more, and finds out at its next beat. On the same machine a process that has ended is seen at once.
+begin nothing more, and finds out at its next beat. Only the time counts in which one was looking oneself. On the
+same machine a process that has ended is seen at once.
 """
 
 import os
@@ -60,6 +61,7 @@ class Lease:
         self.stale_seconds = stale
         self._clock = clock
         self._seen: dict[str, tuple[int, float]] = {}
+        self._looked = clock()
         self.process = this_process()
         self.last_beat = clock()
         self.lost = threading.Event()
@@ -110,6 +112,12 @@ class Lease:
     async def find_lost(self) -> list[str]:
         """Take the leases of workers that are gone. Returns all workers whose lease is taken, and not cleared."""
         lost = []
+        now = self._clock()
+        if (
+            now - self._looked > self.stale_seconds
+        ):  # this process was stopped, and perhaps all others with it
+            self._seen.clear()
+        self._looked = now
         rows = await anyio.to_thread.run_sync(self._records.workers)
         for row in rows:
             if row["id"] == self._worker:

@@ -7,7 +7,7 @@ page by page, so that memory stays flat however many there are.
 import asyncio
 import json
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
@@ -217,7 +217,7 @@ class OpenBatch(Generic[T]):
             self._changed.clear()
             open_before = await in_thread(self._records.has_open)
             rows = await in_thread(self._records.ended_after, last, _PAGE)
-            if rows and loop.time() > looked + _LOOK:
+            if loop.time() > looked + _LOOK:
                 looked = loop.time()
                 await self.refresh()
             for row in rows:
@@ -246,11 +246,9 @@ class OpenBatch(Generic[T]):
         return [self._decode(row) for _, row in rows]
 
     async def _wait_for_change(self) -> None:
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(self._poll):
                 await self._changed.wait()
-        except TimeoutError:
-            await self.refresh()
 
     def _decode(self, row: RunRow) -> Done[T]:
         kept = json.loads(row.result) if row.result else {}

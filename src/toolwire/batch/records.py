@@ -7,6 +7,7 @@ connection every method can be called again. Money is not booked here (`booking`
 Every method blocks: `worker` and `opened` call them in threads.
 """
 
+import functools
 import json
 import threading
 import time
@@ -64,6 +65,9 @@ CREATE TABLE IF NOT EXISTS toolwire_workers (
 )
 """
 _COLUMNS: Final = ", ".join(RunRow.__dataclass_fields__)  # the fields of a RunRow are columns, by name
+_GOES_ON: Final = "NOT EXISTS (SELECT 1 FROM toolwire_batches WHERE name = :name AND cancelled = 1)"
+"""True for a batch that is not cancelled. Needs no lock: a claim that was made beside `cancel` is found by `start`
+or, if it had been made before, by whoever cancels, as a run that runs."""
 
 
 class Records:
@@ -82,6 +86,12 @@ class Records:
         )
         self.uid = ""
         self.name = ""
+        self._is_postgres = engine.dialect.name == "postgresql"
+        # One statement is a transaction of its own there: no process that is stopped in it can hold its locks.
+        self._single = engine.execution_options(isolation_level="AUTOCOMMIT") if self._is_postgres else engine
+        # With a lock against `bury`: who looks at the runs of a worker whose lease is taken sees all that began.
+        lock = " FOR KEY SHARE" if self._is_postgres else ""
+        self._alive = f"alive AS (SELECT 1 FROM toolwire_workers WHERE id = :worker AND gone = 0{lock})"  # noqa: S608
 
     def close(self) -> None:
         """Close the connections. Waits for a database that is away end at once."""
@@ -189,62 +199,41 @@ class Records:
 
     # --- a worker takes a run, and ends it ---
 
-    def claim(
-        self, key: str, worker: str, machine: str, make_session: Callable[[int], str], token: str
-    ) -> Claim | None:
+    def claim(self, key: str, worker: str, token: str) -> Claim | None:
         """Take a waiting run for a worker whose lease is fresh. None if it is not there to be taken.
 
         `token` is that of the caller alone: who claims again with it, because an answer was lost, gets the same.
+        Session and machine stay those of the attempt before, until `start`.
         """
+        ours = "state = 'running' AND worker = :worker AND token = :token AND booking = ''"  # its answer was lost
+        query = self._text(
+            f"WITH {self._alive}"  # noqa: S608 - ours, as in all of these
+            " UPDATE toolwire_runs SET attempt = CASE WHEN state = 'waiting' THEN attempt + 1 ELSE attempt END,"
+            " state = 'running', worker = :worker, booking = '', token = :token, given_up = 0, changed = :now"
+            " WHERE uid = :uid AND key = :key AND ((state = 'waiting' AND EXISTS (SELECT 1 FROM alive)"
+            f" AND {_GOES_ON}) OR ({ours})) RETURNING item, attempt, session, resumes, machine"
+        )
+        values = {"worker": worker, "token": token, "name": self.name, **self._at(key)}
+        # `start` is durable, and with it all that came before.
+        row = self._do(lambda db: db.execute(query, values).one_or_none(), durable=False, single=True)
+        if row is None:
+            return None
+        return Claim(key, row.item, row.attempt, row.session, bool(row.resumes), worker, row.machine, token)
 
-        def work(db: sa.Connection) -> Claim | None:
-            row = self._lock_run(db, key)
-            if row is None:
-                return None
-            if row.state == "running" and (row.worker, row.token) == (worker, token) and not row.booking:
-                attempt = row.attempt  # the connection was lost after the commit
-            elif row.state == "waiting" and self._is_alive(db, worker) and not self._is_cancelled(db):
-                attempt = row.attempt + 1
-            else:
-                return None
-            session = row.session if row.resumes else make_session(attempt)
-            before = str(row.machine)
-            db.execute(
-                sa.text(
-                    "UPDATE toolwire_runs SET state = 'running', attempt = :attempt, worker = :worker,"
-                    " machine = :machine, booking = '', session = :session, token = :token, given_up = 0,"
-                    " changed = :now WHERE uid = :uid AND key = :key"
-                ),
-                {
-                    "attempt": attempt,
-                    "worker": worker,
-                    "machine": machine,
-                    "session": session,
-                    "token": token,
-                    **self._at(key),
-                },
-            )
-            return Claim(key, row.item, attempt, session, bool(row.resumes), worker, before, token)
-
-        return self._do(work, durable=False)  # `start` is durable, and with it all that came before
-
-    def start(self, claim: Claim, booking: str, reserved: int, session: str) -> bool:
+    def start(self, claim: Claim, booking: str, reserved: int, session: str, machine: str) -> bool:
         """Record that a claimed run is booked: from now on its CLI may be started. False: it must not be."""
-
-        def work(db: sa.Connection) -> bool:
-            if self._is_cancelled(db) or not self._is_alive(db, claim.worker):
-                return False
-            return self._change(
-                db,
-                "booking = :booking, reserved = :reserved, session = :session",
-                "attempt = :attempt AND token = :token AND state = 'running'",
-                **self._of(claim),
-                booking=booking,
-                reserved=reserved,
-                session=session,
-            )
-
-        return self._do(work)
+        query = self._text(
+            f"WITH {self._alive}"  # noqa: S608
+            " UPDATE toolwire_runs SET booking = :booking, reserved = :reserved, session = :session,"
+            " machine = :machine, changed = :now WHERE uid = :uid AND key = :key AND attempt = :attempt"
+            " AND token = :token AND state = 'running' AND booking IN ('', :booking)"
+            f" AND EXISTS (SELECT 1 FROM alive) AND {_GOES_ON} RETURNING 1"
+        )
+        values = {
+            "booking": booking, "reserved": reserved, "session": session, "machine": machine,
+            "worker": claim.worker, "name": self.name, **self._of(claim),
+        }  # fmt: skip
+        return self._do(lambda db: db.execute(query, values).first() is not None, single=True)
 
     def note_session(self, claim: Claim, session: str) -> None:
         """Record the session id of a run that runs, where it was not known before it started."""
@@ -278,7 +267,36 @@ class Records:
             self._end(db, key, outcome.state, outcome.result, outcome.error)
             return True
 
-        return self._do(work)
+        return self._finish_first(key, attempt, worker, outcome) or self._do(work)
+
+    def _finish_first(self, key: str, attempt: int, worker: str, outcome: Outcome) -> bool:
+        """End an attempt before which none has cost anything, as nearly all do: one step. False: it is no such."""
+        if outcome.cost is None:
+            return False
+        # Who gives the run up locks in the other order; the database then undoes one of both, and `_do` repeats it.
+        count = "UPDATE toolwire_batches SET finished = finished + 1 WHERE name = :name"
+        first, last = (
+            (f"WITH last AS ({count} RETURNING finished) ", "last")
+            if self._is_postgres
+            else ("", "toolwire_batches WHERE name = :name")
+        )
+        query = self._text(
+            f"{first}UPDATE toolwire_runs SET state = :state, result = :result, error = :error, costs = :costs,"  # noqa: S608
+            f" cost = :cost, finished = (SELECT finished FROM {last}), changed = :now WHERE uid = :uid"
+            " AND key = :key AND attempt = :attempt AND state = 'running' AND worker = :worker AND costs = '{}'"
+        )
+        values = {
+            "state": outcome.state, "result": outcome.result, "error": storable(outcome.error),
+            "costs": json.dumps({str(attempt): outcome.cost}), "cost": outcome.cost, "attempt": attempt,
+            "worker": worker, "name": self.name, **self._at(key),
+        }  # fmt: skip
+
+        def work(db: sa.Connection) -> bool:
+            if not self._is_postgres:
+                db.execute(self._text(count), values)
+            return db.execute(query, values).rowcount == 1
+
+        return self._do(work, single=True)
 
     def charge(self, key: str, attempt: int, cost: int) -> None:
         """Record what an attempt cost, and nothing else."""
@@ -383,8 +401,15 @@ class Records:
 
     def bury(self, worker: str, beat: int) -> bool:
         """Take the lease of a worker that has shown nothing since that beat. False if it has."""
+        lock = sa.text("SELECT 1 FROM toolwire_workers WHERE id = :id FOR UPDATE")
         query = sa.text("UPDATE toolwire_workers SET gone = 1 WHERE id = :id AND beat = :beat")
-        return self._do(lambda db: db.execute(query, {"id": worker, "beat": beat}).rowcount == 1)
+
+        def work(db: sa.Connection) -> bool:
+            if self._is_postgres:  # waits for what this worker begins just now; a change of the row would not
+                db.execute(lock, {"id": worker})
+            return db.execute(query, {"id": worker, "beat": beat}).rowcount == 1
+
+        return self._do(work)
 
     def leave(self, worker: str) -> None:
         """Remove a worker none of whose runs is left."""
@@ -397,7 +422,7 @@ class Records:
         """Cancel the batch: no run begins any more. Returns the runs that were waiting, with their deliveries."""
 
         def work(db: sa.Connection) -> list[tuple[str, int]]:
-            # The row of the batch is locked first, as by whoever starts a run: nothing begins beside this.
+            # First of all: whoever begins a run beside this looks for it once more before the CLI is started.
             db.execute(
                 sa.text("UPDATE toolwire_batches SET cancelled = 1 WHERE name = :name"), {"name": self.name}
             )
@@ -422,7 +447,8 @@ class Records:
 
     def is_cancelled(self) -> bool:
         """True if the batch was cancelled, and nothing was added or queued again since."""
-        return self._do(self._is_cancelled)
+        query = sa.text("SELECT cancelled FROM toolwire_batches WHERE name = :name")
+        return self._do(lambda db: bool(db.execute(query, {"name": self.name}).scalar()), single=True)
 
     def revive(self) -> None:
         """Let runs begin again after the batch was cancelled."""
@@ -525,15 +551,6 @@ class Records:
         query = sa.text(f"SELECT * FROM toolwire_runs WHERE uid = :uid AND key = :key{lock}")  # noqa: S608
         return db.execute(query, {"uid": self.uid, "key": key}).one_or_none()
 
-    def _is_alive(self, db: sa.Connection, worker: str) -> bool:
-        query = sa.text("SELECT 1 FROM toolwire_workers WHERE id = :id AND gone = 0")
-        return db.execute(query, {"id": worker}).first() is not None
-
-    def _is_cancelled(self, db: sa.Connection) -> bool:
-        lock = " FOR SHARE" if db.dialect.name == "postgresql" else ""
-        query = sa.text(f"SELECT cancelled FROM toolwire_batches WHERE name = :name{lock}")  # noqa: S608
-        return bool(db.execute(query, {"name": self.name}).scalar())
-
     def _count(self, db: sa.Connection, column: str, many: int) -> int:
         """Take numbers from a counter of the batch, whose row stays locked: numbers are seen in their order."""
         query = sa.text(
@@ -600,29 +617,43 @@ class Records:
     def _of(self, claim: Claim) -> dict[str, Any]:
         return {**self._at(claim.key), "attempt": claim.attempt, "token": claim.token}
 
-    def _do(self, work: Callable[[sa.Connection], T], *, durable: bool = True) -> T:
+    @staticmethod
+    @functools.cache
+    def _text(query: str) -> sa.TextClause:
+        """Return a statement that is used for every run; to take it apart takes longer than to run it."""
+        return sa.text(query)
+
+    def _do(self, work: Callable[[sa.Connection], T], *, durable: bool = True, single: bool = False) -> T:
         """Run a transaction, again if the database was away or busy. Every `work` may be run again.
 
         Not `durable`: it survives a killed process; after a power cut it may be as if it had not been made.
+        `single`: it is one statement in Postgres, and needs no round trips to begin and to commit.
         """
-        until = time.monotonic() + self._patience
-        for pause in _pauses():
-            try:
-                with self._turn, self._engine.connect() as db:
-                    if db.dialect.name == "sqlite":
-                        mode = "FULL" if durable else "NORMAL"
-                        db.connection.driver_connection.execute(f"PRAGMA synchronous={mode}")  # type: ignore[union-attr]
-                    with db.begin():
-                        return work(db)
-            except (OperationalError, InterfaceError, DBAPIError) as error:
-                if not _may_pass(error):
-                    raise BatchError(f"the database of the batch failed: {_brief(error)}") from error
-                if time.monotonic() > until or self._closing.wait(pause):
-                    raise BatchError(
-                        f"the database of the batch cannot be reached: {_brief(error)}"
-                    ) from error
-                logger.warning("the database of the batch cannot be reached, trying again: %s", _brief(error))
-        raise AssertionError("pauses have no end")
+
+        def attempt() -> T:
+            with self._turn, (self._single if single else self._engine).connect() as db:
+                if not self._is_postgres:
+                    mode = "FULL" if durable else "NORMAL"
+                    db.connection.driver_connection.execute(f"PRAGMA synchronous={mode}")  # type: ignore[union-attr]
+                with db.begin():
+                    return work(db)
+
+        return persist(attempt, self._closing, self._patience)
+
+
+def persist(act: Callable[[], T], closing: threading.Event, patience: float = _PATIENCE) -> T:
+    """Call what uses a database, again for a while if that is away or busy, and until `closing` is set."""
+    until = time.monotonic() + patience
+    for pause in _pauses():
+        try:
+            return act()
+        except DBAPIError as error:
+            if not _may_pass(error):
+                raise BatchError(f"the database of the batch failed: {_brief(error)}") from error
+            if time.monotonic() > until or closing.wait(pause):
+                raise BatchError(f"the database of the batch cannot be reached: {_brief(error)}") from error
+            logger.warning("the database of the batch cannot be reached, trying again: %s", _brief(error))
+    raise AssertionError("pauses have no end")
 
 
 def _pauses() -> Iterator[float]:
@@ -663,7 +694,9 @@ def make_engine(url: str) -> sa.Engine:
 
         return engine
     address = sa.make_url(url).set(drivername="postgresql+psycopg")
-    return sa.create_engine(address, pool_size=4, max_overflow=40, pool_pre_ping=True, pool_timeout=60)
+    # A connection that was lost is found when it is used, and `persist` takes another one: no ping before each use.
+    # As many are kept as a worker uses at once; those above that are made anew each time, which takes long.
+    return sa.create_engine(address, pool_size=16, max_overflow=30, pool_timeout=60)
 
 
 def use_wal(connection: Any) -> None:

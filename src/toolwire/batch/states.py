@@ -40,9 +40,9 @@ class Claim:
     """The item as JSON."""
     attempt: int
     session: str
-    """The session id of this attempt; of a lost one if it goes on there."""
+    """The session id of the attempt before."""
     resumes: bool
-    """True if `session` is a conversation to go on with."""
+    """True if that is a conversation to go on with."""
     worker: str
     machine: str
     """The machine of the attempt before."""

@@ -176,14 +176,7 @@ class Worker:
                 if self._draining or self.error is not None:
                     await self._hand_back(key)
                     return
-                claim = await in_thread(
-                    self._records.claim,
-                    key,
-                    self.id or "",
-                    self._machine,
-                    lambda attempt: self._batch.session_of(self._records.uid, key, attempt),
-                    uuid.uuid4().hex,
-                )
+                claim = await in_thread(self._records.claim, key, self.id or "", uuid.uuid4().hex)
                 if claim is None:
                     await self._hand_back(key)
                 else:
@@ -232,12 +225,14 @@ class Worker:
             return await self._give_back(claim)
         warm = self._batch.on_lost != "resume" and not run.changes
         session = "" if warm else options.resume or options.session_id or ""
-        started = await in_thread(self._records.start, claim, booking, self._books.per_run, session)
+        started = await in_thread(
+            self._records.start, claim, booking, self._books.per_run, session, self._machine
+        )
         if not started:  # the batch was cancelled, or this worker is no longer trusted with the run
             await self._books.release(booking)
             if await in_thread(self._records.is_cancelled):
                 return await self._finish(claim, Outcome("cancelled", None, error="the batch was cancelled"))
-            return Outcome("waiting", None)
+            return await self._give_back(claim)  # unless others have it
         if self._batch.on_lost != "hold" and self._lease.unsafe:
             await self._books.release(booking)
             return await self._give_back(claim)
@@ -308,7 +303,7 @@ class Worker:
             await self._books.settle(booking, outcome.cost)
         ended = await self._decide(claim, outcome, stop)
         if path is not None:
-            await in_thread(self._outbox.remove, path)
+            await in_thread(self._outbox.remove, path)  # which may wait for the disk
         return ended
 
     async def _decide(self, claim: Claim, outcome: Outcome, stop: Stop) -> Outcome:
