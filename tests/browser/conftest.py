@@ -105,7 +105,7 @@ def studio(tmp_path_factory):
 
 
 @contextmanager
-def open_page(chromium, running, **context):
+def open_page(chromium, running, link=None, **context):
     """Open the studio in a window of its own. What it must not do is asserted when it closes."""
     storage = getattr(running, "storage", None)
     with chromium.new_context(
@@ -117,7 +117,7 @@ def open_page(chromium, running, **context):
         page.on("console", lambda message: message.type == "error" and wrong.append(message.text))
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("request", lambda request: _is_outside(request.url) and wrong.append(request.url))
-        page.goto(running.address if storage else running.link)
+        page.goto(link or (running.address if storage else running.link))
         page.get_by_role("tab").first.wait_for()
         running.storage = window.storage_state()
         yield page
@@ -127,7 +127,7 @@ def open_page(chromium, running, **context):
 
 def _is_outside(url):
     parts = urlsplit(url)
-    return parts.scheme not in {"data", "blob"} and parts.hostname != "127.0.0.1"
+    return parts.scheme not in {"data", "blob", "file"} and parts.hostname != "127.0.0.1"
 
 
 @pytest.fixture
@@ -148,8 +148,8 @@ def start(tmp_path, chromium):
     """Start a studio for one test: `start("run.jsonl")` gives the page and the studio."""
     with ExitStack() as stack:
 
-        def begin(*arguments, **env):
+        def begin(*arguments, find_link=lambda running: running.link, **env):
             running = stack.enter_context(run_studio(tmp_path, *arguments, **env))
-            return stack.enter_context(open_page(chromium, running)), running
+            return stack.enter_context(open_page(chromium, running, find_link(running))), running
 
         yield begin

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import shutil
 import socket
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -173,3 +174,17 @@ def test_uploads_go_nowhere_else(page, studio):
     response = request(studio, "/_nicegui/client/x/upload/1", "POST", content_length="0")
     assert response.status == 403
     assert json.dumps(response.getheader("set-cookie")) == "null"
+
+
+def test_a_private_file_leads_into_the_studio(start, tmp_path):
+    """As the command opens the browser: a page that begins elsewhere still gets in."""
+    shutil.copy(Path(__file__).parent / "shop_app.py", tmp_path / "app.py")
+
+    def write_file(running):
+        file = tmp_path / "open.html"
+        file.write_text(f'<!doctype html><meta http-equiv="refresh" content="0;url={running.link}">')
+        return file.as_uri()
+
+    page, running = start("app.py", find_link=write_file)
+    expect(page.get_by_role("button", name="order")).to_be_visible()
+    assert page.url == running.address

@@ -1,6 +1,7 @@
 """The tab with the timeline of a run: what failed at a glance, a waterfall, and every frame."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from nicegui import ui
@@ -166,7 +167,7 @@ class TimelineTab:
                             number = each.span
                             small_button(
                                 "Show",
-                                lambda number=number: self._open_span(number),
+                                partial(self._open_span, number),
                                 label=f"Show {plain_line(each.title)}",
                             )
         elif timeline.frames:
@@ -196,9 +197,8 @@ class TimelineTab:
             for at in span.frames[:_MOST_OF_A_SPAN]:
                 frame = timeline.frames[at]
                 row = _frame_row(frame)
-                small_button(
-                    f"{row['t']} {row['way']} {row['what']}"[:100], lambda at=at: self._open_frame(at)
-                )
+                text = f"{row['t']} {row['way']} {row['what']}"[:100]
+                small_button(text, partial(self._open_frame, at)).props("align=left").classes("tw-frame")
             if len(span.frames) > _MOST_OF_A_SPAN:
                 ui.label(f"{len(span.frames) - _MOST_OF_A_SPAN:,} more are under All frames.").classes(
                     "tw-dim"
