@@ -115,7 +115,7 @@ async def test_each_run_has_a_span_in_that_of_the_batch(tmp_path, monkeypatch):
     assert HIDDEN not in "".join(span.to_json() for span in spans if span.name in ("batch", "batch.run"))
 
 
-async def test_there_are_no_spans_unless_they_are_asked_for(tmp_path, monkeypatch):
+async def test_a_batch_has_no_spans_unless_they_are_asked_for(tmp_path, monkeypatch):
     """That a program has set up OpenTelemetry says nothing."""
     monkeypatch.delenv(VARIABLE, raising=False)
     exporter().clear()

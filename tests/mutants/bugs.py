@@ -250,8 +250,8 @@ MUTANTS: Final = (
     Mutant(
         "delivered-twice-run-twice",
         "Records.claim",
-        "(row.worker, row.token) == (worker, token)",
-        "row.worker == worker",
+        "AND worker = :worker AND token = :token AND",
+        "AND worker = :worker AND",
         ("test_one_worker_gets_a_run",),
     ),
     Mutant(
