@@ -375,4 +375,18 @@ MUTANTS: Final = (
         "",
         ("test_a_file_in_which_nothing_was_said_is_put_aside",),
     ),
+    Mutant(
+        "studio-link-works-twice",
+        "Access.redeem",
+        "self._tokens.remove(each)",
+        "pass",
+        ("test_a_link_is_used_up_by_a_browser_that_is_let_in_already",),
+    ),
+    Mutant(
+        "studio-takes-any-origin",
+        "Access.find_refusal",
+        'origin is not None and origin != f"http://{host}"',
+        "False",
+        ("test_another_origin_is_refused_even_with_the_cookie",),
+    ),
 )

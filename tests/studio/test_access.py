@@ -133,3 +133,14 @@ async def test_only_the_latest_links_work():
     links = [access.make_link(BASE) for _ in range(50)]
     assert not access.redeem(links[0].partition("=")[2])
     assert access.redeem(links[-1].partition("=")[2])
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "http://127.0.0.1:1", "http://localhost", ""]
+)
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+async def test_another_origin_is_refused_even_with_the_cookie(origin, kind):
+    """A page of another site can make a browser send requests, with whatever it lets along."""
+    access = Access()
+    answer = await ask(access, make_scope(kind=kind, cookie=await enter(access), origin=origin))
+    assert answer.get("status") == 403 or answer["type"] == "websocket.close"

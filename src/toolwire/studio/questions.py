@@ -70,7 +70,7 @@ class Question:
 
     def _answer(self, result: Any, text: str) -> bool:
         """Answer, once. Returns False if the question was no longer open."""
-        if self.state != "open" or self._future is None or self._future.done():
+        if self._future is None or self._future.done():
             return False
         self.state, self.answer_text = "answered", text
         self._future.set_result(result)
