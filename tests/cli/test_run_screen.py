@@ -21,9 +21,9 @@ from toolwire import (
     UserMessage,
 )
 from toolwire._protocol.parse import parse, typed
-from toolwire.cli.run import permission_rules
 from toolwire.cli.run_screen import JsonLines, Screen, describe_failure, plain, summarize
 from toolwire.cli.run_scripted import LiteralModel, last_prompt, parse_line, write_example
+from toolwire.cli.shared.agent_options import permission_rules
 from toolwire.cli.shared.printing import tool_name
 from toolwire.cli.shared.terminal_dialogs import Asker
 from toolwire.errors import UsageError

@@ -9,7 +9,7 @@ import importlib.util
 import sys
 import time
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,18 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from toolwire.cli.shared.agent_options import (
+    AllowOption,
+    BuiltinOption,
+    CwdOption,
+    ModelOption,
+    ScriptOption,
+    SettingsOption,
+    SystemOption,
+    YesOption,
+    agent_options,
+    name_targets,
+)
 from toolwire.cli.shared.failures import DebugOption, shown_failures
 from toolwire.cli.shared.printing import FAILURE, INTERRUPTED
 from toolwire.cli.shared.target_options import (
@@ -57,34 +69,19 @@ def run(
     scripted: Annotated[
         bool, typer.Option("--scripted", help="Use a scripted model: no key, no network.")
     ] = False,
-    script: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The script of the model: a Python file with script = [...]."),
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="Model to use.")] = None,
-    system: Annotated[str | None, typer.Option(metavar="TEXT", help="System prompt.")] = None,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option(metavar="RULE", help="Allow without asking: calc, calc.add. Repeatable."),
-    ] = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Allow all tools of the targets without asking.")
-    ] = False,
-    builtin: Annotated[
-        bool, typer.Option("--builtin", help="Enable Claude Code's own tools too: Bash, Edit, ...")
-    ] = False,
-    settings: Annotated[
-        bool, typer.Option("--settings", help="Use your own settings and MCP servers too.")
-    ] = False,
+    script: ScriptOption = None,
+    model: ModelOption = None,
+    system: SystemOption = None,
+    allow: AllowOption = None,
+    yes: YesOption = False,
+    builtin: BuiltinOption = False,
+    settings: SettingsOption = False,
     max_turns: Annotated[int | None, typer.Option(min=1, help="Stop after this many turns.")] = None,
     max_budget: Annotated[float | None, typer.Option(metavar="USD", min=0, help="Stop at this cost.")] = None,
     record: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Record every frame, for replay in tests.")
     ] = None,
-    cwd: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", exists=True, file_okay=False, help="Working directory of the CLI."),
-    ] = None,
+    cwd: CwdOption = None,
     thinking: Annotated[bool, typer.Option("--thinking", help="Show the model's thinking.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print each message as a line of JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the model's text.")] = False,
@@ -114,17 +111,20 @@ def run(
     servers = _resolve_servers(tools, openapi_options(base_url, allow_servers))
     given = {
         "mcp_servers": servers,
-        "allowed_tools": permission_rules(allow or [], servers, yes=yes, builtin=builtin),
-        "tools": None if builtin else [],
-        "setting_sources": None if settings else [],
-        "strict_mcp_config": not settings,
-        "model": model,
-        "system_prompt": system,
+        **agent_options(
+            servers,
+            allow=allow,
+            yes=yes,
+            builtin=builtin,
+            settings=settings,
+            model=model,
+            system=system,
+            cwd=cwd,
+        ),
         "max_turns": max_turns,
         "max_budget_usd": max_budget,
         "include_partial_messages": not json,
         "include_all_messages": True,
-        **({} if cwd is None else {"cwd": cwd.absolute()}),
     }
     if record is not None and not record.absolute().parent.is_dir():
         raise UsageError(f"--record: the folder {record.absolute().parent} does not exist.")
@@ -153,22 +153,6 @@ def run(
         raise typer.Exit(code)
 
 
-def permission_rules(allow: list[str], servers: Iterable[str], *, yes: bool, builtin: bool) -> list[str]:
-    """Translate --allow and --yes to rules of the CLI. `UsageError` for a rule that matches no target."""
-    names = list(servers)
-    found = [f"mcp__{name}" for name in names] if yes else []
-    for rule in allow:
-        server, _, tool = rule.removeprefix("mcp__").replace("__", ".", 1).partition(".")
-        if server in names:
-            found.append(f"mcp__{server}__{tool}" if tool else f"mcp__{server}")
-        elif builtin and not rule.startswith("mcp__"):
-            found.append(rule)
-        else:
-            forms = ", ".join(f"{name} or {name}.TOOL" for name in names)
-            raise UsageError(f"--allow {rule} matches no tool of the targets: write {forms}.")
-    return found
-
-
 def _read_prompt(given: str | None) -> str | None:
     """Return the prompt, read from a pipe if needed; None if prompts will be typed."""
     if given is None and sys.stdin.isatty():
@@ -181,16 +165,10 @@ def _read_prompt(given: str | None) -> str | None:
 
 def _resolve_servers(targets: list[str], openapi: dict[str, Any]) -> dict[str, Any]:
     """Find the servers of the targets, each under a name of its own. `openapi` is for those that are documents."""
-
-    servers: dict[str, Any] = {}
-    for text in targets:
-        target = resolve_target(text, None, openapi=openapi if text.startswith(OPENAPI) else None)
-        name, count = target.name, 1
-        while name in servers:
-            count += 1
-            name = f"{target.name}_{count}"
-        servers[name] = target.server
-    return servers
+    found = [
+        resolve_target(text, None, openapi=openapi if text.startswith(OPENAPI) else None) for text in targets
+    ]
+    return {name: target.server for name, target in name_targets(found).items()}
 
 
 @dataclass(eq=False)

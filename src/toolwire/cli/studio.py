@@ -22,7 +22,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from toolwire.cli.run import permission_rules
+from toolwire.cli.shared.agent_options import (
+    AllowOption,
+    BuiltinOption,
+    CwdOption,
+    ModelOption,
+    ScriptOption,
+    SettingsOption,
+    SystemOption,
+    YesOption,
+    agent_options,
+    name_targets,
+)
 from toolwire.cli.shared.printing import note
 from toolwire.cli.shared.reload import reload_on_change
 from toolwire.cli.shared.target_options import (
@@ -64,29 +75,14 @@ def studio(  # noqa: PLR0917 - typer calls it by name
     live: Annotated[
         bool, typer.Option("--live", help="Begin with your own Claude (it costs money). The page can switch.")
     ] = False,
-    script: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="A Python file with the answers of the scripted model, as for run."
-        ),
-    ] = None,
-    model: Annotated[str | None, typer.Option(metavar="NAME", help="The model of your own Claude.")] = None,
-    system: Annotated[str | None, typer.Option(metavar="TEXT", help="The system prompt.")] = None,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option(metavar="SERVER[.TOOL]", help="Run these without asking on the page. Repeatable."),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Run the tools of the targets without asking.")] = False,
-    builtin: Annotated[
-        bool, typer.Option("--builtin", help="Enable Claude Code's own tools too: Bash, Edit, ...")
-    ] = False,
-    settings: Annotated[
-        bool, typer.Option("--settings", help="Use your own settings and MCP servers too.")
-    ] = False,
-    cwd: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", exists=True, file_okay=False, help="Working directory of the CLI."),
-    ] = None,
+    script: ScriptOption = None,
+    model: ModelOption = None,
+    system: SystemOption = None,
+    allow: AllowOption = None,
+    yes: YesOption = False,
+    builtin: BuiltinOption = False,
+    settings: SettingsOption = False,
+    cwd: CwdOption = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port on this machine. 0: a free one.")] = 0,
     no_open: Annotated[bool, typer.Option("--no-open", help="Print the link, and open no browser.")] = False,
     include: IncludeOption = None,
@@ -137,16 +133,17 @@ def studio(  # noqa: PLR0917 - typer calls it by name
         paid: dict[str, Any] = {"budget": budget, "ledger": ledger} if text.startswith("catalog:") else {}
         document = openapi if text.startswith(OPENAPI) else None
         found.append(resolve_target(text, header, include, exclude, document, **paid))
-    named = _name_servers(found)
-    options = {
-        "allowed_tools": permission_rules(allow or [], named, yes=yes, builtin=builtin),
-        "tools": None if builtin else [],
-        "setting_sources": None if settings else [],
-        "strict_mcp_config": not settings,
-        "model": model,
-        "system_prompt": system,
-        **({} if cwd is None else {"cwd": cwd.absolute()}),
-    }
+    named = name_targets(found)
+    options = agent_options(
+        named,
+        allow=allow,
+        yes=yes,
+        builtin=builtin,
+        settings=settings,
+        model=model,
+        system=system,
+        cwd=cwd,
+    )
     warnings.simplefilter("ignore", CanUseToolShadowedWarning)  # --allow is meant to do that
     listening = _listen(port)
     import asyncio  # noqa: PLC0415 - heavy
@@ -165,18 +162,6 @@ def studio(  # noqa: PLR0917 - typer calls it by name
                 opens=not no_open,
             )
         )
-
-
-def _name_servers(targets: "list[Target]") -> "dict[str, Target]":
-    """Give each target a name of its own."""
-    named: dict[str, Target] = {}
-    for target in targets:
-        name, count = target.name, 1
-        while name in named:
-            count += 1
-            name = f"{target.name}_{count}"
-        named[name] = target
-    return named
 
 
 def _listen(port: int) -> socket.socket:

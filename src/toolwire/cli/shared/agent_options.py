@@ -1,0 +1,87 @@
+"""The options of commands that talk to Claude about the tools of targets: `run` and `studio`."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from toolwire.errors import UsageError
+
+if TYPE_CHECKING:
+    from toolwire.cli.shared.target import Target
+
+ScriptOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="The script of the model: a Python file with script = [...]."),
+]
+ModelOption = Annotated[str | None, typer.Option(help="Model to use.")]
+SystemOption = Annotated[str | None, typer.Option(metavar="TEXT", help="System prompt.")]
+AllowOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="RULE", help="Allow without asking: calc, calc.add. Repeatable."),
+]
+YesOption = Annotated[
+    bool, typer.Option("--yes", "-y", help="Allow all tools of the targets without asking.")
+]
+BuiltinOption = Annotated[
+    bool, typer.Option("--builtin", help="Enable Claude Code's own tools too: Bash, Edit, ...")
+]
+SettingsOption = Annotated[
+    bool, typer.Option("--settings", help="Use your own settings and MCP servers too.")
+]
+CwdOption = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", exists=True, file_okay=False, help="Working directory of the CLI."),
+]
+
+
+def name_targets(targets: "Iterable[Target]") -> "dict[str, Target]":
+    """Give each target a name of its own, by which Claude knows its server."""
+    named: dict[str, Target] = {}
+    for target in targets:
+        name, count = target.name, 1
+        while name in named:
+            count += 1
+            name = f"{target.name}_{count}"
+        named[name] = target
+    return named
+
+
+def agent_options(
+    servers: Iterable[str],
+    *,
+    allow: list[str] | None,
+    yes: bool,
+    builtin: bool,
+    settings: bool,
+    model: str | None,
+    system: str | None,
+    cwd: Path | None,
+) -> dict[str, Any]:
+    """Return arguments of `ClaudeAgentOptions`: only the tools of the servers, unless told otherwise."""
+    return {
+        "allowed_tools": permission_rules(allow or [], servers, yes=yes, builtin=builtin),
+        "tools": None if builtin else [],
+        "setting_sources": None if settings else [],
+        "strict_mcp_config": not settings,
+        "model": model,
+        "system_prompt": system,
+        **({} if cwd is None else {"cwd": cwd.absolute()}),
+    }
+
+
+def permission_rules(allow: list[str], servers: Iterable[str], *, yes: bool, builtin: bool) -> list[str]:
+    """Translate --allow and --yes to rules of the CLI. `UsageError` for a rule that matches no target."""
+    names = list(servers)
+    found = [f"mcp__{name}" for name in names] if yes else []
+    for rule in allow:
+        server, _, tool = rule.removeprefix("mcp__").replace("__", ".", 1).partition(".")
+        if server in names:
+            found.append(f"mcp__{server}__{tool}" if tool else f"mcp__{server}")
+        elif builtin and not rule.startswith("mcp__"):
+            found.append(rule)
+        else:
+            forms = ", ".join(f"{name} or {name}.TOOL" for name in names)
+            raise UsageError(f"--allow {rule} matches no tool of the targets: write {forms}.")
+    return found
