@@ -110,6 +110,25 @@ async def test_only_the_cookie_of_this_studio_counts(cookie):
     assert (await ask(access, make_scope(cookie=cookie.format(key=key))))["status"] == 403
 
 
+@pytest.mark.parametrize(
+    "cookies",
+    [
+        'a={{"x":1}}; {own}',
+        "a=b c; {own}",
+        "a; {own}; b",
+        "a@b=1;{own}",
+        "a=é; {own}",
+        "toolwire_studio_8000=theirs; {own}",
+        "{own}; toolwire_studio_8000=theirs",
+    ],
+)
+async def test_cookies_of_other_servers_on_this_machine_keep_nobody_out(cookies):
+    """A browser sends those of all ports, in any form, and another server may have set one of this name."""
+    access = Access()
+    own = await enter(access)
+    assert (await ask(access, make_scope(cookie=cookies.format(own=own))))["status"] == 200
+
+
 async def test_a_socket_without_origin_is_closed():
     """Browsers always send one; whoever does not is no page of ours."""
     access = Access()

@@ -8,13 +8,13 @@ name a host of this machine, come from no other page, and carry the cookie. Does
 import hmac
 import html
 import secrets
-from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from toolwire._support.addresses import LOOPBACK
 
 _TOKENS_KEPT: Final = 20
+_COOKIES_READ: Final = 20
 _REFUSED: Final = 403
 _MISDIRECTED: Final = 421
 
@@ -76,7 +76,8 @@ class Access:
             return _REFUSED, "Other pages may not use the studio."
         if origin is None and scope["type"] == "websocket":
             return _REFUSED, "A connection must come from the studio's page."
-        if not hmac.compare_digest(_read_cookie(headers, scope).encode(), self._key.encode()):
+        key = self._key.encode()
+        if not any([hmac.compare_digest(each, key) for each in _read_cookies(scope)]):
             return _REFUSED, (
                 "This browser has not opened the studio. Open the link that the terminal shows. Each link works "
                 "once: press Enter in the terminal for another."
@@ -158,13 +159,20 @@ def _cookie_name(scope: dict[str, Any]) -> str:
     return f"toolwire_studio_{(scope.get('server') or ('', 0))[1]}"
 
 
-def _read_cookie(headers: dict[str, str], scope: dict[str, Any]) -> str:
-    try:
-        cookies = SimpleCookie(headers.get("cookie", ""))
-    except CookieError:
-        return ""
-    name = _cookie_name(scope)
-    return str(cookies[name].value) if name in cookies else ""
+def _read_cookies(scope: dict[str, Any]) -> list[bytes]:
+    """Return the values of all cookies with the studio's name, at most a few.
+
+    Other servers of this machine set cookies for the same host. Theirs may have any form, and even this name:
+    neither may keep the user out. (`http.cookies` reads nothing behind one that it cannot read.)
+    """
+    wanted, found = _cookie_name(scope).encode(), []
+    for header, value in scope["headers"]:
+        if header.lower() == b"cookie":
+            for each in value.split(b";"):
+                name, _, content = each.strip().partition(b"=")
+                if name == wanted:
+                    found.append(content)
+    return found[:_COOKIES_READ]
 
 
 def _read_token(scope: dict[str, Any]) -> str:
