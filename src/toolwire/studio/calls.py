@@ -234,8 +234,13 @@ def describe(error: BaseException) -> str:
 
 def _number(value: object) -> float | None:
     """Return a finite number, or None."""
-    plain_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if plain_number and math.isfinite(value) else None  # type: ignore[arg-type] # a number
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:  # JSON has integers of any size
+        return None
+    return number if math.isfinite(number) else None
 
 
 # --- where the user's code failed: servers log it, the model is told only the exception's text ----------------
