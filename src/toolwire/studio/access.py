@@ -15,6 +15,7 @@ from toolwire._support.addresses import LOOPBACK
 
 _TOKENS_KEPT: Final = 20
 _COOKIES_READ: Final = 20
+_OTHER_PAGES: Final = ("same-site", "cross-site")
 _REFUSED: Final = 403
 _MISDIRECTED: Final = 421
 
@@ -66,13 +67,17 @@ class Access:
         """Return why a request is refused, as a status and a sentence; None if it is accepted."""
         headers = _read_headers(scope)
         host = headers.get("host", "")
-        if not _is_here(host, scope.get("server")):
+        if _is_repeated(scope, b"host") or not _is_here(host, scope.get("server")):
             return (
                 _MISDIRECTED,
                 "The studio does not answer for this host. Open the link that the terminal shows.",
             )
         origin = headers.get("origin")
-        if origin is not None and origin != f"http://{host}":
+        if _is_repeated(scope, b"origin") or (origin is not None and origin != f"http://{host}"):
+            return _REFUSED, "Other pages may not use the studio."
+        # A page on another port of this machine is of the same site: its requests for pictures have the cookie, and
+        # no origin.
+        if headers.get("sec-fetch-site") in _OTHER_PAGES and headers.get("sec-fetch-mode") != "navigate":
             return _REFUSED, "Other pages may not use the studio."
         if origin is None and scope["type"] == "websocket":
             return _REFUSED, "A connection must come from the studio's page."
@@ -137,6 +142,10 @@ async def _answer(send: Any, status: int, text: str, *headers: tuple[bytes, byte
 
 def _read_headers(scope: dict[str, Any]) -> dict[str, str]:
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def _is_repeated(scope: dict[str, Any], name: bytes) -> bool:
+    return sum(header.lower() == name for header, _ in scope["headers"]) > 1
 
 
 def _is_visit(scope: dict[str, Any]) -> bool:
