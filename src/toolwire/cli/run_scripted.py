@@ -215,6 +215,8 @@ def load_script(path: Path) -> list[Any]:
         found = runpy.run_path(str(path)).get("script")
     except Exception as error:
         raise UsageError(f"The script {path} failed: {type(error).__name__}: {error}") from error
+    except SystemExit as error:
+        raise UsageError(f"The script {path} exited (exit code {error.code}): it may only make the list.") from error
     if not isinstance(found, list | tuple):
         raise UsageError(
             f'The script {path} has no top-level list "script", such as script = [say("Hello.")], '
