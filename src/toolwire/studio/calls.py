@@ -85,6 +85,8 @@ class ToolBench:
         self.server = server
         self.name = name
         self.tools: list[ListedTool] = []
+        self.listings = 0
+        """How many times the tools were listed."""
         self.server_info: dict[str, Any] = {}
         self.problem = ""
         """Why the tools cannot be listed, or were not loaded again."""
@@ -119,6 +121,7 @@ class ToolBench:
         async with self._listing:
             try:
                 self.tools = await self._client.list_tools()
+                self.listings += 1
             except Exception as error:  # noqa: BLE001 - as above
                 self.problem = describe(error)
         self.version += 1
