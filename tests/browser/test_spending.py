@@ -2,6 +2,7 @@
 
 import pytest
 from playwright.sync_api import expect
+
 from shared.market import KEYS, PRICED, Fault, PaidApi
 
 

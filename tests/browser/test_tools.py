@@ -216,8 +216,10 @@ def test_an_address_that_is_none_is_shown_and_can_be_declined(start, tmp_path):
 
 def test_a_target_that_sets_up_logging_does_not_fill_the_terminal(start, tmp_path):
     """Some libraries do when a server is made; the requests of the page are of no interest."""
-    text = "import logging\nlogging.basicConfig(level=logging.INFO)\n\n\ndef first() -> str:\n    return 'one'\n"
+    text = (
+        "import logging\nlogging.basicConfig(level=logging.INFO)\n\n\ndef first() -> str:\n    return 'one'\n"
+    )
     (tmp_path / "app.py").write_text(text)
     page, running = start("app.py")
-    expect(call(page).get_by_text("one")).to_be_visible()
+    expect(call(page).get_by_text("one", exact=True)).to_be_visible()
     assert not [line for line in running.lines if "WebSocket" in line or "connection open" in line]

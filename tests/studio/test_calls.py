@@ -110,7 +110,10 @@ async def test_logs_are_bounded(bench):
     assert (len(call.logs), call.logs_left_out) == (MOST_LOGS, 5)
 
 
-@pytest.mark.parametrize("number", [10**400, float("inf"), float("nan"), True, "1", None], ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(10**400, id="huge"), float("inf"), float("nan"), True, "1", None],
+)
 def test_progress_that_is_no_usable_number_is_none(number):
     """A server of another's may send anything."""
     call = ToolCall("wait", {})

@@ -264,7 +264,8 @@ async def _choose_peer(
 ) -> tuple[dict[str, Any], str]:
     from toolwire.cli.run_scripted import choose_peer  # noqa: PLC0415 - heavy
 
-    return await choose_peer(stack, servers, scripted=not live, script=steps, record=None)
+    advice = "Or choose the scripted model under Who answers: it needs no CLI."
+    return await choose_peer(stack, servers, scripted=not live, script=steps, record=None, advice=advice)
 
 
 async def _watch(target: "Target", name: str, shown: "Studio") -> None:

@@ -82,7 +82,7 @@ class Access:
         if origin is None and scope["type"] == "websocket":
             return _REFUSED, "A connection must come from the studio's page."
         key = self._key.encode()
-        if not any([hmac.compare_digest(each, key) for each in _read_cookies(scope)]):
+        if not any(hmac.compare_digest(each, key) for each in _read_cookies(scope)):
             return _REFUSED, (
                 "This browser has not opened the studio. Open the link that the terminal shows. Each link works "
                 "once: press Enter in the terminal for another."

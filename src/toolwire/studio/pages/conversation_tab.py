@@ -23,7 +23,7 @@ SCRIPTED: Final = "Scripted model"
 LIVE: Final = "Your own Claude"
 _ABOUT: Final = {
     SCRIPTED: "A scripted model answers, not Claude: no key, no network, nothing is paid. It calls the tool that a "
-    "line begins with, such as: add a=15 b=27",
+    "line begins with. Send any other text, and it answers with an example.",
     LIVE: "Your own Claude answers, with your account: this costs money.",
 }
 _STATES: Final = {
