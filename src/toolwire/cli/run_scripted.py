@@ -216,9 +216,7 @@ def load_script(path: Path) -> list[Any]:
     except Exception as error:
         raise UsageError(f"The script {path} failed: {type(error).__name__}: {error}") from error
     except SystemExit as error:
-        raise UsageError(
-            f"The script {path} exited (exit code {error.code})."
-        ) from error
+        raise UsageError(f"The script {path} exited (exit code {error.code}).") from error
     if not isinstance(found, list | tuple):
         raise UsageError(
             f'The script {path} has no top-level list "script", such as script = [say("Hello.")], '

@@ -145,7 +145,7 @@ def _read_headers(scope: dict[str, Any]) -> dict[str, str]:
 
 
 def _is_repeated(scope: dict[str, Any], name: bytes) -> bool:
-    return sum(header.lower() == name for header, _ in scope["headers"]) > 1
+    return len([header for header, _ in scope["headers"] if header.lower() == name]) > 1
 
 
 def _is_visit(scope: dict[str, Any]) -> bool:
