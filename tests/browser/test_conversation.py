@@ -191,3 +191,23 @@ def test_the_timeline_has_the_times_of_the_run(page, tmp_path):
     expect(details.get_by_role("heading")).to_contain_text("Frame ")
     frame = json.loads(details.locator(".tw-mono").inner_text())
     assert frame["request"]["message"]["method"] == "tools/call"
+
+
+def test_without_a_cli_the_page_says_what_to_do_and_the_scripted_model_answers(start, tmp_path):
+    """In words of the page, not of another command."""
+    (tmp_path / "app.py").write_text("def double(a: int) -> int:\n    return 2 * a\n")
+    page, _ = start("app.py", "--live", TOOLWIRE_CLI=str(tmp_path / "none"))
+    page.get_by_role("tab", name="Conversation").click()
+    send(page, "double a=21")
+    expect(page.get_by_text("Claude Code not found")).to_contain_text(
+        "choose the scripted model under Who answers"
+    )
+    expect(page.get_by_text("--scripted")).to_have_count(0)
+    page.get_by_label("Who answers").click()
+    page.get_by_role("option", name="Scripted model").click()
+    expect(page.get_by_text("not started")).to_be_visible()
+    send(page, "double a=21")
+    allow(page)
+    expect(page.get_by_text("double returned: 42")).to_be_visible()
+    page.get_by_role("tab", name="Timeline").click()
+    expect(page.get_by_text("not paid: the model is scripted")).to_be_visible()

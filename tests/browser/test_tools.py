@@ -175,3 +175,51 @@ def test_a_changed_file_appears_by_itself(start, tmp_path):
     expect(page.get_by_text("mcp__shop__second")).to_be_visible()
     page.get_by_role("button", name="Call").click()
     expect(page.get_by_text("newer", exact=True)).to_be_visible()
+
+
+def test_the_list_keeps_the_focus_while_a_call_runs(page):
+    """Who walks through the list with the keyboard is not thrown out by each step of a tool."""
+    choose(page, "slow")
+    page.get_by_label("steps").fill("200")
+    made = call(page)
+    entry = page.get_by_role("navigation", name="Tools").get_by_role("button", name="upload")
+    entry.focus()
+    expect(made.get_by_text("info: did 5", exact=True)).to_be_visible()
+    expect(entry).to_be_focused()
+    made.get_by_role("button", name="Cancel").click()
+
+
+STRANGE = """
+from toolwire import Context, ToolServer
+
+strange = ToolServer("strange")
+
+
+@strange.tool
+async def sign_in(context: Context) -> str:
+    "Ask for an address that is none."
+    return (await context.elicit_url("Please open this", "http://[", "1")).action
+"""
+
+
+def test_an_address_that_is_none_is_shown_and_can_be_declined(start, tmp_path):
+    """It is text, without a link, and the tool gets its answer."""
+    (tmp_path / "app.py").write_text(STRANGE)
+    page, _ = start("app.py")
+    page.get_by_role("button", name="sign_in").click()
+    made = call(page)
+    expect(made.get_by_text("http://[", exact=True)).to_be_visible()
+    expect(made.get_by_role("link")).to_have_count(0)
+    made.get_by_role("button", name="Decline").click()
+    expect(made.get_by_text("done in")).to_be_visible()
+
+
+def test_a_target_that_sets_up_logging_does_not_fill_the_terminal(start, tmp_path):
+    """Some libraries do when a server is made; the requests of the page are of no interest."""
+    text = (
+        "import logging\nlogging.basicConfig(level=logging.INFO)\n\n\ndef first() -> str:\n    return 'one'\n"
+    )
+    (tmp_path / "app.py").write_text(text)
+    page, running = start("app.py")
+    expect(call(page).get_by_text("one", exact=True)).to_be_visible()
+    assert not [line for line in running.lines if "WebSocket" in line or "connection open" in line]

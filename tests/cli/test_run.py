@@ -497,6 +497,7 @@ def test_a_run_that_fails_is_a_line_and_exit_code_1(in_pipe, folder, steps, more
         (["-t", "app.py", "--scripted", "--cwd", "gone", "hi"], "does not exist"),
         (["-t", "app.py", "--script", "gone.py", "hi"], "The script gone.py does not exist."),
         (["-t", "app.py", "--script", "app.py", "hi"], 'has no top-level list "script"'),
+        (["-t", "app.py", "--script", "exits.py", "hi"], "The script exits.py exited (exit code 4)"),
         (["-t", "app.py", "--script", "number.py", "hi"], "Step 1 of the script number.py is not a step"),
         (["-t", "app.py", "--script", "broken.py", "hi"], "The script broken.py failed: SyntaxError"),
     ],
@@ -504,6 +505,7 @@ def test_a_run_that_fails_is_a_line_and_exit_code_1(in_pipe, folder, steps, more
 def test_wrong_use_is_a_sentence_and_exit_code_2(in_pipe, folder, arguments, told):
     """No traceback for a user's mistake."""
     (folder / "number.py").write_text("script = [1]\n")
+    (folder / "exits.py").write_text("raise SystemExit(4)\n")
     (folder / "broken.py").write_text("script = [\n")
     done = in_pipe(*arguments)
     assert done.returncode == 2, done.stderr

@@ -118,6 +118,52 @@ async def test_only_the_cookie_of_this_studio_counts(cookie):
     assert (await ask(access, make_scope(cookie=cookie.format(key=key))))["status"] == 403
 
 
+@pytest.mark.parametrize(
+    "cookies",
+    [
+        'a={{"x":1}}; {own}',
+        "a=b c; {own}",
+        "a; {own}; b",
+        "a@b=1;{own}",
+        "a=é; {own}",
+        "toolwire_studio_8000=theirs; {own}",
+        "{own}; toolwire_studio_8000=theirs",
+    ],
+)
+async def test_cookies_of_other_servers_on_this_machine_keep_nobody_out(cookies):
+    """A browser sends those of all ports, in any form, and another server may have set one of this name."""
+    access = Access()
+    own = await enter(access)
+    assert (await ask(access, make_scope(cookie=cookies.format(own=own))))["status"] == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("host", ["evil.example", "127.0.0.1:8000"]),
+        ("host", ["127.0.0.1:8000", "127.0.0.1:8000"]),
+        ("origin", ["https://evil.example", "http://127.0.0.1:8000"]),
+    ],
+)
+async def test_a_header_that_decides_may_come_once(name, values):
+    """Two parts of a server may each believe another one."""
+    access = Access()
+    scope = make_scope(cookie=await enter(access))
+    scope["headers"] = [each for each in scope["headers"] if each[0] != name.encode()]
+    scope["headers"] += [(name.encode(), value.encode()) for value in values]
+    assert (await ask(access, scope))["status"] in {403, 421}
+
+
+@pytest.mark.parametrize("site", ["same-site", "cross-site", "same-origin", "none"])
+@pytest.mark.parametrize("mode", ["no-cors", "navigate"])
+async def test_another_page_of_this_machine_cannot_load_anything(site, mode):
+    """Its requests have the cookie, since cookies know no ports. A link to the studio may stand anywhere."""
+    access = Access()
+    headers = {"sec-fetch-site": site, "sec-fetch-mode": mode, "cookie": await enter(access)}
+    refused = mode == "no-cors" and site in {"same-site", "cross-site"}
+    assert (await ask(access, make_scope(**headers)))["status"] == (403 if refused else 200)
+
+
 async def test_a_socket_without_origin_is_closed():
     """Browsers always send one; whoever does not is no page of ours."""
     access = Access()

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from toolwire import Context, ToolServer
-from toolwire.studio.calls import MOST_LOGS, ToolBench
+from toolwire.studio.calls import MOST_LOGS, ToolBench, ToolCall
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
@@ -108,6 +108,17 @@ async def test_logs_are_bounded(bench):
     """The rest is counted."""
     call = await finish(bench.call("talk", {}))
     assert (len(call.logs), call.logs_left_out) == (MOST_LOGS, 5)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(10**400, id="huge"), float("inf"), float("nan"), True, "1", None],
+)
+def test_progress_that_is_no_usable_number_is_none(number):
+    """A server of another's may send anything."""
+    call = ToolCall("wait", {})
+    call.note_progress(number, number, number)
+    assert (call.progress, call.total) == (None, None)
 
 
 async def test_a_question_is_answered_once(bench):

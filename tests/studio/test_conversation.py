@@ -179,6 +179,46 @@ async def test_closing_in_mid_turn_ends_everything(server):
     await until(lambda: not conversation.questions.open)
 
 
+@pytest.mark.parametrize("again", [False, True])
+async def test_a_start_that_is_given_up_leaves_nothing(server, again):
+    """The user may choose who answers while the CLI still starts: neither it nor its prompts come back."""
+    asked, closed, go_on = [], [], asyncio.Event()
+
+    async def peer(stack, _servers, live):
+        asked.append(live)
+        stack.callback(closed.append, live)
+        if not live:
+            await go_on.wait()
+        return {"spawn_claude_code_process": ScriptedCLI([say("hello")])}, "Scripted."
+
+    conversation = Conversation({"calc": server}, peer)
+    prompts = [asyncio.create_task(conversation.send(text)) for text in ("one", "two")]
+    await until(lambda: asked)
+    async with asyncio.timeout(LIMIT):
+        await conversation.restart(live=True)
+        go_on.set()
+        await asyncio.gather(*prompts)
+    assert closed == [False]
+    assert (conversation.state, conversation.items, conversation.description) == ("new", [], "")
+    if again:
+        await conversation.send("three")
+        await until(lambda: conversation.state == "idle")
+        assert asked == [False, True]
+        assert [each.text for each in conversation.items if isinstance(each, Prompted)] == ["three"]
+    await conversation.aclose()
+    assert closed == asked
+
+
+async def test_a_message_that_cannot_be_shown_ends_the_conversation_with_a_word(server, monkeypatch):
+    """It does not stay at work for ever."""
+    conversation = Conversation({"calc": server}, play(say("hello")))
+    monkeypatch.setattr(conversation, "_show", lambda _message: 1 / 0)
+    await conversation.send("go")
+    await until(lambda: conversation.state == "ended")
+    assert "ZeroDivisionError" in conversation.items[-1].text
+    await conversation.aclose()
+
+
 async def test_runs_of_the_tools_own_are_not_on_the_timeline(server):
     """A tool may talk to Claude itself."""
     from toolwire import ClaudeAgentOptions, run  # noqa: PLC0415 - only here

@@ -215,6 +215,8 @@ def load_script(path: Path) -> list[Any]:
         found = runpy.run_path(str(path)).get("script")
     except Exception as error:
         raise UsageError(f"The script {path} failed: {type(error).__name__}: {error}") from error
+    except SystemExit as error:
+        raise UsageError(f"The script {path} exited (exit code {error.code}).") from error
     if not isinstance(found, list | tuple):
         raise UsageError(
             f'The script {path} has no top-level list "script", such as script = [say("Hello.")], '
@@ -233,15 +235,19 @@ async def choose_peer(
     scripted: bool,
     script: list[Any] | None,
     record: Path | None,
+    advice: str = "Use --scripted to try your tools without a CLI.",
 ) -> tuple[dict[str, Any], str]:
-    """Return the options that choose the CLI and the model, and a line that describes them."""
+    """Return the options that choose the CLI and the model, and a line that describes them.
+
+    `advice` tells a user without a CLI what else to do.
+    """
     from toolwire._transport.find_cli import find_cli  # noqa: PLC0415 - heavy
 
     if not scripted:
         try:
             return {"cli_path": find_cli(), "spawn_claude_code_process": _start_command(record)}, ""
         except CLINotFoundError as error:
-            raise CLINotFoundError(f"{error}\nUse --scripted to try your tools without a CLI.") from None
+            raise CLINotFoundError(f"{error}\n{advice}") from None
     from toolwire.testing import ClaudeEnvironment, ScriptedCLI, ScriptedModel  # noqa: PLC0415
 
     steps = [LiteralModel(await _list_schemas(servers, stack))] * _REQUESTS if script is None else script

@@ -56,7 +56,9 @@ if TYPE_CHECKING:
     from toolwire.studio.app import Studio
 
 _SESSION: Final = "session:"
-_HINT: Final = "It calls the tool that a line begins with, such as: add a=15 b=27"
+_HINT: Final = (
+    "It calls the tool that a line begins with. Send any other text, and it answers with an example."
+)
 _HOST: Final = "127.0.0.1"
 _OPENING: Final = 30.0  # seconds that a browser has to open
 
@@ -262,7 +264,10 @@ async def _choose_peer(
 ) -> dict[str, Any]:
     from toolwire.cli.run_scripted import choose_peer  # noqa: PLC0415 - heavy
 
-    options, _ = await choose_peer(stack, servers, scripted=not live, script=steps, record=None)
+    advice = "Or choose the scripted model under Who answers: it needs no CLI."
+    options, _ = await choose_peer(
+        stack, servers, scripted=not live, script=steps, record=None, advice=advice
+    )
     return options
 
 

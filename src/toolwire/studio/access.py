@@ -8,13 +8,14 @@ name a host of this machine, come from no other page, and carry the cookie. Does
 import hmac
 import html
 import secrets
-from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from toolwire._support.addresses import LOOPBACK
 
 _TOKENS_KEPT: Final = 20
+_COOKIES_READ: Final = 20
+_OTHER_PAGES: Final = ("same-site", "cross-site")
 _REFUSED: Final = 403
 _MISDIRECTED: Final = 421
 
@@ -67,17 +68,22 @@ class Access:
         """Return why a request is refused, as a status and a sentence; None if it is accepted."""
         headers = _read_headers(scope)
         host = headers.get("host", "")
-        if not _is_here(host, scope.get("server")):
+        if _is_repeated(scope, b"host") or not _is_here(host, scope.get("server")):
             return (
                 _MISDIRECTED,
                 "The studio does not answer for this host. Open the link that the terminal shows.",
             )
         origin = headers.get("origin")
-        if origin is not None and origin != f"http://{host}":
+        if _is_repeated(scope, b"origin") or (origin is not None and origin != f"http://{host}"):
+            return _REFUSED, "Other pages may not use the studio."
+        # A page on another port of this machine is of the same site: its requests for pictures have the cookie, and
+        # no origin.
+        if headers.get("sec-fetch-site") in _OTHER_PAGES and headers.get("sec-fetch-mode") != "navigate":
             return _REFUSED, "Other pages may not use the studio."
         if origin is None and scope["type"] == "websocket":
             return _REFUSED, "A connection must come from the studio's page."
-        if not hmac.compare_digest(_read_cookie(headers, scope).encode(), self._key.encode()):
+        key = self._key.encode()
+        if not any(hmac.compare_digest(each, key) for each in _read_cookies(scope)):
             return _REFUSED, (
                 "This browser has not opened the studio. Open the link that the terminal shows. Each link works "
                 "once: press Enter in the terminal for another."
@@ -141,6 +147,10 @@ def _read_headers(scope: dict[str, Any]) -> dict[str, str]:
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
 
 
+def _is_repeated(scope: dict[str, Any], name: bytes) -> bool:
+    return len([header for header, _ in scope["headers"] if header.lower() == name]) > 1
+
+
 def _is_visit(scope: dict[str, Any]) -> bool:
     """True if a person opens the page: a GET of its address, from no other page."""
     headers = _read_headers(scope)
@@ -161,13 +171,20 @@ def _cookie_name(scope: dict[str, Any]) -> str:
     return f"toolwire_studio_{(scope.get('server') or ('', 0))[1]}"
 
 
-def _read_cookie(headers: dict[str, str], scope: dict[str, Any]) -> str:
-    try:
-        cookies = SimpleCookie(headers.get("cookie", ""))
-    except CookieError:
-        return ""
-    name = _cookie_name(scope)
-    return str(cookies[name].value) if name in cookies else ""
+def _read_cookies(scope: dict[str, Any]) -> list[bytes]:
+    """Return the values of all cookies with the studio's name, at most a few.
+
+    Other servers of this machine set cookies for the same host. Theirs may have any form, and even this name:
+    neither may keep the user out. (`http.cookies` reads nothing behind one that it cannot read.)
+    """
+    wanted, found = _cookie_name(scope).encode(), []
+    for header, value in scope["headers"]:
+        if header.lower() == b"cookie":
+            for each in value.split(b";"):
+                name, _, content = each.strip().partition(b"=")
+                if name == wanted:
+                    found.append(content)
+    return found[:_COOKIES_READ]
 
 
 def _read_token(scope: dict[str, Any]) -> str:

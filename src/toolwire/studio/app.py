@@ -77,7 +77,9 @@ async def serve(studio: Studio, listening: socket.socket, ready: Callable[[Acces
     config = uvicorn.Config(
         AccessMiddleware(web, access),
         log_config=None,
+        log_level="warning",  # a target may have set up logging: the terminal is for the links
         access_log=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=_SHUTDOWN,
         server_header=False,
     )

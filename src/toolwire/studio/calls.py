@@ -85,6 +85,8 @@ class ToolBench:
         self.server = server
         self.name = name
         self.tools: list[ListedTool] = []
+        self.listings = 0
+        """How many times the tools were listed."""
         self.server_info: dict[str, Any] = {}
         self.problem = ""
         """Why the tools cannot be listed, or were not loaded again."""
@@ -119,6 +121,7 @@ class ToolBench:
         async with self._listing:
             try:
                 self.tools = await self._client.list_tools()
+                self.listings += 1
             except Exception as error:  # noqa: BLE001 - as above
                 self.problem = describe(error)
         self.version += 1
@@ -234,8 +237,13 @@ def describe(error: BaseException) -> str:
 
 def _number(value: object) -> float | None:
     """Return a finite number, or None."""
-    plain_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if plain_number and math.isfinite(value) else None  # type: ignore[arg-type] # a number
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:  # JSON has integers of any size
+        return None
+    return number if math.isfinite(number) else None
 
 
 # --- where the user's code failed: servers log it, the model is told only the exception's text ----------------

@@ -154,6 +154,7 @@ class Conversation:
         self._starting = asyncio.Lock()
         self._stack = AsyncExitStack()
         self._client: ClaudeSDKClient | None = None
+        self._opening: asyncio.Task[None] | None = None
         self._reader: asyncio.Task[None] | None = None
         self._clear()
 
@@ -173,16 +174,22 @@ class Conversation:
     async def send(self, prompt: str) -> None:
         """Send a prompt. The first one starts the CLI; one during a turn is queued by the CLI."""
         self._add(Prompted(prompt))
+        items = self.items
         try:
             async with self._starting:
-                if self.state in {"new", "ended"}:
-                    await self._start()
-            assert self._client is not None  # noqa: S101 - set by `_start`
+                if self.items is items and self.state in {"new", "ended"}:
+                    self._opening = asyncio.get_running_loop().create_task(self._start())
+                    await asyncio.wait([self._opening])
+                    if not self._opening.cancelled():
+                        self._opening.result()
+            if self.items is not items or self._client is None:
+                return  # `restart` or `aclose` came in between: nobody waits for an answer
             self.state = "running"
             self.version += 1
             await self._client.query(prompt)
         except Exception as error:  # noqa: BLE001 - the page shows whatever keeps Claude from starting
-            await self._fail(error)
+            if self.items is items:
+                await self._fail(error)
 
     async def interrupt(self) -> None:
         """Interrupt the turn; running tools are cancelled."""
@@ -212,11 +219,13 @@ class Conversation:
                 self._add(Noted(f"The CLI did not take the changed tools: {describe(error)}", "warning"))
 
     async def aclose(self) -> None:
-        """End the CLI, if it runs."""
-        reader, self._reader = self._reader, None
-        if reader is not None:
-            reader.cancel()
-            await asyncio.wait([reader], timeout=_CLOSE_TIMEOUT)
+        """End the CLI, if it runs or is being started."""
+        tasks = [each for each in (self._opening, self._reader) if each is not None]
+        self._opening = self._reader = None
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_CLOSE_TIMEOUT)
         stack, self._stack, self._client = self._stack, AsyncExitStack(), None
         remove_observer(self._observe)
         await stack.aclose()
@@ -251,7 +260,7 @@ class Conversation:
                 self._show(message)
                 if isinstance(message, ResultMessage):
                     await self._ask_context(client)
-        except ClaudeSDKError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is: without a reader, the turn would never end
             await self._fail(error, reading=True)
         else:
             self._add(

@@ -23,6 +23,8 @@ class Run:
     title: str
     load: Callable[[], Awaitable[Timeline]]
     is_live: bool = False
+    is_paid: Callable[[], bool] = lambda: True
+    """False if a scripted model answers, so that the cost is only computed."""
 
 
 class Runs:
@@ -33,7 +35,9 @@ class Runs:
         self.sessions: list[Run] = []
         self._cwd = cwd
         if conversation is not None:
-            self.named.append(Run("live", "The conversation here", _return_live(conversation), is_live=True))
+            here = "The conversation here"
+            load = _return_live(conversation)
+            self.named.append(Run("live", here, load, is_live=True, is_paid=lambda: conversation.live))
 
     @property
     def all(self) -> list[Run]:

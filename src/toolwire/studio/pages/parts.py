@@ -57,7 +57,10 @@ def show_json(value: Any) -> Element:
 
 def to_text(value: Any) -> str:
     """Write a value as indented JSON; what is not JSON, as Python writes it."""
-    return json.dumps(value, indent=2, ensure_ascii=False, default=repr)
+    try:
+        return json.dumps(value, indent=2, ensure_ascii=False, default=repr)
+    except RecursionError:
+        return "(It cannot be shown: it is nested too deeply.)"
 
 
 @contextmanager
@@ -140,6 +143,14 @@ def _show_media(mime: str, data: Any) -> None:
         with ui.row().classes("items-center"):
             ui.label(plain(f"{mime}, {len(raw):,} bytes"))
             small_button("Download", lambda: ui.download.content(raw, "file.bin"))
+
+
+def _is_web(url: str) -> bool:
+    """True if an address may be a link: a page of the web, and no script."""
+    try:
+        return urlsplit(url).scheme in {"http", "https"}
+    except ValueError:  # such as http://[
+        return False
 
 
 class CallView:
@@ -296,7 +307,7 @@ class QuestionView:
         url = question.url or ""
         show_text(url, mono=True)
         with ui.row().classes("items-center"):
-            if urlsplit(url).scheme in {"http", "https"}:
+            if _is_web(url):
                 ui.link("Open it in a new tab", url, new_tab=True)
             action_button("I have done it", lambda: self._answer(question.accept({})))
             small_button("Decline", lambda: self._answer(question.decline()))

@@ -138,6 +138,8 @@ class TimelineTab:
             if summary.cost_usd is None
             else f"${summary.cost_usd:.4f}, as the CLI computed it"
         )
+        if summary.cost_usd is not None and self._run is not None and not self._run.is_paid():
+            cost += "; not paid: the model is scripted"
         tokens = summary.tokens
         facts = {
             "Cost": cost,

@@ -29,6 +29,7 @@ class ToolsTab:
     def __init__(self, benches: list[ToolBench]) -> None:
         self._benches = benches
         self._seen: list[int] = []
+        self._listings: list[int] = []
         self._word = ""
         self._chosen: tuple[ToolBench, str] | None = None
         self._drawn: ListedTool | None = None
@@ -57,7 +58,10 @@ class ToolsTab:
         problems = [f"{each.name}: {each.problem}" for each in self._benches if each.problem]
         self._problem.set_text(plain("\n".join(problems)))
         self._problem.set_visibility(bool(problems))
-        self._draw_list()
+        listings = [each.listings for each in self._benches]
+        if listings != self._listings:  # a running call changes much, but not the list: focus stays there
+            self._listings = listings
+            self._draw_list()
         if self._chosen is None:
             first = next((each for each in self._benches if each.tools), None)
             if first is not None:

@@ -1,0 +1,12 @@
+"""What several tabs draw, without a page: values as text."""
+
+from toolwire.studio.pages.parts import to_text
+
+
+def test_a_value_that_is_nested_too_deeply_is_a_sentence():
+    """Schemas and frames of others may be: the page must not fail because of them."""
+    deep = {}
+    for _ in range(5_000):
+        deep = {"a": deep}
+    assert "nested too deeply" in to_text(deep)
+    assert to_text({"a": [1, {2}]}).split() == ["{", '"a":', "[", "1,", '"{2}"', "]", "}"]
