@@ -189,7 +189,7 @@ async def test_a_start_that_is_given_up_leaves_nothing(server, again):
         stack.callback(closed.append, live)
         if not live:
             await go_on.wait()
-        return {"spawn_claude_code_process": ScriptedCLI([say("hello")])}, "Scripted."
+        return {"spawn_claude_code_process": ScriptedCLI([say("hello")])}
 
     conversation = Conversation({"calc": server}, peer)
     prompts = [asyncio.create_task(conversation.send(text)) for text in ("one", "two")]
@@ -199,7 +199,7 @@ async def test_a_start_that_is_given_up_leaves_nothing(server, again):
         go_on.set()
         await asyncio.gather(*prompts)
     assert closed == [False]
-    assert (conversation.state, conversation.items, conversation.description) == ("new", [], "")
+    assert (conversation.state, conversation.items) == ("new", [])
     if again:
         await conversation.send("three")
         await until(lambda: conversation.state == "idle")
