@@ -190,3 +190,20 @@ async def test_another_origin_is_refused_even_with_the_cookie(origin, kind):
     access = Access()
     answer = await ask(access, make_scope(kind=kind, cookie=await enter(access), origin=origin))
     assert answer.get("status") == 403 or answer["type"] == "websocket.close"
+
+
+async def test_what_a_proxy_would_say_does_not_reach_the_page():
+    """NiceGUI would put the prefix into its HTML."""
+    access, seen = Access(), []
+
+    async def look(scope, _receive, send):
+        seen.extend(name for name, _ in scope["headers"])
+        await app(scope, _receive, send)
+
+    async def ignore(_message):
+        pass
+
+    scope = make_scope(cookie=await enter(access))
+    scope["headers"] += [(b"X-Forwarded-Prefix", b"/<script>"), (b"x-forwarded-host", b"evil.example")]
+    await AccessMiddleware(look, access)(scope, None, ignore)
+    assert seen == [b"host", b"cookie"]

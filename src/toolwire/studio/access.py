@@ -132,7 +132,9 @@ class AccessMiddleware:
                 message = {**message, "headers": [*kept, *_HEADERS]}
             await send(message)
 
-        await self.app(scope, receive, send_guarded)
+        # There is no proxy in front, and NiceGUI writes what one would say of itself into the page.
+        own = [each for each in scope["headers"] if not each[0].lower().startswith(b"x-forwarded-")]
+        await self.app({**scope, "headers": own}, receive, send_guarded)
 
 
 async def _answer(send: Any, status: int, text: str, *headers: tuple[bytes, bytes]) -> None:
