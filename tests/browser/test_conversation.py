@@ -211,3 +211,23 @@ def test_without_a_cli_the_page_says_what_to_do_and_the_scripted_model_answers(s
     expect(page.get_by_text("double returned: 42")).to_be_visible()
     page.get_by_role("tab", name="Timeline").click()
     expect(page.get_by_text("not paid: the model is scripted")).to_be_visible()
+
+
+def test_a_hook_of_the_settings_appears_where_it_ran(start, tmp_path):
+    """With its outcome and what it printed; on the timeline too."""
+    hook = {"type": "command", "command": "echo checked by a hook"}
+    settings = {"hooks": {"PreToolUse": [{"matcher": "mcp__shop__one", "hooks": [hook]}]}}
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude" / "settings.json").write_text(json.dumps(settings))
+    one = "\n\n@shop.tool\ndef one() -> str:\n    'One.'\n    return 'first'\n"
+    (tmp_path / "app.py").write_text("from toolwire import ToolServer\nshop = ToolServer('shop')\n" + one)
+    page, _ = start("app.py", "--yes", "--settings", "--cwd", tmp_path)
+    page.get_by_role("tab", name="Conversation").click()
+    send(page, "one")
+    ended(page)
+    log = page.get_by_role("log", name="Conversation")
+    expect(log.get_by_text("Hook PreToolUse: success")).to_be_visible()
+    log.get_by_role("button", name="Details").click()
+    expect(log.get_by_text("checked by a hook").first).to_be_visible()
+    page.get_by_role("tab", name="Timeline").click()
+    expect(page.get_by_role("row", name=re.compile("^hook: PreToolUse"))).to_be_visible()

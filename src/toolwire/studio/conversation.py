@@ -350,8 +350,10 @@ class Conversation:
                         "warning",
                     )
                 )
-            case HookEventMessage():
-                self._add(Noted(f"Hook {message.hook_event_name}: {message.subtype}", "info", message.data))
+            case HookEventMessage(subtype="hook_response"):
+                outcome = str(message.data.get("outcome") or "ended")
+                level: Literal["info", "warning"] = "info" if outcome == "success" else "warning"
+                self._add(Noted(f"Hook {message.hook_event_name}: {outcome}", level, message.data))
             case InitMessage():
                 self._show_init(message)
 
