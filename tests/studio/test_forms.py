@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from pydantic import Base64Bytes, BaseModel, Field
 
 from shared.openapi_documents import ordinary
@@ -25,6 +25,9 @@ from toolwire.tools.schema.arguments import InvalidArguments, Violation
 from toolwire.tools.schema.json_schema import compile_schema
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+
+# Values are drawn without the limits and patterns of a schema: those that do not fit are thrown away.
+FILTERED = [HealthCheck.too_slow, HealthCheck.filter_too_much]
 
 
 def of(**properties: Any) -> dict[str, Any]:
@@ -239,7 +242,7 @@ def fitting(draw: Any, schema: Any, root: dict[str, Any], depth: int = 5) -> Any
     return draw({**numbers, "boolean": st.booleans(), "null": st.none()}.get(told, ANYTHING))
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, suppress_health_check=FILTERED)
 @given(st.data())
 def test_valid_arguments_survive_the_form(data):
     """Any arguments that fit any schema: shown and read back they are the same, and a user can fill them in."""
@@ -337,7 +340,7 @@ REAL = {
 }
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, suppress_health_check=FILTERED)
 @given(st.data())
 @pytest.mark.parametrize("name", REAL)
 def test_arguments_of_real_tools_survive_the_form(name, data):
@@ -368,7 +371,7 @@ async def test_arguments_of_openapi_operations_survive_the_form(tangled):
 
 
 def check_arguments_of(schema: dict[str, Any]) -> None:
-    @settings(max_examples=10, database=None)
+    @settings(max_examples=10, database=None, suppress_health_check=FILTERED)
     @given(fitting(schema, schema))
     def check(arguments):
         try:
