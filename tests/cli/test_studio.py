@@ -155,7 +155,7 @@ def test_the_browser_is_opened_without_the_token_on_its_command_line(folder):
     browser.write_text('#!/bin/sh\necho "$@" > seen.new\ncp "${1#file://}" page.html\nmv seen.new seen\n')
     browser.chmod(0o700)
     command = [sys.executable, "-m", "toolwire", "studio", "app.py"]
-    env = {**environment(folder), "BROWSER": f"{browser} %s"}
+    env = {**environment(folder), "BROWSER": f"{browser} %s", "TMPDIR": str(folder)}
     with subprocess.Popen(
         command, cwd=folder, env=env, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
     ) as process:
