@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
 .PHONY: help demo fast test slow real work conformance clients bench bench-quick check generate format clean
-.PHONY: browser pictures documents faults batch-faults fuzz mutants soak clis pythons mcps tracing dist docs
+.PHONY: browser pictures documents faults batch-faults fuzz mutants soak clis pythons mcps tracing dist container docs
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -143,8 +143,11 @@ docs: $(DOCS_STAMP)  ## the documents as a site, into build/site; a broken link 
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 	@echo "build/site/index.html"
 
-dist: $(STAMP)  ## wheel and sdist into dist/, and the installed wheel tried without the checkout, with each extra
-	$(BIN)/python tests/project/try_wheel.py $(ARGS)
+dist: $(STAMP)  ## wheel and sdist into dist/, the installed wheel tried without the checkout; URL=https://... of the repository, to publish
+	PROJECT_URL=$(URL) $(BIN)/python tests/project/try_wheel.py $(ARGS)
+
+container: $(STAMP)  ## build the Containerfile and try the image (needs podman); ARGS="--base debian" without a registry
+	$(BIN)/python tests/project/try_container.py $(ARGS)
 
 mcps: $(STAMP)  ## the tests that meet mcp, with older supported versions of it, in build/mcps
 	$(BIN)/python tests/mcp/try_mcps.py $(ARGS)

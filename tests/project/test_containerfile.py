@@ -17,7 +17,19 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 def test_every_instruction_is_one():
     """A typing mistake would be found only by the engine."""
-    known = {"FROM", "WORKDIR", "COPY", "RUN", "ENV", "USER", "EXPOSE", "STOPSIGNAL", "ENTRYPOINT", "CMD"}
+    known = {
+        "FROM",
+        "ARG",
+        "WORKDIR",
+        "COPY",
+        "RUN",
+        "ENV",
+        "USER",
+        "EXPOSE",
+        "STOPSIGNAL",
+        "ENTRYPOINT",
+        "CMD",
+    }
     assert {name for name, _ in instructions()} <= known
     assert instructions()[0][0] == "FROM"
 
@@ -29,20 +41,40 @@ def test_what_it_copies_is_in_the_repository_and_the_sdist():
     assert copied
     for name in (name for names in copied for name in names):
         assert (ROOT / name).exists(), name
-        assert name in shipped, f"{name} is not in the sdist"
+        assert {name, name.partition("/")[0]} & shipped, f"{name} is not in the sdist"
 
 
 def test_what_it_copies_is_enough_to_build():
-    """The build needs what pyproject.toml names."""
+    """The build needs what pyproject.toml names, and the hook that it runs."""
     copied = {name for value in values("COPY") for name in value.split()[:-1]}
-    project = PROJECT["project"]
-    assert {"pyproject.toml", "src", project["readme"], *project["license-files"]} <= copied
+    hook = PROJECT["tool"]["hatch"]["metadata"]["hooks"]["custom"]["path"]
+    assert {"pyproject.toml", "src", hook, "README.md", *PROJECT["project"]["license-files"]} <= copied
+
+
+def test_what_it_copies_is_given_to_the_engine():
+    """The engine sees only what .dockerignore lets through: no environment, no caches, nothing private."""
+    lines = [each for each in (ROOT / ".dockerignore").read_text().splitlines() if not each.startswith("#")]
+    copied = {name for value in values("COPY") if "--from" not in value for name in value.split()[:-1]}
+    assert lines[0] == "*"
+    assert {each.removeprefix("!") for each in lines if each.startswith("!")} == copied
 
 
 def test_the_extras_that_it_installs_exist():
-    """A name that is none is only a warning of pip."""
-    (named,) = re.findall(r"'\.\[([\w,]+)\]'", " ".join(values("RUN")))
-    assert set(named.split(",")) <= PROJECT["project"]["optional-dependencies"].keys()
+    """A name that is none is only a warning of pip. What batch workers and programs need is among them."""
+    (named,) = re.findall(r"^EXTRAS=([\w,]+)$", "\n".join(values("ARG")), re.MULTILINE)
+    assert '".[$EXTRAS]"' in " ".join(values("RUN"))
+    assert (
+        {"cli", "batch", "postgres"}
+        <= set(named.split(","))
+        <= PROJECT["project"]["optional-dependencies"].keys()
+    )
+
+
+def test_its_user_is_a_number():
+    """Kubernetes' runAsNonRoot cannot tell that a name is not root."""
+    (user,) = values("USER")
+    assert f"--uid {user} " in " ".join(values("RUN"))
+    assert int(user) > 0
 
 
 def test_its_python_is_a_supported_one():
@@ -56,7 +88,7 @@ def test_its_entry_point_is_the_command():
     """And it is found: on PATH, in the folder into which it was installed and copied."""
     (entry,) = json.loads(values("ENTRYPOINT")[0])
     assert entry in PROJECT["project"]["scripts"]
-    (made,) = re.findall(r"python -m venv (\S+)", " ".join(values("RUN")))
+    (made,) = re.findall(r"python -m venv --without-pip (\S+)", " ".join(values("RUN")))
     assert f"--from=build {made} {made}" in values("COPY")
     assert f"PATH={made}/bin:$PATH" in " ".join(values("ENV"))
 

@@ -1,6 +1,6 @@
 """`make dist`: builds wheel and sdist, and tries the installed wheel as a new user would, without the checkout.
 
-python tests/project/try_wheel.py [--out dist]
+[PROJECT_URL=https://...] python tests/project/try_wheel.py [--out dist]
 
 Each extra gets an environment of its own, and so does toolwire alone. In an empty folder there: the demo, a new
 project and its tests, calling, serving to the official client, and packing. One more has all extras: all blocks of
@@ -11,6 +11,7 @@ requirements.
 import argparse
 import email
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -60,11 +61,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Build the distributions and try the wheel.")
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="for wheel and sdist")
     out = parser.parse_args().out.absolute()
+    address = os.environ.get("PROJECT_URL", "").strip()
+    if address:
+        check_changelog()
+    else:
+        say("no address of the repository is given (make dist URL=https://...): the package has no links")
     shutil.rmtree(out, ignore_errors=True)
     run([sys.executable, "-m", "hatchling", "build", "-d", out], cwd=ROOT)
     (wheel,) = out.glob("*.whl")
     (sdist,) = out.glob("*.tar.gz")
-    extras = check_metadata(wheel)
+    extras = check_metadata(wheel, address)
     unknown = extras - IMPORTS.keys()
     if unknown:
         raise SystemExit(f"extras that are not tried: {', '.join(sorted(unknown))}; add them to IMPORTS")
@@ -84,7 +90,18 @@ def main() -> int:
     return 0
 
 
-def check_metadata(wheel: Path) -> set[str]:
+def check_changelog() -> None:
+    """Check that the version to publish is in the changelog, with its date."""
+    about: dict[str, str] = {}
+    exec((ROOT / "src" / "toolwire" / "_version.py").read_text("utf-8"), about)  # noqa: S102 - our own file
+    heading = f"## {about['__version__']} - "
+    if not re.search(
+        rf"^{re.escape(heading)}\d{{4}}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE
+    ):
+        raise SystemExit(f"CHANGELOG.md has no heading {heading}YYYY-MM-DD: write one before you publish")
+
+
+def check_metadata(wheel: Path, address: str) -> set[str]:
     """Check what an index shows of the wheel. Returns its extras."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
@@ -94,6 +111,9 @@ def check_metadata(wheel: Path) -> set[str]:
     assert told["License-Expression"] == "MIT"
     assert told["Requires-Python"] == ">=3.11"
     assert "# toolwire" in told.get_payload()
+    links = dict(each.split(", ") for each in told.get_all("Project-URL") or [])
+    assert sorted(links) == (["Changelog", "Documentation", "Issues", "Source"] if address else []), links
+    assert ("](docs/" in told.get_payload()) == (not address)
     assert "toolwire/py.typed" in names
     assert any(name.startswith("toolwire/cli/templates/") for name in names)
     assert not any(name.startswith("tests/") for name in names)

@@ -23,7 +23,9 @@ def values(name):
 
 def command_lines():
     """What the documents run in the container and as a service: the words after `toolwire`."""
-    in_container = re.findall(r"^\$ podman run .*? toolwire (.+?)(?:\s+#.*)?$", DEPLOYMENT, re.MULTILINE)
+    in_container = re.findall(
+        r"^\$ podman run (?!.*--entrypoint).*? toolwire (.+?)(?:\s+#.*)?$", DEPLOYMENT, re.MULTILINE
+    )
     as_service = re.findall(r"^ExecStart=\S*/toolwire (.+)$", DEPLOYMENT, re.MULTILINE)
-    assert len(in_container) == len(as_service) == 1
+    assert (len(in_container), len(as_service)) == (2, 1)
     return [shlex.split(each) for each in in_container + as_service] + [json.loads(values("CMD")[0])]
