@@ -150,7 +150,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "shell-word-not-checked",
-        "_is_allowed",
+        "_is_allowed_line",
         "pattern.fits(command)",
         "command",
         ("test_others_are_left_to_the_next",),

@@ -1,16 +1,17 @@
 """Ready-made policies for `can_use_tool` and for hooks. They compose: `deny(...) | inside(...) | ask()`.
 
 The first opinion counts, and a call that no policy has an opinion on is denied. To add a policy, write a function
-here that returns a `Policy`; `inside` and `commands` have files of their own because of their size.
+here that returns a `Policy`; `inside` is in `folders`, and `shell` parses the lines that `commands` decides about.
 """
 
 import hashlib
 import json
 import os
 import re
+import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -36,7 +37,15 @@ from toolwire.permissions.policy import (
     matches_tool,
     with_timeout,
 )
-from toolwire.permissions.shell.commands import commands
+from toolwire.permissions.shell.allow_patterns import (
+    AllowPattern,
+    NotLiteralError,
+    build_allow_pattern,
+    check_together,
+    read_literal,
+    split_rule,
+)
+from toolwire.permissions.shell.deny_rules import MAX_LINE, DenyRules, UnclearError
 from toolwire.permissions.terminal import ask_on_terminal, terminal_elicitation
 from toolwire.permissions.types import (
     PermissionResult,
@@ -144,6 +153,71 @@ def _describe(word: str, tools: tuple[str, ...], patterns: "dict[str, re.Pattern
         raise ValueError(f"{word}() needs the name or pattern of a tool; '*' means all")
     parts = [*map(repr, tools), *(f"{path}={pattern.pattern!r}" for path, pattern in patterns.items())]
     return f"{word}({', '.join(parts)})"
+
+
+def commands(
+    allow: Iterable[str | Sequence[str]] = (),
+    deny: Iterable[str | Sequence[str]] = (),
+    *,
+    tools: Mapping[str, str] | None = None,
+) -> Policy:
+    """Allow or deny shell commands: `commands(allow=["ls", "git status", "cp [-r] * build/"], deny=["rm -rf"])`.
+
+    `allow` is a security boundary on the programs that start. A line is allowed if it is made of allowed commands
+    whose words are all written out, without variables, substitutions, redirections to files or anything else that
+    the shell evaluates. `"ls -l"` allows any further words. Programs that can start others or write any file
+    (`find`, `git`, `env`, interpreters, `cp`, ...) need their arguments: exact words, `*` for one word that does
+    not begin with `-`, a last `...` for any number of them, `[-a --b]` for optional options, `[]` for no more
+    words. Raises ValueError for a rule that could not be enforced.
+
+    `deny` prevents accidents and is not a security boundary: it denies lines in which it finds a denied command
+    (flags in any order, after `sudo`, in `sh -c` and the like), and lines that it cannot parse. It does not see
+    commands that programs start in their own ways (scripts, `python -c`, `make`, an alias), nor every corner of
+    the shell.
+
+    Lines over 64 KiB are denied. On all other lines there is no opinion. `tools` adds tools to `Bash`, each with
+    the name of the argument that has the command.
+    """
+    if isinstance(allow, str) or isinstance(deny, str):
+        raise ValueError("commands: allow and deny must be lists of rules, got a string")  # noqa: TRY004 - as for rules
+    allowed = [build_allow_pattern(each) for each in allow]
+    check_together(allowed)
+    denied = DenyRules([split_rule(each) for each in deny])
+    arguments = {"Bash": "command", **(tools or {})}
+
+    def judge(name: str, given: dict[str, Any], _context: ToolPermissionContext) -> PermissionResult | None:
+        field = next((field for tool, field in arguments.items() if matches_tool(name, (tool,))), None)
+        if field is None:
+            return None
+        line = given.get(field)
+        if not isinstance(line, str):
+            return PermissionResultDeny(message=f"{name} was refused: {field} is missing.")
+        if reason := _find_denial(line, denied):
+            return PermissionResultDeny(message=reason)
+        if given.get("dangerouslyDisableSandbox") or not _is_allowed_line(line, allowed):
+            return None
+        return PermissionResultAllow()
+
+    shown = {"allow": [each.text for each in allowed], "deny": [shlex.join(each) for each in denied.rules]}
+    return Policy(judge, f"commands({', '.join(f'{key}={value}' for key, value in shown.items() if value)})")
+
+
+def _find_denial(line: str, denied: DenyRules) -> str | None:
+    if len(line) > MAX_LINE:
+        return f"The command was refused because it is too long to be checked ({len(line)} characters)."
+    try:
+        rule = denied.find(line)
+    except UnclearError as unclear:
+        return f"The command was refused because it cannot be checked: {unclear}. Use a simpler one."
+    return None if rule is None else f"Commands like '{shlex.join(rule)}' are not allowed here."
+
+
+def _is_allowed_line(line: str, allowed: list[AllowPattern]) -> bool:
+    try:
+        found = read_literal(line)
+    except NotLiteralError:
+        return False
+    return all(any(pattern.fits(command) for pattern in allowed) for command in found)
 
 
 def budget(
