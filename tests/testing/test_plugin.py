@@ -44,7 +44,7 @@ async def test_agent(PEER):
     assert reply.text == "42"
     PEER.assert_called("add", a=15)
     PEER.assert_called("mcp__calc__add", a=15, b=27)
-    with pytest.raises(AssertionError, match=r"expected: add\\(a=16\\)\\ncalled:   add\\(a=15, b=27\\)"):
+    with pytest.raises(AssertionError, match=r"expected: add\\(a=16\\)\\ncalled:   mcp__calc__add\\(a=15, b=27\\)"):
         PEER.assert_called("add", a=16)
     with pytest.raises(AssertionError, match="ad was not called .did you mean 'add'"):
         PEER.assert_called("ad")

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from toolwire._support.schema_structure import resolve
 from toolwire.errors import CLINotFoundError, UsageError
-from toolwire.testing.request import Request
-from toolwire.testing.script import Answer, Block, Fault, call, say, turn
+from toolwire.testing.script import Answer, Block, Fault, Request, bare_name, call, say, turn
 
 _KEY: Final = re.compile(r"([A-Za-z_][\w.-]*)=")
 _NEXT: Final = re.compile(r"\s+(?=[A-Za-z_][\w.-]*=)|\s*$")
@@ -71,7 +70,7 @@ class LiteralModel:
         }
         lines = []
         for result in request.tool_results:
-            name = _short_name(used.get(result.tool_use_id, "The tool"))
+            name = bare_name(used.get(result.tool_use_id, "The tool"))
             lines.append(f"{name} {'failed' if result.is_error else 'returned'}: {result.text}")
         return "\n".join(lines)
 
@@ -148,7 +147,7 @@ def introduce(schemas: Schemas) -> str:
     lines = ["I am a scripted model, not Claude: I call the tool that a line begins with."]
     if not schemas:
         return f"{lines[0]} There are none."
-    short = [_short_name(each) for each in schemas]
+    short = [bare_name(each) for each in schemas]
     full = [each.removeprefix("mcp__").replace("__", ".", 1) for each in schemas]
     shown = short if len(set(short)) == len(short) else full
     lines += [f"Tools: {', '.join(shown)}", "Write for example:"]
@@ -163,8 +162,8 @@ def write_example(name: str, schema: Mapping[str, Any]) -> str:
     values = {key: _sample(properties.get(key) or {}, schema, place) for place, key in enumerate(needed, 1)}
     simple = all(_PLAIN_WORD.fullmatch(key) for key in values)
     if not simple:
-        return f"{_short_name(name)} {json.dumps(values, ensure_ascii=False)}"
-    return " ".join([_short_name(name), *(f"{key}={_write_value(value)}" for key, value in values.items())])
+        return f"{bare_name(name)} {json.dumps(values, ensure_ascii=False)}"
+    return " ".join([bare_name(name), *(f"{key}={_write_value(value)}" for key, value in values.items())])
 
 
 def _sample(schema: Mapping[str, Any], whole: Mapping[str, Any], place: int) -> Any:
@@ -196,10 +195,6 @@ def _write_value(value: Any) -> str:
     if isinstance(value, str) and _PLAIN_WORD.fullmatch(value):
         return value
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _short_name(name: str) -> str:
-    return name.split("__", 2)[-1] if name.startswith("mcp__") else name
 
 
 # --- a script of the user, and the CLI that runs it ---------------------------------------------------------

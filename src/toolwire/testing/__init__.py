@@ -8,7 +8,7 @@ from toolwire import _find_names, _load_lazily
 
 _TEST_NAMES = {
     "testing.scripted_cli.cli": "ScriptedCLI",
-    "testing.scripted_cli.host_channel": "ToolCall",
+    "testing.scripted_cli.host": "ToolCall",
     "mcp.direct_client": """
         CallResult Completed DirectClient ListedPrompt ListedResource ListedTemplate ListedTool Notified
         PromptResult ResourceContent connect
@@ -16,10 +16,10 @@ _TEST_NAMES = {
     "testing.environment": "ClaudeEnvironment allow_live claude_environment",
     "testing.scripted_model": "ScriptedModel Unexpected",
     "testing.recording": "Recorder Replay ReplayMismatch",
-    "testing.request": "Request ToolResult",
     "testing.store_conformance": "run_session_store_conformance",
     "testing.script": """
-        Answer Rule Scene Step answer call drop exit_early expect fail garbage hang say silence think turn when
+        Answer Request Rule Scene Step ToolResult answer call drop exit_early expect fail garbage hang say silence
+        think turn when
     """,
 }
 

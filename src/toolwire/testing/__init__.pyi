@@ -12,18 +12,16 @@ from toolwire.testing.environment import (
 from toolwire.testing.recording import (
     Recorder as Recorder, Replay as Replay, ReplayMismatch as ReplayMismatch,
 )
-from toolwire.testing.request import (
-    Request as Request, ToolResult as ToolResult,
-)
 from toolwire.testing.script import (
-    Answer as Answer, Rule as Rule, Scene as Scene, Step as Step, answer as answer, call as call,
-    drop as drop, exit_early as exit_early, expect as expect, fail as fail, garbage as garbage, hang as hang,
-    say as say, silence as silence, think as think, turn as turn, when as when,
+    Answer as Answer, Request as Request, Rule as Rule, Scene as Scene, Step as Step,
+    ToolResult as ToolResult, answer as answer, call as call, drop as drop, exit_early as exit_early,
+    expect as expect, fail as fail, garbage as garbage, hang as hang, say as say, silence as silence,
+    think as think, turn as turn, when as when,
 )
 from toolwire.testing.scripted_cli.cli import (
     ScriptedCLI as ScriptedCLI,
 )
-from toolwire.testing.scripted_cli.host_channel import (
+from toolwire.testing.scripted_cli.host import (
     ToolCall as ToolCall,
 )
 from toolwire.testing.scripted_model import (

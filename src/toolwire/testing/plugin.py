@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from toolwire._support.words import closest
-from toolwire.testing.request import bare_name
-
 if TYPE_CHECKING:
     from toolwire._transport.custom import Transport
     from toolwire._transport.process import Command
     from toolwire.testing.environment import ClaudeEnvironment
+    from toolwire.testing.scripted_cli.cli import ScriptedCLI
     from toolwire.testing.scripted_model import ScriptedModel
 
 _SWITCH: Final = "--toolwire-record"
@@ -99,22 +97,9 @@ class Scripted(ABC):
         The name is bare (`add`) or full (`mcp__calc__add`).
         """
         __tracebackhide__ = True
-        calls = self.calls()
-        same_tool = [given for name, given in calls if tool in (name, bare_name(name))]
-        if any(all(k in given and given[k] == v for k, v in arguments.items()) for given in same_tool):
-            return
-        wanted = _format_call(tool, arguments)
-        if same_tool:
-            lines = [
-                f"expected: {wanted}",
-                *(f"called:   {_format_call(tool, given)}" for given in same_tool),
-            ]
-            raise AssertionError("\n".join([f"{tool} was called with other arguments", *lines]))
-        names = [name for name, _ in calls]
-        near = closest(tool, {*names, *map(bare_name, names)})
-        hint = f" (did you mean {near!r}?)" if near else ""
-        lines = [f"called:   {_format_call(name, given)}" for name, given in calls] or ["no tool was called"]
-        raise AssertionError("\n".join([f"{tool} was not called{hint}", f"expected: {wanted}", *lines]))
+        from toolwire.testing.script import find_call  # noqa: PLC0415 - see the module
+
+        find_call(self.calls(), tool, arguments)
 
 
 class ModelPeer(Scripted):
@@ -185,8 +170,7 @@ class CLIPeer(Scripted):
     """A scripted CLI in memory: no process, no network."""
 
     def __init__(self) -> None:
-        self._cli: Any = None
-        self._calls: dict[Any, tuple[str, dict[str, Any]]] = {}
+        self._cli: ScriptedCLI | None = None
 
     def script(self, *steps: Any) -> "CLIPeer":
         from toolwire.testing.scripted_cli.cli import ScriptedCLI  # noqa: PLC0415 - see the module
@@ -195,44 +179,21 @@ class CLIPeer(Scripted):
             raise RuntimeError(
                 "scripted_cli already has a script; call script() once, before options_kwargs()"
             )
-        self._cli = ScriptedCLI(list(steps))
+        self._cli = ScriptedCLI(steps)
         return self
 
     def options_kwargs(self, **extra: Any) -> dict[str, Any]:
         if self._cli is None:
             self.script()
-        return {"spawn_claude_code_process": self._spawn, **extra}
+        return {"spawn_claude_code_process": self._cli, **extra}
 
     def calls(self) -> Calls:
-        return list(self._calls.values())
+        return [] if self._cli is None else list(self._cli._playback.requested)  # noqa: SLF001 - of this kit
 
     def assert_no_pending(self) -> None:
         __tracebackhide__ = True
         if self._cli is not None:
             self._cli.assert_finished()
-
-    def _spawn(self, command: "Command") -> Any:
-        return _ObservedTransport(self._cli(command), self._observe)
-
-    def _observe(self, frame: Any) -> None:
-        if isinstance(frame, dict) and frame.get("type") == "assistant":
-            self._calls.update(_tool_uses(frame.get("message") or {}))
-
-
-class _ObservedTransport:
-    """A transport that also passes its frames to an observer."""
-
-    def __init__(self, transport: "Transport", observe: Callable[[Any], None]) -> None:
-        self._transport = transport
-        self._observe = observe
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    async def read_messages(self) -> Any:
-        async for frame in self._transport.read_messages():
-            self._observe(frame)
-            yield frame
 
 
 class Recording:
@@ -362,7 +323,3 @@ def _tool_uses(message: Mapping[str, Any]) -> Iterator[tuple[Any, tuple[str, dic
     for block in content if isinstance(content, list) else []:
         if isinstance(block, dict) and block.get("type") == "tool_use":
             yield block.get("id"), (str(block.get("name")), dict(block.get("input") or {}))
-
-
-def _format_call(tool: str, arguments: Mapping[str, Any]) -> str:
-    return f"{tool}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"

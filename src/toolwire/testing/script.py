@@ -1,24 +1,168 @@
-"""The steps of a script, for the scripted model and the scripted CLI: `say`, `call`, `think`, `turn`, `fail`, ...
+"""Scripts for the scripted model and the scripted CLI: steps, the requests they answer, and answers on the wire.
 
-Owns the values that describe the next thing that happens, which are plain data, and the evaluation of steps that
-are functions. Must not know how answers are sent.
+Owns the values that describe the next thing that happens (`say`, `call`, `think`, `turn`, `fail`, ...), which are
+plain data; the evaluation of steps that are functions; the reading of a request to the Messages API; the JSON of
+its answers. Pure: must not know of sockets, threads, or how far a script has been played.
 """
 
+import json
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from reprlib import Repr
 from types import UnionType
-from typing import Any
+from typing import Any, NamedTuple, assert_never
 
-from toolwire.testing.request import Request
+from toolwire._support.words import closest
 
 _short = Repr()
 _short.maxstring = _short.maxother = 60
 
 # The tool that the CLI offers the model when it was started with --json-schema.
 STRUCTURED_OUTPUT = "StructuredOutput"
+_REMINDER = "<system-reminder>"
+_SUGGESTION = "[SUGGESTION MODE:"
+
+
+# --- the requests ---
+
+
+class ToolResult(NamedTuple):
+    """The result of one tool call, as the CLI sent it to the model."""
+
+    tool_use_id: str
+    text: str
+    is_error: bool
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request as it arrived. `headers` have lower-case names, and no credentials."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def model(self) -> str:
+        """The name of the requested model."""
+        return str(self.body.get("model", ""))
+
+    @property
+    def system(self) -> str:
+        """The system prompt, all its blocks joined."""
+        return "\n".join(_texts(self.body.get("system")))
+
+    @property
+    def tools(self) -> list[str]:
+        """The names of the tools that the model may call."""
+        return [str(tool.get("name", "")) for tool in _dicts(self.body.get("tools"))]
+
+    @property
+    def prompt(self) -> str:
+        """The last text of a user, without tool results and the CLI's own reminders."""
+        for content in self._user_contents():
+            said = [text for text in _texts(content) if not text.lstrip().startswith(_REMINDER)]
+            if said:
+                return "\n".join(said)
+        return ""
+
+    @property
+    def tool_results(self) -> list[ToolResult]:
+        """The tool results in the last user message."""
+        content = next(self._user_contents(), None)
+        return [
+            ToolResult(
+                str(block.get("tool_use_id", "")),
+                "\n".join(_texts(block.get("content"))),
+                block.get("is_error") is True,
+            )
+            for block in _dicts(content)
+            if block.get("type") == "tool_result"
+        ]
+
+    @property
+    def session_id(self) -> str | None:
+        """The id of the CLI session."""
+        return self.headers.get("x-claude-code-session-id")
+
+    @property
+    def agent_id(self) -> str | None:
+        """The id of the subagent; `None` for the main conversation."""
+        return self.headers.get("x-claude-code-agent-id")
+
+    @property
+    def side(self) -> bool:
+        """True for a request of the CLI's own, which takes no entry of the script.
+
+        Seen with CLI 2.1.325, and recognised by features other than wording where possible:
+        - at most one token: a warm-up or a quota check;
+        - `output_config.format`: a helper that wants JSON, such as the session's title. The conversation's own
+          structured output comes through a tool instead;
+        - only tools that the API runs itself (they have a `type` and no schema): the search of the WebSearch tool;
+        - a last user text that begins with the marker of prompt suggestions, if the host turned them on.
+        """
+        tools = _dicts(self.body.get("tools"))
+        output = self.body.get("output_config")
+        return (
+            self.body.get("max_tokens") == 1
+            or (isinstance(output, dict) and "format" in output)
+            or (bool(tools) and all("type" in tool and "input_schema" not in tool for tool in tools))
+            or self.prompt.startswith(_SUGGESTION)
+        )
+
+    def _user_contents(self) -> Iterator[Any]:
+        # The CLI also puts messages of role "system" after the last user message.
+        for message in reversed(_dicts(self.body.get("messages"))):
+            if message.get("role") == "user":
+                yield message.get("content")
+
+
+def bare_name(tool: str) -> str:
+    """Return the name of a tool without its server: `add` for `mcp__calc__add`."""
+    return tool.split("__", 2)[-1] if tool.startswith("mcp__") else tool
+
+
+def find_call(calls: Sequence[tuple[str, Mapping[str, Any]]], tool: str, arguments: Mapping[str, Any]) -> int:
+    """Return the index of the first call of a tool with at least these arguments; `AssertionError` if none.
+
+    The name is bare (`add`) or full (`mcp__calc__add`).
+    """
+    __tracebackhide__ = True
+    same_tool = [place for place, (name, _) in enumerate(calls) if tool in (name, bare_name(name))]
+    for place in same_tool:
+        given = calls[place][1]
+        if all(key in given and given[key] == value for key, value in arguments.items()):
+            return place
+    names = {each for name, _ in calls for each in (name, bare_name(name))}
+    near = None if same_tool else closest(tool, names)
+    what = "was called with other arguments" if same_tool else "was not called"
+    shown = [calls[place] for place in same_tool] or calls
+    lines = [f"{tool} {what}{f' (did you mean {near!r}?)' if near else ''}"]
+    lines += [f"expected: {format_call(tool, arguments)}"]
+    lines += [f"called:   {format_call(name, given)}" for name, given in shown] or ["no tool was called"]
+    raise AssertionError("\n".join(lines))
+
+
+def format_call(tool: str, arguments: Mapping[str, Any]) -> str:
+    """Format a call as `add(a=1, b=2)`."""
+    return f"{tool}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _texts(content: Any) -> list[str]:
+    """Return the texts of a content, which may be a string or a list of blocks."""
+    if isinstance(content, str):
+        return [content]
+    return [str(block.get("text", "")) for block in _dicts(content) if block.get("type") == "text"]
+
+
+# --- the steps ---
 
 _ERROR_TYPES = {
     400: "invalid_request_error",
@@ -317,3 +461,123 @@ def when(pattern: str, answer: Answer) -> "Rule":
 
     rule.__qualname__ = f"when({pattern!r})"
     return rule
+
+
+# --- the answers, as the Messages API sends them ---
+
+Event = dict[str, Any]
+
+# Characters in one chunk if the turn does not say. A usual text is one chunk; one of 20 MB takes the CLI half
+# the time that it would take whole.
+_LARGEST = 1_000_000
+
+
+def build_message(turn: Turn, *, id: str, model: str, call_ids: list[str]) -> dict[str, Any]:
+    """Return the turn as one message, for a request that does not stream."""
+    ids = iter(call_ids)
+    return {
+        **_envelope(turn, id, model),
+        "content": [_to_json_block(block, ids) for block in turn.blocks],
+        "stop_reason": _stop_reason(turn),
+    }
+
+
+def build_events(turn: Turn, *, id: str, model: str, call_ids: list[str]) -> Iterator[Event]:
+    """Yield the turn as the events of a stream."""
+    ids = iter(call_ids)
+    yield {"type": "message_start", "message": _envelope(turn, id, model)}
+    for index, block in enumerate(turn.blocks):
+        start, deltas = _to_deltas(block, ids, turn.chunk_size)
+        yield {"type": "content_block_start", "index": index, "content_block": start}
+        for delta in deltas:
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    yield {
+        "type": "message_delta",
+        "delta": {"stop_reason": _stop_reason(turn), "stop_sequence": None},
+        "usage": {"output_tokens": turn.output_tokens},
+    }
+    yield {"type": "message_stop"}
+
+
+def build_error(type: str, text: str) -> dict[str, Any]:
+    """Return the body of an HTTP error."""
+    return {"type": "error", "error": {"type": type, "message": text}}
+
+
+def encode_event(event: Event) -> bytes:
+    """Encode one event of a stream."""
+    return b"event: %b\ndata: %b\n\n" % (event["type"].encode(), to_json(event))
+
+
+def to_json(value: Any) -> bytes:
+    """Encode as JSON in UTF-8, as the API does; all escaped if a text has half a surrogate pair."""
+    try:
+        return json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value).encode()
+
+
+def _envelope(turn: Turn, id: str, model: str) -> dict[str, Any]:
+    return {
+        "id": id,
+        "type": "message",
+        "role": "assistant",
+        "model": turn.model or model,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {
+            "input_tokens": turn.input_tokens,
+            "output_tokens": turn.output_tokens,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": 0,
+        },
+    }
+
+
+def _stop_reason(turn: Turn) -> str:
+    calls = any(isinstance(block, Call) for block in turn.blocks)
+    return turn.stop_reason or ("tool_use" if calls else "end_turn")
+
+
+def _to_json_block(block: Block, ids: Iterator[str]) -> dict[str, Any]:
+    match block:
+        case Text(text):
+            return {"type": "text", "text": text}
+        case Thinking(text, signature):
+            return {"type": "thinking", "thinking": text, "signature": signature}
+        case Call(name, input):
+            return {"type": "tool_use", "id": next(ids), "name": name, "input": dict(input)}
+        case _:
+            assert_never(block)
+
+
+def _to_deltas(
+    block: Block, ids: Iterator[str], size: int | None
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the block as it begins in a stream, and its deltas."""
+    match block:
+        case Text(text):
+            return {"type": "text", "text": ""}, [
+                {"type": "text_delta", "text": chunk} for chunk in _split(text, size)
+            ]
+        case Thinking(text, signature):
+            return {"type": "thinking", "thinking": "", "signature": ""}, [
+                *({"type": "thinking_delta", "thinking": chunk} for chunk in _split(text, size)),
+                {"type": "signature_delta", "signature": signature},
+            ]
+        case Call(name, input):
+            return {"type": "tool_use", "id": next(ids), "name": name, "input": {}}, [
+                {"type": "input_json_delta", "partial_json": chunk}
+                for chunk in _split(json.dumps(dict(input)), size)
+            ]
+        case _:
+            assert_never(block)
+
+
+def _split(text: str, size: int | None) -> list[str]:
+    size = size or _LARGEST
+    if len(text) <= size:
+        return [text]
+    return [text[at : at + size] for at in range(0, len(text), size)]

@@ -21,24 +21,29 @@ from reprlib import Repr
 from types import TracebackType
 from typing import Any, Self
 
-from toolwire.testing.request import Request
 from toolwire.testing.script import (
     Answer,
     Call,
     Drop,
+    Event,
     Failure,
     Hang,
+    Request,
     Rule,
     Step,
     StepError,
     Text,
     Turn,
+    build_error,
+    build_events,
+    build_message,
+    encode_event,
     evaluate,
     fail,
     load_script,
     say,
+    to_json,
 )
-from toolwire.testing.sse import Event, build_error, build_events, build_message, encode_event, to_json
 
 _short = Repr()
 _short.maxstring = 120

@@ -1,7 +1,7 @@
 """The agent loop of a scripted CLI: from a prompt to its result, tool calls included, by the script.
 
 Owns the order of a turn (hooks, responses of the model, tool calls with hooks and permission, the result) and its
-interruption. The shapes of frames are `frames`', the servers' side of a call is `mcp_client`'s.
+interruption. The shapes of frames are `frames`', the servers' side of a call is `host`'s.
 """
 
 import inspect
@@ -15,7 +15,6 @@ from uuid import uuid4
 import anyio
 from anyio.lowlevel import checkpoint
 
-from toolwire.testing.request import Request, bare_name
 from toolwire.testing.script import (
     STRUCTURED_OUTPUT,
     Call,
@@ -25,8 +24,12 @@ from toolwire.testing.script import (
     Fault,
     Garbage,
     Hang,
+    Request,
     Silence,
     Turn,
+    bare_name,
+    build_events,
+    build_message,
 )
 from toolwire.testing.scripted_cli.frames import (
     REJECTED,
@@ -39,10 +42,16 @@ from toolwire.testing.scripted_cli.frames import (
     error_kind,
     tool_use_meta,
 )
-from toolwire.testing.scripted_cli.host_channel import HostChannel, RequestError, ToolCall
-from toolwire.testing.scripted_cli.mcp_client import MCPServer, MCPServers, Tool, to_title
+from toolwire.testing.scripted_cli.host import (
+    HostChannel,
+    MCPServer,
+    MCPServers,
+    RequestError,
+    Tool,
+    ToolCall,
+    to_title,
+)
 from toolwire.testing.scripted_cli.transcript import Transcript
-from toolwire.testing.sse import build_events, build_message
 from toolwire.tools.schema.arguments import InvalidArguments
 
 _URL_ELICITATION_REQUIRED: Final = -32042  # an error code of MCP
@@ -264,6 +273,7 @@ class Agent:
             if isinstance(block, Call):
                 self._call_count += 1
                 call_id = block.id or f"toolu_{self._call_count:04d}"
+                self._playback.requested.append((block.name, dict(block.input)))
                 yield PendingCall(block.name, call_id, dict(block.input), self._servers.find(block.name))
 
     async def _try_to_stop(self, message: dict[str, Any]) -> bool:

@@ -2,7 +2,7 @@
 
 Owns what a test does with it: pass it to the options, read the records, assert. Each connection is a
 `ScriptedConnection`, which is what a process and its pipes are to the real CLI: it starts, ends, and responds to
-the host's control requests. They share the script. A turn is the agent's, the MCP side `mcp_client`'s.
+the host's control requests. They share the script. A turn is the agent's, the MCP side `host`'s.
 
     cli = ScriptedCLI([call("mcp__calc__add", a=15, b=27), say("42")])
     options = ClaudeAgentOptions(mcp_servers={"calc": calc}, spawn_claude_code_process=cli)
@@ -13,33 +13,28 @@ the host's control requests. They share the script. A turn is the agent's, the M
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
 from toolwire._support.tasks import Task, spawn
 from toolwire._support.waiting import Mailbox
-from toolwire._support.words import closest
 from toolwire._transport.custom import Transport
 from toolwire._transport.find_cli import TESTED
 from toolwire.errors import CLIConnectionError, ProcessError
-from toolwire.testing.script import Scene
+from toolwire.testing.script import Scene, find_call
 from toolwire.testing.scripted_cli.agent import Agent, EarlyExit
-from toolwire.testing.scripted_cli.host_channel import (
+from toolwire.testing.scripted_cli.host import (
     DEFAULT_MODEL,
     HostChannel,
+    MCPServers,
     Playback,
     Settings,
     ToolCall,
 )
-from toolwire.testing.scripted_cli.mcp_client import MCPServers
 
-
-class _Command(Protocol):
-    @property
-    def argv(self) -> Sequence[str]: ...
-    @property
-    def cwd(self) -> str | None: ...
+if TYPE_CHECKING:
+    from toolwire._transport.process import Command
 
 
 class ScriptedCLI(Transport):
@@ -71,9 +66,9 @@ class ScriptedCLI(Transport):
         self._transcripts = transcripts
         self._own: ScriptedConnection | None = None
 
-    def __call__(self, command: _Command) -> Transport:
+    def __call__(self, command: "Command") -> Transport:
         """Make a connection, for `spawn_claude_code_process`."""
-        return self._make(command.argv, command.cwd, getattr(command, "env", None))
+        return self._make(command.argv, command.cwd, command.env)
 
     def _make(
         self, argv: Sequence[str], cwd: str | None = None, env: Mapping[str, str] | None = None
@@ -104,18 +99,8 @@ class ScriptedCLI(Transport):
 
         The name is bare (`add`) or full (`mcp__calc__add`).
         """
-        named = [call for call in self._playback.calls if name in (call.name, call.bare_name)]
-        for call in named:
-            if all(key in call.input and call.input[key] == value for key, value in arguments.items()):
-                return call
-        wanted = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
-        lines = [f"{name}({wanted}) was not called"]
-        if not named:
-            names = {each for call in self._playback.calls for each in (call.name, call.bare_name)}
-            near = closest(name, names)
-            lines += [f"did you mean {near!r}?"] if near else []
-        lines += [f"called: {call!r}" for call in named or self._playback.calls] or ["no tool was called"]
-        raise AssertionError("\n".join(lines))
+        calls = self._playback.calls
+        return calls[find_call([(each.name, each.input) for each in calls], name, arguments)]
 
     def assert_finished(self) -> None:
         """Raise `AssertionError` unless the whole script was played, no more was needed and nothing is pending."""

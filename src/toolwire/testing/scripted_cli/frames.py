@@ -14,10 +14,8 @@ from typing import Any, Final
 from uuid import uuid4
 
 from toolwire._transport.find_cli import TESTED
-from toolwire.testing.request import bare_name
-from toolwire.testing.script import Failure, Turn
-from toolwire.testing.scripted_cli.host_channel import Settings
-from toolwire.testing.scripted_cli.mcp_client import Tool, to_title
+from toolwire.testing.script import Failure, Turn, bare_name
+from toolwire.testing.scripted_cli.host import Settings, Tool, to_title
 
 _INPUT_PRICE: Final = 4e-6  # dollars per token, as the real CLI counts for its default model
 _OUTPUT_PRICE: Final = 20e-6

@@ -14,7 +14,7 @@ from toolwire._transport.find_cli import TESTED
 from toolwire.sessions import transcript as files
 from toolwire.sessions.entries import NOT_MIRRORED, write_time
 from toolwire.sessions.paths import list_session_files
-from toolwire.testing.scripted_cli.host_channel import Settings
+from toolwire.testing.scripted_cli.host import Settings
 
 Entry = dict[str, Any]
 _OF_FRAMES = ("message", "uuid", "timestamp")
@@ -45,7 +45,7 @@ class Transcript:
             settings.session_id, self._path = old.stem, old
         else:
             self._path = settings.project_folder / f"{settings.session_id}.jsonl"
-        if settings.wants_resume and settings.writes_files and not lines:
+        if settings.resumed is not None and settings.writes_files and not lines:
             return None
         if settings.forks:
             copied = [each for each in lines if each.get("type") not in NOT_MIRRORED]
