@@ -43,7 +43,7 @@ from toolwire.catalog.tools.pins import Pins
 from toolwire.catalog.tools.shared_names import merge_names, parse_names
 from toolwire.errors import CatalogError, ToolDefinitionError, UsageError
 from toolwire.tools.context import Context
-from toolwire.tools.reserving import PlannedCall, Reservation, Reserver
+from toolwire.tools.dispatch.interface import PlannedCall, Reservation, Reserver
 from toolwire.tools.server import ToolServer
 
 __all__ = ["SESSION", "Catalog", "Status"]

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from toolwire.errors import NotSupportedError
 from toolwire.mcp.foreign.detect import PRIVATE_ATTRIBUTES
-from toolwire.tools.config import McpSdkServerConfig
-from toolwire.tools.names import find_name_problem
+from toolwire.tools.names import McpSdkServerConfig, find_name_problem
 from toolwire.tools.server import ToolServer, choose_tools
 from toolwire.tools.tool import Tool
 

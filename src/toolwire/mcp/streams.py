@@ -4,15 +4,16 @@
 queued without bound, and output is delivered at once. They must not know what they carry.
 """
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Self
 
 import anyio
 import anyio.lowlevel
 
+from toolwire._support.waiting import Mailbox
 
-class Inbox:
+
+class Inbox(Mailbox[Any]):
     """The stream that the server reads. `put` never waits, and the order is kept.
 
     It carries no context variables of the sender: handlers run in those of the server's task, which its lifespan
@@ -20,56 +21,30 @@ class Inbox:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.has_reader = False
         """True once the server has started to read: then its lifespan has started too."""
-        self._items: deque[Any] = deque()
-        self._put_event: anyio.Event | None = None
-        self._closed = False
 
     @property
     def idle(self) -> bool:
         """True if the server waits for the next item: it has taken all others."""
-        return self._put_event is not None
-
-    def put(self, item: Any) -> None:
-        """Queue an item. It is dropped if the stream is closed."""
-        if not self._closed:
-            self._items.append(item)
-            self._wake()
-
-    def close(self) -> None:
-        """End the stream. The reader still gets the items that are queued."""
-        self._closed = True
-        self._wake()
+        return self._filled.has_waiting
 
     async def receive(self) -> Any:
         self.has_reader = True
-        while not self._items:
-            if self._closed:
-                raise anyio.EndOfStream
-            put = self._put_event = anyio.Event()
-            try:
-                await put.wait()
-            finally:
-                self._put_event = None
-        return self._items.popleft()
+        return await self.get()
 
     async def aclose(self) -> None:
         self.close()
-
-    def _wake(self) -> None:
-        if self._put_event is not None:
-            self._put_event.set()
-            self._put_event = None
-
-    def __aiter__(self) -> Self:
-        return self
 
     async def __anext__(self) -> Any:
         try:
             return await self.receive()
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
+
+    def __bool__(self) -> bool:
+        return True  # a stream, and not a container
 
     async def __aenter__(self) -> Self:
         return self

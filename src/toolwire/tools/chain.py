@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from toolwire._protocol.json_codec import dumps, loads
 from toolwire._support.schema_structure import iter_subschemas
-from toolwire._support.words import closest
+from toolwire._support.words import closest, did_you_mean
 from toolwire.errors import ToolDefinitionError, UsageError
 from toolwire.tools.names import find_name_problem
 from toolwire.tools.schema.arguments import InvalidArguments, clip, show_value
@@ -208,11 +208,9 @@ def _check_references(value: Any, known: Sequence[str], label: str) -> None:
         raise ToolDefinitionError(f"{label}: {error}") from None
     for reference in found:
         if reference.source not in known:
-            near = closest(reference.source, known)
-            hint = f" Did you mean {near!r}?" if near else ""
             raise ToolDefinitionError(
                 f"{label}: {reference} refers to {reference.source!r}, which is no earlier step"
-                f" ({', '.join(known)}).{hint}"
+                f" ({', '.join(known)}).{did_you_mean(reference.source, known)}"
             )
 
 
@@ -419,8 +417,7 @@ def _find_tool(
         meta = {_ASKS_USER: inner.asks_user}
         return {"inputSchema": inner.input_schema, "annotations": inner.annotations, "_meta": meta}
     if step.tool not in definitions:
-        near = closest(step.tool, definitions)
-        hint = f" Did you mean {near!r}?" if near else ""
+        hint = did_you_mean(step.tool, definitions)
         raise ToolDefinitionError(f"{label}: there is no tool {step.tool!r}.{hint}")
     return definitions[step.tool]
 

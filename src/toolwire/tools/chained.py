@@ -21,20 +21,29 @@ from toolwire._support.log import logger_for
 from toolwire.errors import CatalogError, ToolDefinitionError, ToolError
 from toolwire.tools.chain import BadReference, Chain, Plan, Results, Step, iter_references, plan_all
 from toolwire.tools.context import Context
-from toolwire.tools.dispatch.interface import Connection, ConnectionSettings, Pending, Reply, Server
+from toolwire.tools.dispatch.interface import (
+    Connection,
+    ConnectionSettings,
+    Pending,
+    PlannedCall,
+    Reply,
+    Reservation,
+    Reserver,
+    Server,
+)
 from toolwire.tools.paging import Page, find_page, make_pages
-from toolwire.tools.reserving import PlannedCall, Reservation, Reserver
 from toolwire.tools.results.result import error_result, to_result
 from toolwire.tools.schema.arguments import InvalidArguments
 from toolwire.tools.toolset import (
     CombinedTools,
+    Definitions,
     ExtendedConnection,
+    ListedTools,
+    ServerWrapper,
     Toolset,
     WrappedToolset,
     listed_tools,
-    pages_of,
     reply_page,
-    same_marks,
 )
 
 if TYPE_CHECKING:
@@ -53,7 +62,7 @@ Path = tuple[str, ...]
 """The names of the steps that lead to a call, through the chains in a chain."""
 
 
-class Chained:
+class Chained(ServerWrapper):
     """A server with chains beside its tools."""
 
     def __init__(self, server: Server, chains: Sequence[Chain]) -> None:
@@ -66,20 +75,20 @@ class Chained:
             if each.name in self.chains:
                 raise ToolDefinitionError(f"with_chains: two chains are called {each.name!r}")
             self.chains[each.name] = each
-        self._server = server
+        super().__init__(server)
         self.own: ToolServer[Any] = ToolServer("chains")
         """The chains that can run now, as tools."""
         self.plans: dict[str, Plan] = {}
         self.problems: dict[str, str] = {}
         """Why the others cannot."""
-        self._planned: Mapping[str, Any] | None = None
+        self._planned: Definitions | None = None
 
     def connect(self, channel: ClientChannel) -> "ChainedConnection":
         """Open a connection for one client."""
         between = StepChannel(channel)
         return ChainedConnection(self, self._server.connect(between), channel, between)
 
-    def plan(self, definitions: Mapping[str, dict[str, Any]]) -> None:
+    def plan(self, definitions: Definitions) -> None:
         """Make tools of the chains that can run with these tools, if they have changed."""
         if self._planned is definitions:
             return
@@ -94,7 +103,7 @@ class Chained:
         self.problems = problems
         self.own.swap([name for name in self.own.tools if name in problems], tools)
 
-    def make_list(self, definitions: Mapping[str, dict[str, Any]]) -> list[Page]:
+    def make_list(self, definitions: Definitions) -> list[Page]:
         """Make the list of the chains that can run, and of the tools."""
         chains = [tool.definition for tool in self.own.tools.values()]
         others = [tool for name, tool in definitions.items() if name not in self.chains]
@@ -135,13 +144,9 @@ class Chained:
             else:
                 yield from self.flatten(inner, path)
 
-    def cli_config(self) -> dict[str, Any]:
-        """Return that of the inner server."""
-        return dict(getattr(self._server, "cli_config", dict)())
-
     def cli_policies(self) -> list[dict[str, Any]]:
         """Return those of the inner server; a chain is as strict as the strictest of its steps."""
-        policies: list[dict[str, Any]] = list(getattr(self._server, "cli_policies", list)())
+        policies = super().cli_policies()
         by_tool = {each["name"]: each["permission_policy"] for each in policies}
         for name in self.chains:
             found = [by_tool[tool] for tool in self._tools_of(name, ()) if tool in by_tool]
@@ -164,8 +169,8 @@ class ChainedToolset(Chained, WrappedToolset):
     def __init__(self, inner: Toolset, chains: Sequence[Chain]) -> None:
         super().__init__(inner, chains)
         self.wrap(inner)
-        self._definitions: dict[str, dict[str, Any]] = {}
-        self._marks: list[Any] = []
+        self._listed = ListedTools(inner)
+        self._made_of: Definitions | None = None
         self._pages: list[Page] = []
         if inner.before_list() is None:  # else it is checked when the tools are known
             self.refresh()
@@ -174,17 +179,14 @@ class ChainedToolset(Chained, WrappedToolset):
                 same = [f"{inner.name!r} has a tool called {name!r} already" for name in taken]
                 raise ToolDefinitionError("; ".join([*same, *self.problems.values()]))
 
-    def refresh(self) -> dict[str, dict[str, Any]]:
+    def refresh(self) -> Definitions:
         """Follow changes of the inner tools, and return their definitions by name."""
-        pages = list(pages_of(self._inner))
-        marks = [mark for _, mark in pages]
-        if not self._pages or not same_marks(marks, self._marks):
-            definitions = {tool["name"]: tool for plain, _ in pages for tool in plain["tools"]}
+        definitions = self._listed.read()
+        if definitions is not self._made_of:
             self.plan(definitions)
-            self._definitions = definitions
             self._pages = self.make_list(definitions)
-            self._marks = marks
-        return self._definitions
+            self._made_of = definitions
+        return definitions
 
     @property
     def tools(self) -> "Mapping[str, Tool[Any]]":
@@ -214,9 +216,6 @@ class ChainedToolset(Chained, WrappedToolset):
 
     def find_reserver(self, tool: str) -> tuple[Reserver, str] | None:
         return None if tool in self.chains else super().find_reserver(tool)
-
-    def unknown(self, name: str) -> str:
-        return Toolset.unknown(self, name)
 
 
 class StepChannel(ClientChannel):
@@ -293,7 +292,7 @@ class ChainedConnection(ExtendedConnection):
             return make_error(message["id"], error)
         return reply_page(message, partial(find_page, self.server.make_list(definitions)))
 
-    async def _learn(self) -> dict[str, dict[str, Any]]:
+    async def _learn(self) -> Definitions:
         """Wait for the tools of the inner server, and check the chains against them."""
         server = self.server
         if isinstance(server, ChainedToolset):

@@ -1,11 +1,24 @@
-"""Names of servers, tools and prompts: which are valid, and how the CLI spells them."""
+"""What the CLI knows of a server in this process: its entry in `mcp_servers`, and how names are spelled.
+
+Imports nothing of toolwire.
+"""
 
 import re
-from typing import Final
+from typing import Any, Final, Literal, NotRequired, TypedDict
 
 _NOT_WIRE: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _LEGAL: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f]+")
 LONGEST: Final = 128
+
+
+class McpSdkServerConfig(TypedDict):
+    """A server in this process. `instance` stays here; the CLI learns only the name and the other keys."""
+
+    type: Literal["sdk"]
+    name: str
+    instance: Any
+    timeout: NotRequired[int]
+    alwaysLoad: NotRequired[bool]
 
 
 def wire_name(name: str) -> str:

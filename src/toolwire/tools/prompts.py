@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, TypedDict
 
-from toolwire._support.words import closest
+from toolwire._support.words import did_you_mean
 from toolwire.tools.exposed_function import ExposedFunction, Source, check_settings, function_name
 from toolwire.tools.names import find_name_problem
 from toolwire.tools.paging import Pages
@@ -103,8 +103,7 @@ class Prompts:
 
     def unknown(self, name: str) -> str:
         """Describe the error of a request for an unknown prompt."""
-        near = closest(name, self._prompts)
-        return f"Unknown prompt: {name!r}." + (f" Did you mean {near!r}?" if near else "")
+        return f"Unknown prompt: {name!r}.{did_you_mean(name, self._prompts)}"
 
 
 def make_prompt(function: Callable[..., Any], settings: Mapping[str, Any]) -> ServedPrompt:

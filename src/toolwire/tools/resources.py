@@ -20,8 +20,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypedDict
 from urllib.parse import unquote
 
-from toolwire._support.late_pattern import late_pattern
-from toolwire._support.words import closest
+from toolwire._support.words import did_you_mean, late_pattern
 from toolwire.errors import ToolDefinitionError
 from toolwire.tools.exposed_function import ExposedFunction, Source, check_settings, function_name
 from toolwire.tools.paging import Pages
@@ -195,8 +194,8 @@ class Resources:
 
     def hint(self, uri: str) -> str:
         """Suggest the closest address, for an error about an unknown one."""
-        near = closest(uri, [*self._fixed, *self._templates])
-        return f". Did you mean {near!r}?" if near else ""
+        hint = did_you_mean(uri, [*self._fixed, *self._templates])
+        return f".{hint}" if hint else ""
 
     def _find_holder(self, resource: ServedResource) -> str | None:
         if resource.template is None:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from toolwire._support.late_pattern import late_pattern
+from toolwire._support.words import late_pattern
 
 LONGEST_QUERY: Final = 500
 """Characters of a query that are looked at."""

@@ -27,13 +27,14 @@ from toolwire.tools.paging import Page, find_page, make_pages
 from toolwire.tools.search import LONGEST_QUERY, ToolIndex
 from toolwire.tools.toolset import (
     CombinedTools,
+    Definitions,
     ExtendedConnection,
+    ListedTools,
+    ServerWrapper,
     Toolset,
     WrappedToolset,
     listed_tools,
-    pages_of,
     reply_page,
-    same_marks,
 )
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Revealed:
         """Set when the client asks for its list, while somebody waits for that."""
 
 
-class Searchable:
+class Searchable(ServerWrapper):
     """A server of which a client lists `find_tools`, the tools that are always shown, and those it has found."""
 
     def __init__(
@@ -102,13 +103,13 @@ class Searchable:
             raise ToolDefinitionError(f"searchable: most must be a whole number, 1 or more, got {most!r}")
         if isinstance(always, str):
             raise ToolDefinitionError(f"searchable: always must be a list of patterns, got {always!r}")
+        super().__init__(server)
         self.find_name = name
-        self._server = server
         self._always = tuple(always)
         self._most = most
         self._lock = threading.Lock()
         self._index = ToolIndex()
-        self._definitions: dict[str, dict[str, Any]] = {}
+        self._definitions: Definitions = {}
         self._indexed: Mapping[str, Any] | None = None
         self._warned = False
         self._of_sessions: WeakKeyDictionary[Any, Revealed] = WeakKeyDictionary()
@@ -168,7 +169,7 @@ class Searchable:
             del revealed.names[next(iter(revealed.names))]
         return revealed.names.keys() != before
 
-    def take(self, definitions: dict[str, dict[str, Any]]) -> None:
+    def take(self, definitions: Definitions) -> None:
         """Search in these definitions from now on, those of all tools by name."""
         if self.find_name in definitions and not self._warned:
             self._warned = True
@@ -193,9 +194,7 @@ class Searchable:
         found = [_show(definitions[name]) for name in names]
         return {"tools": found, "hint": _HINT if found else _NOTHING}
 
-    def shown(
-        self, revealed: Revealed | None, definitions: Mapping[str, dict[str, Any]]
-    ) -> list[dict[str, Any]]:
+    def shown(self, revealed: Revealed | None, definitions: Definitions) -> list[dict[str, Any]]:
         """Return the list of a client: the search, the tools that are always shown, and what it has found."""
         tool = self.own.tools[self.find_name].definition
         first = {**tool, "description": _DESCRIPTION.format(count=f"{len(definitions):,}")}
@@ -209,14 +208,6 @@ class Searchable:
         if isinstance(meta, Mapping) and meta.get(_ALWAYS) is True:
             return True
         return any(fnmatch.fnmatchcase(name, pattern) for pattern in self._always)
-
-    def cli_config(self) -> dict[str, Any]:
-        """Return that of the inner server."""
-        return dict(getattr(self._server, "cli_config", dict)())
-
-    def cli_policies(self) -> list[dict[str, Any]]:
-        """Return those of the inner server."""
-        return list(getattr(self._server, "cli_policies", list)())
 
 
 def _show(definition: Mapping[str, Any]) -> dict[str, Any]:
@@ -248,7 +239,7 @@ class SearchableToolset(Searchable, WrappedToolset):
             raise ToolDefinitionError(
                 f"searchable: {inner.name!r} has a tool {self.find_name!r}; name=... gives the search another name"
             )
-        self._marks: list[Any] = []
+        self._listed = ListedTools(inner)
         self._base = Revealed()
 
     lists_per_client = True
@@ -264,11 +255,9 @@ class SearchableToolset(Searchable, WrappedToolset):
         return SearchableConnection(self, self._inner.connect(channel, **settings), channel, **settings)
 
     def refresh(self) -> None:
-        pages = list(pages_of(self._inner))
-        marks = [mark for _, mark in pages]
-        if not same_marks(marks, self._marks):
-            self.take({tool["name"]: tool for plain, _ in pages for tool in plain["tools"]})
-            self._marks = marks
+        definitions = self._listed.read()
+        if definitions is not self._definitions:
+            self.take(definitions)
 
     def page(self, cursor: Any) -> Page:
         """Return the list of a client that has found nothing yet."""

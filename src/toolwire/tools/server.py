@@ -17,8 +17,8 @@ from toolwire._protocol.jsonrpc import ClientChannel
 from toolwire._support.log import logger_for
 from toolwire._support.tasks import Task, shield, spawn
 from toolwire._support.threads import DEFAULT_LIMIT, Workers
+from toolwire._support.user_code import warn_at_user_line
 from toolwire._support.waiting import Future
-from toolwire._support.warn import warn_at_user_line
 from toolwire.errors import ToolDefinitionError, ToolwireWarning
 from toolwire.tools.context import LogLevel
 from toolwire.tools.dispatch.errors import describe, is_failure

@@ -12,7 +12,7 @@ from types import FunctionType
 from typing import Any, Final, Generic, Literal, TypedDict, TypeVar, Unpack, overload
 
 from toolwire._support.tasks import is_async
-from toolwire._support.warn import warn_at_user_line
+from toolwire._support.user_code import warn_at_user_line
 from toolwire._support.words import closest
 from toolwire.errors import ToolDefinitionError, ToolwireWarning
 from toolwire.tools.context import Context
@@ -193,13 +193,11 @@ def _compile_parameters(tool: "Tool[Any]") -> Parameters:
     if tool.typed is not None:
         parameters: Parameters = tool.typed.parameters
         return parameters
-    from toolwire.tools.schema.json_schema import from_official  # noqa: PLC0415 - compiles schemas, needed only here
+    from toolwire.tools.schema.json_schema import from_official, read_other_form  # noqa: PLC0415 - as below
 
     try:
         return from_official(tool.input_schema)
     except ToolDefinitionError as error:
-        from toolwire.tools.schema.other_forms import read_other_form  # noqa: PLC0415 - few programs need it
-
         problem = ToolDefinitionError(f"tool {tool.name!r}: {error}")
         if (other := read_other_form(tool.input_schema)) is None:
             raise problem from error

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from dataclasses import dataclass
 from functools import partial
 from operator import is_not
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from toolwire._protocol.jsonrpc import (
     INTERNAL_ERROR,
@@ -25,15 +25,15 @@ from toolwire._protocol.jsonrpc import (
     make_error,
     make_response,
 )
-from toolwire._support.words import closest
+from toolwire._support.words import did_you_mean
 from toolwire.errors import ToolDefinitionError
 from toolwire.tools.dispatch.interface import Connection, ConnectionSettings, Pending, Reply, Server
 from toolwire.tools.names import find_name_problem
 from toolwire.tools.paging import Page, find_page, list_page, make_pages
 
 if TYPE_CHECKING:
+    from toolwire.tools.dispatch.interface import Reserver
     from toolwire.tools.prompts import Prompts, ServedPrompt
-    from toolwire.tools.reserving import Reserver
     from toolwire.tools.resources import Resources, ServedResource
     from toolwire.tools.server import ToolServer
     from toolwire.tools.tool import Tool
@@ -91,9 +91,7 @@ class Toolset(ABC):
 
     def unknown(self, name: str) -> str:
         """Describe the error of a call to a tool that is not there."""
-        near = closest(name, self.tools)
-        hint = f" Did you mean {near!r}?" if near else ""
-        return f"Unknown tool: {name[:200]!r}.{hint}"
+        return f"Unknown tool: {name[:200]!r}.{did_you_mean(name, self.tools)}"
 
     @property
     def resources(self) -> "Mapping[str, ServedResource]":
@@ -156,27 +154,35 @@ class WrappedToolset(Toolset):
         await self._inner.wait_until_ready()
 
 
-class DerivedPages:
-    """The list of a wrapper, made of those of toolsets, and made again when one of them has changed."""
+Definitions: TypeAlias = Mapping[str, dict[str, Any]]
+"""Definitions of tools by name, as `tools/list` has them."""
 
-    def __init__(self, derive: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
-        """`derive` makes the tools of the list from all tools of the others."""
-        self._derive = derive
-        self._marks: list[Any] = []  # the bytes of their pages, when it was made
-        self._pages: list[Page] | None = None
 
-    def page(self, toolsets: Iterable[Toolset], cursor: Any) -> Page:
-        """Return one page. KeyError for an unknown cursor, `RpcError` if there is no list that could be given."""
-        pages = [page for toolset in toolsets for page in pages_of(toolset)]
+class ListedTools:
+    """The definitions in the lists of toolsets, read again when one of them has changed."""
+
+    def __init__(self, *toolsets: Toolset) -> None:
+        self._toolsets = toolsets
+        self._marks: list[Any] = []  # the bytes of the pages that were read
+        self._definitions: dict[str, dict[str, Any]] = {}
+
+    def read(self) -> Definitions:
+        """Return the definitions: the same object until something has changed. Of two with one name, the first.
+
+        `RpcError` if there is no list that could be given.
+        """
+        pages = [page for toolset in self._toolsets for page in _pages_of(toolset)]
         marks = [mark for _, mark in pages]
-        if self._pages is None or not same_marks(marks, self._marks):
-            made = make_pages("tools", self._derive([tool for plain, _ in pages for tool in plain["tools"]]))
-            self._marks, self._pages = marks, made
-        return find_page(self._pages, cursor)
+        if len(marks) != len(self._marks) or any(map(is_not, marks, self._marks)):
+            found: dict[str, dict[str, Any]] = {}
+            for plain, _ in pages:
+                for tool in plain["tools"]:
+                    found.setdefault(tool["name"], tool)
+            self._definitions, self._marks = found, marks
+        return self._definitions
 
 
-def pages_of(toolset: Toolset) -> Iterator[Page]:
-    """Yield all pages of a toolset's list."""
+def _pages_of(toolset: Toolset) -> Iterator[Page]:
     cursor = None
     while True:
         page = toolset.page(cursor)
@@ -186,17 +192,25 @@ def pages_of(toolset: Toolset) -> Iterator[Page]:
             return
 
 
-def same_marks(some: list[Any], others: list[Any]) -> bool:
-    """True if pages are made of the same bytes, so that nothing has changed."""
-    return len(some) == len(others) and not any(map(is_not, some, others))
+class DerivedPages:
+    """The list of a wrapper, made of those of toolsets, and made again when one of them has changed."""
 
+    def __init__(
+        self, listed: ListedTools, derive: Callable[[Definitions], Iterable[dict[str, Any]]]
+    ) -> None:
+        """`derive` makes the tools of the list from all tools of the others."""
+        self._listed = listed
+        self._derive = derive
+        self._made_of: Definitions | None = None
+        self._pages: list[Page] = []
 
-def _drop_repeated(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Keep the first of each name."""
-    first: dict[str, dict[str, Any]] = {}
-    for tool in tools:
-        first.setdefault(tool["name"], tool)
-    return list(first.values())
+    def page(self, cursor: Any) -> Page:
+        """Return one page. KeyError for an unknown cursor, `RpcError` if there is no list that could be given."""
+        definitions = self._listed.read()
+        if definitions is not self._made_of:
+            self._pages = make_pages("tools", list(self._derive(definitions)))
+            self._made_of = definitions
+        return find_page(self._pages, cursor)
 
 
 @dataclass(frozen=True)
@@ -212,17 +226,16 @@ class Naming:
         """Describe two tools that would be shown under one name; None if there are none."""
         return _find_conflict((self.show(name), name) for name in names)
 
-    def show_tools(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Translate the result of `tools/list`. `RpcError` if two tools would be shown under one name."""
-        shown = [(self.show(tool["name"]), tool) for tool in result.get("tools", [])]
+    def show_tools(self, tools: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Translate the tools of a list. `RpcError` if two of them would be shown under one name."""
+        shown = [(self.show(tool["name"]), tool) for tool in tools]
         if (conflict := _find_conflict((name, tool["name"]) for name, tool in shown)) is not None:
             raise RpcError(INTERNAL_ERROR, conflict)
-        tools = [
+        return [
             tool if name == tool["name"] else {**tool, "name": name}
             for name, tool in shown
             if name is not None
         ]
-        return {**result, "tools": tools}
 
 
 def _find_conflict(names: Iterable[tuple[str | None, str]]) -> str | None:
@@ -235,11 +248,26 @@ def _find_conflict(names: Iterable[tuple[str | None, str]]) -> str | None:
     return None
 
 
-class Renamed:
+class ServerWrapper:
+    """A server around another one, whose configuration for the CLI it has."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def cli_config(self) -> dict[str, Any]:
+        """Return that of the inner server."""
+        return dict(getattr(self._server, "cli_config", dict)())
+
+    def cli_policies(self) -> list[dict[str, Any]]:
+        """Return those of the inner server."""
+        return list(getattr(self._server, "cli_policies", list)())
+
+
+class Renamed(ServerWrapper):
     """A server whose tools are shown under other names, or not at all. Everything else passes through."""
 
     def __init__(self, server: Server, naming: Naming) -> None:
-        self._server = server
+        super().__init__(server)
         self.naming = naming
 
     def connect(self, channel: ClientChannel) -> "RenamedConnection":
@@ -250,18 +278,9 @@ class Renamed:
         """Return the inner name of a tool; None if there is no such tool."""
         return next(iter(self.naming.inner(shown)), None)
 
-    def unknown(self, name: str) -> str:
-        """Describe the error of a call to a tool that is not there."""
-        return f"Unknown tool: {name[:200]!r}."
-
-    def cli_config(self) -> dict[str, Any]:
-        """Return that of the inner server."""
-        return dict(getattr(self._server, "cli_config", dict)())
-
     def cli_policies(self) -> list[dict[str, Any]]:
         """Return those of the inner server, for the tools that are shown."""
-        policies: list[dict[str, Any]] = getattr(self._server, "cli_policies", list)()
-        shown = [(self.naming.show(each["name"]), each) for each in policies]
+        shown = [(self.naming.show(each["name"]), each) for each in super().cli_policies()]
         return [{**each, "name": name} for name, each in shown if name is not None]
 
 
@@ -271,7 +290,7 @@ class RenamedToolset(Renamed, WrappedToolset):
     def __init__(self, inner: Toolset, naming: Naming) -> None:
         super().__init__(inner, naming)
         self.wrap(inner)
-        self._pages = DerivedPages(lambda tools: self.naming.show_tools({"tools": tools})["tools"])
+        self._pages = DerivedPages(ListedTools(inner), lambda tools: naming.show_tools(tools.values()))
 
     @property
     def tools(self) -> "Mapping[str, Tool[Any]]":
@@ -289,11 +308,8 @@ class RenamedToolset(Renamed, WrappedToolset):
         found = next((name for name in names if name in known), None)
         return super().find(shown) if found is None and self.before_list() is not None else found
 
-    def unknown(self, name: str) -> str:
-        return Toolset.unknown(self, name)
-
     def page(self, cursor: Any) -> Page:
-        return self._pages.page([self._inner], cursor)
+        return self._pages.page(cursor)
 
 
 class _RenamedTools(Mapping[str, "Tool[Any]"]):
@@ -337,7 +353,7 @@ class RenamedConnection(Connection):
             if isinstance(name, str):
                 inner = self._server.find(name)
                 if inner is None:
-                    return _refuse_unknown(message, self._server.unknown(name))
+                    return _refuse_unknown(message, _describe_unknown(self._server, name))
                 message = {**message, "params": {**message["params"], "name": inner}}
         return self._inner.begin(message, encoded=encoded)
 
@@ -347,10 +363,12 @@ class RenamedConnection(Connection):
     def _show(self, reply: Reply | None) -> Reply | None:
         if reply is None or "result" not in reply:
             return reply
+        result = reply["result"]
         try:
-            return {**reply, "result": self._server.naming.show_tools(reply["result"])}
+            tools = self._server.naming.show_tools(result.get("tools", []))
         except RpcError as error:
             return make_error(reply["id"], error)
+        return {**reply, "result": {**result, "tools": tools}}
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -427,10 +445,6 @@ class Combined:
         """Open a connection for one client, with one to each server behind it."""
         return CombinedConnection(self, [_Part(server, server.connect(channel)) for server in self._servers])
 
-    def unknown(self, name: str) -> str:
-        """Describe the error of a call to a tool that is not there."""
-        return f"Unknown tool: {name[:200]!r}."
-
     def cli_config(self) -> dict[str, Any]:
         """Return what any of the servers asks for."""
         merged: dict[str, Any] = {}
@@ -454,7 +468,7 @@ class CombinedToolset(Combined, Toolset):
         self.instructions = "\n\n".join(each.instructions for each in toolsets if each.instructions) or None
         self.registered_resources = first.registered_resources
         self.registered_prompts = first.registered_prompts
-        self._pages = DerivedPages(_drop_repeated)
+        self._pages = DerivedPages(ListedTools(*toolsets), lambda tools: tools.values())
 
     @property
     def tools(self) -> "Mapping[str, Tool[Any]]":
@@ -473,11 +487,8 @@ class CombinedToolset(Combined, Toolset):
         home = next((each for each in self._toolsets if tool in each.tools), None)
         return None if home is None else home.find_reserver(tool)
 
-    def unknown(self, name: str) -> str:
-        return Toolset.unknown(self, name)
-
     def page(self, cursor: Any) -> Page:
-        return self._pages.page(self._toolsets, cursor)
+        return self._pages.page(cursor)
 
     def before_list(self) -> Callable[[], Awaitable[None]] | None:
         waits = [wait for each in self._toolsets if (wait := each.before_list()) is not None]
@@ -631,9 +642,8 @@ class CombinedConnection(Connection):
             self._running.remove(entry)
 
     def _unknown(self, name: str) -> RpcError:
-        return RpcError(
-            INVALID_PARAMS, self._server.unknown(name), {"tool": name, "server": self._server.name}
-        )
+        data = {"tool": name, "server": self._server.name}
+        return RpcError(INVALID_PARAMS, _describe_unknown(self._server, name), data)
 
     async def aclose(self) -> None:
         for part in self._parts:
@@ -651,6 +661,11 @@ def _list_at_once(server: object, message: dict[str, Any], encoded: bool) -> Rep
         return make_response(event.id, list_page(server.page, event.params, encoded))
     except RpcError as error:
         return make_error(message["id"], error)
+
+
+def _describe_unknown(server: object, name: str) -> str:
+    """Describe the error of a call to a tool that a wrapper does not have."""
+    return server.unknown(name) if isinstance(server, Toolset) else f"Unknown tool: {name[:200]!r}."
 
 
 def _refuse_unknown(message: dict[str, Any], text: str) -> Reply | None:

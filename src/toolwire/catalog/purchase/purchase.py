@@ -42,7 +42,7 @@ from toolwire.catalog.purchase.replies import Outcome, build_result, read_reply
 from toolwire.catalog.tools.definitions import Definition, identity, price_for
 from toolwire.errors import CatalogError
 from toolwire.tools.context import Context
-from toolwire.tools.reserving import PlannedCall
+from toolwire.tools.dispatch.interface import PlannedCall
 from toolwire.tools.results.result import error_result
 
 logger = logger_for("catalog")

@@ -53,9 +53,9 @@ from toolwire.mcp.serve.channel import (
     client_key,
     state_of,
 )
+from toolwire.tools.dispatch.connection import find_resource
 from toolwire.tools.dispatch.errors import describe
 from toolwire.tools.dispatch.interface import Connection, Server
-from toolwire.tools.dispatch.methods import find_resource
 from toolwire.tools.results.result import error_result
 from toolwire.tools.toolset import Toolset
 

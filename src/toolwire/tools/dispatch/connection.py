@@ -20,6 +20,7 @@ from toolwire._protocol.jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     PARSE_ERROR,
+    RESOURCE_NOT_FOUND,
     ClientChannel,
     Id,
     Interrupted,
@@ -34,10 +35,17 @@ from toolwire._protocol.jsonrpc import (
 )
 from toolwire._protocol.lines import decode, encode
 from toolwire._support.log import logger_for
-from toolwire._support.tasks import TaskScope, cancelled_from_inside, has_scopes, scope_type, shield
+from toolwire._support.tasks import (
+    TaskScope,
+    cancelled_from_inside,
+    has_scopes,
+    is_async,
+    scope_type,
+    shield,
+)
 from toolwire._support.threads import TooManyAbandonedCalls, loop_caller
 from toolwire._support.waiting import Future
-from toolwire.errors import ToolError, message_of
+from toolwire.errors import ResourceNotFoundError, ToolError, message_of
 from toolwire.tools.context import LEVELS, Context, LogLevel, check_level, reaches
 from toolwire.tools.dispatch.errors import (
     describe,
@@ -45,9 +53,13 @@ from toolwire.tools.dispatch.errors import (
     invalid_params,
     is_failure,
     method_not_found,
+    require_object,
+    require_registry,
+    require_text,
+    type_name,
 )
 from toolwire.tools.dispatch.interface import Connection, Pending, Reply
-from toolwire.tools.dispatch.methods import DEFERRED, IMMEDIATE
+from toolwire.tools.exposed_function import complete_result
 from toolwire.tools.paging import list_page
 from toolwire.tools.results.result import BadResult, error_result, loses_text, to_result
 from toolwire.tools.results.to_json import clean, sendable
@@ -55,8 +67,11 @@ from toolwire.tools.schema.arguments import InvalidArguments
 
 if TYPE_CHECKING:
     from toolwire.tools.exposed_function import ExposedFunction
+    from toolwire.tools.prompts import Prompts, ServedPrompt
+    from toolwire.tools.resources import Resources, ServedResource
     from toolwire.tools.server import Lifespan, ToolServer
     from toolwire.tools.tool import Tool
+    from toolwire.tools.toolset import Toolset
 
 logger = logger_for("server")
 
@@ -200,11 +215,11 @@ class DirectConnection(Connection):
         if request.method == "tools/call":
             return self._call(request)
         if request.method == "tools/list" and (ready := self.server.before_list()) is not None:
-            return self.defer(request, self._list_when_ready, ready, request.params)
-        method = _METHODS.get(request.method)
+            return self._defer(request, self._list_when_ready, ready, request.params)
+        method = _IMMEDIATE.get(request.method)
         if method is not None:
             return make_response(request.id, method(self, request.params, encoded))
-        start = DEFERRED.get(request.method)
+        start = _DEFERRED.get(request.method)
         if start is None:
             raise method_not_found(self.server, request.method)
         return start(self, request)
@@ -259,10 +274,10 @@ class DirectConnection(Connection):
             raise RpcError(INVALID_PARAMS, f"Invalid params: arguments must be an object, got {kind}")
         tool = self.server.tools.get(name)
         if tool is None and (ready := self.server.before_list()) is not None:
-            return self.defer(request, self._call_when_ready, (name, ready), arguments)
+            return self._defer(request, self._call_when_ready, (name, ready), arguments)
         if tool is None:
             raise self._unknown_tool(name)
-        return self.defer(request, self._call_tool, tool, arguments)
+        return self._defer(request, self._call_tool, tool, arguments)
 
     async def _call_when_ready(
         self,
@@ -283,7 +298,7 @@ class DirectConnection(Connection):
         data = {"tool": name, "server": self.server.name}
         return RpcError(INVALID_PARAMS, self.server.unknown(name), data)
 
-    def defer(self, request: Request, result: Result, subject: Any, arguments: dict[str, Any]) -> Pending:
+    def _defer(self, request: Request, result: Result, subject: Any, arguments: dict[str, Any]) -> Pending:
         """Return the work of a request that was checked; `result` makes its result."""
         meta = request.params.get("_meta")
         return Pending(
@@ -321,11 +336,7 @@ class DirectConnection(Connection):
             values = self._validate(tool, arguments)
             threaded = tool.threaded
             lifespan = self.server.open_lifespan
-            state = (
-                self.server.state
-                if lifespan is None or lifespan.open
-                else await self._open_lifespan(lifespan)
-            )
+            state = self.server.state if lifespan is None or lifespan.open else await self._wait_for(lifespan)
             if threaded or tool.takes_context:
                 call.context = self._context(tool, state, meta, call)
             if threaded or tool.timeout is not None or self.server.timeout is not None:
@@ -339,7 +350,7 @@ class DirectConnection(Connection):
         except RpcError:
             raise
         except BaseException as error:  # the boundary of a tool: the model gets the error
-            if not _is_tool_failure(error):
+            if not _is_own_failure(error):
                 raise
             return self._failure_result(tool, error)
         return self._convert(tool, value)
@@ -351,18 +362,6 @@ class DirectConnection(Connection):
             if self._violations_as_results:
                 raise ToolError(str(error)) from None
             raise invalid_params(error, {"tool": tool.name}) from None
-
-    async def perform(
-        self, served: "ExposedFunction", texts: dict[str, Any], meta: dict[str, Any], call: Call
-    ) -> Any:
-        """Run the function of a resource or prompt. `InvalidArguments` if the texts do not fit its parameters."""
-        values = served.values(texts)
-        lifespan = self.server.open_lifespan
-        state = (
-            self.server.state if lifespan is None or lifespan.open else await self._open_lifespan(lifespan)
-        )
-        call.context = self._context(served, state, meta, call)
-        return await self._perform_in_time(served, values, call)
 
     def _context(self, subject: Subject, state: Any, meta: dict[str, Any], call: Call) -> Context[Any]:
         return Context(
@@ -387,7 +386,7 @@ class DirectConnection(Connection):
         call.mark_cancelled()
         raise ToolError(f"{subject.label} timed out after {seconds:g} s")
 
-    async def in_thread(self, subject: Subject, work: Callable[[], Any]) -> Any:
+    async def _in_thread(self, subject: Subject, work: Callable[[], Any]) -> Any:
         """Run a sync function of a subject in a worker thread."""
         client = self._channel.client_key()
         if client is None:
@@ -402,7 +401,7 @@ class DirectConnection(Connection):
 
     async def _perform(self, subject: Subject, values: dict[str, Any], context: Context[Any] | None) -> Any:
         if subject.threaded:
-            value = await self.in_thread(subject, partial(subject.invoke, values, context))
+            value = await self._in_thread(subject, partial(subject.invoke, values, context))
         else:
             value = subject.invoke(values, context)
         return await value if inspect.isawaitable(value) else value
@@ -428,7 +427,12 @@ class DirectConnection(Connection):
             result["_meta"] = {"toolwire/traceback": clean("".join(traceback.format_exception(error)))}
         return result
 
-    async def _open_lifespan(self, lifespan: "Lifespan") -> Any:
+    async def _open_state(self) -> Any:
+        """Return the state that a function gets, once the lifespan of the server is open."""
+        lifespan = self.server.open_lifespan
+        return self.server.state if lifespan is None or lifespan.open else await self._wait_for(lifespan)
+
+    async def _wait_for(self, lifespan: "Lifespan") -> Any:
         try:
             return await lifespan.wait()
         except Exception as error:
@@ -440,6 +444,185 @@ class DirectConnection(Connection):
         calls = self._calls.get(request_id) if isinstance(request_id, int | float | str) else None
         if calls:
             calls[-1].cancel()
+
+    # Resources.
+
+    def _list_resources(self, params: dict[str, Any], encoded: bool) -> Any:
+        return list_page(self._require_resources("resources/list").pages.page, params, encoded)
+
+    def _list_templates(self, params: dict[str, Any], encoded: bool) -> Any:
+        resources = self._require_resources("resources/templates/list")
+        return list_page(resources.template_pages.page, params, encoded)
+
+    def _subscribe(self, params: dict[str, Any], _encoded: bool) -> dict[str, Any]:
+        uri = require_text(params, "uri")
+        find_resource(self.server, uri, "resources/subscribe")
+        self.subscriptions.add(uri)
+        return {}
+
+    def _unsubscribe(self, params: dict[str, Any], _encoded: bool) -> dict[str, Any]:
+        self._require_resources("resources/unsubscribe")
+        self.subscriptions.discard(require_text(params, "uri"))
+        return {}
+
+    def _require_resources(self, method: str) -> "Resources":
+        return require_registry(self.server, self.server.registered_resources, method)
+
+    def _read_resource(self, request: Request) -> Pending:
+        uri = require_text(request.params, "uri")
+        resource, texts = find_resource(self.server, uri, request.method)
+        serve = partial(self._serve, convert=partial(resource.contents, uri), about=self._about(uri=uri))
+        return self._defer(request, serve, resource, texts)
+
+    # Prompts.
+
+    def _list_prompts(self, params: dict[str, Any], encoded: bool) -> Any:
+        return list_page(self._require_prompts("prompts/list").pages.page, params, encoded)
+
+    def _require_prompts(self, method: str) -> "Prompts":
+        return require_registry(self.server, self.server.registered_prompts, method)
+
+    def _get_prompt(self, request: Request) -> Pending:
+        name = require_text(request.params, "name")
+        self._require_prompts(request.method)
+        prompt = self._find_prompt(name)
+        texts = request.params.get("arguments")
+        if not isinstance(texts, dict | None):
+            raise RpcError(
+                INVALID_PARAMS, f"Invalid params: arguments must be an object, got {type_name(texts)}"
+            )
+        serve = partial(self._serve, convert=prompt.messages, about=self._about(prompt=name))
+        return self._defer(request, serve, prompt, texts or {})
+
+    def _find_prompt(self, name: str) -> "ServedPrompt":
+        prompt = self.server.prompts.get(name)
+        if prompt is None:
+            text = self.server.registered_prompts.unknown(name)
+            raise RpcError(INVALID_PARAMS, text, self._about(prompt=name))
+        return prompt
+
+    # Completion.
+
+    def _complete(self, request: Request) -> Pending:
+        server, params = self.server, request.params
+        if not (server.registered_resources.ever or server.registered_prompts.ever):
+            raise method_not_found(server, request.method)
+        argument = require_object(params, "argument")
+        subject = self._completed_subject(require_object(params, "ref"))
+        name, value = (require_text(argument, key, "argument.") for key in ("name", "value"))
+        others = require_object(params, "context", {}).get("arguments") or {}
+        if not isinstance(others, dict):
+            kind = type_name(others)
+            raise RpcError(INVALID_PARAMS, f"Invalid params: context.arguments must be an object, got {kind}")
+        known = {key: each for key, each in others.items() if isinstance(each, str)}
+        return self._defer(request, partial(self._find_values, name=name, value=value), subject, known)
+
+    def _completed_subject(self, ref: dict[str, Any]) -> "ExposedFunction":
+        """Return the prompt or resource whose argument is completed."""
+        server, kind = self.server, ref.get("type")
+        if kind == "ref/prompt":
+            return self._find_prompt(require_text(ref, "name", "ref."))
+        if kind == "ref/resource":
+            uri = require_text(ref, "uri", "ref.")
+            resource = server.resource_templates.get(uri) or server.resources.get(uri)
+            if resource is None:
+                text = f"Unknown resource template: {uri}{server.registered_resources.hint(uri)}"
+                raise RpcError(INVALID_PARAMS, text, self._about(uri=uri))
+            return resource
+        raise RpcError(INVALID_PARAMS, f"Unknown reference: {kind!r}. One of ref/prompt, ref/resource")
+
+    async def _find_values(
+        self,
+        subject: "ExposedFunction",
+        arguments: dict[str, str],
+        _meta: dict[str, Any],
+        _call: Call,
+        *,
+        name: str,
+        value: str,
+    ) -> dict[str, Any]:
+        work = self._run_source(subject, subject.completer.find_source(name, value, arguments))
+        return await self._await_result(subject, work, lambda result: result, self._about(argument=name))
+
+    async def _run_source(
+        self, subject: "ExposedFunction", source: list[str] | Callable[[], Any]
+    ) -> dict[str, Any]:
+        if isinstance(source, list):
+            return complete_result(source)
+
+        def run() -> Any:
+            found = source()
+            # Gathered in the same thread: a generator's own code runs while its items are taken.
+            return found if inspect.isawaitable(found) else complete_result(found)
+
+        seconds = self.server.timeout if subject.timeout is None else subject.timeout
+        with anyio.move_on_after(seconds):
+            found: Any = run() if is_async(source) else await self._in_thread(subject, run)
+            return complete_result(await found) if inspect.isawaitable(found) else found
+        raise ToolError(f"{subject.label}: completion timed out after {seconds:g} s")
+
+    # What resources, prompts and completion share.
+
+    def _about(self, **about: str) -> dict[str, Any]:
+        """Make the data of an error: the subject that was asked for, and the server."""
+        return {**about, "server": self.server.name}
+
+    async def _serve(
+        self,
+        served: "ExposedFunction",
+        texts: dict[str, Any],
+        meta: dict[str, Any],
+        call: Call,
+        *,
+        convert: Callable[[Any], dict[str, Any]],
+        about: dict[str, Any],
+    ) -> dict[str, Any]:
+        """Run the function of a resource or prompt, and convert what it returns."""
+        return await self._await_result(
+            served, self._perform_served(served, texts, meta, call), convert, about
+        )
+
+    async def _perform_served(
+        self, served: "ExposedFunction", texts: dict[str, Any], meta: dict[str, Any], call: Call
+    ) -> Any:
+        """Run the function of a resource or prompt. `InvalidArguments` if the texts do not fit its parameters."""
+        values = served.values(texts)
+        call.context = self._context(served, await self._open_state(), meta, call)
+        return await self._perform_in_time(served, values, call)
+
+    async def _await_result(
+        self,
+        subject: "ExposedFunction",
+        work: Awaitable[Any],
+        convert: Callable[[Any], dict[str, Any]],
+        about: dict[str, Any],
+    ) -> dict[str, Any]:
+        """Await a user's function and convert what it returns; what goes wrong in it becomes a JSON-RPC error."""
+        try:
+            return convert(await work)
+        except RpcError:
+            raise
+        except InvalidArguments as error:
+            raise invalid_params(error, about) from None
+        except ToolError as error:
+            raise RpcError(INTERNAL_ERROR, message_of(error), about) from error
+        except BadResult as error:
+            logger.warning("%s returned what cannot be a result: %s", subject.label, error)
+            data = {**about, "type": error.type_name}
+            raise RpcError(INTERNAL_ERROR, f"{subject.label}: {error}", data) from error
+        except BaseException as error:  # the boundary of a user's function: the client gets the error
+            if not _is_own_failure(error):
+                raise
+            raise self._failure(subject, error, about) from error
+
+    def _failure(self, subject: "ExposedFunction", error: BaseException, about: dict[str, Any]) -> RpcError:
+        text = message_of(error)
+        if isinstance(error, ResourceNotFoundError) and "uri" in about:
+            return RpcError(RESOURCE_NOT_FOUND, text or f"Resource not found: {about['uri']}", about)
+        logger.warning("%s failed", subject.label, exc_info=error)
+        if self.server.debug:
+            about = {**about, "toolwire/traceback": "".join(traceback.format_exception(error))}
+        return RpcError(INTERNAL_ERROR, describe(error), about)
 
     # Messages out, and the end.
 
@@ -494,16 +677,41 @@ class DirectConnection(Connection):
         await self.server.release(self)
 
 
-def _is_tool_failure(error: BaseException) -> bool:
-    """Return whether an exception is the tool's own failure, rather than a cancellation from outside."""
+def _is_own_failure(error: BaseException) -> bool:
+    """Return whether an exception is the function's own failure, rather than a cancellation from outside."""
     # Nobody has cancelled it: it lost a task of its own.
     return cancelled_from_inside() if isinstance(error, asyncio.CancelledError) else is_failure(error)
 
 
-_METHODS: Final[dict[str, Callable[[DirectConnection, dict[str, Any], bool], Any]]] = {
+_IMMEDIATE: Final[dict[str, Callable[[DirectConnection, dict[str, Any], bool], Any]]] = {
     "initialize": DirectConnection._initialize,  # noqa: SLF001 - the table of this class
     "ping": DirectConnection._ping,  # noqa: SLF001
     "tools/list": DirectConnection._list_tools,  # noqa: SLF001
     "logging/setLevel": DirectConnection._set_level,  # noqa: SLF001
-    **IMMEDIATE,
+    "resources/list": DirectConnection._list_resources,  # noqa: SLF001
+    "resources/templates/list": DirectConnection._list_templates,  # noqa: SLF001
+    "resources/subscribe": DirectConnection._subscribe,  # noqa: SLF001
+    "resources/unsubscribe": DirectConnection._unsubscribe,  # noqa: SLF001
+    "prompts/list": DirectConnection._list_prompts,  # noqa: SLF001
 }
+"""Methods that are answered without waiting."""
+
+_DEFERRED: Final[dict[str, Callable[[DirectConnection, Request], Pending]]] = {
+    "resources/read": DirectConnection._read_resource,  # noqa: SLF001
+    "prompts/get": DirectConnection._get_prompt,  # noqa: SLF001
+    "completion/complete": DirectConnection._complete,  # noqa: SLF001
+}
+"""Methods that are checked at once, and return the work that answers them."""
+
+
+def find_resource(server: "Toolset", uri: str, method: str) -> "tuple[ServedResource, dict[str, str]]":
+    """Return the resource of an address, and the values in the address. `RpcError` if there is none."""
+    resources = require_registry(server, server.registered_resources, method)
+    data = {"uri": uri, "server": server.name}
+    try:
+        match = resources.find(uri)
+    except InvalidArguments as error:
+        raise invalid_params(error, data) from None
+    if match is None:
+        raise RpcError(RESOURCE_NOT_FOUND, f"Resource not found: {uri}{resources.hint(uri)}", data)
+    return match

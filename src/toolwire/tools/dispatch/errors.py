@@ -1,38 +1,21 @@
-"""Errors of a connection: checks of a request's parts, and JSON-RPC errors for what a user's function raises.
+"""Errors of a connection: checks of a request's parts, JSON-RPC errors, and what an exception of a function is.
 
 Decides whether an exception is the function's own failure or must propagate. It knows no method.
 """
 
-import asyncio
 import signal
 import threading
-import traceback
-from collections.abc import Awaitable, Callable
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from toolwire._protocol.jsonrpc import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    METHOD_NOT_FOUND,
-    RESOURCE_NOT_FOUND,
-    Id,
-    RpcError,
-    make_error,
-)
-from toolwire._support.log import logger_for
-from toolwire._support.tasks import cancelled_from_inside
+from toolwire._protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Id, RpcError, make_error
 from toolwire._support.threads import Workers
-from toolwire.errors import ResourceNotFoundError, ToolError, message_of
-from toolwire.tools.results.to_json import BadResult, clean, sendable
+from toolwire.errors import message_of
+from toolwire.tools.results.to_json import clean, sendable
 from toolwire.tools.schema.arguments import InvalidArguments
 
 if TYPE_CHECKING:
-    from toolwire.tools.dispatch.connection import DirectConnection
-    from toolwire.tools.exposed_function import ExposedFunction
     from toolwire.tools.toolset import Toolset
-
-logger = logger_for("server")
 
 _MOST: Final = 50  # violations in an error's data
 
@@ -58,51 +41,6 @@ def invalid_params(error: InvalidArguments, data: dict[str, Any]) -> RpcError:
     return RpcError(INVALID_PARAMS, str(error), {"violations": violations, **data})
 
 
-async def await_result(
-    connection: "DirectConnection",
-    subject: "ExposedFunction",
-    work: Awaitable[Any],
-    convert: Callable[[Any], dict[str, Any]],
-    about: dict[str, Any],
-) -> dict[str, Any]:
-    """Await a user's function and convert what it returns; what goes wrong in it becomes a JSON-RPC error."""
-    try:
-        return convert(await work)
-    except RpcError:
-        raise
-    except InvalidArguments as error:
-        raise invalid_params(error, about) from None
-    except ToolError as error:
-        raise RpcError(INTERNAL_ERROR, message_of(error), about) from error
-    except BadResult as error:
-        logger.warning("%s returned what cannot be a result: %s", subject.label, error)
-        data = {**about, "type": error.type_name}
-        raise RpcError(INTERNAL_ERROR, f"{subject.label}: {error}", data) from error
-    except (Exception, SystemExit) as error:  # the boundary of a user's function: the client gets the error
-        raise _failure(connection, subject, error, about) from error
-    except (KeyboardInterrupt, BaseExceptionGroup) as error:
-        if not is_failure(error):
-            raise
-        raise _failure(connection, subject, error, about) from error
-    except asyncio.CancelledError as error:
-        if not cancelled_from_inside():
-            raise
-        # A task inside it was cancelled, not this one.
-        raise _failure(connection, subject, error, about) from error
-
-
-def _failure(
-    connection: "DirectConnection", subject: "ExposedFunction", error: BaseException, about: dict[str, Any]
-) -> RpcError:
-    text = message_of(error)
-    if isinstance(error, ResourceNotFoundError) and "uri" in about:
-        return RpcError(RESOURCE_NOT_FOUND, text or f"Resource not found: {about['uri']}", about)
-    logger.warning("%s failed", subject.label, exc_info=error)
-    if connection.server.debug:
-        about = {**about, "toolwire/traceback": "".join(traceback.format_exception(error))}
-    return RpcError(INTERNAL_ERROR, describe(error), about)
-
-
 def require_registry(server: "Toolset", registry: R, method: str) -> R:
     """Return the registry. `RpcError` if there was never anything in it: then the method is unknown."""
     if not registry.ever:
@@ -115,11 +53,6 @@ def method_not_found(server: "Toolset", method: str) -> RpcError:
     return RpcError(
         METHOD_NOT_FOUND, f"Method not found: {method}", {"method": method, "server": server.name}
     )
-
-
-def error_data(connection: "DirectConnection", **about: str) -> dict[str, Any]:
-    """Make the data of an error: the subject that was asked for, and the server."""
-    return {**about, "server": connection.server.name}
 
 
 def require_text(params: dict[str, Any], key: str, where: str = "") -> str:

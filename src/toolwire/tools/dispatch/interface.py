@@ -1,11 +1,14 @@
-"""The seam between a server and whoever carries its messages: `Server`, `Connection`, and the kinds of answer.
+"""The seams of a server: to whoever carries its messages (`Server`, `Connection`), and whoever pays for calls.
 
 A carrier (the CLI's router, a served channel, a client in this process) connects to a server, gives the connection
-one decoded message after the other, and sends the replies. It needs to know nothing else of either side.
+one decoded message after the other, and sends the replies. It needs to know nothing else of either side. A chain
+has a `Reserver` hold the money of its paid steps before the first of them runs.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypedDict
 
@@ -68,4 +71,43 @@ class Server(Protocol):
 
     def connect(self, channel: ClientChannel) -> Connection:
         """Open a new connection; any number may be open at once."""
+        ...
+
+
+@dataclass(frozen=True)
+class PlannedCall:
+    """A paid call that is to come, with those of its arguments that are known already."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    max_price: float | str | None = None
+    """The most that it may cost, in dollars; what it counts as if its price is not known."""
+
+
+class Reservation(Protocol):
+    """Money that is reserved for several calls."""
+
+    @property
+    def micros(self) -> int:
+        """The sum, in micro-dollars."""
+        ...
+
+    def using(self, index: int) -> AbstractContextManager[None]:
+        """Let the call that is made inside the block use the money of the planned call of that index."""
+        ...
+
+    def release(self) -> None:
+        """Give back what was not used. Never waits."""
+        ...
+
+
+class Reserver(Protocol):
+    """Whoever pays for calls."""
+
+    def quote(self, calls: Sequence[PlannedCall]) -> str:
+        """Return a sentence on what these calls cost together, "" if that is not known."""
+        ...
+
+    async def reserve(self, calls: Sequence[PlannedCall]) -> Reservation:
+        """Reserve the money of all of these calls, or of none. `CatalogError` says why it cannot be."""
         ...

@@ -24,8 +24,8 @@ from pydantic_core import SchemaError, core_schema
 from typing_extensions import TypedDict
 
 from toolwire._protocol.json_codec import dumps, loads
-from toolwire._support.late_pattern import late_pattern
 from toolwire._support.schema_structure import resolve
+from toolwire._support.words import late_pattern
 from toolwire.tools.schema.arguments import (
     REQUIRED,
     TOO_LARGE_TO_NAME,
