@@ -54,6 +54,7 @@ Prompt = str | AsyncIterable[dict[str, Any]]
 
 _CLEAN_UP: Final = 5.0  # seconds that the user's own generator gets
 _OBSERVE: Final = "toolwire._conversation.observe"
+_OWN_SERVERS: Final = "toolwire.tools.server"
 _LAST_TURNS: Final = 100  # turns of the event loop for what is nearly written when a transport has ended
 _LAST_REPORTS: Final = 2.0  # seconds for the last reports of a transcript, over a transport of the user's
 _MIN_INITIALIZE: Final = 60.0
@@ -128,8 +129,7 @@ class Conversation:
         for name, handler in make_handlers(options, hooks).items():
             self._add_handler(name, handler)
         try:
-            for name, instance in instances.items():
-                self.servers.add(name, instance)
+            self._connect(instances, own=False)  # what is wrong with one is said before the CLI starts
             if options.session_store is not None:
                 options = self.options = await self._use_store(options, env)
             self._session = Session(
@@ -145,6 +145,7 @@ class Conversation:
             if self._servers is not None:
                 self._servers.attach(self._session)
             await self._session.open()
+            self._connect(instances, own=True)  # this loads much: now, while the CLI starts, which takes long
             from toolwire._conversation.reading import Reader  # noqa: PLC0415 - while the CLI starts: it takes long
 
             if hooks or (self._servers is not None and self._servers.limits_time):
@@ -164,6 +165,12 @@ class Conversation:
                 self._observers.error = error
             await self.aclose()
             raise
+
+    def _connect(self, instances: Mapping[str, Any], *, own: bool) -> None:
+        """Connect the servers that are plain `ToolServer`s, or all others."""
+        for name, instance in instances.items():
+            if (type(instance).__module__ == _OWN_SERVERS) is own:
+                self.servers.add(name, instance)
 
     def _start_observers(self, env: dict[str, str]) -> dict[str, str]:
         """Start the observers of this run. Returns the environment for the CLI, to which they may have added."""
