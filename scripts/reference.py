@@ -18,7 +18,7 @@ PAGES: dict[str, tuple[str, str, tuple[str, ...]]] = {
             *("_transport.", "_conversation.", "official", "_version"),
         ),
     ),
-    "options": ("Options", "toolwire", ("options.", "permissions.", "tools.config")),
+    "options": ("Options", "toolwire", ("options.", "permissions.", "tools.names")),
     "messages": ("Messages and content blocks", "toolwire", ("messages.", "_protocol.")),
     "tools": ("Tools and servers", "toolwire", ("tools.", "mcp.", "openapi.")),
     "sessions": ("Sessions and stores", "toolwire", ("sessions.",)),

@@ -290,9 +290,6 @@ from toolwire.tools.annotations import (
 from toolwire.tools.chain import (
     Chain as Chain, Step as Step, chain as chain, load_chains as load_chains, step as step,
 )
-from toolwire.tools.config import (
-    McpSdkServerConfig as McpSdkServerConfig,
-)
 from toolwire.tools.context import (
     Context as Context, Elicited as Elicited, Root as Root, Sampled as Sampled,
     ToolCancelled as ToolCancelled,
@@ -300,6 +297,9 @@ from toolwire.tools.context import (
 from toolwire.tools.elicitation import (
     ElicitationRequest as ElicitationRequest, ElicitationResult as ElicitationResult,
     SamplingRequest as SamplingRequest,
+)
+from toolwire.tools.names import (
+    McpSdkServerConfig as McpSdkServerConfig,
 )
 from toolwire.tools.prompts import (
     ServedPrompt as ServedPrompt,

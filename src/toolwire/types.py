@@ -14,6 +14,6 @@ _MORE = {
     """,
     "errors": "CanUseToolShadowedWarning",
 }
-_ROOMS = ("client.responses", "hooks", "messages", "options", "permissions", "sessions.types", "tools.config")
+_ROOMS = ("client.responses", "hooks", "messages", "options", "permissions", "sessions.types", "tools.names")
 
 _load_lazily(globals(), _find_names(_NAMES, *_ROOMS) | _find_names(_MORE))

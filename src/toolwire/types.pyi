@@ -179,6 +179,6 @@ from toolwire.sessions.types import (
     SessionStore as SessionStore, SessionStoreEntry as SessionStoreEntry,
     SessionStoreListEntry as SessionStoreListEntry, SessionSummaryEntry as SessionSummaryEntry,
 )
-from toolwire.tools.config import (
+from toolwire.tools.names import (
     McpSdkServerConfig as McpSdkServerConfig,
 )

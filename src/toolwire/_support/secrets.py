@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from toolwire._support.late_pattern import late_pattern
+from toolwire._support.words import late_pattern
 
 REDACTED: Final = "<redacted>"
 SHORTEST: Final = 6

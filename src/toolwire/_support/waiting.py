@@ -27,6 +27,11 @@ class Signal:
     def __init__(self) -> None:
         self._waiting: list[asyncio.Future[None] | anyio.Event] = []
 
+    @property
+    def has_waiting(self) -> bool:
+        """True if a task waits for it."""
+        return bool(self._waiting)
+
     def notify(self) -> None:
         """Wake all tasks that wait now."""
         if self._waiting:

@@ -1,14 +1,33 @@
-"""Helpers for texts that are shown: names that are alike, and the text of others made safe to show.
+"""Helpers for texts: patterns, names that are alike, and the text of others made safe to show.
 
-Text that was made safe cannot move the cursor, change colours or the direction of writing. Pure functions; must not
-know who shows the text.
+Text that was made safe cannot move the cursor, change colours or the direction of writing. Must not know who shows
+the text.
 """
 
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final, cast
 
-from toolwire._support.late_pattern import late_pattern
+
+def late_pattern(pattern: str, flags: int = 0) -> "re.Pattern[str]":
+    """Return a regular expression that is compiled when it is first used; otherwise as `re.compile` makes it.
+
+    Compiling one takes up to half a millisecond, and most programs never get to those for rare cases. One that
+    every program uses is better compiled at import.
+    """
+    return cast("re.Pattern[str]", _LatePattern(pattern, flags))
+
+
+class _LatePattern:
+    def __init__(self, pattern: str, flags: int) -> None:
+        self._source = (pattern, flags)
+
+    def __getattr__(self, name: str) -> Any:
+        """Called for what is not here yet: compile, and keep it for the next time."""
+        value = getattr(re.compile(*self._source), name)
+        setattr(self, name, value)
+        return value
+
 
 # Characters of a name that are compared: comparing is slow, and a name can come from outside.
 _LONGEST: Final = 200
@@ -42,6 +61,12 @@ def closest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
         names = alike[:_MOST_COMPARED]
     near = difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
     return near[0] if near else None
+
+
+def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Return the end of an error about an unknown name: " Did you mean 'search'?", "" if no known name is alike."""
+    near = closest(name, known, cutoff=cutoff)
+    return f" Did you mean {near!r}?" if near else ""
 
 
 def plain(text: str) -> str:

@@ -1,7 +1,6 @@
 """`ClaudeSDKClient`: a conversation that stays open, with the interface of the official SDK.
 
-Owns the life of the connection and the reading of messages. The control requests are in `controls` and
-`mcp_controls`.
+Owns the life of the connection and the reading of messages. The control requests are in `controls`.
 """
 
 from collections.abc import AsyncIterator
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 from toolwire._conversation.wiring import Conversation, Prompt, check_prompt
 from toolwire._transport.custom import Transport
 from toolwire.client.controls import Controls
-from toolwire.client.mcp_controls import McpControls
 from toolwire.errors import CLIConnectionError
 from toolwire.messages import Message, ResultMessage
 from toolwire.options.agent_options import ClaudeAgentOptions
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     from toolwire.sessions.session import Session as PastSession
 
 
-class ClaudeSDKClient(Controls, McpControls):
+class ClaudeSDKClient(Controls):
     """A conversation that stays open: send prompts, interrupt, and change settings at any time.
 
         async with ClaudeSDKClient(options) as client:

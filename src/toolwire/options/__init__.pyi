@@ -19,6 +19,6 @@ from toolwire.options.types import (
     ThinkingConfigDisabled as ThinkingConfigDisabled, ThinkingConfigEnabled as ThinkingConfigEnabled,
     ThinkingDisplay as ThinkingDisplay, ToolConfig as ToolConfig, ToolsPreset as ToolsPreset,
 )
-from toolwire.tools.config import (
+from toolwire.tools.names import (
     McpSdkServerConfig as McpSdkServerConfig,
 )

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any, Final, NamedTuple
 
-from toolwire._support.words import closest
+from toolwire._support.words import closest, did_you_mean
 from toolwire.errors import OptionsError
 from toolwire.hooks import HookMatcher
 from toolwire.options.checks import EVENTS, check_agents, check_hooks, is_json
@@ -246,10 +246,9 @@ def _read_hooks(value: Any) -> Iterator[Repair]:
     for event, matchers in value.items():
         name = event if isinstance(event, str) else str(event)
         if name not in EVENTS:
-            near = closest(name, EVENTS, cutoff=0.8)
-            hint = f". Did you mean {near!r}?" if near else ""
+            hint = did_you_mean(name, EVENTS, cutoff=0.8)
             text = f"has the event {name!r}, which toolwire does not know: a CLI that does not know it either"
-            told.append(f"{text} never calls its hooks{hint}")
+            told.append(f"{text} never calls its hooks{hint and f'.{hint}'}")
         listed = matchers if isinstance(matchers, list | tuple) else None
         repaired[name] = matchers if listed is None else [_read_matcher(name, each, told) for each in listed]
     try:

@@ -9,7 +9,7 @@ from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
 from toolwire._support.record import RecordWithSecrets, record
 from toolwire.permissions import PermissionMode
-from toolwire.tools.config import McpSdkServerConfig
+from toolwire.tools.names import McpSdkServerConfig
 
 SettingSource: TypeAlias = Literal["user", "project", "local"]
 EffortLevel: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from toolwire._protocol.lines import encode
-from toolwire._support.tracebacks import format_traceback
+from toolwire._support.user_code import format_traceback
 from toolwire._support.words import plain
 from toolwire.errors import McpError
 from toolwire.mcp.direct_client import DirectClient, ListedTool, Notified, connect

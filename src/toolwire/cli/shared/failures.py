@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from toolwire._support.tracebacks import describe_place, format_traceback
+from toolwire._support.user_code import describe_place, format_traceback
 from toolwire._support.words import plain
 
 DebugOption = Annotated[

@@ -2,7 +2,7 @@
 
 import re
 
-from toolwire._support.late_pattern import late_pattern
+from toolwire._support.words import late_pattern
 
 
 def test_it_answers_as_a_compiled_one():
