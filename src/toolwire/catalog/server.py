@@ -5,6 +5,7 @@ fetched behind the handshake and again every so often, and clients hear of what 
 in `purchase`. The server's lifespan owns all of it: nothing runs while nobody is connected.
 """
 
+import hashlib
 import os
 import secrets as random_bytes
 import time
@@ -12,6 +13,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -22,14 +24,20 @@ from toolwire._support.log import logger_for
 from toolwire._support.scrubber import Scrubber
 from toolwire._support.secrets import keep_secret
 from toolwire._support.threads import Workers
-from toolwire.catalog import settings
 from toolwire.catalog.http.api import Api
 from toolwire.catalog.http.connection import Retry
 from toolwire.catalog.ledger.async_ledger import AsyncLedger
-from toolwire.catalog.ledger.opening import default_address, is_url, open_ledger, recover
+from toolwire.catalog.ledger.opening import (
+    Address,
+    default_address,
+    is_url,
+    open_ledger,
+    recover,
+    state_folder,
+)
 from toolwire.catalog.ledger.sqlite_database import MEMORY
 from toolwire.catalog.ledger.types import Ledger, Limits
-from toolwire.catalog.money import dollars
+from toolwire.catalog.money import dollars, micros
 from toolwire.catalog.observe import Observer
 from toolwire.catalog.profile.model import Profile
 from toolwire.catalog.purchase.limits import Breaker, RateLimit, ResultCache, SharedRateLimit
@@ -37,10 +45,19 @@ from toolwire.catalog.purchase.purchase import MAX_IN_FLIGHT, QUEUE_TIMEOUT, Buy
 from toolwire.catalog.refresh import RefreshedServer
 from toolwire.catalog.secrets import find_credentials
 from toolwire.catalog.tools.build import Selection, Status, build_offer, build_tool, drop_masked, report
-from toolwire.catalog.tools.definitions import Definition, Entry, Repairs, Skipped, identity, price_for, slug
+from toolwire.catalog.tools.definitions import (
+    Definition,
+    Entry,
+    Repairs,
+    Skipped,
+    identity,
+    merge_names,
+    parse_names,
+    price_for,
+    slug,
+)
 from toolwire.catalog.tools.entry_cache import load_entries, save_entries
 from toolwire.catalog.tools.pins import Pins
-from toolwire.catalog.tools.shared_names import merge_names, parse_names
 from toolwire.errors import CatalogError, ToolDefinitionError, UsageError
 from toolwire.tools.context import Context
 from toolwire.tools.dispatch.interface import PlannedCall, Reservation, Reserver
@@ -52,11 +69,11 @@ logger = logger_for("catalog")
 
 CREDENTIALS: Final = "TOOLWIRE_CREDENTIALS"
 """The variable with the path of a credentials file."""
+DEFAULT_PRICE: Final = "TOOLWIRE_DEFAULT_PRICE"
+"""The variable with what a call counts as, in dollars, if nobody tells its price."""
 IN_LEDGER: Final = "ledger"
 """As `pins`: those that are kept in the ledger."""
-_MOST_ROUNDS: Final = (
-    3  # of agreeing on names with other machines, each of which needs another to be at it too
-)
+_MOST_ROUNDS: Final = 3  # of agreeing on names with other machines; each needs another one to be at it too
 SESSION: Final = "TOOLWIRE_SESSION"
 """The variable by which several processes spend one budget."""
 
@@ -122,7 +139,7 @@ class Catalog(RefreshedServer):
         )
         self._scrubber = Scrubber(self._credentials.values)
         keep_secret(self._credentials.values)
-        self._limits = settings.combine_limits(budget, budget_day, budget_total, self.profile, environ)
+        self._limits = _combine_limits(budget, budget_day, budget_total, self.profile, environ)
         self._selection = Selection(
             include=tuple(include),
             exclude=tuple(exclude),
@@ -131,11 +148,10 @@ class Catalog(RefreshedServer):
             group=group,
             separator=self.profile.entry.name_separator,
         )
-        self._narrowed = Selection(include=settings.parse_filter(self.profile, environ))
-        self._default_price = settings.resolve_default_price(default_price, environ)
-        self._scope = settings.short_digest(
-            self.profile.base_url.rstrip("/")
-        )  # no key in it: prices outlive a new one
+        self._narrowed = Selection(include=_parse_filter(self.profile, environ))
+        self._default_price = _resolve_default_price(default_price, environ)
+        self._scope = _digest(self.profile.base_url.rstrip("/"))  # no key in it: prices outlive a new one
+        self._account = _digest(self.profile.base_url, self._credentials.digest)
         self._under: dict[str, int] = {}  # the limits of single tools, by entry
         self._ids_of_tool: dict[str, set[str]] = {}  # the entries that a limited tool had so far
         self._warned_limits: set[str] = set()
@@ -143,17 +159,17 @@ class Catalog(RefreshedServer):
         self._agreed: dict[str, str] = {}  # those that all machines with this ledger use
         self._ledger_at = default_address(environ) if ledger is None else ledger
         self._ledger: Ledger | None = None
-        usual = f"{self.name}-{settings.short_digest(self.profile.base_url, self._credentials.digest)}.json"
-        self._cache_file = settings.choose_file(cache, user_cache_path("toolwire", appauthor=False) / usual)
+        usual = user_cache_path("toolwire", appauthor=False) / f"{self.name}-{self._account}.json"
+        self._cache_file = _choose_file(cache, usual)
         self._pinned_in_ledger = pins == IN_LEDGER
         self._pins_file = None if pins is None or self._pinned_in_ledger else Path(pins)
-        self._audit_file = settings.choose_file(audit, settings.default_audit_path(self._ledger_at))
+        self._audit_file = _choose_file(audit, _default_audit_path(self._ledger_at))
         self._rate = rate
         self._own_rate = None if rate is None else RateLimit(rate, burst=max(1, int(rate)))
         self._retry = retry
         self._breaker = breaker or Breaker()
-        self._max_in_flight = settings.check_count("max_in_flight", max_in_flight)
-        self._queue_timeout = settings.check_positive("queue_timeout", queue_timeout)
+        self._max_in_flight = _check_count("max_in_flight", max_in_flight)
+        self._queue_timeout = _check_positive("queue_timeout", queue_timeout)
         self._cached_for = dict(cache_results or {})
         self._results = ResultCache(max(self._cached_for.values())) if self._cached_for else None
         self._definitions: dict[str, Definition] = {}
@@ -264,7 +280,7 @@ class Catalog(RefreshedServer):
                 entry_id=self.entry_id,
                 default_price=self._default_price,
                 session=self.session,
-                identity=settings.short_digest(self.profile.base_url, self._credentials.digest),
+                identity=self._account,
                 scrubber=self._scrubber,
                 observer=observer,
                 breaker=self._breaker,
@@ -301,8 +317,7 @@ class Catalog(RefreshedServer):
         """Return the rate limit: one for all who use the ledger, unless that is in memory."""
         if self._rate is None or books.ledger.path == MEMORY:
             return self._own_rate
-        account = settings.short_digest(self.profile.base_url, self._credentials.digest)
-        return SharedRateLimit(self._rate, max(1, int(self._rate)), LedgerPlaces(books, account))
+        return SharedRateLimit(self._rate, max(1, int(self._rate)), LedgerPlaces(books, self._account))
 
     def _open_ledger(self) -> Ledger:
         """Open the ledger. Each lifespan has a file's ledger of its own: one may begin while another ends."""
@@ -464,7 +479,7 @@ class Catalog(RefreshedServer):
         """The name of the document with the names of tools: those who choose names in another way have another."""
         chosen = self._selection
         way = [chosen.namespace, str(chosen.group), *(f"{a}={b}" for a, b in sorted(chosen.rename.items()))]
-        return f"names {self._scope} {settings.short_digest(*way)}"
+        return f"names {self._scope} {_digest(*way)}"
 
     def _read_agreed_names(self) -> None:
         """Read the names that other machines use, if the ledger is shared with any."""
@@ -581,3 +596,88 @@ class LedgerPlaces:
     def give_back(self, interval: float) -> None:
         """Give a place back."""
         self._books.post(self._books.ledger.return_turn, self._account, interval)
+
+
+def _combine_limits(
+    budget: float | str | Limits | None,
+    per_day: float | str | None,
+    total: float | str | None,
+    profile: Profile,
+    environ: Mapping[str, str],
+) -> Limits:
+    """Combine the budgets of the caller and of the environment: the smaller one counts."""
+    limits = budget if isinstance(budget, Limits) else Limits()
+    variable = profile.environment.budget
+    given = {
+        "per_session": [
+            ("budget", None if isinstance(budget, Limits) else budget),
+            (variable, environ.get(variable) if variable else None),
+        ],
+        "per_day": [("budget_day", per_day)],
+        "total": [("budget_total", total)],
+    }
+    found: dict[str, Any] = {}
+    for name, sources in given.items():
+        amounts = [_read_amount(source, value) for source, value in sources if value is not None]
+        amounts += [] if (known := getattr(limits, name)) is None else [known]
+        found[name] = min(amounts) if amounts else None
+    return replace(limits, **found)
+
+
+def _read_amount(source: str, value: float | str) -> int:
+    """Read a budget. An empty one is rejected: a variable that is set to nothing does not mean "no limit"."""
+    try:
+        return micros(value)
+    except ValueError as error:
+        hint = " (unset the variable for no limit)" if value == "" else ""
+        raise UsageError(f"{source} is not an amount of dollars: {error}{hint}") from None
+
+
+def _check_positive(name: str, value: float) -> Any:
+    """Reject a number that is not over 0."""
+    if isinstance(value, (bool, str)) or not 0 < value < inf:
+        raise UsageError(f"{name} must be a number over 0, got {value!r}")
+    return value
+
+
+def _check_count(name: str, value: int) -> int:
+    """Reject a value that is not a whole number of 1 or more."""
+    if type(value) is not int or value < 1:
+        raise UsageError(f"{name} must be a whole number, 1 or more, got {value!r}")
+    return value
+
+
+def _resolve_default_price(given: float | str | None, environ: Mapping[str, str]) -> int | None:
+    """Return the price that a call without a known price counts as, from the caller or the environment."""
+    said = environ.get(DEFAULT_PRICE, "").strip() or None if given is None else given
+    try:
+        return None if said is None else micros(said)
+    except ValueError as error:
+        raise UsageError(f"the default price is not an amount of dollars: {error}") from None
+
+
+def _parse_filter(profile: Profile, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Parse the filter in the environment: words with commas between them."""
+    words = environ.get(profile.environment.filter, "") if profile.environment.filter else ""
+    return tuple(each.strip() for each in words.split(",") if each.strip())
+
+
+def _choose_file(given: str | Path | Literal[False] | None, otherwise: Path | None) -> Path | None:
+    """Return the file that was named, or the usual one; None for False."""
+    if given is False:
+        return None
+    return otherwise if given is None else Path(given)
+
+
+def _default_audit_path(ledger: Ledger | Address) -> Path | None:
+    """Return the usual path of the audit file: beside the ledger's file, or where that would usually be."""
+    if is_url(ledger):
+        return state_folder() / "audit.jsonl"
+    if not isinstance(ledger, str | os.PathLike) or os.fspath(ledger) == MEMORY:
+        return None
+    return Path(ledger).parent / "audit.jsonl"
+
+
+def _digest(*texts: str) -> str:
+    """Return a short hash of these texts."""
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]

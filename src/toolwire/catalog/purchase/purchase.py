@@ -15,8 +15,9 @@ import hashlib
 import secrets as random_bytes
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
@@ -36,7 +37,6 @@ from toolwire.catalog.ledger.types import Booking, Busy, Held, Limits, Order, St
 from toolwire.catalog.money import dollars, micros
 from toolwire.catalog.observe import CallRecord, Observer
 from toolwire.catalog.profile.model import Profile
-from toolwire.catalog.purchase.held import ALLOWANCE, HeldMoney
 from toolwire.catalog.purchase.limits import Breaker, RateLimit, ResultCache, SharedRateLimit
 from toolwire.catalog.purchase.replies import Outcome, build_result, read_reply
 from toolwire.catalog.tools.definitions import Definition, identity, price_for
@@ -56,6 +56,50 @@ QUEUE_TIMEOUT: Final = 60.0
 _KEPT: Final = "This is the result of an earlier call: nothing was bought this time."
 _ROUNDING: Final = 10_000  # a cent: balances are often told in cents
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What a step of a chain may spend: the money that is held for it, and the most that it may cost."""
+
+    entry: str
+    held: str
+    most: int | None
+
+
+_ALLOWANCE: ContextVar[Allowance | None] = ContextVar("toolwire_allowance", default=None)
+"""That of the call that runs now."""
+
+
+class HeldMoney:
+    """The money of all paid steps of one run of a chain. `steps` has the entry of each and the most it may cost."""
+
+    def __init__(
+        self, ledger: AsyncLedger, held: Sequence[Held], steps: Sequence[tuple[str, int | None]]
+    ) -> None:
+        self._ledger = ledger
+        self._held = held
+        self._steps = steps
+
+    @property
+    def micros(self) -> int:
+        """The sum, in micro-dollars."""
+        return sum(each.reserved for each in self._held)
+
+    @contextmanager
+    def using(self, index: int) -> Iterator[None]:
+        """Let the call that is made inside the block use the money of one step."""
+        entry, most = self._steps[index]
+        token = _ALLOWANCE.set(Allowance(entry, self._held[index].id, most))
+        try:
+            yield
+        finally:
+            _ALLOWANCE.reset(token)
+
+    def release(self) -> None:
+        """Give back what was not used. If the ledger is closed, that is done when this process has ended."""
+        with suppress(CatalogError):
+            self._ledger.post(self._ledger.ledger.drop_held, [each.id for each in self._held])
 
 
 class Purchase:
@@ -83,7 +127,7 @@ class Purchase:
         self._attempt = Attempt()
         self._booking: Booking | None = None
         self._number, self._sent_at = 0, 0.0
-        allowance = ALLOWANCE.get()
+        allowance = _ALLOWANCE.get()
         self._allowance = allowance if allowance is not None and allowance.entry == self.entry else None
         record.entry, record.digest = definition.id, self._digest
 

@@ -6,6 +6,7 @@ entries give the same definitions in whatever order they come, and one bad entry
 """
 
 import hashlib
+import json
 import re
 import unicodedata
 from collections import defaultdict
@@ -157,6 +158,28 @@ def check_renames(rename: Mapping[str, Any]) -> None:
             )
 
 
+def parse_names(document: str | None) -> dict[str, str]:
+    """Read the names that machines have agreed on, by id of the entry; none from a document that is not ours."""
+    try:
+        found = json.loads(document or "{}")
+    except ValueError:
+        return {}
+    whole = isinstance(found, dict) and all(isinstance(each, str) for each in found.values())
+    return found if whole else {}
+
+
+def merge_names(document: str | None, names: Mapping[str, str], listed: Collection[str]) -> str:
+    """Return the document with our names added. Names that are there stay, as long as their entry is `listed`.
+
+    Which name an entry gets depends on which entries were there before: without such a document, machines that
+    were started at different times would name them differently.
+    """
+    kept = {id: name for id, name in parse_names(document).items() if id in listed}  # noqa: A001
+    taken = set(kept.values())
+    kept |= {id: name for id, name in names.items() if id not in kept and name not in taken}  # noqa: A001
+    return dumps(kept, sort_keys=True).decode()
+
+
 def _keep_known_names(
     bases: Mapping[str, str], prefix: str, known: Mapping[str, str], reserved: Collection[str], longest: int
 ) -> dict[str, int]:
@@ -279,7 +302,7 @@ def define(
 
     `taken` are names that must not be used. `rename` gives new names by an entry's id or by the name that it would
     get; `namespace` goes before every name. `known` is id -> name of an earlier run (`Pins.names`): see
-    `names.assign` for who keeps a name. UsageError only for an illegal new name or namespace. `repairs` keeps the
+    `assign` for who keeps a name. UsageError only for an illegal new name or namespace. `repairs` keeps the
     repaired schemas for the next time: to repair one takes longer than all the rest.
     """
     rename = rename or {}
