@@ -10,7 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from shared.terminal import Terminal
-from toolwire.catalog.ledger.sqlite import Limits, Order, PriceRaised, SqliteLedger
+from toolwire.catalog.ledger.sqlite import SqliteLedger
+from toolwire.catalog.ledger.types import Limits, Order, PriceRaised
 from toolwire.cli.catalog import catalog_app
 
 NOON = datetime(2026, 11, 6, 12, tzinfo=UTC).timestamp()

@@ -35,7 +35,7 @@ from toolwire.catalog.ledger.opening import (
     recover,
     state_folder,
 )
-from toolwire.catalog.ledger.sqlite_database import MEMORY
+from toolwire.catalog.ledger.sqlite import MEMORY
 from toolwire.catalog.ledger.types import Ledger, Limits
 from toolwire.catalog.money import dollars, micros
 from toolwire.catalog.observe import Observer

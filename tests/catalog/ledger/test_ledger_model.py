@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 )
 
 from shared.ledgers import PostgresLedgers, SqliteLedgers
-from toolwire.catalog.ledger.sqlite import Busy, Limits, Order, OverBudget, PriceRaised, Stopped
+from toolwire.catalog.ledger.types import Busy, Limits, Order, OverBudget, PriceRaised, Stopped
 from toolwire.errors import CatalogError
 
 ENTRIES = st.sampled_from(["api:1", "api:2", "api:3", "other:1"])

@@ -15,20 +15,15 @@ from pathlib import Path
 import pytest
 
 from toolwire.catalog.ledger.opening import default_address
-from toolwire.catalog.ledger.sqlite import (
-    Ledger,
-    Limits,
-    Order,
-    OverBudget,
-    SqliteLedger,
-    owner_alive,
-    this_process,
-)
+from toolwire.catalog.ledger.process_owner import owner_alive, this_process
+from toolwire.catalog.ledger.sqlite import SqliteLedger
+from toolwire.catalog.ledger.types import Ledger, Limits, Order, OverBudget
 from toolwire.errors import CatalogError
 
 START = """
 import os, sys
-from toolwire.catalog.ledger.sqlite import *
+from toolwire.catalog.ledger.sqlite import SqliteLedger
+from toolwire.catalog.ledger.types import *
 from toolwire.errors import CatalogError
 path, told = sys.argv[1], sys.argv[2:]
 def order(number, price=10):
@@ -229,7 +224,9 @@ def test_a_process_knows_itself_and_the_dead():
     me = this_process()
     assert owner_alive(me)
     assert me == this_process()
-    process = started("from toolwire.catalog.ledger.sqlite import this_process; print(this_process())", "x")
+    process = started(
+        "from toolwire.catalog.ledger.process_owner import this_process; print(this_process())", "x"
+    )
     other = ended(process).strip()
     assert other != me
     assert not owner_alive(other)

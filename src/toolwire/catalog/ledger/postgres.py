@@ -1,29 +1,57 @@
 """The ledger in a Postgres database that any number of processes on any number of machines book in.
 
-Owns the lease of this process. An owner is not a process id, which says nothing on another machine, but a name
-that nobody else has, with a row in the database that says until when it lives. A thread renews it by the clock of
-the database, as long as this ledger is open. Who is paused for longer than that is dead to others: they book its
-open calls as unknown, and what it had booked before may not be sent any more. It goes on under a new name.
+Owns the lease of this process (`PostgresLedger`), connections and transactions (`PostgresDatabase`). The rules are
+those of `sql_ledger`.
 
-The rules are those of `sql_ledger`, connections and transactions of `postgres_database`.
+- An owner is not a process id, which says nothing on another machine, but a name that nobody else has. Its row in
+  the database says until when it lives; a thread renews it by the clock of the database, as long as the ledger is
+  open. Who is paused for longer than that is dead to others: they book its open calls as unknown, and what it had
+  booked before may not be sent any more. It goes on under a new name.
+- One transaction writes at a time, in all processes: each takes the same advisory lock first. A limit is about all
+  that was ever booked, so finer locks would meet in the same rows. Its statements see what was committed before.
+- Every transaction says for itself how durable it is, how long it may wait and which schema it means, in the same
+  round trip that begins it. So nothing depends on a session, and a pooler may stand in between.
+- A transaction marks the row of its owner. When the connection is lost during a commit, the mark tells, under the
+  lock, whether it was made.
+- Nothing waits without an end: connections and statements have a time limit here, and on the server. A process that
+  is stopped while it holds the lock loses it.
 """
 
+import contextlib
+import hashlib
 import math
 import os
+import re
 import secrets
+import select
 import socket
 import threading
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, Final
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import count
+from typing import Any, Final, NoReturn, TypeVar
 
 from toolwire._support.log import logger_for
+from toolwire._support.secrets import keep_secret
 from toolwire.catalog.ledger import queries as query
-from toolwire.catalog.ledger.postgres_database import SCHEMA, PostgresDatabase, PostgresTransaction
+from toolwire.catalog.ledger import schema
 from toolwire.catalog.ledger.pricing import Agreed
 from toolwire.catalog.ledger.sql_ledger import SqlLedger
-from toolwire.catalog.ledger.types import Booking, Held, LeaseLost, Limits, Order, Row
+from toolwire.catalog.ledger.transactions import Database, Group
+from toolwire.catalog.ledger.types import Booking, Held, LeaseLost, Limits, Order, Row, Unavailable
 from toolwire.errors import CatalogError, UsageError
+
+try:
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+    from psycopg.types.numeric import Int8Dumper
+    from psycopg.waiting import Ready
+except ModuleNotFoundError as missing:
+    raise UsageError(
+        f"a ledger in Postgres needs psycopg ({missing}): pip install 'toolwire[postgres]'"
+    ) from missing
 
 logger = logger_for("catalog")
 
@@ -31,6 +59,41 @@ LEASE: Final = 30.0
 """Seconds after which an owner that gives no sign of life counts as dead."""
 _BEATS: Final = 6  # in the time of a lease
 _SHORTEST_LEASE: Final = 0.5
+SCHEMA: Final = "toolwire_ledger"
+"""The usual schema of the tables: a database may have tables of others."""
+_OLDEST: Final = 120_000  # generated columns
+_MOST_CONNECTIONS: Final = 4
+_MARKS: Final = re.compile(r"\?(\d*)")
+_IDLE: Final = psycopg.pq.TransactionStatus.IDLE
+_PAUSE: Final = 0.1
+_MILLISECONDS: Final = 1000
+_SAVEPOINT: Final = "SAVEPOINT step"
+_DURABLE: Final = (
+    "SELECT set_config('synchronous_commit', 'on', true)"
+    " WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')"
+)
+
+_RIGHTS: Final = (
+    "may not be used by this role: it needs USAGE on the schema, and SELECT, INSERT, UPDATE, DELETE on its tables;"
+    " to make them it needs CREATE on the database"
+)
+# SQLSTATE, or its class -> what to say. The rest of the sentence is the same for all.
+_SAYS: Final = {
+    "25006": "cannot be written: the database is read-only, or a standby",
+    "42501": _RIGHTS,
+    "3F": _RIGHTS,  # the schema is there, and this role does not see it
+    "28": "does not let this role in: check user and password",
+    "3D": "is in a database that does not exist",
+    "53300": "takes no more connections",
+    "53": "is out of disk or memory",
+    "55P03": "is locked by another process for too long",
+    "57014": "takes too long",
+    "57P": "is being shut down or started",
+    "25P03": "has given up this process: it was stopped for too long inside a booking",
+    "22021": "cannot keep a text: it has a character that Postgres does not know",
+    "54": "cannot keep a value: it is too long",
+}
+_RESULT = TypeVar("_RESULT")
 
 
 class PostgresLedger(SqlLedger):
@@ -136,11 +199,11 @@ class PostgresLedger(SqlLedger):
         db.on_lost.append(partial(self._drop_unused, held.id))
         return held
 
-    def _drop_unused(self, id: str, db: PostgresTransaction) -> None:
+    def _drop_unused(self, id: str, db: "PostgresTransaction") -> None:
         """Give back what was held, which came out too late for anybody to know of it."""
         self._drop_held(db, id)
 
-    def _release_unsent(self, id: str, db: PostgresTransaction) -> None:
+    def _release_unsent(self, id: str, db: "PostgresTransaction") -> None:
         """Give the money back of a call that was booked, which came out too late for it to be sent."""
         row = query.row(db, id)
         if row.state in ("sent", "unknown"):  # unknown, if others took this process for dead meanwhile
@@ -173,3 +236,553 @@ def _paused(owner: str) -> str:
     return (
         f"{owner} was paused or cut off from the ledger for longer than its lease, so others count it as dead"
     )
+
+
+class _Connection(psycopg.Connection[Any]):
+    """A connection on which no statement waits for ever."""
+
+    patience: float = 30.0
+
+    def wait(self, gen: Generator[Any, Any, _RESULT], *_: Any, **__: Any) -> _RESULT:
+        """Run what psycopg is about to do; closes the connection if the server does not answer in time."""
+        deadline = time.monotonic() + self.patience
+        try:
+            wanted = next(gen)
+            while True:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    self.pgconn.finish()
+                    raise psycopg.OperationalError(f"no answer within {self.patience:g} s")
+                wanted = gen.send(_wait_for(self.pgconn.socket, wanted, left))
+        except StopIteration as end:
+            result: _RESULT = end.value
+            return result
+
+
+def _wait_for(descriptor: int, wanted: int, seconds: float) -> Any:
+    """Wait until a socket can be read or written, as wanted. Returns which."""
+    poll = select.poll()
+    poll.register(descriptor, (select.POLLIN * (wanted & 1)) | (select.POLLOUT * (wanted >> 1)))
+    found = 0
+    for _, events in poll.poll(seconds * _MILLISECONDS):
+        found |= Ready.R if events & ~select.POLLOUT and wanted & 1 else 0
+        found |= Ready.W if events & ~select.POLLIN and wanted & 2 else 0
+    return Ready(found) if found else Ready.NONE
+
+
+@lru_cache(maxsize=1_000)
+def _number_marks(query: str) -> str:
+    """Number the marks for values as Postgres has them."""
+    numbers = count(1)
+    return _MARKS.sub(lambda mark: f"${mark[1] or next(numbers)}", query)
+
+
+@lru_cache(maxsize=1_000)
+def _name_marks(query: str) -> str:
+    """Name the marks for values as psycopg has them where it quotes values itself."""
+    numbers = count(1)
+    return _MARKS.sub(lambda mark: f"%(v{mark[1] or next(numbers)})s", query.replace("%", "%%"))
+
+
+class _Rows:
+    """Rows that are here already. `status` is what the server calls the statement that found them."""
+
+    def __init__(self, rows: Sequence[Any] = (), status: str | None = None) -> None:
+        self._rows = iter(rows)
+        self.status = status
+
+    def fetchone(self) -> Any:
+        """Return the next row; None if there is none."""
+        return next(self._rows, None)
+
+    def fetchall(self) -> list[Any]:
+        """Return the rows that are left."""
+        return list(self._rows)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._rows
+
+
+class PostgresTransaction:
+    """A transaction that is open. `now` is the server's time when it began.
+
+    While it is open all others wait for the lock, so round trips are saved: what changes something waits until the
+    next question, or the commit, and goes out together with it.
+    """
+
+    def __init__(self, connection: _Connection, now: float, lease: bool) -> None:
+        self.connection = connection
+        self.now = now
+        self.lease = lease
+        """True if the owner who writes has a lease that has not expired."""
+        self.on_lost: list[Callable[[PostgresTransaction], None]] = []
+        """What to do in a later transaction if it comes out late that this one was committed."""
+        self._waiting: list[tuple[str, Sequence[Any]]] = []
+        self._known: dict[tuple[str, tuple[Any, ...]], list[Any]] = {}
+
+    def execute(self, query: str, values: Sequence[Any] = (), /) -> Any:
+        """Run a statement: a question now, another one no later than the next question."""
+        if not query.startswith("SELECT"):
+            self._known.clear()
+            self._waiting.append((query, values))
+            return _Rows()
+        if (rows := self._known.get((query, tuple(values)))) is not None:
+            return _Rows(rows)
+        return self.send((query, values))[-1]
+
+    def executemany(self, query: str, rows: Iterable[Sequence[Any]], /) -> None:
+        """Run a statement once for each row of values, without waiting for each."""
+        self._known.clear()
+        self.send()
+        self.connection.cursor().executemany(_number_marks(query), [_plain(row) for row in rows])
+
+    def prefetch(self, questions: Sequence[tuple[str, Sequence[Any]]]) -> None:
+        """Ask several questions in one round trip; the answers are kept until something is changed."""
+        found = self.send(*questions)
+        self._known = {
+            (query, tuple(values)): rows.fetchall()
+            for (query, values), rows in zip(questions, found[-len(questions) :], strict=True)
+        }
+
+    def send(self, *statements: tuple[str, Sequence[Any]]) -> list[_Rows]:
+        """Send what waits and these statements in one round trip. Returns what each found.
+
+        Several go as one text with the values quoted in it. (psycopg's pipelines have one round trip too, but after
+        one the server no longer ends a transaction that is idle for too long: a stopped process keeps the lock.)
+        """
+        sent = [*self._waiting, *statements]
+        if not sent:
+            return []
+        if len(sent) == 1:
+            ((query, values),) = sent
+            self._waiting.clear()
+            cursor = self.connection.execute(_number_marks(query), _plain(values) or None)
+        else:
+            quoting = psycopg.ClientCursor(self.connection)
+            texts = [_quote_values(quoting, *each) for each in sent]  # raises for a text that cannot be sent
+            self._waiting.clear()
+            cursor = self.connection.execute("; ".join(texts), prepare=False)
+        found = []
+        for _ in sent:
+            found.append(_Rows(cursor.fetchall() if cursor.description else (), cursor.statusmessage))
+            cursor.nextset()
+        return found
+
+    def waits(self, statement: str) -> bool:
+        """True if a statement was not sent yet."""
+        return any(query == statement for query, _ in self._waiting)
+
+    def forget(self) -> None:
+        """Drop what waits and what is known: it is undone."""
+        self._waiting.clear()
+        self._known.clear()
+
+
+def _quote_values(quoting: psycopg.ClientCursor[Any], query: str, values: Sequence[Any]) -> str:
+    """Return a statement with its values in it."""
+    return quoting.mogrify(_name_marks(query), {f"v{at}": each for at, each in enumerate(_plain(values), 1)})
+
+
+def _plain(values: Sequence[Any]) -> list[Any]:
+    """Make flags numbers, as the tables have them."""
+    return [int(value) if isinstance(value, bool) else value for value in values]
+
+
+@dataclass(frozen=True)
+class _Doubt:
+    """A transaction of which it is not known yet whether it was committed."""
+
+    owner: str
+    mark: str
+    on_lost: Sequence[Callable[[PostgresTransaction], None]]
+
+
+class PostgresDatabase(Database):
+    """Connections to one database, for all threads of a process. One of them writes at a time.
+
+    `owner` returns the name of the row in `owners` that a transaction marks; it has been registered if that writes.
+    """
+
+    def __init__(
+        self, url: str, *, schema_name: str, patience: float, create: bool, owner: Callable[[bool], str]
+    ) -> None:
+        if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema_name):
+            raise UsageError(f"the schema of a ledger is a plain lower-case name, not {schema_name!r}")
+        self._settings, path = _read_url(url, patience)
+        super().__init__(path, patience)
+        self._schema = schema_name
+        digest = hashlib.sha256(f"toolwire {schema_name}".encode()).digest()
+        self._lock_key = int.from_bytes(digest[:8], signed=True)
+        self._owner = owner
+        self._idle: list[_Connection] = []
+        self._places = threading.BoundedSemaphore(_MOST_CONNECTIONS)
+        self._closed = False
+        self._doubt: _Doubt | None = None
+        try:
+            self._prepare(create)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connections. Twice is fine."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
+
+    # Transactions.
+
+    @contextlib.contextmanager
+    def writing(self, durable: bool = True) -> Iterator[PostgresTransaction]:  # noqa: ARG002 - all are durable
+        """Run a transaction that nobody else can write beside, in any process. Undone if anything is raised."""
+        if (group := self._own_group()) is not None:
+            with self._step(group):
+                yield group.db
+            return
+        with self._turn(), self._failures(), self._transaction() as db:
+            yield db
+
+    @contextlib.contextmanager
+    def reading(self, *, current: bool = False) -> Iterator[PostgresTransaction]:  # noqa: ARG002 - it always is
+        """Run a transaction that sees one state of the ledger: the one that others write to now."""
+        if (group := self._own_group()) is not None:
+            with self._step(group):
+                yield group.db
+            return
+        with self._failures(), self._connected(self._begin_reading) as db:
+            yield db
+            db.connection.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Commit what this thread writes inside at once, at the end.
+
+        Each transaction inside that raises is undone alone. If the commit fails, or anything gets out of the block,
+        nothing is booked. Other threads, and other processes that write, wait.
+        """
+        self._check_not_grouped()
+        with self._turn(), self._failures(), self._transaction() as db:
+            self._group = group = Group(db)
+            try:
+                yield
+                group.check()
+            finally:
+                self._group = None
+
+    @contextlib.contextmanager
+    def _step(self, group: Group) -> Iterator[None]:
+        """Run one transaction of a group."""
+        group.check()
+        db: PostgresTransaction = group.db
+        try:
+            with self._failures():
+                db.execute(_SAVEPOINT)
+                try:
+                    yield
+                    db.send(("RELEASE step", ()))
+                except BaseException:
+                    begun = not db.waits(_SAVEPOINT)  # else nothing was asked or sent yet
+                    db.forget()
+                    if begun and not db.connection.closed:
+                        db.connection.execute("ROLLBACK TO step; RELEASE step", prepare=False)
+                    raise
+        except CatalogError as error:
+            if db.connection.closed:
+                group.error = error
+            raise
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[PostgresTransaction]:
+        """Run a transaction under the lock, and commit it."""
+        self._settle_doubt()
+        mark, owner = secrets.token_hex(8), self._owner(True)
+        with self._connected(partial(self._begin_writing, owner, mark)) as db:
+            yield db
+            try:
+                done = db.send(("COMMIT", ()))[-1].status
+            except psycopg.Error:
+                if not db.connection.closed:
+                    raise  # the server refused it
+                if not self._was_committed(_Doubt(owner, mark, db.on_lost)):
+                    raise
+            else:
+                if done != "COMMIT":
+                    raise CatalogError(f"the ledger {self.path} has undone a booking after an error in it")
+
+    def _begin_writing(self, owner: str, mark: str, connection: _Connection) -> PostgresTransaction:
+        # The lock comes before the first statement that reads: each has a snapshot of its own, and sees what the
+        # last holder of the lock has committed.
+        return self._begin(
+            connection,
+            "BEGIN ISOLATION LEVEL READ COMMITTED",
+            f"SELECT pg_advisory_xact_lock({self._lock_key})",
+            f"UPDATE owners SET mark = {_quote(mark)} WHERE owner = {_quote(owner)}",  # noqa: S608
+            owner=owner,
+        )
+
+    def _begin_reading(self, connection: _Connection) -> PostgresTransaction:
+        return self._begin(
+            connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", owner=self._owner(False)
+        )
+
+    def _begin(self, connection: _Connection, begin: str, *first: str, owner: str) -> PostgresTransaction:
+        """Begin a transaction with all its settings in one round trip."""
+        limit = int(self._patience * _MILLISECONDS)
+        found = connection.execute(
+            "; ".join(
+                (
+                    begin,
+                    f"SET LOCAL search_path = {self._schema}",
+                    f"SET LOCAL lock_timeout = {limit}",
+                    f"SET LOCAL statement_timeout = {limit}",
+                    f"SET LOCAL idle_in_transaction_session_timeout = {limit}",
+                    _DURABLE,
+                    *first,
+                    f"SELECT extract(epoch FROM clock_timestamp())::float8, EXISTS ({_alive(_quote(owner))})",  # noqa: S608
+                )
+            ),
+            prepare=False,
+        )
+        while found.nextset():
+            pass
+        now, lease = found.fetchone() or (0.0, False)
+        return PostgresTransaction(connection, now, lease)
+
+    def _was_committed(self, doubt: _Doubt) -> bool:
+        """Find out whether a transaction was committed whose connection was lost; later, if that fails now."""
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                return self._find_mark(doubt)
+            except psycopg.Error as error:
+                if time.monotonic() > deadline:
+                    self._doubt = doubt
+                    raise Unavailable(
+                        f"the connection to the ledger {self.path} was lost during a booking, and it cannot be"
+                        f" found out yet whether that was made ({self._reason(error)}): nothing may be sent for it"
+                    ) from error
+                time.sleep(_PAUSE)
+
+    def _find_mark(self, doubt: _Doubt) -> bool:
+        """Return whether the last transaction of an owner has this mark."""
+        with self._connected(self._begin_checking) as db:
+            return _has_mark(db, doubt)
+
+    def _begin_checking(self, connection: _Connection) -> PostgresTransaction:
+        lock = f"SELECT pg_advisory_xact_lock({self._lock_key})"
+        return self._begin(connection, "BEGIN ISOLATION LEVEL READ COMMITTED", lock, owner="")
+
+    def _settle_doubt(self) -> None:
+        """Find out about a transaction that was in doubt, and do what is to be done if it was committed.
+
+        In a transaction of its own: the next one may be refused, which undoes all that is in it.
+        """
+        doubt = self._doubt
+        if doubt is None:
+            return
+        with self._connected(self._begin_checking) as db:
+            if _has_mark(db, doubt):
+                for act in doubt.on_lost:
+                    act(db)
+            db.send(("COMMIT", ()))
+        self._doubt = None
+
+    # The row of this process.
+
+    def register(self, owner: str, lease: float) -> bool:
+        """Make the row of an owner; False if a living one has that name. Rows that were dead for a day go."""
+        made = (
+            "INSERT INTO owners (owner, beat, lease)"  # noqa: S608 - a constant
+            " VALUES (?1, clock_timestamp(), make_interval(secs => ?2))"
+            " ON CONFLICT (owner) DO UPDATE SET beat = clock_timestamp(), lease = excluded.lease"
+            f" WHERE NOT EXISTS ({_alive('?1')}) RETURNING 1"
+        )
+        old = "DELETE FROM owners WHERE beat + lease < clock_timestamp() - interval '1 day'"
+        return self._change_owners((old, ()), (made, (owner, float(lease)))).fetchone() is not None
+
+    def beat(self, owner: str) -> bool:
+        """Renew the lease of an owner; False if it has expired."""
+        renew = (
+            "UPDATE owners SET beat = clock_timestamp()"  # noqa: S608 - a constant
+            f" WHERE owner = ?1 AND EXISTS ({_alive('?1')}) RETURNING 1"
+        )
+        return self._change_owners((renew, (owner,))).fetchone() is not None
+
+    def leave(self, owner: str) -> None:
+        """Remove the row of an owner."""
+        self._change_owners(("DELETE FROM owners WHERE owner = ?", (owner,)))
+
+    def _change_owners(self, *statements: tuple[str, Sequence[Any]]) -> Any:
+        """Change the rows of owners, which needs no lock. Returns what the last statement found."""
+        with self._failures(), self._connected(self._begin_alone) as db:
+            return db.send(*statements, ("COMMIT", ()))[-2]
+
+    def is_alive(self, db: PostgresTransaction, owner: str) -> bool:
+        """True if an owner has a lease that has not expired."""
+        return bool(db.execute(f"SELECT EXISTS ({_alive('?')})", (owner,)).fetchone()[0])
+
+    def _begin_alone(self, connection: _Connection) -> PostgresTransaction:
+        """Begin a transaction that needs no lock."""
+        return self._begin(connection, "BEGIN ISOLATION LEVEL READ COMMITTED", owner="")
+
+    # Connections.
+
+    @contextlib.contextmanager
+    def _connected(
+        self, begin: Callable[[_Connection], PostgresTransaction]
+    ) -> Iterator[PostgresTransaction]:
+        """Begin a transaction on a connection that nobody else uses. What is not committed is undone."""
+        self._check_process()
+        if not self._places.acquire(timeout=self._patience):
+            raise Unavailable(
+                f"all {_MOST_CONNECTIONS} connections of this process to the ledger {self.path} are in use for too"
+                " long; no paid call goes out without it"
+            )
+        connection = None
+        try:
+            db = self._begin_on_some(begin)
+            connection = db.connection
+            yield db
+        finally:
+            self._places.release()
+            if connection is not None:
+                self._put_back(connection)
+
+    def _begin_on_some(self, begin: Callable[[_Connection], PostgresTransaction]) -> PostgresTransaction:
+        """Begin on an idle connection. If that is dead, the server closed it: then on a new one."""
+        while self._idle:
+            with contextlib.suppress(IndexError):  # another thread took it
+                connection = self._idle.pop()
+                try:
+                    return begin(connection)
+                except psycopg.OperationalError:
+                    if not connection.closed:
+                        self._put_back(connection)
+                        raise
+        connection = self._connect()
+        try:
+            return begin(connection)
+        except BaseException:
+            connection.close()
+            raise
+
+    def _put_back(self, connection: _Connection) -> None:
+        """Keep a connection for the next one, outside of any transaction."""
+        try:
+            if not connection.closed and connection.info.transaction_status != _IDLE:
+                connection.execute("ROLLBACK")
+        except psycopg.Error:  # it is lost, and its transaction with it
+            connection.close()
+        if self._closed:
+            connection.close()
+        elif not connection.closed:
+            self._idle.append(connection)
+
+    def _connect(self) -> _Connection:
+        if self._closed:
+            raise CatalogError(f"the ledger {self.path} is closed")
+        connection = _Connection.connect(**self._settings, autocommit=True, cursor_factory=psycopg.RawCursor)
+        connection.patience = 1.5 * self._patience
+        connection.adapters.register_dumper(int, Int8Dumper)
+        return connection
+
+    def _prepare(self, create: bool) -> None:
+        """Make or migrate the tables; two processes may be here at once."""
+        with self._failures(), self._connected(self._begin_preparing) as db:
+            if db.connection.info.server_version < _OLDEST:
+                raise CatalogError(
+                    f"a ledger needs Postgres 12 or newer, and {self.path} is {db.connection.info.server_version}"
+                )
+            exists = db.execute("SELECT to_regnamespace(?)", (self._schema,)).fetchone()[0] is not None
+            if not exists and not create:
+                raise CatalogError(f"there is no ledger at {self.path}")
+            if not exists:
+                db.execute(f"CREATE SCHEMA {self._schema}")
+            schema.prepare_postgres(db, self.path)
+            db.send(("COMMIT", ()))
+
+    def _begin_preparing(self, connection: _Connection) -> PostgresTransaction:
+        limit = int(self._patience * _MILLISECONDS)
+        connection.execute(
+            f"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path = {self._schema};"
+            f" SET LOCAL lock_timeout = {limit}; SET LOCAL statement_timeout = {limit};"
+            f" SELECT pg_advisory_xact_lock({self._lock_key})",
+            prepare=False,
+        )
+        return PostgresTransaction(connection, 0.0, lease=False)
+
+    # Failures.
+
+    @contextlib.contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Turn failures of the database into `CatalogError`."""
+        try:
+            yield
+        except psycopg.Error as error:
+            self._refuse(error)
+        except UnicodeEncodeError as error:  # half a surrogate pair, which JSON lets through
+            raise CatalogError(f"a value to be booked is not valid text: {error.object!r}") from error
+
+    def _refuse(self, error: psycopg.Error) -> NoReturn:
+        """Raise a `CatalogError` for a failure of the database."""
+        state = error.sqlstate or ""
+        if isinstance(error, psycopg.DataError) and not state:  # psycopg itself refuses the NUL character
+            raise CatalogError(f"a value to be booked is not valid text: {error}") from error
+        says = next((_SAYS[state[:size]] for size in (5, 3, 2) if state[:size] in _SAYS), "")
+        if not says:
+            lost = isinstance(error, psycopg.OperationalError) and not state
+            says = "cannot be reached" if lost else "cannot be used"
+        raise Unavailable(
+            f"the ledger {self.path} {says} ({self._reason(error)}); no paid call goes out without it"
+        ) from error
+
+    def _reason(self, error: psycopg.Error) -> str:
+        """Return the first line of an error, without the password."""
+        text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        password = str(self._settings.get("password") or "")
+        return text.replace(password, "***") if password else text
+
+
+def _has_mark(db: PostgresTransaction, doubt: _Doubt) -> bool:
+    """Return whether the last transaction of an owner has this mark. Under the lock: then that one is over."""
+    found = db.execute("SELECT mark FROM owners WHERE owner = ?", (doubt.owner,)).fetchone()
+    return found is not None and found[0] == doubt.mark
+
+
+def _alive(owner: str) -> str:
+    """Return a query that finds a row if an owner lives. The time for which the server was away does not count."""
+    return (
+        f"SELECT 1 FROM owners AS living WHERE living.owner = {owner}"  # noqa: S608 - a mark, or quoted
+        " AND greatest(living.beat, pg_postmaster_start_time()) + living.lease > clock_timestamp()"
+    )
+
+
+def _quote(text: str) -> str:
+    """Quote a text for the statements that begin a transaction, which take no values."""
+    if "\\" in text or "\0" in text:
+        raise UsageError(f"the name of an owner is plain text, not {text!r}")
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _read_url(url: str, patience: float) -> tuple[dict[str, Any], str]:
+    """Return the settings of a connection, and the address for people, without password and options."""
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.Error:  # which may quote the password
+        raise UsageError(
+            "the address of the ledger cannot be read: postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with special"
+            " characters in the password as %XX"
+        ) from None
+    keep_secret([str(given["password"])] if given.get("password") else [])
+    settings = {
+        "connect_timeout": max(2, int(patience)),
+        "keepalives_idle": 5,
+        "keepalives_interval": 2,
+        "keepalives_count": 3,
+        "tcp_user_timeout": int(patience * _MILLISECONDS),
+        "fallback_application_name": "toolwire",
+        **given,
+    }
+    user = f"{given['user']}@" if given.get("user") else ""
+    port = f":{given['port']}" if given.get("port") else ""
+    return settings, f"postgresql://{user}{given.get('host', '')}{port}/{given.get('dbname', '')}"

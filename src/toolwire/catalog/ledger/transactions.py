@@ -1,12 +1,21 @@
-"""What a ledger needs of a database: transactions that run SQL, alone or in groups. Knows no database.
+"""What a ledger needs of a database: transactions that run SQL, alone or in groups, one thread at a time.
+
+Owns what all databases have in common, and knows none.
 
 Statements are written once, for SQLite and Postgres: values are marked `?` (or `?1`, `?2`, ... where one is used
 twice), flags are the numbers 0 and 1, and only what both databases understand is used. `schema` has what differs.
 """
 
+import os
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from toolwire.catalog.ledger.types import Unavailable
+from toolwire.errors import CatalogError
 
 
 class Found(Protocol):
@@ -35,34 +44,80 @@ class Transaction(Protocol):
         ...
 
 
-class Database(Protocol):
-    """Opens transactions. Its failures are `CatalogError`."""
+@dataclass
+class Group:
+    """Transactions of one thread that are committed together, all on `db`."""
 
-    @property
-    def path(self) -> str:
-        """Where it is, for people; without a password."""
-        ...
+    db: Any
+    thread: int = field(default_factory=threading.get_ident)
+    durable: bool = False
+    """True if what is open now survives a power cut."""
+    error: CatalogError | None = None
+    """Why nothing more can be booked in it."""
 
-    @property
-    def grouped(self) -> bool:
-        """True if this thread is inside `together`, so that nothing is certain before its end."""
-        ...
+    def check(self) -> None:
+        """Raise if nothing more can be booked."""
+        if self.error is not None:
+            raise CatalogError(str(self.error)) from self.error
 
+
+class Database(ABC):
+    """Opens transactions. Its failures are `CatalogError`. `path` says where it is, without a password."""
+
+    def __init__(self, path: str, patience: float) -> None:
+        self.path = path
+        self._patience = patience
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._group: Group | None = None
+
+    @abstractmethod
     def writing(self, durable: bool = True) -> AbstractContextManager[Transaction]:
         """Run a transaction that nobody else can write beside. Undone if anything is raised in it.
 
         `durable`: it survives a power cut. One that is not survives the end of a process.
         """
-        ...
 
+    @abstractmethod
     def reading(self, *, current: bool = False) -> AbstractContextManager[Transaction]:
         """Run a transaction that sees one state of the ledger; `current`: the state that others write to now."""
-        ...
 
+    @abstractmethod
     def together(self) -> AbstractContextManager[None]:
         """Commit what this thread writes inside at once, at the end. What raises inside is undone alone."""
-        ...
 
+    @abstractmethod
     def close(self) -> None:
         """Close all connections. Twice is fine."""
-        ...
+
+    @property
+    def grouped(self) -> bool:
+        """True if this thread is inside `together`, so that nothing is certain before its end."""
+        return self._own_group() is not None
+
+    def _own_group(self) -> Group | None:
+        group = self._group
+        return group if group is not None and group.thread == threading.get_ident() else None
+
+    def _check_not_grouped(self) -> None:
+        if self.grouped:
+            raise CatalogError("transactions of the ledger are being grouped already")
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Be the one thread of this process that writes."""
+        self._check_process()
+        if not self._lock.acquire(timeout=2 * self._patience):
+            raise Unavailable(
+                f"the ledger {self.path} is held by another thread for too long; no paid call goes out without it"
+            )
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:  # neither locks nor connections can be shared with it
+            raise CatalogError(
+                f"the ledger {self.path} was opened before a fork: open it again in the new process"
+            )
