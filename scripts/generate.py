@@ -112,9 +112,10 @@ def profile_reference() -> Iterator[tuple[Path, str]]:
     """Yield the page on profiles with the tables of its models, and their JSON schema for editors."""
     page = ROOT / "docs" / "profiles.md"
     text, _, _ = page.read_text(encoding="utf-8").partition("### At the top")
-    yield page, text + import_module("toolwire.catalog.profile.reference").reference()
-    schema = import_module("toolwire.catalog.profile.model").json_schema()
-    yield ROOT / "examples" / "profiles" / "profile.schema.json", json.dumps(schema, indent=2) + "\n"
+    profiles = import_module("toolwire.catalog.profile.model")
+    yield page, text + profiles.reference()
+    schema = json.dumps(profiles.json_schema(), indent=2) + "\n"
+    yield ROOT / "examples" / "profiles" / "profile.schema.json", schema
 
 
 def options_page() -> str:

@@ -351,8 +351,7 @@ def schema(
 
       toolwire catalog schema --markdown
     """
-    from toolwire.catalog.profile.model import json_schema  # noqa: PLC0415 - heavy
-    from toolwire.catalog.profile.reference import reference  # noqa: PLC0415
+    from toolwire.catalog.profile.model import json_schema, reference  # noqa: PLC0415 - heavy
 
     if markdown:
         typer.echo(reference(), nl=False)

@@ -38,8 +38,7 @@ from toolwire.openapi.requests import build_request
 from toolwire.openapi.responses import to_tool_result
 from toolwire.openapi.schemas import Schemas, find_bad
 from toolwire.openapi.security import Auth, Credentials, Scheme, add_to, find_auth, read_schemes
-from toolwire.openapi.selection import Selection
-from toolwire.openapi.tools import Arguments, build_tool, make_output
+from toolwire.openapi.tools import Arguments, Selection, build_tool, make_output
 from toolwire.tools.context import Context
 from toolwire.tools.lint import Finding
 from toolwire.tools.names import full_name

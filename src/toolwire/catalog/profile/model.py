@@ -1,9 +1,11 @@
 """`Profile`: all that is particular to one catalogue's API, as data.
 
-Owns finding, reading and changing profiles, TOML or YAML where PyYAML is installed, and the words for what is wrong
-with one. The tables are in `tables`; it reads the one file that it is given and knows nothing of HTTP.
+Owns finding, reading and changing profiles, TOML or YAML where PyYAML is installed, the words for what is wrong
+with one, and what documents their settings (JSON schema, reference). The tables are in `tables`; it reads the one
+file that it is given and knows nothing of HTTP.
 """
 
+import json
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -13,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, PydanticUndefined
 
 from toolwire._support.words import closest
 from toolwire.catalog.profile.extract import read_item
@@ -33,6 +35,7 @@ from toolwire.catalog.profile.tables import (
     SecretPart,
     Settings,
     Shared,
+    Table,
 )
 from toolwire.catalog.tools.definitions import Entry
 
@@ -54,12 +57,30 @@ __all__ = [
     "SecretPart",
     "Shared",
     "json_schema",
+    "reference",
 ]
 
 _SHOWN: Final = 80
 _MOST_VALUES: Final = 20_000
 _DEEPEST: Final = 50
 _LARGEST: Final = 256 * 1024
+_REFERENCE: Final[tuple[tuple[str, type[Table]], ...]] = (
+    ("", Settings),
+    ("[secrets.NAME]", Secret),
+    ("[secrets.NAME] parts", SecretPart),
+    ("[request]", Shared),
+    ("[list]", ListRequest),
+    ("[list.paging]", Paging),
+    ("[entry]", EntryPaths),
+    ("[entry.price]", Price),
+    ("[call]", Call),
+    ("[reply]", Reply),
+    ("[reply] failure", Condition),
+    ("[balance]", Balance),
+    ("[network]", NetworkSettings),
+    ("[environment]", Environment),
+)
+"""The tables of the reference, by title."""
 
 
 class Profile(Settings):
@@ -134,6 +155,37 @@ def json_schema() -> dict[str, Any]:
     schema["title"] = "A toolwire profile"
     schema["properties"]["$schema"] = {"type": "string", "description": "Where this schema is, for editors."}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def reference() -> str:
+    """Return every setting of a profile as Markdown, as `docs/profiles.md` has it: a table for each table."""
+    return "\n\n".join("\n".join(_reference_lines(title, model)) for title, model in _REFERENCE) + "\n"
+
+
+def _reference_lines(title: str, model: type[Table]) -> Iterator[str]:
+    yield f"### {f'`{title}`' if title else 'At the top'}"
+    yield ""
+    yield f"{(model.__doc__ or '').partition(chr(10))[0]}" if title else "Settings that every profile has."
+    yield ""
+    yield "| setting | default | what it says |"
+    yield "|---|---|---|"
+    # The table's own settings come before those that all requests have.
+    for name, field in sorted(
+        model.model_fields.items(), key=lambda each: each[0] not in model.__annotations__
+    ):
+        words = (field.description or "").replace("|", "\\|")
+        yield f"| `{field.alias or name}` | {_show_default(field.default)} | {words} |"
+
+
+def _show_default(default: Any) -> str:
+    if default is PydanticUndefined:
+        return "must be set"
+    if isinstance(default, Table):
+        return "a table"
+    if default is None or default in ("", (), {}, frozenset()):
+        return ""
+    shown = json.dumps(sorted(default) if isinstance(default, frozenset) else default)
+    return f"`{shown.replace('|', chr(92) + '|')}`"
 
 
 def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
