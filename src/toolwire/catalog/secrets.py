@@ -19,6 +19,8 @@ from toolwire._support.secrets import SHORTEST
 from toolwire.catalog.profile.tables import Secret, SecretPart, Settings
 from toolwire.errors import CatalogError, UsageError
 
+CREDENTIALS: Final = "TOOLWIRE_CREDENTIALS"
+"""The variable with the path of a credentials file."""
 _LARGEST_FILE: Final = 64 * 1024
 _LONGEST_SECRET: Final = 8 * 1024
 _log = logger_for("catalog.secrets")
@@ -124,7 +126,7 @@ class _Sources:
         value = self._environ.get(part.variable, "").strip()
         if not value and stored:
             value = str(self._stored.get(part.file_name, "")).strip()
-        if not value.isascii() or not (value.isprintable()) or len(value) > _LONGEST_SECRET:
+        if not value.isascii() or not value.isprintable() or len(value) > _LONGEST_SECRET:
             raise UsageError(
                 f"{part.variable} has characters that a header cannot hold, or too many: copy it again"
             )

@@ -326,8 +326,7 @@ def check(
       toolwire catalog check agentpmt --json    # needs an account
     """
     from toolwire.catalog.profile.model import Profile  # noqa: PLC0415 - heavy
-    from toolwire.catalog.secrets import find_credentials  # noqa: PLC0415
-    from toolwire.catalog.server import CREDENTIALS  # noqa: PLC0415
+    from toolwire.catalog.secrets import CREDENTIALS, find_credentials  # noqa: PLC0415
 
     found = Profile.find(profile.removeprefix("catalog:")).resolved(os.environ)
     secrets = find_credentials(found, os.environ, credentials or os.environ.get(CREDENTIALS))

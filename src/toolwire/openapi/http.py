@@ -15,6 +15,8 @@ import httpx2
 
 from toolwire._support.scrubber import Scrubber
 from toolwire.catalog.http.answers import (
+    PASSING,
+    REFUSAL_BYTES,
     Attempt,
     Unreadable,
     collect,
@@ -22,17 +24,16 @@ from toolwire.catalog.http.answers import (
     is_success,
     parse_retry_after,
 )
-from toolwire.catalog.http.api import CONNECT_TIMEOUT, make_network
-from toolwire.catalog.http.connection import Connections, Order, Resolver, Retry, resolve
-from toolwire.catalog.http.requests import OutgoingRequest
+from toolwire.catalog.http.connection import Connections, Network, Order, Resolver, Retry, resolve
+from toolwire.catalog.http.requests import DEFAULT_PORTS, OutgoingRequest
 from toolwire.catalog.profile.rules import check_address
 from toolwire.catalog.profile.tables import NetworkSettings
 from toolwire.catalog.secrets import Credentials
 from toolwire.errors import CatalogError, UsageError
 
-_PASSING: Final = frozenset({429, 502, 503, 504})
-_SAFE: Final = ("GET", "HEAD")
-_REFUSAL_BYTES: Final = 64 * 1024
+SAFE_METHODS: Final = ("GET", "HEAD")
+"""Those whose requests may be sent again."""
+_PASSING: Final = PASSING - {500}  # a 500 is told at once
 
 
 @dataclass(frozen=True)
@@ -78,17 +79,12 @@ class Sender:
         self.base_url = base_url
         self._retry = retry or Retry()
         self._connections = Connections(
-            base_url,
-            Credentials(),
-            resolver=resolver,
-            connect_timeout=CONNECT_TIMEOUT,
-            network=make_network(network),
-            ssl_context=ssl_context,
+            base_url, Credentials(), network=Network.of(network), resolver=resolver, ssl_context=ssl_context
         )
 
     async def send(self, request: OutgoingRequest, limits: Limits, scrubber: Scrubber) -> Received:
         """Send a request and read the response. `NotReceived` if there is none, else `CatalogError`."""
-        safe, tries, sent = request.method in _SAFE, 0, Attempt()
+        safe, tries, sent = request.method in SAFE_METHODS, 0, Attempt()
         with anyio.move_on_after(limits.timeout):
             while True:
                 tries += 1
@@ -107,13 +103,11 @@ class Sender:
 
     async def _send_once(self, request: OutgoingRequest, limits: Limits, sent: Attempt) -> Received:
         order = None
-        if request.method not in _SAFE or request.content:
-            order = Order(
-                request.content, sent
-            )  # says when the first byte goes out; it goes out once each try
+        if request.method not in SAFE_METHODS or request.content:
+            order = Order(request.content, sent)  # notes in `sent` when the first byte goes out
         async with self._connections.open(request, limits.timeout, order) as response:
             good = is_success(response.status_code)
-            most = limits.most_bytes if good else min(_REFUSAL_BYTES, limits.most_bytes)
+            most = limits.most_bytes if good else min(REFUSAL_BYTES, limits.most_bytes)
             try:
                 content = await collect(response, most, lenient=not good)
             except Unreadable as error:
@@ -144,7 +138,7 @@ def same_origin(one: str, other: str) -> bool:
 def _origin(url: str) -> tuple[str, str, int | None] | None:
     try:
         parts = urlsplit(url)
-        port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+        port = parts.port or DEFAULT_PORTS.get(parts.scheme)
     except ValueError:
         return None
     return parts.scheme.lower(), (parts.hostname or "").lower(), port

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from toolwire.errors import ToolDefinitionError, UsageError
 from toolwire.openapi.document import Unusable
+from toolwire.openapi.http import SAFE_METHODS
 from toolwire.openapi.operations import METHODS, Listed, Operation
 from toolwire.openapi.schemas import Schemas
 from toolwire.tools.context import Context
@@ -155,7 +156,7 @@ def build_tool(
         tags=operation.tags,
         output_schema=output,
         text_mirrors_structured=True,
-        repeatable=operation.method in ("GET", "HEAD"),
+        repeatable=operation.method in SAFE_METHODS,
         typed=_Signature(arguments),
     )
 

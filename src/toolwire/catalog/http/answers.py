@@ -33,6 +33,10 @@ _log = logger_for("catalog.streams")
 Progress = Callable[[str], None]
 T = TypeVar("T")
 
+PASSING: Final = frozenset({429, 500, 502, 503, 504})
+"""Statuses of failures that may be gone the next time."""
+REFUSAL_BYTES: Final = 64 * 1024
+"""As much of the body of an error as is worth reading."""
 LARGE: Final = 64 * 1024
 """A body of more bytes is read in a thread."""
 
@@ -166,6 +170,11 @@ def _int_or_text(text: str) -> int | str:
         return int(text)
     except ValueError:  # more digits than Python reads
         return text
+
+
+def clean_headers(headers: Mapping[str, str], scrubber: Scrubber) -> dict[str, str]:
+    """Scrub response headers and lower-case their names: an API may echo our secrets in any of them."""
+    return {name.lower(): scrubber.text(value) for name, value in headers.items()}
 
 
 def media_type(headers: Mapping[str, str]) -> str:

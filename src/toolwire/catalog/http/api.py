@@ -1,29 +1,31 @@
 """The API behind a catalogue: its connections, the reading of its list, and orders."""
 
-import ipaddress
 import ssl
 from collections.abc import Mapping, Sequence
-from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import httpx2
 
 from toolwire._support.scrubber import Scrubber
 from toolwire._support.threads import Workers
 from toolwire.catalog.http.answers import Answer, Attempt
-from toolwire.catalog.http.connection import Connections, Network, Resolver, Retry, resolve
+from toolwire.catalog.http.connection import (
+    CONNECT_TIMEOUT,
+    Connections,
+    Network,
+    Resolver,
+    Retry,
+    resolve,
+)
 from toolwire.catalog.http.fetch import ListReader
 from toolwire.catalog.http.listing import Reading
 from toolwire.catalog.http.orders import OrderSender
 from toolwire.catalog.profile.model import Profile
-from toolwire.catalog.profile.tables import NetworkSettings
 from toolwire.catalog.secrets import Credentials
 from toolwire.catalog.tools.definitions import Entry
 
 __all__ = ["Answer", "Api", "Attempt", "Retry"]
-
-CONNECT_TIMEOUT: Final = 10.0
 
 
 class Api:
@@ -47,7 +49,7 @@ class Api:
             credentials,
             resolver=resolver,
             connect_timeout=connect_timeout,
-            network=make_network(profile.network, credentials.proxy),
+            network=Network.of(profile.network, credentials.proxy),
             transport=transport,
             ssl_context=ssl_context,
         )
@@ -86,14 +88,3 @@ class Api:
     async def buy(self, entry_id: str, arguments: Mapping[str, Any], **settings: Any) -> Answer:
         """Send an order: see `OrderSender.buy`."""
         return await self._sender.buy(self._reader.numbers.get(entry_id, entry_id), arguments, **settings)
-
-
-def make_network(settings: NetworkSettings, proxy_login: str = "") -> Network:
-    """Make the network of these settings. `proxy_login` is `user:password` for the proxy."""
-    proxy = None
-    if settings.proxy:
-        user, mark, password = proxy_login.partition(":")
-        proxy = httpx2.Proxy(settings.proxy, auth=(user, password) if mark else None)
-    return Network(
-        tuple(map(partial(ipaddress.ip_network, strict=False), settings.allow)), proxy, settings.ca_file
-    )

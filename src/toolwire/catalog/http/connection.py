@@ -30,8 +30,10 @@ import httpx2
 from toolwire._support.addresses import is_loopback
 from toolwire._version import __version__
 from toolwire.catalog.http.answers import Attempt
-from toolwire.catalog.http.requests import OutgoingRequest, add_credentials
+from toolwire.catalog.http.requests import DEFAULT_PORTS, OutgoingRequest, add_credentials
 from toolwire.catalog.http.transport import IsOpen, OneRequestTransport
+from toolwire.catalog.profile.rules import is_header_value
+from toolwire.catalog.profile.tables import NetworkSettings
 from toolwire.catalog.secrets import Credentials
 from toolwire.errors import CatalogError, UsageError
 
@@ -41,7 +43,8 @@ IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
-_DEFAULT_PORTS: Final = {"https": 443, "http": 80}
+CONNECT_TIMEOUT: Final = 10.0
+"""Seconds in which a connection is made, or the request fails."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,16 @@ class Network:
     proxy: httpx2.Proxy | None = None
     ca_file: str = ""
 
+    @classmethod
+    def of(cls, settings: NetworkSettings, proxy_login: str = "") -> "Network":
+        """Make the network of these settings. `proxy_login` is `user:password` for the proxy."""
+        proxy = None
+        if settings.proxy:
+            user, mark, password = proxy_login.partition(":")
+            proxy = httpx2.Proxy(settings.proxy, auth=(user, password) if mark else None)
+        allow = tuple(ipaddress.ip_network(each, strict=False) for each in settings.allow)
+        return cls(allow, proxy, settings.ca_file)
+
     def ssl_context(self) -> ssl.SSLContext:
         """Make the TLS context. CatalogError if the certificates cannot be read."""
         if not self.ca_file:
@@ -104,7 +117,7 @@ class Base:
     def of(cls, url: str) -> "Base":
         """Parse a URL that the profile has checked already."""
         parts = urlsplit(url)
-        port = parts.port or _DEFAULT_PORTS[parts.scheme]
+        port = parts.port or DEFAULT_PORTS[parts.scheme]
         return cls(parts.scheme, parts.hostname or "", port, parts.path.rstrip("/"))
 
     @property
@@ -116,7 +129,7 @@ class Base:
     def host_header(self) -> str:
         """The value of the `Host` header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
     def url(self, address: str, path: str) -> str:
         """Return the URL of a path below the base, with a checked address in place of the name."""
@@ -223,9 +236,8 @@ class Order:
                 await self._on_send()
             except Exception as error:
                 raise Halted(error) from error
-            await (
-                anyio.lowlevel.checkpoint_if_cancelled()
-            )  # a booking waits for no cancellation: now it may come
+            # A booking waits for no cancellation: now it may come.
+            await anyio.lowlevel.checkpoint_if_cancelled()
         if not is_open():
             raise httpx2.ConnectError("the API closed the connection before anything was sent")
         self._ready = self.attempt.sent = True
@@ -249,9 +261,9 @@ class Connections:
         base_url: str,
         credentials: Credentials,
         *,
-        resolver: Resolver,
-        connect_timeout: float,
         network: Network,
+        resolver: Resolver = resolve,
+        connect_timeout: float = CONNECT_TIMEOUT,
         transport: httpx2.AsyncBaseTransport | None = None,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
@@ -338,7 +350,7 @@ class Connections:
 
 def check_value(name: str, value: str) -> None:
     """Reject a header value that could inject other headers. The value is not shown: it may be a secret."""
-    if not value or not value.isascii() or not value.isprintable() or value != value.strip():
+    if not is_header_value(value):
         raise UsageError(
             f"the value of {name} cannot be sent in a header: it must be printable ASCII, no space at the ends. "
             "Was it copied with a line break?"

@@ -15,6 +15,8 @@ from toolwire._support.log import logger_for
 from toolwire._support.scrubber import Scrubber
 from toolwire._support.threads import Workers
 from toolwire.catalog.http.answers import (
+    PASSING,
+    clean_headers,
     collect,
     describe_body,
     describe_error,
@@ -34,13 +36,10 @@ from toolwire.catalog.tools.definitions import Entry
 from toolwire.errors import CatalogError
 
 _log = logger_for("catalog.http")
-logging.getLogger("stamina").addHandler(
-    logging.NullHandler()
-)  # or its warnings would go to stderr by themselves
+logging.getLogger("stamina").addHandler(logging.NullHandler())  # else its warnings go to stderr
 
 MOST_PAGES: Final = 1_000
 MOST_LIST_BYTES: Final = 256 * 1024 * 1024
-_PASSING: Final = frozenset({429, 500, 502, 503, 504})
 _PAST_THE_END: Final = frozenset({400, 404, 416, 422})  # what APIs answer for a page that they do not have
 
 
@@ -115,10 +114,8 @@ class ListReader:
         reading = Reading(self._profile)
         last = self._last if most_pages is None else None
         position, pages, total = reading.position, list[_Page](), 0
-        positions, untaken = (
-            list[Position | None](),
-            list[_Page](),
-        )  # pages that are the same as the last time
+        positions = list[Position | None]()
+        untaken = list[_Page]()  # pages that are the same as the last time
         while position is not None and (most_pages is None or position.number <= most_pages):
             if position.number > MOST_PAGES:
                 raise CatalogError(
@@ -205,7 +202,7 @@ class ListReader:
             raise _Passing(f"{what}: no answer within {table.timeout:g} s") from None
         except (httpx2.HTTPError, OSError) as error:
             raise _Passing(f"{what}: {describe_error(error, self._scrubber.text)}") from error
-        status, headers = response.status_code, self._clean(response.headers)
+        status, headers = response.status_code, clean_headers(response.headers, self._scrubber)
         # The link as it came: our secrets may be in it, and are taken out by name (`page_request`).
         link = response.headers.get("link", "")
         digest = hashlib.sha256(content + b"\0" + link.encode()).digest()
@@ -219,10 +216,6 @@ class ListReader:
                 raise _Passing(f"{what} is not JSON ({came}). Check base_url and the path")
             return replace(page, body=body)
         told = f"{what}: {describe_status(status, headers, body)}"
-        if status in _PASSING:
+        if status in PASSING:
             raise _Passing(told, parse_retry_after(headers.get("retry-after")))
         raise _Refused(told, status)
-
-    def _clean(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """Scrub response headers and lower-case their names: an API may echo our secrets in any of them."""
-        return {name.lower(): self._scrubber.text(value) for name, value in headers.items()}

@@ -7,7 +7,7 @@ API promises to charge once for the same key. It decides nothing about money: it
 from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
-from typing import Any, Final
+from typing import Any
 
 import anyio
 import httpx2
@@ -16,10 +16,13 @@ from toolwire._support.log import logger_for
 from toolwire._support.scrubber import Scrubber
 from toolwire._support.threads import Workers
 from toolwire.catalog.http.answers import (
+    PASSING,
+    REFUSAL_BYTES,
     Answer,
     Attempt,
     Progress,
     Unreadable,
+    clean_headers,
     collect,
     describe_error,
     is_stream,
@@ -34,9 +37,6 @@ from toolwire.catalog.profile.model import Profile
 from toolwire.errors import CatalogError
 
 _log = logger_for("catalog.http")
-
-_REFUSAL_BYTES: Final = 64 * 1024  # as much of an error's body as is worth reading
-_PASSING: Final = frozenset({429, 500, 502, 503, 504})
 
 
 class OrderSender:
@@ -124,7 +124,7 @@ class OrderSender:
         """Decide if an order may be repeated. Not by `stamina`: its global switch must not decide about money."""
         call = self._profile.call
         if answer.state == "unknown":
-            passing = _PASSING | call.retry_statuses
+            passing = PASSING | call.retry_statuses
             return call.idempotent and (answer.status is None or answer.status in passing)
         # A refusal that is "answered" has a status on which the API does not charge.
         return answer.state == "not_sent" or answer.status in call.retry_statuses
@@ -157,11 +157,11 @@ class OrderSender:
     ) -> Answer:
         call, status = self._profile.call, response.status_code
         good = is_success(status)
-        headers = {name.lower(): self._scrubber.text(value) for name, value in response.headers.items()}
+        headers = clean_headers(response.headers, self._scrubber)
         if good and is_stream(response):
             events = await read_events(response, call.max_reply_bytes, on_progress, self._scrubber.text)
             return Answer("answered", status, events, headers=headers)
-        most = call.max_reply_bytes if good else _REFUSAL_BYTES
+        most = call.max_reply_bytes if good else REFUSAL_BYTES
         content = await collect(response, most, lenient=not good)
         time.stop()
         kind = self._profile.reply.kind if good else "json"

@@ -18,6 +18,7 @@ from toolwire.catalog.profile.tables import Request
 from toolwire.catalog.secrets import Credentials
 from toolwire.errors import CatalogError
 
+DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 _JSON: Final = "application/json"
 _LONGEST_TARGET: Final = 32 * 1024
 _ACCEPT: Final = {"json": _JSON, "text": "text/*, application/json;q=0.9", "binary": "*/*"}
@@ -127,12 +128,12 @@ def next_link(profile: Profile, link: str, asked: str) -> str:
         raise CatalogError(
             "the link to the next page is not a valid address, so the list cannot be read any further"
         ) from None
-    here = (base.scheme, base.hostname, base.port or _port(base.scheme))
+    here = (base.scheme, base.hostname, base.port or DEFAULT_PORTS[base.scheme])
     there = (found.scheme or base.scheme, found.hostname or base.hostname, port)
     if not found.netloc and not found.scheme:
         there = here
     elif port is None:
-        there = (*there[:2], _port(there[0]))
+        there = (*there[:2], DEFAULT_PORTS.get(there[0]))
     if there != here:
         raise CatalogError(
             f"the link to the next page leads to {str(found.hostname)[:100]}, which is not the API, so it is not "
@@ -299,7 +300,3 @@ def _drop_secret_parameters(profile: Profile, target: str) -> str:
 
 def _is_plain(text: str) -> bool:
     return text.isascii() and text.isprintable() and " " not in text and "\\" not in text
-
-
-def _port(scheme: str) -> int:
-    return 443 if scheme == "https" else 80

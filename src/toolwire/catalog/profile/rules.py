@@ -6,7 +6,6 @@ It knows neither the tables of a profile nor pydantic.
 
 import ipaddress
 import re
-from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -124,9 +123,19 @@ def check_header(name: str) -> str:
     return name
 
 
+def is_header(name: str) -> bool:
+    """True for the name of a header that does not belong to the connection."""
+    return _HEADER.fullmatch(name) is not None and name.lower() not in CONNECTION_HEADERS
+
+
+def is_header_value(value: str) -> bool:
+    """True for text that cannot be more than the value of a header."""
+    return bool(value) and value.isascii() and value.isprintable() and value == value.strip()
+
+
 def check_header_value(value: str) -> str:
     """Check the value of a header: printable ASCII without spaces around it."""
-    if not value or not value.isascii() or not value.isprintable() or value != value.strip():
+    if not is_header_value(value):
         raise ValueError(f"must be printable ASCII without spaces around it, got {value[:80]!r}")
     if len(value) > _MOST_VALUE:
         raise ValueError(f"must have at most {_MOST_VALUE} characters")
@@ -190,11 +199,7 @@ def show_value(value: Any) -> str:
 
 def climbs(path: str) -> bool:
     """True if a path has a step `.` or `..`, in whatever spelling: for some servers an encoded slash is a slash."""
-    return _climbs(_SLASH.split(path))
-
-
-def _climbs(steps: Iterable[str]) -> bool:
-    return any(step.lower().replace("%2e", ".") in (".", "..") for step in steps)
+    return any(step.lower().replace("%2e", ".") in (".", "..") for step in _SLASH.split(path))
 
 
 def _is_plain(address: str) -> bool:
