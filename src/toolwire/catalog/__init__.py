@@ -12,7 +12,8 @@ _CATALOG_NAMES = {
     "catalog.ledger.types": "Ledger Limits",
     "catalog.profile.model": "Profile Secret",
     "catalog.purchase.limits": "Breaker",
-    "catalog.server": "Catalog Status",
+    "catalog.refresh": "Status",
+    "catalog.server": "Catalog",
 }
 
 _load_lazily(globals(), _find_names(_CATALOG_NAMES))

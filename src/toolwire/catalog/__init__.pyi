@@ -17,6 +17,9 @@ from toolwire.catalog.profile.model import (
 from toolwire.catalog.purchase.limits import (
     Breaker as Breaker,
 )
+from toolwire.catalog.refresh import (
+    Status as Status,
+)
 from toolwire.catalog.server import (
-    Catalog as Catalog, Status as Status,
+    Catalog as Catalog,
 )

@@ -1,13 +1,16 @@
 """Servers whose tools are fetched behind the handshake, and fetched again. Must not know what is fetched."""
 
+import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
 
 import anyio
 
 from toolwire._protocol.jsonrpc import ClientChannel
-from toolwire.catalog.tools.build import Status
-from toolwire.errors import UsageError
+from toolwire.catalog.tools.definitions import Skipped
+from toolwire.catalog.tools.pins import Change
+from toolwire.errors import CatalogError, UsageError
 from toolwire.tools.dispatch.connection import DirectConnection
 from toolwire.tools.server import ToolServer
 
@@ -17,6 +20,21 @@ LIST_WAIT: Final = 15.0
 _SHORTEST_REFRESH: Final = 1.0  # no API is asked more often than that, nor for ever without a pause
 _FIRST_RETRY: Final = 1.0  # seconds after a first failure; doubled for each further one
 _LONGEST_RETRY: Final = 300.0
+
+
+@dataclass(frozen=True)
+class Status:
+    """The state of a catalogue. `cached`: the API cannot be reached, and the tools are those of last time."""
+
+    state: Literal["idle", "loading", "live", "cached", "down"] = "idle"
+    fetched: int = 0
+    registered: int = 0
+    skipped: tuple[Skipped, ...] = ()
+    changes: tuple[Change, ...] = ()
+    """The differences of the list from the pins, or from the one before it."""
+    error: str | None = None
+    at: float | None = None
+    """When the list was fetched, in seconds since 1970."""
 
 
 class RefreshSchedule:
@@ -79,19 +97,31 @@ class RefreshSchedule:
 class RefreshedServer(ToolServer[None]):
     """A server whose tools are fetched when the first client connects, at intervals, and on request.
 
-    Its lifespan runs `_schedule.keep`, and sets `_listable` when there is a list, or will be none.
+    Its lifespan runs `_schedule.keep` with `_fetch`. A derived class says what is fetched, and the words for it.
     """
 
-    def __init__(self, name: str, refresh: float | None, **settings: Any) -> None:
+    _LOADING: str
+    """For a tool that is not there: the list is still on its way."""
+    _DOWN: str
+    """The same, if there is no list. The reason follows."""
+    _FAILED: str
+    """For the log: the list could not be had. The reason follows."""
+
+    def __init__(self, name: str, refresh: float | None, logger: logging.Logger, **settings: Any) -> None:
         """Make a server. `refresh` is in seconds, None for no refresh by itself."""
         super().__init__(name, **settings)
+        self._logger = logger
         self.status = Status()
         self._schedule = RefreshSchedule(refresh)
-        self._listable = anyio.Event()
+        self._listable = anyio.Event()  # set when there is a list, or will be none
 
     @property
     def _has_list(self) -> bool:
         """True if there are tools of an earlier list."""
+        raise NotImplementedError
+
+    def _scrub(self, text: str) -> str:
+        """Take our secrets out of a text."""
         raise NotImplementedError
 
     def refresh(self) -> None:
@@ -117,3 +147,41 @@ class RefreshedServer(ToolServer[None]):
     async def _first_list(self) -> None:
         with anyio.move_on_after(LIST_WAIT):
             await self._listable.wait()
+
+    def unknown(self, name: str) -> str:
+        """Return the error text for a tool that is not there."""
+        said = super().unknown(name)
+        if self.status.state == "loading":
+            return f"{said} {self._LOADING}"
+        return f"{said} {self._DOWN}: {self.status.error}" if self.status.state == "down" else said
+
+    async def _fetch(self, listable: anyio.Event, take: Callable[[], Awaitable[None]]) -> bool:
+        """Have `take` fetch the list and offer it, and set `listable` then. Returns whether it could be had."""
+        if not self._has_list:
+            self.status = replace(self.status, state="loading")
+        try:
+            await take()
+        except (CatalogError, UsageError) as error:
+            self._report_failure(str(error))
+            return False
+        except Exception as error:
+            # The boundary of the task that keeps the list fresh: it lives on, or the list would be old for ever.
+            self._logger.exception("the list of %s broke in an unexpected way", self.name)
+            self._report_failure(f"{type(error).__name__}, see the log")
+            return False
+        finally:
+            listable.set()
+        return True
+
+    def _report_failure(self, error: str) -> None:
+        """Report once that the list could not be had; the present tools stay."""
+        reason = self._scrub(error)
+        if self.status.error is None:
+            more = "; the previous tools stay" if self._has_list else ""
+            self._tell(f"{self._FAILED}: {reason}{more}", "warning")
+        self.status = replace(self.status, state="cached" if self._has_list else "down", error=reason)
+
+    def _tell(self, text: str, level: Literal["warning", "notice"]) -> None:
+        """Log something, here and for clients."""
+        self._logger.warning("%s: %s", self.name, text)
+        self.log(text, level=level)

@@ -42,9 +42,9 @@ from toolwire.catalog.observe import Observer
 from toolwire.catalog.profile.model import Profile
 from toolwire.catalog.purchase.limits import Breaker, RateLimit, ResultCache, SharedRateLimit
 from toolwire.catalog.purchase.purchase import MAX_IN_FLIGHT, QUEUE_TIMEOUT, Buyer
-from toolwire.catalog.refresh import RefreshedServer
-from toolwire.catalog.secrets import find_credentials
-from toolwire.catalog.tools.build import Selection, Status, build_offer, build_tool, drop_masked, report
+from toolwire.catalog.refresh import RefreshedServer, Status
+from toolwire.catalog.secrets import CREDENTIALS, find_credentials
+from toolwire.catalog.tools.build import Offer, Selection, build_offer, build_tool, drop_masked
 from toolwire.catalog.tools.definitions import (
     Definition,
     Entry,
@@ -63,12 +63,8 @@ from toolwire.tools.context import Context
 from toolwire.tools.dispatch.interface import PlannedCall, Reservation, Reserver
 from toolwire.tools.server import ToolServer
 
-__all__ = ["SESSION", "Catalog", "Status"]
-
 logger = logger_for("catalog")
 
-CREDENTIALS: Final = "TOOLWIRE_CREDENTIALS"
-"""The variable with the path of a credentials file."""
 DEFAULT_PRICE: Final = "TOOLWIRE_DEFAULT_PRICE"
 """The variable with what a call counts as, in dollars, if nobody tells its price."""
 IN_LEDGER: Final = "ledger"
@@ -86,6 +82,10 @@ class Catalog(RefreshedServer):
 
     It is a `ToolServer`: served, wrapped and tested like any other.
     """
+
+    _LOADING = "The catalogue is still being loaded."
+    _DOWN = "The catalogue is down"
+    _FAILED = "the catalogue cannot be read"
 
     def __init__(
         self,
@@ -132,7 +132,9 @@ class Catalog(RefreshedServer):
         `UsageError` names what is missing in the environment.
         """
         self.profile = (Profile.find(profile) if isinstance(profile, str) else profile).resolved(environ)
-        super().__init__(name or slug(self.profile.name), refresh, lifespan=self._live, always_load=False)
+        super().__init__(
+            name or slug(self.profile.name), refresh, logger, lifespan=self._live, always_load=False
+        )
         self.session = environ.get(SESSION) or random_bytes.token_hex(8)
         self._credentials = find_credentials(
             self.profile, environ, credentials_file or environ.get(CREDENTIALS)
@@ -220,16 +222,12 @@ class Catalog(RefreshedServer):
         """The Prometheus registry of the calls; `/metrics` of a served catalogue has it too."""
         return self._observe().registry
 
-    def unknown(self, name: str) -> str:
-        """Return the error text for a tool that is not there."""
-        said = super().unknown(name)
-        if self.status.state == "loading":
-            return f"{said} The catalogue is still being loaded."
-        return f"{said} The catalogue is down: {self.status.error}" if self.status.state == "down" else said
-
     @property
     def _has_list(self) -> bool:
         return bool(self._definitions)
+
+    def _scrub(self, text: str) -> str:
+        return self._scrubber.text(text)
 
     def find_reserver(self, tool: str) -> tuple[Reserver, str] | None:
         """Return this catalogue for its own tools, which cost money; a tool that was added by hand does not."""
@@ -349,7 +347,7 @@ class Catalog(RefreshedServer):
             await self._io.run(self._offer_kept)
             if self._definitions:
                 self._listable.set()
-        await self._schedule.keep(partial(self._fetch, api, self._listable))
+        await self._schedule.keep(partial(self._fetch, self._listable, partial(self._take_list, api)))
 
     def _offer_kept(self) -> None:
         kept = None if self._cache_file is None else load_entries(self._cache_file, self.profile.base_url)
@@ -359,32 +357,12 @@ class Catalog(RefreshedServer):
         self._read_agreed_names()
         try:
             self._offer(kept.entries, "cached", kept.at)
-        except (
-            CatalogError,
-            UsageError,
-        ) as error:  # the pins cannot be read: the fetch says so again, and goes on saying it
+        except (CatalogError, UsageError) as error:  # the pins cannot be read: each fetch says so again
             logger.warning("%s: the definitions of last time are not used: %s", self.name, error)
 
-    async def _fetch(self, api: Api, listable: anyio.Event) -> bool:
-        """Fetch the list once, and set `listable` then. Returns whether it could be had."""
-        if not self._definitions:
-            self.status = replace(self.status, state="loading")
-        try:
-            await self._take_list(await api.entries())
-        except (CatalogError, UsageError) as error:
-            self._report_failure(str(error))
-            return False
-        except Exception as error:
-            # The boundary of the task that keeps the list fresh: it lives on, or the list would be old for ever.
-            logger.exception("the list of %s broke in an unexpected way", self.name)
-            self._report_failure(f"{type(error).__name__}, see the log")
-            return False
-        finally:
-            listable.set()
-        return True
-
-    async def _take_list(self, entries: Sequence[Entry]) -> None:
-        """Offer the entries of the list. In a thread: it takes seconds for thousands of entries."""
+    async def _take_list(self, api: Api) -> None:
+        """Fetch the list, and offer its entries. In a thread: it takes seconds for thousands of entries."""
+        entries = await api.entries()
         if not entries and self._definitions and not self._was_empty:
             self._was_empty = True
             raise CatalogError("the list is empty; the tools stay until it is empty once more")
@@ -409,14 +387,6 @@ class Catalog(RefreshedServer):
         self._warn_of_limits()
         if self._cache_file is not None and whole:  # an empty list is never kept in place of a full one
             save_entries(self._cache_file, whole, self.profile.base_url, self._names)
-
-    def _report_failure(self, error: str) -> None:
-        """Report once that the list could not be fetched; the present tools stay."""
-        reason = self._scrubber.text(error)
-        if self.status.error is None:
-            more = "; the previous tools stay" if self._definitions else ""
-            self._tell(f"the catalogue cannot be read: {reason}{more}", "warning")
-        self.status = replace(self.status, state="cached" if self._definitions else "down", error=reason)
 
     # The tools.
 
@@ -460,11 +430,22 @@ class Catalog(RefreshedServer):
         )
         if self.status.error is not None:
             self._tell("the catalogue can be read again", "notice")
-        report(made, self.status)
+        self._log_offer(made)
         refused = self._register(made.definitions)
         skipped = (*made.skipped, *refused)
         registered = len(self._definitions)
         self.status = Status(state, made.entries, registered, skipped, made.changes, None, at)
+
+    def _log_offer(self, made: Offer) -> None:
+        """Log what was read of a list: each entry that is left out, and each change, once."""
+        logger.info("%d entries fetched, %d tools to register", made.entries, len(made.definitions))
+        for each in made.skipped:
+            if each not in self.status.skipped:
+                logger.warning("entry %s (%s) is left out: %s", each.id, each.name, each.reason)
+        for change in made.changes:
+            if change not in self.status.changes:
+                kind = change.kind.replace("_", " ")
+                logger.warning("catalogue: %s %s\n%s", change.name, kind, change.diff)
 
     def _remember(self, entries: Iterable[Entry]) -> None:
         """Keep the names of the tools, and those of entries that are only not wanted here."""
@@ -567,10 +548,6 @@ class Catalog(RefreshedServer):
         if self._buyer is None:
             raise CatalogError("the catalogue is closed")
         return await self._buyer.call(definition, arguments, context)
-
-    def _tell(self, text: str, level: Literal["warning", "notice"]) -> None:
-        logger.warning("%s: %s", self.name, text)
-        self.log(text, level=level)
 
 
 class LedgerPlaces:

@@ -26,13 +26,21 @@ from toolwire.catalog.http.connection import Retry
 from toolwire.catalog.http.requests import OutgoingRequest
 from toolwire.catalog.profile.rules import check_address
 from toolwire.catalog.profile.tables import NetworkSettings
-from toolwire.catalog.refresh import RefreshedServer
-from toolwire.catalog.tools.build import Status
+from toolwire.catalog.refresh import RefreshedServer, Status
+from toolwire.catalog.secrets import CREDENTIALS
 from toolwire.catalog.tools.definitions import LONGEST, Skipped, Wish, assign, slug
 from toolwire.catalog.values import tidy
 from toolwire.errors import CatalogError, ToolDefinitionError, UsageError
 from toolwire.openapi.document import MOST_BYTES, Document, open_document, read_bytes
-from toolwire.openapi.http import Limits, NotReceived, Received, Sender, same_origin, split_url
+from toolwire.openapi.http import (
+    SAFE_METHODS,
+    Limits,
+    NotReceived,
+    Received,
+    Sender,
+    same_origin,
+    split_url,
+)
 from toolwire.openapi.operations import Listed, Operation, list_operations, read_operations
 from toolwire.openapi.requests import build_request
 from toolwire.openapi.responses import to_tool_result
@@ -51,13 +59,10 @@ logger = logger_for("openapi")
 
 BASE_URL: Final = "TOOLWIRE_BASE_URL"
 """The variable with the base URL, if none is given."""
-CREDENTIALS: Final = "TOOLWIRE_CREDENTIALS"
-"""The variable with the path of a credentials file."""
 _MOST_SCHEMA: Final = 32 * 1024  # bytes of a listed schema
 _LEAST_SCHEMA: Final = 4 * 1024
 _MOST_LIST: Final = 4 * 1024 * 1024  # bytes for all of them, as long as each has the least
 _FETCH_LIMITS: Final = Limits(timeout=60.0, most_bytes=MOST_BYTES)
-_SAFE: Final = ("GET", "HEAD")
 _LONGEST_NAME: Final = 24  # of the server: the names of its tools come behind it
 _PLAIN_STEMS: Final = ("openapi", "swagger", "spec", "api", "index", "schema", "api_docs", "openapi_spec")
 _VARIABLE: Final = re.compile(r"\{([^{}]*)\}")
@@ -74,6 +79,10 @@ class OpenAPI(RefreshedServer):
 
     It is a `ToolServer`: served, wrapped and tested like any other.
     """
+
+    _LOADING = "The document is still being read."
+    _DOWN = "The document cannot be used"
+    _FAILED = "the document cannot be used"
 
     def __init__(  # noqa: PLR0915 - one line for each setting
         self,
@@ -117,7 +126,7 @@ class OpenAPI(RefreshedServer):
         `UsageError` names what is wrong.
         """
         self.source = document if isinstance(document, Mapping) else os.fspath(document)
-        super().__init__(name or _name_of(self.source), refresh, lifespan=self._live)
+        super().__init__(name or _name_of(self.source), refresh, logger, lifespan=self._live)
         self._url = self.source if isinstance(self.source, str) and _is_url(self.source) else None
         try:
             self._network = (
@@ -195,17 +204,6 @@ class OpenAPI(RefreshedServer):
 
         return find_problems(self)
 
-    def unknown(self, name: str) -> str:
-        """Return the error text for a tool that is not there."""
-        said = super().unknown(name)
-        if self.status.state == "loading":
-            return f"{said} The document is still being read."
-        return (
-            f"{said} The document cannot be used: {self.status.error}"
-            if self.status.state == "down"
-            else said
-        )
-
     def missing_credentials(self) -> dict[str, str]:
         """Return what is missing for each operation that cannot be called, by tool name."""
         problems = {
@@ -217,6 +215,9 @@ class OpenAPI(RefreshedServer):
     def _has_list(self) -> bool:
         return bool(self.operations)
 
+    def _scrub(self, text: str) -> str:
+        return self._credentials.scrubber.text(text)
+
     # The lifespan.
 
     @asynccontextmanager
@@ -224,33 +225,21 @@ class OpenAPI(RefreshedServer):
         self._slots = anyio.CapacityLimiter(self._max_in_flight)
         self._credentials.start()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._schedule.keep, partial(self._fetch, self._listable))
+            tasks.start_soon(self._schedule.keep, partial(self._fetch, self._listable, self._take_document))
             try:
                 yield
             finally:
                 tasks.cancel_scope.cancel()
 
-    async def _fetch(self, listable: anyio.Event) -> bool:
-        """Read the document once, and set `listable` then. Returns whether it could be used."""
-        if not self.operations:
-            self.status = replace(self.status, state="loading")
+    async def _take_document(self) -> None:
+        """Read the document, and make tools of it if it has changed."""
         try:
             content = await self._read()
             if content is None or content != self.content or self.status.state != "live":
                 await self._io.run(partial(self._offer, content))
                 self._credentials.start()
-        except (CatalogError, UsageError) as error:
-            self._report_failure(str(error))
-            return False
-        except Exception as error:
-            # The boundary of the task that keeps the document fresh: it lives on.
-            logger.exception("the document of %s broke in an unexpected way", self.name)
-            self._report_failure(f"{type(error).__name__}, see the log")
-            return False
         finally:
             self._tell_progress("", 0, 0)
-            listable.set()
-        return True
 
     async def _read(self) -> bytes | None:
         """Return the bytes of the document; None if it was given as it is."""
@@ -267,14 +256,6 @@ class OpenAPI(RefreshedServer):
             to = f", to {where[:200]!r}: redirects are not followed, give that address" if where else ""
             raise CatalogError(f"{self._url}: HTTP {received.status}{to}")
         return received.content
-
-    def _report_failure(self, error: str) -> None:
-        reason = self._credentials.scrubber.text(error)
-        if self.status.error is None:
-            more = "; the previous tools stay" if self.operations else ""
-            logger.warning("%s: the document cannot be used: %s%s", self.name, reason, more)
-            self.log(f"the document cannot be used: {reason}{more}", level="warning")
-        self.status = replace(self.status, state="cached" if self.operations else "down", error=reason)
 
     # The tools.
 
@@ -436,7 +417,7 @@ class OpenAPI(RefreshedServer):
             return error_result(str(error))
         except CatalogError as error:
             said = credentials.scrubber.text(str(error))
-            if isinstance(error, NotReceived) and error.sent and operation.method not in _SAFE:
+            if isinstance(error, NotReceived) and error.sent and operation.method not in SAFE_METHODS:
                 said += ". It may have been carried out: check before you repeat it"
             return error_result(f"{operation.label}: {said}")
         return await to_tool_result(received, operation.method, credentials.scrubber, self._io, output)
@@ -449,7 +430,7 @@ class OpenAPI(RefreshedServer):
         The time limit is for all of it: waiting for a token, too.
         """
         sender = self._sender(base)
-        again = operation.method in _SAFE
+        again = operation.method in SAFE_METHODS
         async with self._slots or anyio.CapacityLimiter(1):
             ends = anyio.current_time() + self._limits.timeout
             while True:

@@ -1,12 +1,12 @@
 """Chooses the entries that become tools, builds the tools, and compares them with the pins.
 
-Owns filter, rename, group and namespace. Pure, but for what `report` logs.
+Owns filter, rename, group and namespace. Pure, but for one warning of `drop_masked`.
 """
 
 import fnmatch
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from toolwire._support.log import logger_for
 from toolwire.catalog.money import dollars
@@ -88,21 +88,6 @@ class Selection:
 
 def _fits(text: str, pattern: str) -> bool:
     return fnmatch.fnmatchcase(text.casefold(), pattern.casefold())
-
-
-@dataclass(frozen=True)
-class Status:
-    """The state of a catalogue. `cached`: the API cannot be reached, and the tools are those of last time."""
-
-    state: Literal["idle", "loading", "live", "cached", "down"] = "idle"
-    fetched: int = 0
-    registered: int = 0
-    skipped: tuple[Skipped, ...] = ()
-    changes: tuple[Change, ...] = ()
-    """The differences of the list from the pins, or from the one before it."""
-    error: str | None = None
-    at: float | None = None
-    """When the list was fetched, in seconds since 1970."""
 
 
 @dataclass(frozen=True)
@@ -195,15 +180,3 @@ def _price_note(definition: Definition) -> str:
         if known and min(known) < (highest := definition.price or max(known)):
             return f"\n\nCosts {dollars(min(known))} to {dollars(highest)} a call, by {definition.price_argument}."
     return "" if definition.price is None else f"\n\nCosts {dollars(definition.price)} a call."
-
-
-def report(made: Offer, before: Status) -> None:
-    """Log the result of reading a list: each entry that is left out, and each change, once."""
-    logger.info("%d entries fetched, %d tools to register", made.entries, len(made.definitions))
-    for each in made.skipped:
-        if each not in before.skipped:
-            logger.warning("entry %s (%s) is left out: %s", each.id, each.name, each.reason)
-    for change in made.changes:
-        if change not in before.changes:
-            kind = change.kind.replace("_", " ")
-            logger.warning("catalogue: %s %s\n%s", change.name, kind, change.diff)
