@@ -51,7 +51,10 @@ _STYLES: Final[dict[str, tuple[str, ...]]] = {
 _NO_SCHEMA: Final = frozenset(
     {"name", "in", "required", "description", "collectionFormat", "allowEmptyValue"}
 )
-_TEXT_TYPES: Final = ("xml", "yaml", "csv", "ndjson", "jsonl", "x-ndjson", "graphql", "javascript", "sql")
+# Content types below application/ that are text; an x- before them changes nothing.
+_TEXT_TYPES: Final = frozenset(
+    {"json", "jsonl", "ndjson", "xml", "yaml", "csv", "graphql", "javascript", "sql", "www-form-urlencoded"}
+)
 _MOST_PARAMETERS: Final = 500
 _MOST_TAGS: Final = 50
 _LONGEST_TAG: Final = 80
@@ -720,6 +723,16 @@ def _is_json(media: str) -> bool:
     return plain in ("application/json", "text/json") or plain.endswith("+json")
 
 
+def is_text(media: str) -> bool:
+    """True if a content type, without its parameters, is text."""
+    kind = media.partition("/")[2]
+    return (
+        media.startswith("text/")
+        or kind.removeprefix("x-") in _TEXT_TYPES
+        or kind.endswith(("+json", "+xml", "+yaml"))
+    )
+
+
 def _kind(media: str) -> BodyKind | None:
     """Return the kind of body that a content type means; None for one that cannot be written."""
     plain = media.partition(";")[0].strip()
@@ -731,13 +744,7 @@ def _kind(media: str) -> BodyKind | None:
         return "multipart"
     if not _MEDIA.fullmatch(plain) or plain.startswith("multipart/"):
         return None
-    if (
-        plain.startswith("text/")
-        or plain.partition("/")[2].removeprefix("x-") in _TEXT_TYPES
-        or plain.endswith("+xml")
-    ):
-        return "text"
-    return "binary"
+    return "text" if is_text(plain) else "binary"
 
 
 _ORDER: Final[tuple[BodyKind, ...]] = ("json", "form", "multipart", "text", "binary")

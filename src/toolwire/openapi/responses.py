@@ -10,6 +10,7 @@ from toolwire._support.threads import Workers
 from toolwire.catalog.http.answers import RawBody, describe_status, is_success, read_body
 from toolwire.catalog.values import tidy
 from toolwire.openapi.http import Received
+from toolwire.openapi.operations import is_text
 from toolwire.tools.results.content import Audio, Image, Resource, blob_uri
 from toolwire.tools.results.result import error_result
 from toolwire.tools.schema.arguments import InvalidArguments, Parameters
@@ -18,17 +19,6 @@ LONGEST_ERROR: Final = 4_000
 """Characters of an error's body that a model reads."""
 _IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _SHOWN_HEADERS: Final = 40
-_TEXTS: Final = (
-    "json",
-    "xml",
-    "yaml",
-    "csv",
-    "javascript",
-    "x-www-form-urlencoded",
-    "x-ndjson",
-    "sql",
-    "graphql",
-)
 
 
 async def to_tool_result(
@@ -72,13 +62,11 @@ def _block(status: int, method: str, headers: Mapping[str, str], content: bytes,
 
 
 def _binary_block(raw: bytes, media: str) -> dict[str, Any]:
-    kind = media.partition("/")[2]
     if media in _IMAGES:
         return Image(raw, mime_type=media).block()
     if media.startswith("audio/"):
         return Audio(raw, mime_type=media).block()
-    # The last is not JSON, though its type says so.
-    if kind.removeprefix("x-") in _TEXTS or kind.endswith(("+xml", "+yaml", "+json")):
+    if is_text(media):  # JSON too: what is here is broken
         return {"type": "text", "text": raw.decode(errors="replace")}
     return Resource(blob_uri(raw), blob=raw, mime_type=media).block()
 
