@@ -46,6 +46,19 @@ def secured(*requirements, method="get", schemes=None, **more):
     )
 
 
+def test_a_key_in_the_query_may_have_the_name_of_a_header():
+    """The names that belong to the connection are taken only where headers are."""
+    schemes = {"key": {"type": "apiKey", "in": "query", "name": "host"}}
+    server = OpenAPI(
+        secured({"key": []}, schemes=schemes),
+        base_url="https://api.example.com",
+        auth={"key": SECRET},
+        environ={},
+    )
+    server.load()
+    assert server.missing_credentials() == {}
+
+
 @pytest.mark.parametrize(
     ("name", "given", "header", "expected"),
     [

@@ -25,7 +25,7 @@ from toolwire._support.words import closest
 from toolwire.catalog.http.answers import is_success
 from toolwire.catalog.http.connection import check_value
 from toolwire.catalog.http.requests import OutgoingRequest
-from toolwire.catalog.profile.rules import CONNECTION_HEADERS
+from toolwire.catalog.profile.rules import is_header
 from toolwire.catalog.secrets import read_credentials_file
 from toolwire.errors import CatalogError, UsageError
 from toolwire.openapi.document import Document, Unusable
@@ -38,7 +38,6 @@ SendTokenRequest = Callable[[str, OutgoingRequest, Limits], Awaitable[Received]]
 
 VARIABLE: Final = "TOOLWIRE_AUTH_"
 """What the variable of a scheme begins with; the rest is its name in capitals."""
-_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _TOKEN_LIMITS: Final = Limits(timeout=20.0, most_bytes=64 * 1024)
 _MARGIN: Final = 30.0  # seconds before its end at which a token is replaced
 _USUAL_LIFE: Final = 300.0
@@ -114,8 +113,8 @@ def _read_scheme(name: str, told: Mapping[str, Any]) -> Scheme:
     kind, way = str(told.get("type", "")), str(told.get("scheme", "")).lower()
     if kind == "apiKey":
         key, place = told.get("name"), told.get("in")
-        legal = isinstance(key, str) and key and (place != "header" or _HEADER.fullmatch(key))
-        if not legal or place not in ("header", "query", "cookie") or str(key).lower() in CONNECTION_HEADERS:
+        usual = isinstance(key, str) and key and place in ("header", "query", "cookie")
+        if not usual or (place == "header" and not is_header(str(key))):
             return Scheme(name, "unsupported", told=f"apiKey in {place!r}")
         return Scheme(name, "apiKey", str(place), str(key), told="apiKey")
     if kind == "basic" or (kind == "http" and way == "basic"):
@@ -198,7 +197,7 @@ class Credentials:
         self._fixed = dict(headers)
         self._secrets: list[str] = []
         for name, value in headers.items():
-            if not _HEADER.fullmatch(name) or name.lower() in CONNECTION_HEADERS:
+            if not is_header(name):
                 raise UsageError(f"headers must not have {name!r}: the connection sets that itself")
             check_value(name, value)
             self._secrets += [value, value.partition(" ")[2]]
