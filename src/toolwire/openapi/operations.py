@@ -8,13 +8,13 @@ with the reason; one bad operation never costs the others. Pure.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Final, Literal
 from urllib.parse import quote
 
-from toolwire.catalog.profile.rules import CONNECTION_HEADERS, climbs
+from toolwire.catalog.profile.rules import climbs, is_header
 from toolwire.catalog.schema_repair.bounds import Unrepairable
 from toolwire.catalog.schema_repair.mend import parse_flag
 from toolwire.catalog.tools.definitions import Skipped, slug
@@ -37,9 +37,8 @@ _LITERAL: Final = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")
 _SAFE: Final = "/%!$&'()*+,;=:@~\\"
 _QUERY: Final = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*")
 _MEDIA: Final = re.compile(r"[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+*-]+")
-_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-# The standard has these two described elsewhere; the others are for the connection, or for credentials.
-_FOREIGN_HEADERS: Final = frozenset({"accept", "authorization", "cookie", "set-cookie", *CONNECTION_HEADERS})
+# Set from what else the document says, or from credentials.
+_FOREIGN_HEADERS: Final = frozenset({"accept", "authorization", "cookie", "set-cookie"})
 _SEPARATORS: Final = {"csv": ",", "ssv": "%20", "tsv": "%09", "pipes": "%7C"}
 _STYLES: Final[dict[str, tuple[str, ...]]] = {
     "path": ("simple", "label", "matrix"),
@@ -201,10 +200,14 @@ def read_operations(
     document: Document,
     schemas: Schemas,
     listed: Sequence[Listed],
+    reserved: Collection[tuple[str, str]] = (),
     on_progress: Progress = lambda _done, _all: None,
 ) -> tuple[list[Operation], list[Skipped]]:
-    """Read these operations. Returns those that can be called, and the others with the reason."""
-    reader = _Reader(document, schemas)
+    """Read these operations. Returns those that can be called, and the others with the reason.
+
+    No argument of a model goes where credentials go: `reserved` has these places, each with a name.
+    """
+    reader = _Reader(document, schemas, reserved)
     usable: list[Operation] = []
     skipped: list[Skipped] = []
     for number, each in enumerate(listed):
@@ -237,11 +240,11 @@ def _tags(operation: Mapping[str, Any]) -> tuple[str, ...]:
 class _Reader:
     """Reads single operations."""
 
-    def __init__(self, document: Document, schemas: Schemas) -> None:
+    def __init__(self, document: Document, schemas: Schemas, reserved: Collection[tuple[str, str]]) -> None:
         self._document = document
         self._schemas = schemas
         self._old = document.version == "2.0"
-        self._reserved = _secret_places(document)
+        self._reserved = reserved
 
     def read(self, listed: Listed) -> Operation:
         """Read one operation. `Unusable` says why it cannot be called."""
@@ -332,7 +335,7 @@ class _Reader:
                     notes.append(f"the path has no {{{name[:80]}}}")
                     continue
                 needed.remove(name)
-            if place == "header" and (name.lower() in _FOREIGN_HEADERS or not _HEADER.fullmatch(name)):
+            if place == "header" and (name.lower() in _FOREIGN_HEADERS or not is_header(name)):
                 notes.append(f"the header {name[:80]!r} is not for a model to set")
                 continue
             if (place, name.lower() if place == "header" else name) in self._reserved:
@@ -759,30 +762,3 @@ def _choose_media(content: Mapping[str, Any], files: bool) -> tuple[str, BodyKin
     order = ("multipart", *_ORDER) if files else _ORDER
     exact = [each for each in kinds if "*" not in each[0]] or kinds
     return min(exact, key=lambda each: order.index(each[1]))
-
-
-def _secret_places(document: Document) -> set[tuple[str, str]]:
-    """Return where API keys go: no argument of a model may be there too."""
-    old = document.version == "2.0"
-    components = document.data.get("components")
-    table = (
-        document.data.get("securityDefinitions")
-        if old
-        else components.get("securitySchemes")
-        if isinstance(components, Mapping)
-        else None
-    )
-    found: set[tuple[str, str]] = set()
-    for given in table.values() if isinstance(table, Mapping) else ():
-        try:
-            scheme, _ = document.follow(given)
-        except Unusable:
-            continue
-        if (
-            isinstance(scheme, Mapping)
-            and scheme.get("type") == "apiKey"
-            and isinstance(scheme.get("name"), str)
-        ):
-            name = scheme["name"]
-            found.add((str(scheme.get("in")), name.lower() if scheme.get("in") == "header" else name))
-    return found

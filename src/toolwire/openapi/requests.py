@@ -30,7 +30,6 @@ _LONGEST_TARGET: Final = 32 * 1024
 _LONGEST_HEADER: Final = 8 * 1024
 _MEDIA: Final = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(?:;[ -~]*)?")
 _ACCEPT: Final = "application/json, application/*+json;q=0.9, text/*;q=0.8, */*;q=0.5"
-_EMPTY: Final = "cannot be empty: that would change the path"
 _USUAL: Final = Field()
 
 
@@ -128,7 +127,9 @@ def _fill(path: str, parameter: Parameter, value: Any) -> str:
     text = "" if value is None else write_path(parameter.name, value, parameter.style)
     bare = text if parameter.style.kind == "simple" else text[1:]
     if not bare or _is_blank(value, parameter.style):
-        raise CatalogError(f"{parameter.argument} {_EMPTY}; nothing was sent")
+        raise CatalogError(
+            f"{parameter.argument} cannot be empty: that would change the path; nothing was sent"
+        )
     if climbs(to_text(value)) if not isinstance(value, Mapping | list) else climbs(text):
         raise CatalogError(f"{parameter.argument} cannot have a step . or .. in it; nothing was sent")
     return path.replace(f"{{{parameter.name}}}", text)

@@ -109,6 +109,12 @@ def read_schemes(document: Document) -> dict[str, Scheme]:
     return found
 
 
+def find_key_places(schemes: Mapping[str, Scheme]) -> set[tuple[str, str]]:
+    """Return where API keys go: place and name, that of a header in small letters."""
+    keys = [each for each in schemes.values() if each.kind == "apiKey"]
+    return {(each.place, each.key.lower() if each.place == "header" else each.key) for each in keys}
+
+
 def _read_scheme(name: str, told: Mapping[str, Any]) -> Scheme:
     kind, way = str(told.get("type", "")), str(told.get("scheme", "")).lower()
     if kind == "apiKey":

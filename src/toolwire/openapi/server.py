@@ -45,7 +45,15 @@ from toolwire.openapi.operations import Listed, Operation, list_operations, read
 from toolwire.openapi.requests import build_request
 from toolwire.openapi.responses import to_tool_result
 from toolwire.openapi.schemas import Schemas, find_bad
-from toolwire.openapi.security import Auth, Credentials, Scheme, add_to, find_auth, read_schemes
+from toolwire.openapi.security import (
+    Auth,
+    Credentials,
+    Scheme,
+    add_to,
+    find_auth,
+    find_key_places,
+    read_schemes,
+)
 from toolwire.openapi.tools import Arguments, Selection, build_tool, make_output
 from toolwire.tools.context import Context
 from toolwire.tools.lint import Finding
@@ -270,18 +278,20 @@ class OpenAPI(RefreshedServer):
             logger.warning("%s: no operation fits the pattern %r", self.name, pattern)
         schemas = Schemas(document)
         usable, unusable = read_operations(
-            document, schemas, chosen, partial(self._tell_progress, "reading operations")
+            document,
+            schemas,
+            chosen,
+            find_key_places(self.schemes),
+            partial(self._tell_progress, "reading operations"),
         )
         self._tell_progress("checking schemas", 0, 0)
         bad = find_bad(schemas, {each.label: each.schema for each in usable})
-        makers = _Makers(schemas, Schemas(document, "response"), bad, base)
+        most = self._most_schema or min(_MOST_SCHEMA, max(_LEAST_SCHEMA, _MOST_LIST // max(1, len(usable))))
+        makers = _Makers(schemas, Schemas(document, "response"), bad, base, most)
         tools: list[Tool[Any]] = []
         operations: dict[str, Operation] = {}
         notes: dict[str, tuple[str, ...]] = {}
         skipped += unusable
-        makers.most = self._most_schema or min(
-            _MOST_SCHEMA, max(_LEAST_SCHEMA, _MOST_LIST // max(1, len(usable)))
-        )
         for operation in usable:
             label, name = operation.label, names[operation.label]
             lean = replace(operation, output=())
@@ -302,8 +312,7 @@ class OpenAPI(RefreshedServer):
         self._own = frozenset(operations)
         self.content = content
         self.operations, self.notes = operations, notes
-        fetched = len(listed)
-        self.status = Status("live", fetched, len(tools), tuple(skipped), (), None, time.time())
+        self.status = Status("live", len(listed), len(tools), tuple(skipped), at=time.time())
 
     def _make_tool(
         self, operation: Operation, lean: Operation, name: str | None, makers: "_Makers"
@@ -471,7 +480,7 @@ class OpenAPI(RefreshedServer):
         return self._senders[origin]
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Makers:
     """What the tools of one document are made with."""
 
@@ -480,7 +489,7 @@ class _Makers:
     bad: Mapping[str, str]
     """Operations whose schema does not compile, and why."""
     base: str | None
-    most: int = _MOST_SCHEMA
+    most: int
     """Bytes of a listed schema."""
 
 

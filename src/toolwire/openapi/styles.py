@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import quote, quote_plus
 
-from toolwire._protocol.json_codec import dumps
+from toolwire.catalog.http.requests import write_json
 from toolwire.errors import CatalogError
 
 Kind = Literal["simple", "label", "matrix", "form", "deepObject", "json"]
@@ -45,10 +45,7 @@ def to_text(value: Any) -> str:
 
 def to_json_text(value: Any) -> str:
     """Write a value as JSON."""
-    try:
-        return dumps(value).decode()
-    except (TypeError, ValueError) as error:
-        raise CatalogError(f"the arguments cannot be sent: {error}") from None
+    return write_json(value).decode()
 
 
 def encode(text: str) -> str:
