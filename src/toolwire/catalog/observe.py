@@ -21,12 +21,12 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from toolwire._support.files import append_line, open_for_lines
 from toolwire._support.log import logger_for
 from toolwire._support.tracing import is_tracing_wanted
+from toolwire.catalog.money import PER_DOLLAR
 from toolwire.errors import CatalogError
 
 logger = logger_for("catalog")
 
 _BUCKETS: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-_DOLLAR: Final = 1_000_000
 _NO_TRACER: Final = trace.NoOpTracer()
 
 
@@ -110,7 +110,7 @@ class Observer:
                         "toolwire.catalog": self._catalog,
                         "gen_ai.tool.name": tool,
                         "toolwire.outcome": record.outcome,
-                        "toolwire.cost_usd": record.cost / _DOLLAR,
+                        "toolwire.cost_usd": record.cost / PER_DOLLAR,
                     }
                 )
                 if record.outcome not in ("bought", "cached"):
@@ -127,8 +127,8 @@ class Observer:
         self._otel_calls.add(1, {**names, "outcome": record.outcome})
         self._otel_seconds.record(record.seconds, names)
         if record.cost:
-            self._cost.labels(*whose).inc(record.cost / _DOLLAR)
-            self._otel_cost.add(record.cost / _DOLLAR, names)
+            self._cost.labels(*whose).inc(record.cost / PER_DOLLAR)
+            self._otel_cost.add(record.cost / PER_DOLLAR, names)
         line = {"catalog": self._catalog, "session": self._session, **vars(record)}
         if not record.note:
             del line["note"]
@@ -136,9 +136,8 @@ class Observer:
         if self._audit is not None and record.booking:
             try:
                 self._audit.write({"at": self._clock(), **line})
-            except (
-                OSError
-            ) as error:  # the ledger has the money; a missing line must not lose the model its answer
+            except OSError as error:
+                # The ledger has the money: a missing line must not lose the model its answer.
                 logger.warning("the audit file %s cannot be written: %s", self._audit.path, error.strerror)
 
 

@@ -38,7 +38,7 @@ from toolwire.catalog.money import dollars, micros
 from toolwire.catalog.observe import CallRecord, Observer
 from toolwire.catalog.profile.model import Profile
 from toolwire.catalog.purchase.limits import Breaker, RateLimit, ResultCache, SharedRateLimit
-from toolwire.catalog.purchase.replies import Outcome, build_result, read_reply
+from toolwire.catalog.purchase.replies import FAILED, Outcome, build_result, read_reply
 from toolwire.catalog.tools.definitions import Definition, identity, price_for
 from toolwire.errors import CatalogError
 from toolwire.tools.context import Context
@@ -47,7 +47,6 @@ from toolwire.tools.results.result import error_result
 
 logger = logger_for("catalog")
 
-FAILED: Final = "Tool execution failed: "
 _UNPRICED: Final = "Cost: unknown, not counted"
 MAX_IN_FLIGHT: Final = 32
 """Calls of one catalogue that may be out at once. An API that charges more than it said can do so for these."""

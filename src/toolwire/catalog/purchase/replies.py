@@ -40,7 +40,7 @@ _PAYMENTS: Final = (
     *_PURCHASES,
     "payment",
     "billing",
-)  # the last two only outermost: elsewhere they may be data
+)  # the last two outermost only: elsewhere they may be data
 _COSTS: Final = ("cost", "price", "amount_charged", "total_cost", "amount")
 _BALANCES: Final = ("balance", "remaining_balance", "new_balance", "balance_after")
 _MARKS: Final = {"success", "error", "errors", "status_code", *_PURCHASES}
@@ -54,6 +54,8 @@ _DEPTH: Final = 16
 _LOGGED: set[str] = set()  # warnings about replies, each of which is logged once
 
 UNREADABLE: Final = "unreadable reply"
+FAILED: Final = "Tool execution failed: "
+"""What the result of a failed call begins with."""
 
 
 @dataclass(frozen=True)
@@ -244,7 +246,7 @@ def build_result(outcome: Outcome, price: int | None = None) -> dict[str, Any]:
     if outcome.ok:
         lines += [outcome.text] if outcome.text else []
     else:
-        lines.append(f"Tool execution failed: {outcome.error or 'no reason given'}")
+        lines.append(f"{FAILED}{outcome.error or 'no reason given'}")
     lines += [f"Cost: {dollars(cost)}"] if cost is not None else []
     lines += [f"Remaining Balance: {dollars(outcome.balance, 2)}"] if outcome.balance is not None else []
     # The model's API refuses empty text.

@@ -18,7 +18,7 @@ from toolwire.tools.schema.arguments import clip
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 # Schemas that look at a value beside another one: what they leave out, that one may say.
 _BESIDE: Final = {*IN_PLACE, "$defs", "definitions"}
-_WORDS: Final[dict[str, Any]] = {"true": True, "false": False}
+_WORDS: Final = {"true": True, "false": False}
 Note = Callable[[str, str], None]
 
 _ALIASES: Final = {
@@ -33,8 +33,8 @@ _ALIASES: Final = {
 }
 # What these say, the tool cannot do without; and schemas inside are mended for themselves.
 _NEVER_DROPPED: Final = {"const", "required", "dependentRequired", *REFERENCES, *TABLES, *LISTS, *ONE}
-_WHOLE: Final = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
-_NUMBERS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+WHOLE: Final = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
+NUMBERS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 # Where a name may be defined although `properties` does not have it.
 _ELSEWHERE: Final = {*IN_PLACE, *REFERENCES, *("patternProperties", "unevaluatedProperties")}
 
@@ -57,7 +57,7 @@ def parse_flag(value: Any) -> bool | None:
     """Read a boolean, or the text of one; None for anything else."""
     if isinstance(value, bool):
         return value
-    return {"true": True, "false": False}.get(value.strip().lower()) if isinstance(value, str) else None
+    return _WORDS.get(value.strip().lower()) if isinstance(value, str) else None
 
 
 def parse_required(required: Any) -> list[str]:
@@ -71,10 +71,10 @@ def parse_required(required: Any) -> list[str]:
 
 def mend_numbers(node: dict[str, Any], where: str, note: Note) -> None:
     """Turn limits that are text into numbers. Other text is dropped when the schema is compiled."""
-    for keyword in (*_WHOLE, *_NUMBERS):
+    for keyword in (*WHOLE, *NUMBERS):
         value = node.get(keyword)
         if isinstance(value, (str, float)):
-            can, number = convert(value, ("integer",) if keyword in _WHOLE else ("number",))
+            can, number = convert(value, ("integer",) if keyword in WHOLE else ("number",))
             if can and number != value:
                 node[keyword] = number
                 note(where, f"`{keyword}` was text, and is now a number")

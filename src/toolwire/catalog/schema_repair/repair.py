@@ -19,6 +19,8 @@ from toolwire._support.schema_structure import LISTS, ONE, REFERENCES, TABLES, r
 from toolwire.catalog.hidden_text import find_hidden
 from toolwire.catalog.schema_repair.bounds import Unrepairable, check_work, measure
 from toolwire.catalog.schema_repair.mend import (
+    NUMBERS,
+    WHOLE,
     Note,
     drop_unknown_required,
     find_kind,
@@ -264,11 +266,7 @@ _SHAPES: Final[dict[str, Callable[[Any], bool]]] = {
     ),
     "type": _is_text_or_list,
     **dict.fromkeys(
-        (
-            *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-            *("minLength", "maxLength", "minItems", "maxItems", "minContains", "maxContains"),
-            *("minProperties", "maxProperties"),
-        ),
+        (*NUMBERS, *WHOLE, "minContains", "maxContains"),
         _is_number,
     ),
     **dict.fromkeys(
@@ -277,10 +275,7 @@ _SHAPES: Final[dict[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(("enum", "examples", "allOf", "anyOf", "oneOf", "prefixItems"), _is_list),
     "required": _is_names,
     **dict.fromkeys(
-        (
-            *("items", "additionalItems", "unevaluatedItems", "contains", "contentSchema"),
-            *("additionalProperties", "unevaluatedProperties", "propertyNames", "not", "if", "then", "else"),
-        ),
+        ONE,
         _is_schema,
     ),
     **dict.fromkeys(

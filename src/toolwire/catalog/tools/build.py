@@ -47,16 +47,13 @@ class Selection:
 
         `repairs` keeps repaired schemas, as in `definitions.define`.
         """
+        repairs = {} if repairs is None else repairs
         groups: dict[str, list[Entry]] = {}
         for entry in entries:
             groups.setdefault(slug(entry.category or "") if self.group else "", []).append(entry)
         definitions: list[Definition] = []
         skipped: list[Skipped] = []
-        before = dict(repairs or {})
-        if repairs is not None:
-            repairs.clear()
         for group, members in sorted(groups.items()):
-            of_group = dict(before)
             good, bad = define(
                 members,
                 taken={*taken, *(each.name for each in definitions)},
@@ -64,12 +61,13 @@ class Selection:
                 namespace="_".join(filter(None, (self.namespace, group))),
                 known=known,
                 separator=self.separator,
-                repairs=of_group,
+                repairs=repairs,
             )
-            if repairs is not None:
-                repairs.update(of_group)
             definitions += good
             skipped += bad
+        listed = {entry.id for members in groups.values() for entry in members}
+        for gone in repairs.keys() - listed:
+            del repairs[gone]
         return [each for each in definitions if self.wants(each)], skipped
 
     def wants(self, definition: Definition) -> bool:

@@ -310,16 +310,13 @@ def define(
     prefix = prefix_of(namespace)
     single, skipped = _deduplicate(entries)
     usable: dict[str, tuple[Entry, dict[str, Any], tuple[str, ...]]] = {}
-    before = {} if repairs is None else dict(repairs)
-    if repairs is not None:
-        repairs.clear()  # what is no longer in the list is forgotten
+    repairs = {} if repairs is None else repairs
     for entry in single:
         try:
-            kept = before.get(entry.id)
-            result = kept[1] if kept is not None and kept[0] == entry.schema else repair_schema(entry.schema)
-            usable[entry.id] = (entry, *result)
-            if repairs is not None:
-                repairs[entry.id] = (entry.schema, result)
+            kept = repairs.get(entry.id)
+            if kept is None or kept[0] != entry.schema:
+                kept = repairs[entry.id] = entry.schema, repair_schema(entry.schema)
+            usable[entry.id] = (entry, *kept[1])
         except Unrepairable as reason:
             skipped.append(Skipped(entry.id, _label(entry), str(reason)))
         except Exception as error:  # noqa: BLE001 - a mistake of ours with one schema must not cost the others

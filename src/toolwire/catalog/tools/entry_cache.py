@@ -5,7 +5,7 @@ Owns the file's form. It is written whole or not at all, and what cannot be read
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from toolwire.catalog.tools.definitions import Entry
 logger = logger_for("catalog")
 
 _FORM: Final = 3
+_FIELDS: Final = tuple(each.name for each in fields(Entry) if each.name != "raw")
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,6 @@ def _encode(about: Mapping[str, Any], entries: Iterable[Entry]) -> Iterator[byte
     for number, entry in enumerate(entries):
         yield (b"," if number else b"") + dumps({name: getattr(entry, name) for name in _FIELDS})
     yield b"]}"
-
-
-_FIELDS: Final = ("id", "name", "description", "schema", "price", "category", "prices", "price_argument")
 
 
 def load_entries(path: Path, base_url: str) -> SavedEntries | None:

@@ -7,7 +7,7 @@ an error, never an empty one.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -27,6 +27,7 @@ _MOST_LINES: Final = 200
 _WIDTH: Final = 70
 _BEFORE: Final = 20
 _MOST_DEPTH: Final = 200
+# The fields of a pin beside its id, and what each may be.
 _KINDS: Final = {
     "name": (str,),
     "description": (str,),
@@ -75,7 +76,12 @@ class Pins:
     @classmethod
     def of(cls, definitions: Iterable[Definition]) -> "Pins":
         """Pin all of these definitions."""
-        return cls({each.id: _pinned(each) for each in definitions})
+        return cls(
+            {
+                each.id: Pinned(each.id, **{name: getattr(each, name) for name in _KINDS})
+                for each in definitions
+            }
+        )
 
     def accept(self, definitions: Iterable[Definition]) -> "Pins":
         """Return pins with these definitions in place of those that were pinned for their entries."""
@@ -120,9 +126,10 @@ class Pins:
 
     def dump(self) -> str:
         """Return the content of a file of pins."""
-        tools = {each.id: {**asdict(each), "prices": dict(each.prices)} for each in self.tools.values()}
-        for each in tools.values():
-            del each["id"]
+        tools = {
+            each.id: {**{name: getattr(each, name) for name in _KINDS}, "prices": dict(each.prices)}
+            for each in self.tools.values()
+        }
         return json.dumps({"version": _VERSION, "tools": tools}, indent=1, sort_keys=True) + "\n"
 
     @classmethod
@@ -184,18 +191,6 @@ def _price_changes(old: Pinned, new: Definition) -> Iterator[Change]:
     for kind, found in lines.items():
         if found:
             yield Change(kind, new.name, "\n".join(_few(found)), new.id)
-
-
-def _pinned(definition: Definition) -> Pinned:
-    return Pinned(
-        id=definition.id,
-        name=definition.name,
-        description=definition.description,
-        schema=definition.schema,
-        price=definition.price,
-        prices=definition.prices,
-        price_argument=definition.price_argument,
-    )
 
 
 def _summary(sign: str, tool: Definition | Pinned) -> str:
