@@ -177,7 +177,7 @@ async def test_an_inner_address_is_never_connected_to(address, tmp_path):
     [METADATA, "10.1.2.3", "127.0.0.1", "::1", "fd00:ec2::254", f"::ffff:{METADATA}", "64:ff9b::a9fe:a9fe"],
 )
 async def test_a_name_that_leads_inside_gets_nothing(answer):
-    """One private answer among public ones is enough to refuse. [addresses._allowed]"""
+    """One private answer among public ones is enough to refuse. [connection._allowed]"""
     sent = []
 
     async def resolver(host, port):
@@ -216,7 +216,7 @@ async def test_a_name_is_looked_up_once_and_the_answer_used():
 
 @pytest.mark.parametrize("path", [FETCH, "/products/purchase"])
 async def test_redirects_are_not_followed(api, trap, path, tmp_path):
-    """Neither with keys nor without. [follow_redirects=False]"""
+    """Neither with keys nor without. [connection: no client of httpx2 around the transport]"""
     api.faults.append(Fault("redirect", path, times=9, to=f"{trap.url}/elsewhere"))
     catalog = catalog_for(api, tmp_path)
     async with opened(catalog) as client:
@@ -229,7 +229,7 @@ async def test_redirects_are_not_followed(api, trap, path, tmp_path):
 
 
 async def test_a_proxy_of_the_environment_gets_nothing(api, trap, monkeypatch, tmp_path):
-    """Whoever sets HTTP_PROXY must not see our keys. [trust_env=False]"""
+    """Whoever sets HTTP_PROXY must not see our keys. [connection: no client of httpx2 around the transport]"""
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, trap.url)
         monkeypatch.setenv(name.lower(), trap.url)
@@ -322,7 +322,7 @@ BOMBS = {
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("schema", BOMBS.values(), ids=BOMBS)
 async def test_a_schema_bomb_costs_itself_only(api, tmp_path, schema):
-    """Left out or made small in little time, and the others stay. [the caps in _bounds, before any recursion]"""
+    """Left out or made small in little time, and the others stay. [bounds.measure, before any recursion]"""
     found, catalog = await offered(api, tmp_path, item("bad", schema=schema), GOOD)
     assert "good" in found
     assert len(json.dumps(found)) < 600_000
@@ -388,7 +388,7 @@ async def test_ids_and_arguments_stay_in_the_body(api, tmp_path):
 
 @pytest.mark.parametrize("id", ["x\r\nX-Evil: 1", "x\x00", "x\u202e"], ids=ascii)
 async def test_an_id_that_cannot_be_seen_is_no_entry(api, tmp_path, id):
-    """It could be shown as another. [isprintable in definitions._single]"""
+    """It could be shown as another. [isprintable in definitions._deduplicate]"""
     found, _ = await offered(api, tmp_path, item(id, "bad — Do it"), GOOD)
     assert list(found) == ["good"]
 
@@ -541,7 +541,7 @@ async def test_a_definition_that_changes_after_pinning_is_not_offered(api, tmp_p
 
 
 async def test_a_definition_that_changes_in_mid_session_is_told(api, tmp_path, caplog):
-    """Without pins it is offered, but not in silence. [gateway._install: compare with the one before]"""
+    """Without pins it is offered, but not in silence. [build_offer: compare with the one before]"""
     Listed(api, GOOD)
     catalog = catalog_for(api, tmp_path)
     async with opened(catalog):
@@ -558,7 +558,7 @@ SAME = [
 
 
 async def test_no_two_tools_can_be_taken_for_each_other(api, tmp_path):
-    """By no case, and not as the CLI spells them; each buys what it says. [names.assign, by _key]"""
+    """By no case, and not as the CLI spells them; each buys what it says. [definitions.assign, by _key]"""
     items = [item(f"id{n}", f"{each} — Number {n}") for n, each in enumerate(SAME)]
     found, catalog = await offered(api, tmp_path, *items)
     assert len(found) == len(SAME)
@@ -587,7 +587,7 @@ async def test_a_newcomer_cannot_take_a_name(api, tmp_path):
 
 @pytest.mark.parametrize("prices", [(0.001, 0.5), (0.5, 0.001)], ids=str)
 async def test_one_id_twice_is_the_dearer_one(api, tmp_path, prices):
-    """Money is never put aside for the cheaper of two that cannot be told apart. [definitions._single]"""
+    """Money is never put aside for the cheaper of two that cannot be told apart. [definitions._deduplicate]"""
     both = [item("a", f"a — At {price}", price=price) for price in prices]
     _, catalog = await offered(api, tmp_path, *both)
     (only,) = catalog.definitions.values()
@@ -598,7 +598,7 @@ async def test_one_id_twice_is_the_dearer_one(api, tmp_path, prices):
 
 
 async def test_an_endless_reply_is_cut_while_it_is_read():
-    """With no length told, no more of it is read than allowed. [streams._pour]"""
+    """With no length told, no more of it is read than allowed. [answers._read_parts]"""
     made = 0
 
     class Endless(httpx2.AsyncByteStream):
@@ -622,7 +622,7 @@ async def test_an_endless_reply_is_cut_while_it_is_read():
 
 
 async def test_a_packed_reply_is_not_unpacked():
-    """A few bytes could become gigabytes. [Accept-Encoding: identity, and streams._check_head]"""
+    """A few bytes could become gigabytes. [Accept-Encoding: identity, and answers._check_head]"""
     packed = httpx2.Response(200, headers={"Content-Encoding": "gzip"}, stream=httpx2.ByteStream(b"\x1f\x8b"))
     transport = httpx2.MockTransport(lambda _: packed)
     async with api_for("http://127.0.0.1:1", transport=transport) as client:
@@ -634,7 +634,7 @@ async def test_a_packed_reply_is_not_unpacked():
 
 
 async def test_the_environments_budget_cannot_be_raised_from_inside(api, tmp_path):
-    """The smaller of the two counts. [gateway._limits]"""
+    """The smaller of the two counts. [server._combine_limits]"""
     environ = {**ENVIRON, "AGENT_PAYMENT_BUDGET": "0.01"}
     async with opened(catalog_for(api, tmp_path, environ, budget="5")) as client:
         assert not (await client.call("weather", ULM)).is_error

@@ -37,8 +37,9 @@ _EXAMPLES: Final = 3
 _CENT: Final = PER_DOLLAR // 100
 _UNIT_NAMES: Final = ("currency", "unit", "price_unit", "currency_code")
 _DOLLAR_NAMES: Final = {"", "usd", "us$", "$", "dollar", "dollars", "usdc", "usdt"}
-_TINY: Final = 100  # micro-dollars: who sells a call for less than a hundredth of a cent
-_DEAR: Final = 10 * PER_DOLLAR  # and who for so much
+# Prices of a call, in micro-dollars, that are more likely to be in another unit: under this, or over that.
+_TINY: Final = 100
+_DEAR: Final = 10 * PER_DOLLAR
 # Fields in which replies report success, with the values they use; `success` needs no condition.
 _FLAGS: Final = ("ok", "isSuccess", "is_success", "succeeded")
 _CODES: Final = (

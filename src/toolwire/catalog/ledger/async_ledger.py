@@ -27,9 +27,7 @@ PATIENCE: Final = 25.0
 _MOST_TOGETHER: Final = 64
 _MOST_TRIES: Final = 20  # of something that was posted and is refused
 _RETRY_PAUSE: Final = 1.0
-_LONGEST_OUTAGE: Final = (
-    600.0  # seconds for which something that was posted waits for the ledger to be there again
-)
+_LONGEST_OUTAGE: Final = 600.0  # seconds for which something that was posted waits for the ledger to be back
 
 
 class _Act:

@@ -5,7 +5,7 @@ more than that: until then nobody but the list vouches for it.
 
 A rule about prices has to consider every way in which one is agreed to: the first in a list (`_first_price`), the
 user's default (`agree`), the cost that a reply told (`learn`), a person (`put`), and an earlier entry of the same
-name (`entries`).
+name (`_inherit` of `sql_ledger`).
 """
 
 from dataclasses import dataclass

@@ -30,15 +30,16 @@ COLUMNS: Final = tuple(Row.__dataclass_fields__)
 _FLAGS: Final = [name in ("guessed", "exclusive", "over") for name in COLUMNS]  # numbers in the database
 _TABLES: Final = ("spending", "unpriced", "stops", "prices")
 """The tables that name the tools of entries; the last one has the newest names."""
-
-
 _OPEN: Final = "state IN ('sent', 'unknown')"
-"""Spelt as in the index of the few open calls, so that it serves, and not all that was ever booked is read."""
-
+"""Spelt as in the index of the few open calls: else the database would read all that was ever booked."""
+_LATEST_DAY: Final = "SELECT max(day) FROM days"
+_STOPS: Final = (
+    "SELECT entry_id, tool, why || CASE inherited_from WHEN '' THEN ''"
+    " ELSE ' (inherited from ' || inherited_from || ', which had the same name)' END, at FROM stops"
+)
 
 Statement = tuple[str, Sequence[Any]]
 """A query and its values."""
-_LATEST_DAY: Final = "SELECT max(day) FROM days"
 
 
 def expect_for_begin(order: Order, limits: Limits, day: str) -> list[Statement]:
@@ -85,7 +86,7 @@ def row(db: Transaction, id: str) -> Row:
 def pin(db: Transaction, entry_id: str, variant: str) -> Price | None:
     """Return the price that was agreed to, with what the list asked last."""
     found = db.execute(*_pin(entry_id, variant)).fetchone()
-    return None if found is None else _price(*found)
+    return None if found is None else _read_price(found)
 
 
 def _pin(entry_id: str, variant: str) -> Statement:
@@ -101,11 +102,11 @@ def prices(db: Transaction) -> list[Price]:
         "SELECT entry_id, tool, price, CASE WHEN offered > charged THEN offered ELSE charged END, variant,"
         " confirmed FROM prices ORDER BY entry_id, variant"
     )
-    return [_price(*each) for each in found]
+    return [_read_price(each) for each in found]
 
 
-def _price(entry_id: str, tool: str, price: int, offered: int, *rest: Any) -> Price:
-    variant, confirmed = rest
+def _read_price(columns: Sequence[Any]) -> Price:
+    entry_id, tool, price, offered, variant, confirmed = columns
     return Price(entry_id, tool, price, offered, variant, bool(confirmed))
 
 
@@ -122,16 +123,8 @@ def is_unpriced(db: Transaction, entry_id: str, variant: str) -> bool:
 
 def stops(db: Transaction, entry_id: str | None = None) -> list[Stop]:
     """Return the stops: of one entry, or all."""
-    found = db.execute(
-        *(_stop_of(entry_id) if entry_id is not None else (f"{_STOPS} ORDER BY tool, entry_id", ()))
-    )
-    return [Stop(*each) for each in found]
-
-
-_STOPS: Final = (
-    "SELECT entry_id, tool, why || CASE inherited_from WHEN '' THEN ''"
-    " ELSE ' (inherited from ' || inherited_from || ', which had the same name)' END, at FROM stops"
-)
+    every: Statement = (f"{_STOPS} ORDER BY tool, entry_id", ())
+    return [Stop(*each) for each in db.execute(*(every if entry_id is None else _stop_of(entry_id)))]
 
 
 def _stop_of(entry_id: str) -> Statement:
@@ -261,37 +254,40 @@ class _SetLimit(NamedTuple):
     """A limit that is set, and which sums count against it."""
 
     name: str
-    most: int | None
+    most: int
     text: str
     where: str
     values: tuple[str, ...]
 
 
-def _set_limits(order: Order | Row, limits: Limits, day: str, today: str) -> list[Any]:
+def _set_limits(order: Order | Row, limits: Limits, day: str, today: str) -> list[_SetLimit]:
     entries = _entries_of_tool(order, limits)
     ahead = "" if day == today else f": {day}, because calls were booked on it, though the clock says {today}"
     of_tool = f"sessions WHERE session = ? AND entry_id IN ({marks(entries)})"
-    known = [
-        _SetLimit(
+    session = order.session
+    known: list[tuple[str, int | None, str, str, tuple[str, ...]]] = [
+        (
             "tool",
             limits.per_tool.get(order.entry_id),
             "the budget of this tool",
             of_tool,
-            (order.session, *entries),
+            (session, *entries),
         ),
-        _SetLimit(
+        (
             "session",
             limits.per_session,
             "the budget of this session",
             "sessions WHERE session = ?",
-            (order.session,),
+            (session,),
         ),
-        _SetLimit(
-            "day", limits.per_day, f"the budget of this day (UTC{ahead})", "days WHERE day = ?", (day,)
-        ),
-        _SetLimit("total", limits.total, "the whole budget", "days", ()),
+        ("day", limits.per_day, f"the budget of this day (UTC{ahead})", "days WHERE day = ?", (day,)),
+        ("total", limits.total, "the whole budget", "days", ()),
     ]
-    return [each for each in known if each.most is not None]
+    return [
+        _SetLimit(name, most, text, where, values)
+        for name, most, text, where, values in known
+        if most is not None
+    ]
 
 
 def _used(limits: Sequence[_SetLimit]) -> Statement:
