@@ -11,25 +11,36 @@ import re
 import shlex
 import sys
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.resources import files
-from pathlib import Path
-from typing import Annotated, Final
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from toolwire._version import __version__
 from toolwire.cli.shared.printing import fail
-from toolwire.cli.shared.target_options import BaseUrlOption, IncludeOption
+from toolwire.cli.shared.target_options import (
+    OPENAPI,
+    BaseUrlOption,
+    IncludeOption,
+    connect,
+    resolve_target,
+    run,
+)
 from toolwire.errors import UsageError
+
+if TYPE_CHECKING:
+    from toolwire.cli.shared.target import Target
+    from toolwire.openapi.server import OpenAPI
 
 LONGEST_NAME: Final = 40
 _STEP_WIDTH: Final = 60
 _PLACEHOLDER: Final = re.compile(r"\{\{(\w+)\}\}")
 _RESERVED: Final = frozenset({"agent", "tests", "conftest", "toolwire", "pytest"})
 _TEMPLATES: Final = files("toolwire.cli") / "templates"  # works from a zip file too
-FILES: Final = {  # path in the project: template
+_FILES: Final = {  # path in the project: template
     "pyproject.toml": "pyproject.toml.txt",
     "{{package}}.py": "server.py.txt",
     "agent.py": "agent.py.txt",
@@ -37,6 +48,13 @@ FILES: Final = {  # path in the project: template
     "README.md": "README.md.txt",
     ".gitignore": "gitignore.txt",
 }
+_OPENAPI_FILES: Final = _FILES | {
+    "{{package}}.py": "openapi_server.py.txt",
+    "tests/test_{{package}}.py": "openapi_test.py.txt",
+    "README.md": "openapi_README.md.txt",
+}
+_MOST_TESTED: Final = 30
+_UNSAFE: Final = re.compile(r"[^\w .,()-]")  # a title stands in a docstring, and is not ours
 
 
 def new(
@@ -74,9 +92,7 @@ def new(
             raise UsageError("--include and --base-url only apply with --from openapi:DOCUMENT")
         texts, steps = project_files(package), _next_steps(folder, package)
     else:
-        from toolwire.cli.new_openapi import document_files  # noqa: PLC0415 - loads the HTTP library
-
-        texts, first = document_files(package, source, include or [], base_url)
+        texts, first = _document_files(package, source, include or [], base_url)
         steps = [each for each in _next_steps(folder, package, f"{first} ...") if "agent.py" not in each]
     kept = [path for path in texts if os.path.lexists(folder / path)]
     _write(folder, {path: text for path, text in texts.items() if path not in kept})
@@ -117,7 +133,7 @@ def _find_problem(name: str, installed: Collection[str]) -> str | None:
 
 
 def project_files(
-    package: str, templates: Mapping[str, str] = FILES, more: Mapping[str, str] | None = None
+    package: str, templates: Mapping[str, str] = _FILES, more: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """Return the files of a new project, by their path in it. `more` are values for placeholders."""
     values = {
@@ -136,6 +152,48 @@ def project_files(
         fill(path): fill((_TEMPLATES / template).read_text(encoding="utf-8"))
         for path, template in templates.items()
     }
+
+
+def _document_files(
+    package: str, source: str, include: Sequence[str], base_url: str | None
+) -> tuple[dict[str, str], str]:
+    """Return the files of a project whose tools are those of a document, and the name of one of them."""
+    if not source.startswith(OPENAPI):
+        raise UsageError(f"--from takes openapi:DOCUMENT, such as openapi:petstore.yaml, got {source!r}")
+    target = resolve_target(source, None, list(include), openapi={"base_url": base_url, "name": package})
+    server: OpenAPI = target.server
+    run(_load, target)
+    if not server.operations:
+        raise UsageError(f"{source} has no operation that fits: see `toolwire check {source}`")
+    content = (server.content or b"").decode("utf-8-sig", "replace")
+    ending = PurePosixPath(source.partition("?")[0]).suffix.lower()
+    document = "openapi.json" if content.lstrip().startswith("{") else f"openapi{ending or '.yaml'}"
+    names = list(server.operations)
+    base = base_url or (server.named_server if server.named_server and "://" in server.named_server else None)
+    values = {
+        "title": _UNSAFE.sub("", server.title_of_document).strip() or package,
+        "document": document,
+        "base_url": repr(base),
+        "include": repr(list(include)),
+        "tools": repr(names[:_MOST_TESTED]),
+        "first": names[0],
+        "extra": "[openapi]",
+        "prompt": "What can you do?",
+        "credentials": _describe_credentials(server),
+    }
+    return {**project_files(package, _OPENAPI_FILES, values), document: content}, names[0]
+
+
+async def _load(target: "Target") -> None:
+    async with connect(target):
+        """Only to read it: `connect` waits for that, and raises if it cannot be used."""
+
+
+def _describe_credentials(server: "OpenAPI") -> str:
+    variables = [each.variable for each in server.schemes.values() if each.kind != "unsupported"]
+    if not variables:
+        return "The API needs no credentials."
+    return f"Credentials come from the environment: {', '.join(f'`{each}`' for each in variables)}."
 
 
 def _check_folder(folder: Path, *, force: bool) -> None:
