@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolwire.cli.batch_items import read_items
+from toolwire.cli.batch import read_items
 from toolwire.errors import UsageError
 
 

@@ -1,13 +1,16 @@
 """`toolwire batch`: the command group.
 
 `run` and `worker` need the user's file, because its functions run in this process. The others know a batch by its
-name and read its databases. Exit codes: 0 all is done; 1 an error; 2 wrong use; 3 some runs failed, were refused or
-cancelled; 4 some are unknown; 130 Ctrl-C.
+name and read its databases. Items come from a file, and results go into one: JSON lines or CSV.
+
+Exit codes: 0 all is done; 1 an error; 2 wrong use; 3 some runs failed, were refused or cancelled; 4 some are
+unknown; 130 Ctrl-C.
 """
 
 import asyncio
 import contextlib
 import csv
+import hashlib
 import json as jsons
 import signal
 import sys
@@ -17,7 +20,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
 import typer
 
-from toolwire.cli.batch_items import read_items
 from toolwire.cli.batch_screen import Screen, describe
 from toolwire.cli.shared import user_module
 from toolwire.cli.shared.app import make_app
@@ -32,6 +34,9 @@ SOME_FAILED: Final = 3
 SOME_UNKNOWN: Final = 4
 _COLUMNS: Final = ("key", "state", "output", "text", "cost", "error", "attempts", "session_id")
 _FEW: Final = 20
+_KEYS: Final = ("key", "id")
+_TABLE: Final = ".csv"
+_LINES: Final = (".jsonl", ".ndjson")
 
 AtOption = Annotated[
     str | None,
@@ -238,8 +243,8 @@ def export(
     at: AtOption = None,
 ) -> None:
     """Write the runs that have ended to a file, one line each."""
-    table = file.suffix.lower() == ".csv"
-    if not table and str(file) != "-" and file.suffix.lower() not in (".jsonl", ".ndjson"):
+    table = file.suffix.lower() == _TABLE
+    if not table and str(file) != "-" and file.suffix.lower() not in _LINES:
         raise UsageError(f"{file}: the name must end in .jsonl or .csv, or be -")
 
     async def write(opened: "OpenBatch[Any]") -> int:
@@ -289,6 +294,80 @@ def exit_code(progress: "Progress") -> int:
     if progress.unknown:
         return SOME_UNKNOWN
     return SOME_FAILED if progress.failed or progress.refused or progress.cancelled else 0
+
+
+# --- the items of a batch, from a file ---
+
+
+def read_items(path: Path, key: str | None) -> Iterator[tuple[str, Any]]:
+    """Yield keys and items, line by line. `UsageError` names the line that cannot be used.
+
+    The key is in the field `key` (of `--key`), else `key`, else `id`. An item without one has a digest of itself as
+    its key, so that the same line is the same run. A line `{"key": ..., "item": ...}` has the item inside.
+    """
+    if not path.is_file():
+        raise UsageError(f"{path} does not exist, or is no file")
+    kind = path.suffix.lower()
+    if kind not in (_TABLE, *_LINES):
+        raise UsageError(f"{path}: items are read from a file that ends in .jsonl or .csv")
+    return _read_items(path, key, table=kind == _TABLE)
+
+
+def _read_items(path: Path, key: str | None, *, table: bool) -> Iterator[tuple[str, Any]]:
+    try:
+        for place, item in _read_rows(path) if table else _read_lines(path):
+            yield _key_of(place, item, key), _unwrap(item)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 text: {error.reason}") from error
+    except (OSError, csv.Error) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+
+
+def _read_lines(path: Path) -> Iterator[tuple[str, Any]]:
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                yield f"{path}, line {number}", jsons.loads(line)
+            except ValueError as error:
+                raise UsageError(f"{path}, line {number} is not JSON: {error}") from error
+
+
+def _read_rows(path: Path) -> Iterator[tuple[str, Any]]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = csv.DictReader(file, strict=True)
+        for row in rows:
+            place = f"{path}, line {rows.line_num}"
+            if None in row or None in row.values():
+                raise UsageError(f"{place} has another number of fields than the first line")
+            yield place, row
+
+
+def _key_of(place: str, item: Any, key: str | None) -> str:
+    if key is not None:
+        if not isinstance(item, dict) or key not in item:
+            raise UsageError(f"{place} has no field {key!r} (--key)")
+        return _check_key(place, item[key])
+    if isinstance(item, dict):
+        for name in _KEYS:
+            if name in item:
+                return _check_key(place, item[name])
+    text = jsons.dumps(item, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _check_key(place: str, value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+        raise UsageError(f"{place}: a key must be a text or a whole number, got {value!r}")
+    return str(value)
+
+
+def _unwrap(item: Any) -> Any:
+    return item["item"] if isinstance(item, dict) and item.keys() == {"key", "item"} else item
+
+
+# --- the batch itself ---
 
 
 def _load(text: str) -> "Batch[Any]":
