@@ -27,7 +27,6 @@ import typer
 from toolwire._support.log import RepeatLimit
 from toolwire._transport.lifeline import Lifeline
 from toolwire.cli.shared.printing import FAILURE
-from toolwire.cli.shared.reload import reload_on_change
 from toolwire.cli.shared.target_options import (
     OPENAPI,
     AllowHttpOption,
@@ -318,6 +317,8 @@ def _run(work: Work, background: list[Work]) -> None:
 def _reload_task(target: "Target", served: "ServerHost") -> Work:
     if target.path is None:
         raise UsageError(f"--reload only applies to files, and {target.text} is not one")
+    from toolwire.cli.shared.target import reload_on_change  # noqa: PLC0415 - heavy
+
     return partial(reload_on_change, target, served.replace, partial(_print, False))
 
 

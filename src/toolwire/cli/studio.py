@@ -35,7 +35,6 @@ from toolwire.cli.shared.agent_options import (
     name_targets,
 )
 from toolwire.cli.shared.printing import note
-from toolwire.cli.shared.reload import reload_on_change
 from toolwire.cli.shared.target_options import (
     OPENAPI,
     AllowServersOption,
@@ -274,6 +273,8 @@ async def _choose_peer(
 async def _watch(target: "Target", name: str, shown: "Studio") -> None:
     """Load the target again when its file changes, for the tools and for a running conversation."""
     import anyio  # noqa: PLC0415 - heavy
+
+    from toolwire.cli.shared.target import reload_on_change  # noqa: PLC0415
 
     bench = next(each for each in shown.benches if each.name == name)
 

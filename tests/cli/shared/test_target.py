@@ -15,7 +15,7 @@ from fastmcp import FastMCP
 from mcp.server import MCPServer, Server
 
 from toolwire import ToolServer
-from toolwire.cli.shared.target import Choice, Target, reload, resolve, watched_files
+from toolwire.cli.shared.target import Choice, Target, list_files, reload, resolve
 from toolwire.cli.shared.user_module import neighbours
 from toolwire.errors import UsageError
 
@@ -335,7 +335,7 @@ def test_a_file_of_a_package_can_import_its_neighbours(folder):
     assert target.server.tools["cost"](2) == 6
     assert sys.modules["shop.tools.app"].__name__ == "shop.tools.app"
     assert list(resolve("shop.tools.app").server.tools) == ["cost"]
-    assert [path.relative_to(folder).as_posix() for path in watched_files(target)] == [
+    assert [path.relative_to(folder).as_posix() for path in list_files(target)] == [
         "shop/__init__.py",
         "shop/prices.py",
         "shop/tools/__init__.py",
@@ -409,7 +409,7 @@ def test_a_reload_sees_what_has_changed(folder):
     write(folder, "helper.py", "VALUE = 1\n")
     write(folder, "app.py", "from helper import VALUE\ndef f() -> int:\n    return VALUE\n")
     target = resolve("app.py")
-    assert watched_files(target) == [folder / "app.py", folder / "helper.py"]
+    assert list_files(target) == [folder / "app.py", folder / "helper.py"]
     for value in (2, 3):
         write(folder, "helper.py", f"VALUE = {value}\n")
         renewed = reload(target)
@@ -442,7 +442,7 @@ def test_a_target_beside_python_itself_does_not_take_its_modules_along():
 def test_a_url_is_a_server_that_is_not_connected_yet():
     """Its name comes from the host; headers are kept for it and not shown."""
     target = resolve("https://mcp.example.com/mcp", {"Authorization": "Bearer sesame"})
-    assert (target.name, target.path, watched_files(target)) == ("example", None, [])
+    assert (target.name, target.path, list_files(target)) == ("example", None, [])
     assert isinstance(target.server, Server)
     assert "sesame" not in repr(target)
     assert reload(target) is target

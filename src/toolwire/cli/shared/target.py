@@ -1,4 +1,4 @@
-"""Finds the server that a TARGET on the command line names.
+"""Finds the server that a TARGET on the command line names, and loads it again when its files change.
 
     app.py   app.py:calc   package.module:calc   https://example.com/mcp   catalog:agentpmt   catalog:shop.toml
     openapi:spec.yaml   openapi:https://example.com/openapi.json
@@ -11,17 +11,17 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from toolwire._support.words import closest
 from toolwire.cli.shared import user_module
 from toolwire.cli.shared.printing import note
 from toolwire.cli.shared.target_options import OPENAPI
-from toolwire.errors import ToolDefinitionError, UsageError
+from toolwire.errors import ClaudeSDKError, ToolDefinitionError, UsageError
 from toolwire.mcp.foreign.detect import find_low_level_server
 from toolwire.mcp.versions import SERVING, check_mcp
 from toolwire.options.mcp_servers import is_server as could_serve
@@ -34,6 +34,10 @@ from toolwire.tools.tool import Tool, from_function
 from toolwire.tools.toolset import Combined, Renamed
 from toolwire.wrap import group, matches_any, only, searchable, with_chains, without
 
+if TYPE_CHECKING:
+    from toolwire.tools.dispatch.interface import Server
+
+_POLL_INTERVAL: Final = 0.5  # seconds between two looks at the files of a target
 _FILE: Final = re.compile(r"(?P<path>.+\.py)(?::(?P<name>[^/\\]*))?", re.DOTALL)
 _MODULE: Final = re.compile(r"(?P<path>[^\W\d]\w*(?:\.[^\W\d]\w*)*)(?::(?P<name>.*))?", re.DOTALL)
 _CATALOG: Final = "catalog:"
@@ -189,11 +193,49 @@ def reload(target: Target) -> Target:
         return replace(resolve(target.text, choice=target.choice), name=target.name)
 
 
-def watched_files(target: Target) -> list[Path]:
+def list_files(target: Target) -> list[Path]:
     """List the files to watch: the target's own, and those of its folder that it has loaded."""
     if target.path is None:
         return []
     return sorted({target.path, *user_module.files_of(user_module.neighbours(target.path))})
+
+
+async def reload_on_change(
+    target: Target, on_reload: Callable[["Server"], Awaitable[None]], report: Callable[[str], None]
+) -> None:
+    """Load the target again whenever one of its files changes, and pass the new server to `on_reload`."""
+    import anyio  # noqa: PLC0415 - heavy
+
+    from toolwire.mcp.foreign import as_server  # noqa: PLC0415
+
+    seen = _read_stamps(list_files(target))
+    while True:
+        await anyio.sleep(_POLL_INTERVAL)
+        now = _read_stamps(list_files(target))
+        if now == seen:
+            continue
+        seen = now
+        try:
+            target = reload(target)
+            await on_reload(as_server(target.server))
+        except ClaudeSDKError as error:
+            report(f"not reloaded: {error}")
+        except Exception as error:  # noqa: BLE001 - the file is being edited and may raise anything
+            report(f"not reloaded: {type(error).__name__}: {error}")
+        else:
+            report(f"reloaded {target.text}")
+            seen = _read_stamps(list_files(target))
+
+
+def _read_stamps(paths: list[Path]) -> dict[Path, tuple[int, int]]:
+    stamps = {}
+    for path in paths:
+        try:
+            status = path.stat()
+        except OSError:  # editors remove a file for a moment while they save it
+            continue
+        stamps[path] = (status.st_mtime_ns, status.st_size)
+    return stamps
 
 
 def _open_url(url: str, headers: Mapping[str, str]) -> Target:

@@ -10,8 +10,7 @@ import anyio
 import pytest
 
 from toolwire import ClaudeSDKError
-from toolwire.cli.shared.reload import reload_on_change
-from toolwire.cli.shared.target import reload, resolve
+from toolwire.cli.shared.target import reload, reload_on_change, resolve
 from toolwire.errors import UsageError
 from toolwire.mcp.serve.host import ServerHost
 
