@@ -1,7 +1,7 @@
-"""The studio: puts tools, conversation, runs and money together, and serves the page on loopback.
+"""The studio: puts tools, conversation, runs and money together, draws the page around them, and serves it.
 
-Needs NiceGUI (the extra `studio`). One studio per process: NiceGUI has one application. Nothing is fetched from
-anywhere: all that the page loads is in NiceGUI's wheel and in this package.
+Needs NiceGUI (the extra `studio`). One studio per process: NiceGUI has one application. It listens on loopback.
+Nothing is fetched from anywhere: all that the page loads is in NiceGUI's wheel and in this package.
 """
 
 import asyncio
@@ -11,21 +11,29 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from importlib.resources import files
 from typing import Any, Final
 
 import uvicorn
 from fastapi import FastAPI
 from nicegui import ui
 
+from toolwire._support.words import plain_line
 from toolwire.studio.access import Access, AccessMiddleware
 from toolwire.studio.calls import ToolBench
 from toolwire.studio.conversation import Conversation
-from toolwire.studio.pages.layout import draw_page
+from toolwire.studio.pages.conversation_tab import ConversationTab
+from toolwire.studio.pages.spending_tab import SpendingTab
+from toolwire.studio.pages.timeline_tab import TimelineTab
+from toolwire.studio.pages.tools_tab import ToolsTab
 from toolwire.studio.runs import Runs
 from toolwire.studio.spending import Spending
 from toolwire.studio.timeline import Timeline
 
 _SHUTDOWN: Final = 2  # seconds that open connections get when the studio ends
+_EVERY: Final = 0.15  # seconds between two looks at what has changed
+_STYLE: Final = files("toolwire.studio.pages").joinpath("studio.css").read_text(encoding="utf-8")
 _ICON: Final = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">'
     '<rect width="16" height="16" rx="3" fill="#1e3a8a"/>'
@@ -64,7 +72,7 @@ async def serve(studio: Studio, listening: socket.socket, ready: Callable[[Acces
     web = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     ui.run_with(
         web,
-        root=lambda: draw_page(studio),
+        root=lambda: _draw_page(studio),
         title=f"toolwire studio: {studio.title}",
         favicon=_ICON,
         dark=None,
@@ -112,3 +120,70 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._on_ready()
+
+
+# --- the page: heading, tabs, colours, and the timer that brings everything up to date ---
+
+
+def _draw_page(studio: Studio) -> None:
+    """Draw the page for one window of the browser."""
+    ui.add_css(_STYLE)
+    ui.colors(primary="#1d4ed8", positive="#15803d", negative="#b91c1c")
+    dark = ui.dark_mode(None)  # as the system has it
+    parts = _list_tabs(studio)
+    views: dict[str, Any] = {}
+    with ui.header().classes("tw-header"), ui.row().classes("items-center tw-wide"):
+        with ui.element("h1").classes("tw-h1"):
+            ui.label(plain_line(f"toolwire studio: {studio.title}"))
+        with ui.tabs().props('no-caps inline-label aria-label="Parts of the studio"') as tabs:
+            for name in parts:
+                ui.tab(name)
+        ui.space()
+        theme = ui.button(icon="contrast", on_click=lambda: _switch_colours(dark)).props(
+            "flat round dense color=white"
+        )
+        theme.props["aria-label"] = "Light or dark"
+    with (
+        ui.element("div").classes("tw-page"),
+        ui.tab_panels(tabs, animated=False).classes("tw-wide") as panels,
+    ):
+        panels.props("keep-alive")
+        for name, draw in parts.items():
+            with ui.tab_panel(name):
+                views[name] = draw()
+
+    async def update() -> None:
+        view = views.get(str(panels.value or ""))
+        if isinstance(view, TimelineTab):
+            await view.update()
+        elif isinstance(view, ToolsTab | ConversationTab):
+            view.update()
+
+    async def show(name: str) -> None:
+        view = views.get(name)
+        if isinstance(view, TimelineTab):
+            await view.open()
+        elif isinstance(view, SpendingTab):
+            await view.refresh()
+
+    panels.on_value_change(lambda event: show(str(event.value)))
+    panels.value = tabs.value = next(iter(parts))
+    ui.timer(0.0, lambda: show(str(panels.value)), once=True)
+    ui.timer(_EVERY, update)
+
+
+def _list_tabs(studio: Studio) -> dict[str, Callable[[], Any]]:
+    """Return the tabs that there is something for, each with what draws it."""
+    tabs: dict[str, Callable[[], Any]] = {}
+    if studio.conversation is not None:
+        tabs["Tools"] = partial(ToolsTab, studio.benches)
+        tabs["Conversation"] = partial(ConversationTab, studio.conversation)
+    tabs["Timeline"] = partial(TimelineTab, studio.runs, studio.write_test)
+    if studio.spending is not None:
+        tabs["Spending"] = partial(SpendingTab, studio.spending)
+    return tabs
+
+
+def _switch_colours(dark: ui.dark_mode) -> None:
+    """Go from the system's choice to dark, to light, and back."""
+    dark.value = {None: True, True: False, False: None}[dark.value]

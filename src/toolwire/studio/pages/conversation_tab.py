@@ -15,8 +15,8 @@ from toolwire.studio.conversation import (
     Said,
     TurnEnded,
 )
-from toolwire.studio.pages.buttons import action_button
-from toolwire.studio.pages.parts import CallView, QuestionView, folded, show_json, show_text
+from toolwire.studio.pages.call_view import CallView, QuestionView
+from toolwire.studio.pages.parts import action_button, folded, show_json, show_text
 from toolwire.tools.names import short_name
 
 SCRIPTED: Final = "Scripted model"

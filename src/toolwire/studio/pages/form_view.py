@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from nicegui import events, ui
 from nicegui.element import Element
+from nicegui.elements.mixins.validation_element import ValidationElement
 
 from toolwire._support.words import plain_line
 from toolwire.studio.forms import MISSING, Field, Form, Path
-from toolwire.studio.pages.buttons import small_button
+from toolwire.studio.pages.parts import small_button
 
 _DEPTH_OPEN: Final = 3  # nested objects that are unfolded from the start
 _NOT_GIVEN: Final = "(not given)"
@@ -97,7 +98,7 @@ class FormView:
         hint = describe(field)
         shape = form.shape(path) or field
         with ui.row().classes("tw-line"):
-            drawers: dict[str, Callable[[Field, str], Element]] = {
+            drawers: dict[str, Callable[[Field, str], None]] = {
                 "boolean": self._draw_boolean,
                 "choice": self._draw_choice,
                 "choices": self._draw_choices,
@@ -106,7 +107,7 @@ class FormView:
             drawers.get(shape.kind, self._draw_text)(shape, hint)
             self._draw_actions(field, redraw)
 
-    def _draw_text(self, field: Field, hint: str) -> Element:
+    def _draw_text(self, field: Field, hint: str) -> None:
         path, form = field.path, self._form
         types = {"date": "date", "date-time": "text"}
         many = field.kind in {"long_text", "json"}
@@ -124,24 +125,23 @@ class FormView:
             entry.classes("tw-mono-input")
         entry.props["hint"] = hint
         entry.props["aria-required"] = "true" if field.required else "false"
-        self._show_error[path] = lambda messages: setattr(entry, "error", "; ".join(messages) or None)
-        return entry  # type: ignore[no-any-return] # a ui.input or ui.textarea
+        self._show_errors_in(entry, path)
 
-    def _draw_boolean(self, field: Field, hint: str) -> Element:
+    def _draw_boolean(self, field: Field, hint: str) -> None:
         values = {"": _NOT_GIVEN, "true": "Yes", "false": "No"}
         value = self._form.value(field.path)
         chosen = "" if not isinstance(value, bool) else str(value).lower()
-        return self._draw_select(field, hint, values, chosen, lambda key: key == "true")
+        self._draw_select(field, hint, values, chosen, lambda key: key == "true")
 
-    def _draw_choice(self, field: Field, hint: str) -> Element:
+    def _draw_choice(self, field: Field, hint: str) -> None:
         values = {"": _NOT_GIVEN, **{str(number): label for number, label in enumerate(field.labels)}}
         text = self._form.text(field.path) if self._form.is_given(field.path) else None
         chosen = next((str(at) for at, label in enumerate(field.labels) if label == text), "")
-        return self._draw_select(field, hint, values, chosen, lambda key: field.choices[int(key)])
+        self._draw_select(field, hint, values, chosen, lambda key: field.choices[int(key)])
 
     def _draw_select(
         self, field: Field, hint: str, values: dict[str, str], chosen: str, read: Callable[[str], Any]
-    ) -> Element:
+    ) -> None:
         path, form = field.path, self._form
 
         def change(event: events.ValueChangeEventArguments[Any]) -> None:
@@ -153,10 +153,9 @@ class FormView:
         select = ui.select(values, value=chosen, label=label_of(field), on_change=change)
         select.props("outlined dense options-dense").classes("tw-input")
         select.props["hint"] = hint
-        self._show_error[path] = lambda messages: setattr(select, "error", "; ".join(messages) or None)
-        return select
+        self._show_errors_in(select, path)
 
-    def _draw_choices(self, field: Field, hint: str) -> Element:
+    def _draw_choices(self, field: Field, hint: str) -> None:
         path, form = field.path, self._form
         values = {str(number): label for number, label in enumerate(field.labels)}
         given = form.value(path)
@@ -170,10 +169,9 @@ class FormView:
         select = ui.select(values, value=chosen, label=label_of(field), multiple=True, on_change=change)
         select.props("outlined dense options-dense use-chips").classes("tw-input")
         select.props["hint"] = hint
-        self._show_error[path] = lambda messages: setattr(select, "error", "; ".join(messages) or None)
-        return select
+        self._show_errors_in(select, path)
 
-    def _draw_file(self, field: Field, hint: str) -> Element:
+    def _draw_file(self, field: Field, hint: str) -> None:
         path, form = field.path, self._form
 
         async def take(event: events.UploadEventArguments) -> None:
@@ -181,7 +179,7 @@ class FormView:
             form.set_file(path, content)
             status.set_text(f"{plain_line(event.file.name)}, {len(content):,} bytes")
 
-        with ui.element("div").classes("tw-input") as box:
+        with ui.element("div").classes("tw-input"):
             upload = ui.upload(
                 label=label_of(field),
                 on_upload=take,
@@ -196,7 +194,6 @@ class FormView:
             if hint:
                 ui.label(hint).classes("tw-dim")
             self._add_error_label(path)
-        return box
 
     def _typed(self, path: Path, text: str | None) -> None:
         if not text and not self._form.field(path).required:
@@ -237,10 +234,9 @@ class FormView:
 
     def _draw_container(self, field: Field, depth: int, redraw: Callable[[], None]) -> None:
         path, form = field.path, self._form
-        title = f"{label_of(field)}"
+        title = label_of(field)
         with ui.element("fieldset").classes("tw-fieldset"):
-            ui.element("legend").classes("tw-legend").props["aria-hidden"] = "false"
-            with ui.context.slot.children[-1]:
+            with ui.element("legend").classes("tw-legend").props("aria-hidden=false"):
                 ui.label(title)
             if hint := describe(field):
                 ui.label(hint).classes("tw-dim")
@@ -344,6 +340,10 @@ class FormView:
                     redraw()
 
             small_button("Add the entry", add, "Add the entry")
+
+    def _show_errors_in(self, entry: ValidationElement[Any], path: Path) -> None:
+        """Let an input show the errors of its field."""
+        self._show_error[path] = lambda messages: setattr(entry, "error", "; ".join(messages) or None)
 
     def _add_error_label(self, path: Path) -> None:
         label = ui.label("").classes("tw-bad").props("role=alert")

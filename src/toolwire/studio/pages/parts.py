@@ -1,4 +1,4 @@
-"""What several tabs draw: text, JSON, the content of results, calls and questions.
+"""What the page is made of: buttons, headings, text, JSON, and the content of results.
 
 Everything here may come from a tool, a model or a server, and is only ever shown as text, or as a picture or sound
 whose type is known. Nothing becomes markup, and no address is opened or loaded by itself.
@@ -10,17 +10,11 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from nicegui import ui
 from nicegui.element import Element
 
-from toolwire._support.words import plain
-from toolwire.studio.calls import ToolCall
-from toolwire.studio.forms import Form
-from toolwire.studio.pages.buttons import action_button, small_button
-from toolwire.studio.pages.form_view import FormView
-from toolwire.studio.questions import Question
+from toolwire._support.words import plain, plain_line
 
 LONGEST_TEXT: Final = 10_000
 """Characters of a text that are shown at once; the rest can be downloaded."""
@@ -31,12 +25,26 @@ _SOUNDS: Final = frozenset(
     {"audio/wav", "audio/x-wav", "audio/mpeg", "audio/mp3", "audio/ogg", "audio/webm", "audio/mp4"}
 )
 
-STATES: Final = {
-    "running": ("running", "hourglass_top"),
-    "done": ("done", "check_circle"),
-    "failed": ("failed", "error"),
-    "cancelled": ("cancelled", "cancel"),
-}
+
+def small_button(text: str, on_click: Callable[..., Any], label: str = "") -> ui.button:
+    """Add a small button without a background. `label` is what a screen reader says instead of the text."""
+    button = ui.button(text, on_click=on_click).props("flat dense no-caps").classes("tw-small")
+    if label:
+        button.props["aria-label"] = label
+    return button
+
+
+def action_button(text: str, on_click: Callable[..., Any], kind: str = "do", icon: str = "") -> ui.button:
+    """Add a button for what matters: "do" it, "go" ahead, or "stop"."""
+    # Without a colour of Quasar's, whose rules would win over those of the style sheet.
+    button = ui.button(text, on_click=on_click, color=None, icon=icon or None)
+    return button.props("no-caps dense unelevated padding='4px 12px'").classes(f"tw-{kind}")
+
+
+def show_heading(text: str) -> None:
+    """Add the title of a part of the page."""
+    with ui.element("h2").classes("tw-title"):
+        ui.label(plain_line(text))
 
 
 def show_text(text: str, *, mono: bool = False, name: str = "text.txt") -> Element:
@@ -75,28 +83,22 @@ def show_content(content: str | list[dict[str, Any]], structured: Any = None) ->
     raw: list[Any] = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
     blocks = [each if isinstance(each, dict) else {"type": "text", "text": to_text(each)} for each in raw]
     texts = [each.get("text") for each in blocks if each.get("type") == "text"]
-    if structured is not None and not _repeats(texts, structured):
+    is_told = any(isinstance(each, str) and each.strip() for each in texts)  # the text repeats the structure
+    if structured is not None and not is_told:
         show_json(structured)
     for block in blocks[:_MOST_BLOCKS]:
         _show_block(block)
     if len(blocks) > _MOST_BLOCKS:
         ui.label(f"{len(blocks) - _MOST_BLOCKS:,} more blocks are not shown.").classes("tw-dim")
         small_button("Download all", lambda: ui.download.content(to_text(blocks), "result.json"))
-    if structured is not None and _repeats(texts, structured):
+    if structured is not None and is_told:
         with folded("Structured content"):
             show_json(structured)
 
 
-def _repeats(texts: list[Any], structured: Any) -> bool:
-    """True if the text blocks show the same as the structured content, or more."""
-    return any(isinstance(each, str) and each.strip() for each in texts) and structured is not None
-
-
 def _show_block(block: dict[str, Any]) -> None:
     kind = block.get("type")
-    source = block.get("source") if isinstance(block.get("source"), dict) else {}
-    resource = block.get("resource") if isinstance(block.get("resource"), dict) else {}
-    assert source is not None and resource is not None  # noqa: S101, PT018 - for type checkers
+    source, resource = _dict(block.get("source")), _dict(block.get("resource"))
     if kind == "text":
         show_text(_indent(str(block.get("text", ""))), mono=True)
     elif kind in {"image", "audio"}:
@@ -111,6 +113,10 @@ def _show_block(block: dict[str, Any]) -> None:
         ui.label(plain(f"{block.get('name') or 'Resource'}: {block.get('uri')}")).classes("tw-mono")
     else:
         show_json(block)
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _indent(text: str) -> str:
@@ -132,9 +138,9 @@ def _show_media(mime: str, data: Any) -> None:
         return
     if len(raw) <= _LARGEST_MEDIA and mime in _PICTURES:
         # An <img> runs nothing, whatever its bytes are.
-        ui.element("img").props["src"] = f"data:{mime};base64,{data}"
-        last = ui.context.slot.children[-1].classes("tw-picture")
-        last.props["alt"] = f"Picture from the tool, {mime}, {len(raw):,} bytes"
+        picture = ui.element("img").classes("tw-picture")
+        picture.props["src"] = f"data:{mime};base64,{data}"
+        picture.props["alt"] = f"Picture from the tool, {mime}, {len(raw):,} bytes"
     elif len(raw) <= _LARGEST_MEDIA and mime in _SOUNDS:
         sound = ui.element("audio").props("controls")
         sound.props["src"] = f"data:{mime};base64,{data}"
@@ -143,189 +149,3 @@ def _show_media(mime: str, data: Any) -> None:
         with ui.row().classes("items-center"):
             ui.label(plain(f"{mime}, {len(raw):,} bytes"))
             small_button("Download", lambda: ui.download.content(raw, "file.bin"))
-
-
-def _is_web(url: str) -> bool:
-    """True if an address may be a link: a page of the web, and no script."""
-    try:
-        return urlsplit(url).scheme in {"http", "https"}
-    except ValueError:  # such as http://[
-        return False
-
-
-class CallView:
-    """One call of a tool, drawn once and then brought up to date: what a user has typed into it stays."""
-
-    def __init__(
-        self, call: ToolCall, *, title: str | None = None, on_cancel: Callable[[], None] | None = None
-    ) -> None:
-        self._call = call
-        self._title = title
-        self._seen = -1
-        self._logs = 0
-        self._questions: list[QuestionView] = []
-        self._with_arguments = self._finished = False
-        with ui.element("section").classes("tw-card tw-call") as self.root:
-            with ui.row().classes("items-center tw-head"):
-                self._icon = ui.icon("hourglass_top").props("aria-hidden=true")
-                self._name = ui.label("").classes("tw-strong")
-                self._state = ui.label("").classes("tw-state")
-                self._cancel = small_button("Cancel", on_cancel or (lambda: None))
-                self._cancel.set_visibility(False)
-            self._can_cancel = on_cancel is not None
-            self._arguments = ui.element("div")
-            with ui.element("div") as self._progress:
-                self._bar = ui.linear_progress(0.0, show_value=False).props(
-                    'aria-label="Progress of the tool"'
-                )
-                self._progress_text = ui.label("").classes("tw-dim")
-            self._progress.set_visibility(False)
-            self._log_box = ui.element("div").classes("tw-logs").props('role=log aria-label="Log messages"')
-            self._log_box.set_visibility(False)
-            self._question_box = ui.element("div")
-            self._result = ui.element("div")
-        self.update()
-
-    def update(self) -> None:
-        """Draw what has changed."""
-        call = self._call
-        for each in self._questions:
-            each.update()
-        if call.version == self._seen:
-            return
-        self._seen = call.version
-        word, icon = STATES[call.state]
-        self._name.set_text(plain(self._title or call.tool))
-        took = "" if call.seconds is None else f" in {call.seconds:.2f} s"
-        self._state.set_text(f"{word}{took}")
-        self._icon.props["name"] = icon
-        self._icon.classes(replace=f"tw-{call.state}")
-        self._cancel.set_visibility(self._can_cancel and call.state == "running")
-        if not self._with_arguments and call.tool:
-            self._with_arguments = True
-            with self._arguments, folded("Arguments", is_open=len(to_text(call.arguments)) < 400):  # noqa: PLR2004 - small
-                show_json(call.arguments)
-        self._update_progress()
-        self._update_logs()
-        for question in call.questions[len(self._questions) :]:
-            with self._question_box:
-                self._questions.append(QuestionView(question, with_arguments=False))
-        if call.state != "running" and not self._finished:
-            self._finished = True
-            with self._result:
-                self._draw_result()
-
-    def _update_progress(self) -> None:
-        call = self._call
-        self._progress.set_visibility(call.progress is not None and call.state == "running")
-        if call.progress is None:
-            return
-        done, total = call.progress, call.total
-        self._bar.set_value(min(max(done / total, 0.0), 1.0) if total else 0.0)
-        self._bar.props["indeterminate"] = not total
-        count = f"{done:g} of {total:g}" if total else f"{done:g}"
-        self._progress_text.set_text(plain(f"{count} {call.progress_text[:500]}").strip())
-
-    def _update_logs(self) -> None:
-        call = self._call
-        self._log_box.set_visibility(bool(call.logs))
-        with self._log_box:
-            for line in call.logs[self._logs :]:
-                ui.label(plain(f"{line.level}: {line.text[:2_000]}")).classes("tw-mono")
-        self._logs = len(call.logs)
-
-    def _draw_result(self) -> None:
-        call = self._call
-        if call.logs_left_out:
-            ui.label(f"{call.logs_left_out:,} more log messages are not shown.").classes("tw-dim")
-        if call.error:
-            show_text(call.error).classes("tw-bad").props("role=alert")
-        if call.content or call.structured is not None:
-            ui.label("Error for the model" if call.state == "failed" else "Result").classes("tw-dim")
-            with ui.element("div").classes("tw-bad-box" if call.state == "failed" else ""):
-                show_content(call.content, call.structured)
-        elif call.state == "done":
-            ui.label("No output.").classes("tw-dim")
-        if call.traceback:
-            with folded("Where your code failed", is_open=True):
-                show_text(call.traceback, mono=True)
-
-
-class QuestionView:
-    """A question that is answered on the page."""
-
-    def __init__(self, question: Question, *, with_arguments: bool = True) -> None:
-        """`with_arguments` False: what the tool would be called with is shown beside it."""
-        self._question = question
-        self._with_arguments = with_arguments
-        self._drawn = ""
-        with ui.element("section").classes("tw-card tw-question") as self._root:
-            self._root.props["aria-label"] = "Question for you"
-            ui.label(plain(question.title[:LONGEST_TEXT])).classes("tw-strong").props("role=alert")
-            self._body = ui.element("div")
-        self.update()
-        if question.state == "open":
-            self._root.run_method("scrollIntoView", {"block": "nearest"})
-
-    def update(self) -> None:
-        """Draw the question, or how it was answered."""
-        question = self._question
-        if question.state == self._drawn:
-            return
-        self._drawn = question.state
-        self._body.clear()
-        with self._body:
-            if question.state == "answered":
-                ui.label(plain(f"Answered: {question.answer_text}")).classes("tw-dim")
-            elif question.state == "cancelled":
-                ui.label("No longer asked: the call has ended.").classes("tw-dim")
-            elif question.kind == "permission":
-                self._draw_permission()
-            elif question.url is not None:
-                self._draw_url()
-            else:
-                self._draw_form()
-
-    def _draw_permission(self) -> None:
-        question = self._question
-        if self._with_arguments:
-            with folded("Arguments", is_open=True):
-                show_json(question.arguments)
-        if question.why:
-            ui.label(plain(question.why)).classes("tw-dim")
-        with ui.row().classes("items-center"):
-            action_button("Allow", lambda: self._answer(question.allow()), "go")
-            always = ui.button(
-                "Always allow it here", on_click=lambda: self._answer(question.allow(always=True))
-            )
-            always.props("no-caps dense outline")
-            reason = ui.input("Reason, for the model").props("dense outlined").classes("tw-reason")
-            action_button("Deny", lambda: self._answer(question.deny(reason.value or "")), "stop")
-
-    def _draw_url(self) -> None:
-        question = self._question
-        url = question.url or ""
-        show_text(url, mono=True)
-        with ui.row().classes("items-center"):
-            if _is_web(url):
-                ui.link("Open it in a new tab", url, new_tab=True)
-            action_button("I have done it", lambda: self._answer(question.accept({})))
-            small_button("Decline", lambda: self._answer(question.decline()))
-
-    def _draw_form(self) -> None:
-        question = self._question
-        form = Form(question.schema or {"type": "object"})
-        view = FormView(form)
-
-        def send() -> None:
-            if view.check():
-                self._answer(question.accept(form.arguments()))
-
-        with ui.row().classes("items-center"):
-            action_button("Send", send)
-            small_button("Decline", lambda: self._answer(question.decline()))
-
-    def _answer(self, taken: bool) -> None:
-        if not taken:
-            ui.notify("This was answered already, or is no longer asked.", type="warning")
-        self.update()

@@ -9,7 +9,7 @@ from toolwire._support.words import plain, plain_line
 from toolwire.catalog.ledger.types import Row, format_dollars
 from toolwire.catalog.money import micros
 from toolwire.errors import ClaudeSDKError
-from toolwire.studio.pages.buttons import action_button, small_button
+from toolwire.studio.pages.parts import action_button, show_heading, small_button
 from toolwire.studio.spending import Books, Spending
 
 
@@ -20,9 +20,7 @@ class SpendingTab:
         self._spending = spending
         self._drawn: Books | None = None
         with ui.row().classes("items-center"):
-            ui.element("h2").classes("tw-title")
-            with ui.context.slot.children[-1]:
-                ui.label(f"Spending of {plain_line(spending.name)}")
+            show_heading(f"Spending of {plain_line(spending.name)}")
             small_button("Read again", self.refresh)
         self._problem = ui.label("").classes("tw-bad").props("role=alert")
         self._body = ui.element("div")

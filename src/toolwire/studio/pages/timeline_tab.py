@@ -8,8 +8,7 @@ from nicegui import ui
 
 from toolwire._support.words import plain, plain_line
 from toolwire.errors import ClaudeSDKError
-from toolwire.studio.pages.buttons import small_button
-from toolwire.studio.pages.parts import folded, show_json, show_text, to_text
+from toolwire.studio.pages.parts import folded, show_heading, show_json, show_text, small_button, to_text
 from toolwire.studio.runs import Run, Runs
 from toolwire.studio.timeline import Span, TimedFrame, Timeline
 
@@ -184,9 +183,7 @@ class TimelineTab:
         span = timeline.spans[number]
         self._detail.clear()
         with self._detail:
-            ui.element("h2").classes("tw-title")
-            with ui.context.slot.children[-1]:
-                ui.label(plain_line(span.title))
+            show_heading(span.title)
             ends = "still running" if span.end is None else f"{span.end - span.start:.3f} s"
             ui.label(f"{span.kind}, from {span.start:.3f} s, {ends}").classes("tw-dim")
             if span.failed:
@@ -213,9 +210,7 @@ class TimelineTab:
         frame = timeline.frames[number]
         self._detail.clear()
         with self._detail:
-            ui.element("h2").classes("tw-title")
-            with ui.context.slot.children[-1]:
-                ui.label(f"Frame {frame.number}")
+            show_heading(f"Frame {frame.number}")
             ui.label(f"{_way(frame)}, at {frame.t:.4f} s").classes("tw-dim")
             show_text(to_text(frame.frame), mono=True, name=f"frame-{frame.number}.json")
 
@@ -229,9 +224,7 @@ class TimelineTab:
             return
         self._detail.clear()
         with self._detail:
-            ui.element("h2").classes("tw-title")
-            with ui.context.slot.children[-1]:
-                ui.label("The run as a pytest")
+            show_heading("The run as a pytest")
             ui.label("Save it beside the file of your tools; pytest then runs it without a key or a network.")
             small_button("Download test_run.py", lambda: ui.download.content(text, "test_run.py"))
             show_text(text, mono=True, name="test_run.py")

@@ -9,9 +9,9 @@ from toolwire._support.words import plain, plain_line
 from toolwire.mcp.direct_client import ListedTool
 from toolwire.studio.calls import ToolBench, ToolCall
 from toolwire.studio.forms import Form
-from toolwire.studio.pages.buttons import action_button
+from toolwire.studio.pages.call_view import CallView
 from toolwire.studio.pages.form_view import FormView
-from toolwire.studio.pages.parts import CallView, folded, show_json, show_text, to_text
+from toolwire.studio.pages.parts import action_button, folded, show_heading, show_json, show_text, to_text
 from toolwire.tools.schema.arguments import InvalidArguments
 
 _MOST_LISTED: Final = 200
@@ -142,9 +142,7 @@ class ToolsTab:
                 self._draw_tool(bench, tool)
 
     def _draw_tool(self, bench: ToolBench, tool: ListedTool) -> None:
-        ui.element("h2").classes("tw-title")
-        with ui.context.slot.children[-1]:
-            ui.label(plain_line(tool.title or tool.name))
+        show_heading(tool.title or tool.name)
         with ui.row().classes("items-center"):
             ui.label(plain_line(f"mcp__{bench.name}__{tool.name}")).classes("tw-mono tw-dim")
             for key, value, word in _HINTS:
