@@ -62,7 +62,7 @@ def test_the_time_left_follows_from_the_rate_of_the_last_minute(left, says):
 def test_without_a_terminal_each_result_is_a_line(capsys):
     """Control characters of keys and errors do nothing to it."""
     screen = Screen("b", json=False)
-    screen.result(result(), PROGRESS, vars)
+    screen.result(result(), PROGRESS)
     screen.end(PROGRESS)
     out = capsys.readouterr().out.splitlines()
     assert out[0] == "failed    k  $0.1  no  [1/11]"
@@ -72,10 +72,10 @@ def test_without_a_terminal_each_result_is_a_line(capsys):
 def test_for_scripts_each_result_is_json(capsys):
     """And the last line is the progress."""
     screen = Screen("b", json=True)
-    screen.result(result(), PROGRESS, lambda done: {"key": done.key})
+    screen.result(result(), PROGRESS)
     screen.end(PROGRESS)
     first, last = map(json.loads, capsys.readouterr().out.splitlines())
-    assert first == {"key": "k\x1b[31m"}
+    assert (first["key"], first["cost"]) == ("k\x1b[31m", "0.1")
     assert last["progress"]["done"] == 3
 
 

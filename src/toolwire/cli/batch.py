@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
 import typer
 
-from toolwire.cli.batch_screen import Screen, describe
+from toolwire.cli.batch_screen import Screen, describe, to_dict
 from toolwire.cli.shared import user_module
 from toolwire.cli.shared.app import make_app
 from toolwire.cli.shared.printing import INTERRUPTED, note, one_line, out, show, show_json
@@ -28,7 +28,7 @@ from toolwire.cli.shared.target_options import JsonOption
 from toolwire.errors import UsageError
 
 if TYPE_CHECKING:
-    from toolwire.batch import Batch, Done, OpenBatch, Progress
+    from toolwire.batch import Batch, OpenBatch, Progress
 
 SOME_FAILED: Final = 3
 SOME_UNKNOWN: Final = 4
@@ -91,13 +91,13 @@ def run(  # noqa: PLR0917 - typer takes them by position
             with _metrics(opened, metrics), screen.live(opened):
                 if items is not None:
                     added = await opened.add(items)
-                    screen.note(f"{added} new, {opened.progress.total} in all, at {opened.place.shown}")
-                await _until(_show_results(opened, screen), stop)
+                    note(f"{added} new, {opened.progress.total} in all, at {opened.place.shown}")
+                await _run_until(_show_results(opened, screen), stop)
                 return await opened.refresh()
 
     progress = _run(drive)
     screen.end(progress)
-    raise typer.Exit(exit_code(progress))
+    raise typer.Exit(_choose_exit_code(progress))
 
 
 def worker(
@@ -142,16 +142,12 @@ def show_(
 
     progress, unknown, failed = _with(name, at, look)
     if json:
-        lists = {
-            "unknown": [{**each, "reserved": str(each["reserved"])} for each in unknown],
-            "failed": [{"key": each.key, "error": each.error} for each in failed],
-        }
         show_json(
             {
                 "name": name,
                 **progress.to_dict(),
-                "attempts_unknown": lists["unknown"],
-                "failures": lists["failed"],
+                "attempts_unknown": [{**each, "reserved": str(each["reserved"])} for each in unknown],
+                "failures": [{"key": each.key, "error": each.error} for each in failed],
             }
         )
         return
@@ -169,7 +165,7 @@ def show_(
 
 def cancel(name: NameArgument, at: AtOption = None, json: JsonOption = False) -> None:
     """Cancel a batch: nothing begins any more, and what runs is stopped. Returns when all of it has ended."""
-    _tell(name, _with(name, at, lambda opened: opened.cancel()), json=json)
+    _show_progress(name, _with(name, at, lambda opened: opened.cancel()), json=json)
 
 
 def retry(
@@ -194,7 +190,7 @@ def retry(
         note(f"{await opened.retry(states, keys=key)} runs are queued again")
         return opened.progress
 
-    _tell(name, _with(name, at, queue), json=json)
+    _show_progress(name, _with(name, at, queue), json=json)
 
 
 def reconcile(  # noqa: PLR0917 - as above
@@ -232,7 +228,7 @@ def reconcile(  # noqa: PLR0917 - as above
         note(f"{key}: ${booked} booked")
         return opened.progress
 
-    _tell(name, _with(name, at, decide), json=json)
+    _show_progress(name, _with(name, at, decide), json=json)
 
 
 def export(
@@ -281,15 +277,7 @@ def _to_line(values: dict[str, Any], encoding: str) -> str:
     return line
 
 
-def to_dict(done: "Done[Any]") -> dict[str, Any]:
-    """Return a result as plain values; dollars as text, so that they stay exact."""
-    from pydantic_core import to_jsonable_python  # noqa: PLC0415 - heavy
-
-    values: dict[str, Any] = to_jsonable_python(vars(done))
-    return values
-
-
-def exit_code(progress: "Progress") -> int:
+def _choose_exit_code(progress: "Progress") -> int:
     """Return the exit code for how far a batch is."""
     if progress.unknown:
         return SOME_UNKNOWN
@@ -372,8 +360,8 @@ def _unwrap(item: Any) -> Any:
 
 def _load(text: str) -> "Batch[Any]":
     """Find the batch in a user's file."""
-    path, _, name = text.partition(".py:") if ".py:" in text else (text, "", "")
-    path = f"{path}.py" if name else path
+    stem, colon, name = text.partition(".py:")
+    path = f"{stem}.py" if colon and name else text
     if not path.endswith(".py"):
         raise UsageError(f"{text}: name the file with the batch, as in review.py or review.py:name")
     module = user_module.load_file(Path(path), path)
@@ -437,8 +425,8 @@ def _run(work: Callable[[asyncio.Event], Coroutine[Any, Any, Any]]) -> Any:
         raise typer.Exit(INTERRUPTED) from None
 
 
-async def _until(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> None:
-    """Run until it is over or `stop` is set."""
+async def _run_until(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> None:
+    """Run `work` until it is over or `stop` is set."""
     tasks = {asyncio.create_task(work), asyncio.create_task(stop.wait())}
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -452,7 +440,7 @@ async def _until(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> None:
 
 async def _show_results(opened: "OpenBatch[Any]", screen: Screen) -> None:
     async for done in opened.results():
-        screen.result(done, opened.progress, to_dict)
+        screen.result(done, opened.progress)
 
 
 @contextlib.contextmanager
@@ -493,7 +481,7 @@ def _list(at: str | None, *, json: bool) -> None:
         show(table)
 
 
-def _tell(name: str, progress: "Progress", *, json: bool) -> None:
+def _show_progress(name: str, progress: "Progress", *, json: bool) -> None:
     if json:
         show_json({"name": name, **progress.to_dict()})
     else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from toolwire.cli.shared.printing import note, one_line
+from toolwire.cli.shared.printing import one_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -21,17 +21,30 @@ _RECENT: Final = 60.0  # seconds over which the rate is measured
 _FAILURES: Final = 5
 _MINUTE: Final = 60
 _HOUR: Final = 3600
+_STATES: Final = ("done", "failed", "unknown", "refused", "cancelled", "running", "waiting")
 
 
 def describe(name: str, progress: "Progress") -> str:
     """Say in one line how far a batch is."""
-    counts = [f"{getattr(progress, state)} {state}" for state in _STATES if getattr(progress, state)]
-    budget = "" if progress.budget is None else f" of ${progress.budget}"
     held = f", ${progress.reserved} reserved" if progress.reserved else ""
-    return f"{name}: {', '.join(counts) or 'no runs'}; ${progress.spent} spent{budget}{held}"
+    counts = _count_states(progress) or "no runs"
+    return f"{name}: {counts}; ${progress.spent} spent{_format_budget(progress)}{held}"
 
 
-_STATES: Final = ("done", "failed", "unknown", "refused", "cancelled", "running", "waiting")
+def to_dict(done: "Done[Any]") -> dict[str, Any]:
+    """Return a result as plain values; dollars as text, so that they stay exact."""
+    from pydantic_core import to_jsonable_python  # noqa: PLC0415 - heavy
+
+    values: dict[str, Any] = to_jsonable_python(vars(done))
+    return values
+
+
+def _count_states(progress: "Progress") -> str:
+    return ", ".join(f"{getattr(progress, each)} {each}" for each in _STATES if getattr(progress, each))
+
+
+def _format_budget(progress: "Progress") -> str:
+    return "" if progress.budget is None else f" of ${progress.budget}"
 
 
 class Rate:
@@ -82,10 +95,6 @@ class Screen:
         self._shown = 0
         self._failures: deque[str] = deque(maxlen=_FAILURES)
 
-    def note(self, text: str) -> None:
-        """Print a remark on stderr."""
-        note(text)
-
     @contextlib.contextmanager
     def live(self, opened: "OpenBatch[Any]") -> Iterator[None]:
         """Keep the screen up to date while the block runs."""
@@ -97,9 +106,7 @@ class Screen:
         with Live(get_renderable=lambda: self._render(opened.progress), refresh_per_second=4, transient=True):
             yield
 
-    def result(
-        self, done: "Done[Any]", progress: "Progress", to_dict: Callable[[Any], dict[str, Any]]
-    ) -> None:
+    def result(self, done: "Done[Any]", progress: "Progress") -> None:
         """Show one result."""
         self._shown += 1
         if done.state != "done":
@@ -136,18 +143,14 @@ class Screen:
             f"{self._rate.per_second * 60:.1f}/min",
             f"left: {self._rate.left(progress.waiting + progress.running)}",
         )
-        budget = "" if progress.budget is None else f" of ${progress.budget}"
         workers = (
             f"{progress.workers} workers"
             if progress.workers
             else "no worker: start one, toolwire batch worker"
         )
-        counts = ", ".join(
-            f"{getattr(progress, state)} {state}" for state in _STATES if getattr(progress, state)
-        )
-        money = f"${progress.spent}{budget} spent, ${progress.reserved} reserved"
+        money = f"${progress.spent}{_format_budget(progress)} spent, ${progress.reserved} reserved"
         return Group(
             line,
-            Text(f"{counts}   {money}   {workers}"),
+            Text(f"{_count_states(progress)}   {money}   {workers}"),
             *(Text(failure, style="red", no_wrap=True, overflow="ellipsis") for failure in self._failures),
         )
