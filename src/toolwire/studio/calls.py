@@ -6,7 +6,6 @@ questions. Knows nothing of pages: they look at `version`, which grows with ever
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
@@ -20,6 +19,7 @@ from toolwire._support.words import plain
 from toolwire.errors import McpError
 from toolwire.mcp.direct_client import DirectClient, ListedTool, Notified, connect
 from toolwire.studio.questions import Question, Questions
+from toolwire.studio.timeline import finite_number, read_text
 from toolwire.tools.elicitation import ElicitationRequest
 
 MOST_LOGS: Final = 1_000
@@ -67,7 +67,11 @@ class ToolCall:
 
     def note_progress(self, progress: Any, total: Any, message: Any) -> None:
         """Keep the progress that a tool reported last; a server may send anything."""
-        self.progress, self.total, self.progress_text = _number(progress), _number(total), str(message or "")
+        self.progress, self.total, self.progress_text = (
+            finite_number(progress),
+            finite_number(total),
+            str(message or ""),
+        )
 
     def add_log(self, level: str, data: Any) -> None:
         """Add a log message; only the first thousand are kept."""
@@ -87,7 +91,6 @@ class ToolBench:
         self.tools: list[ListedTool] = []
         self.listings = 0
         """How many times the tools were listed."""
-        self.server_info: dict[str, Any] = {}
         self.problem = ""
         """Why the tools cannot be listed, or were not loaded again."""
         self.calls: list[ToolCall] = []
@@ -104,7 +107,6 @@ class ToolBench:
             self._client = await self._stack.enter_async_context(
                 connect(self.server, name=self.name, on_notification=self._server_notified)
             )
-            self.server_info = self._client.server_info
             loaded = getattr(self.server, "loaded", None)
             if loaded is not None:
                 status = await loaded()
@@ -221,29 +223,11 @@ class ToolBench:
         self.version += 1
 
 
-def read_text(content: str | list[dict[str, Any]]) -> str:
-    """Return the text of a result."""
-    if isinstance(content, str):
-        return content
-    return "\n".join(str(each["text"]) for each in content if "text" in each)
-
-
 def describe(error: BaseException) -> str:
     """Describe an exception in a line: its text, or its class if it has none."""
     if isinstance(error, McpError):
         return error.message
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
-def _number(value: object) -> float | None:
-    """Return a finite number, or None."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:  # JSON has integers of any size
-        return None
-    return number if math.isfinite(number) else None
 
 
 # --- where the user's code failed: servers log it, the model is told only the exception's text ----------------

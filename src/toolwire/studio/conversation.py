@@ -2,7 +2,7 @@
 
 Owns the client and turns its messages into items. Who answers (the user's own CLI, or a scripted model) is chosen
 by the `Peer` that it is given. Knows nothing of pages: they look at `version`, which grows with every change, and
-at that of each item.
+at that of a text or a call.
 """
 
 import asyncio
@@ -56,7 +56,6 @@ class Prompted:
     """The user's prompt."""
 
     text: str
-    version: int = 0
 
 
 @dataclass(eq=False)
@@ -78,18 +77,12 @@ class Called:
     tool_use_id: str
     subagent: bool = False
 
-    @property
-    def version(self) -> int:
-        """Grows with every change of the call."""
-        return self.call.version
-
 
 @dataclass(eq=False)
 class Asked:
     """A question for the user that belongs to no call on the page."""
 
     question: Question
-    version: int = 0
 
 
 @dataclass(eq=False)
@@ -99,7 +92,6 @@ class Noted:
     text: str
     level: Literal["info", "warning", "error"] = "info"
     detail: Any = None
-    version: int = 0
 
 
 @dataclass(eq=False)
@@ -108,7 +100,6 @@ class TurnEnded:
 
     summary: str
     failed: str = ""
-    version: int = 0
 
 
 Item: TypeAlias = Prompted | Said | Called | Asked | Noted | TurnEnded
@@ -120,11 +111,9 @@ class Totals:
 
     cost_usd: float | None = None
     turns: int = 0
-    input_tokens: int = 0
     output_tokens: int = 0
     context_tokens: int | None = None
     context_limit: int | None = None
-    model: str = ""
 
 
 class Conversation:
@@ -306,11 +295,10 @@ class Conversation:
             called = self._calls.get(question.tool_use_id or "")
             if called is not None:
                 called.call.questions.append(question)
+                self._touch(called)
             else:
                 self._add(Asked(question))
-        for item in self.items:
-            if isinstance(item, Asked | Called):
-                self._touch(item)
+        self.version += 1
 
     # --- messages ---
 
@@ -358,11 +346,9 @@ class Conversation:
                 self._show_init(message)
 
     def _show_init(self, message: InitMessage) -> None:
-        self.totals.model = message.model
         for server in message.mcp_servers:
             if server.get("status") not in {"connected", "pending"}:
                 self._add(Noted(f"Server {server.get('name')}: {server.get('status')}", "warning"))
-        self.version += 1
 
     def _stream(self, event: Mapping[str, Any]) -> None:
         delta = event.get("delta") or {}
@@ -389,9 +375,8 @@ class Conversation:
                     called.call.tool, called.call.arguments, called.subagent = block.name, block.input, inner
                     called.call.started = self._clock()
                     self._add(called)
-        usage = message.usage or {}
-        self.totals.output_tokens += _count(usage.get("output_tokens"))
-        self.totals.input_tokens = max(self.totals.input_tokens, _sum_input(usage))
+        written = (message.usage or {}).get("output_tokens")
+        self.totals.output_tokens += written if isinstance(written, int) else 0
 
     def _finish_text(self, text: str, *, thinking: bool, inner: bool) -> None:
         said = self._streamed
@@ -432,11 +417,8 @@ class Conversation:
         self.items.append(item)
         self.version += 1
 
-    def _touch(self, item: Item) -> None:
-        if isinstance(item, Called):
-            item.call.version += 1
-        else:
-            item.version += 1
+    def _touch(self, item: Said | Called) -> None:
+        (item.call if isinstance(item, Called) else item).version += 1
         self.version += 1
 
     # --- frames ---
@@ -465,12 +447,3 @@ class _Watcher(RunObserver):
         if call.kind != "tool" or call.tool_use_id is None:
             return None
         return note_failures(self.conversation._call(call.tool_use_id).call)  # noqa: SLF001 - as above
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) else 0
-
-
-def _sum_input(usage: Mapping[str, Any]) -> int:
-    names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-    return sum(_count(usage.get(name)) for name in names)

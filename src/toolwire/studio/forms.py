@@ -28,7 +28,6 @@ from toolwire.studio.shapes import (
     describe_limits,
     is_same,
     prefix_items,
-    read_json,
     read_text,
     text_names,
 )
@@ -77,8 +76,6 @@ class Field:
     """Entries of any name may be added to the object or map."""
     is_fixed: bool = False
     """The list has as many items as it must have: none is added or removed."""
-    media_type: str = ""
-    """Of a file, if it is known."""
 
     @property
     def name(self) -> str:
@@ -210,7 +207,6 @@ class Form:
             shape.labels,
             shape.is_open if shape.kind in ("object", "map") else False,
             shape.is_fixed if shape.kind == "list" else False,
-            clean_line(shape.schema.get("contentMediaType")) if shape.kind == "file" else "",
         )
 
     # What is in them.
@@ -261,15 +257,6 @@ class Form:
             self._set_unread(path, text, str(error))
         else:
             self._put(path, value)
-
-    def set_json(self, path: Path, text: str) -> None:
-        """Put in a value as JSON, whatever the kind of the field."""
-        try:
-            value = read_json(text)
-        except ValueError as error:
-            self._set_unread(path, text, str(error))
-        else:
-            self.set_value(path, value)
 
     def set_value(self, path: Path, value: Any) -> None:
         """Put in a JSON value; None is null. `InvalidArguments` if it is not JSON."""
@@ -346,19 +333,6 @@ class Form:
         if not self.is_given(added):
             self._set_unread(added, "", REQUIRED)
         return added
-
-    def rename_entry(self, path: Path, name: str) -> Path:
-        """Rename an entry of a map. It keeps its place. Returns its new path."""
-        parent, old = self.value(path[:-1]), path[-1]
-        if not isinstance(parent, dict) or old not in parent:
-            raise KeyError(path)
-        if name != old and name in parent:
-            raise ValueError(f"There is already an entry called {show_value(name)}: choose another name")
-        entries = [(name if key == old else key, value) for key, value in parent.items()]
-        parent.clear()
-        parent.update(entries)
-        self._move_notes(path[:-1], lambda step: name if step == old else step)
-        return (*path[:-1], name)
 
     def remove(self, path: Path) -> None:
         """Remove an item of a list or an entry of a map, with all that is in it."""

@@ -7,7 +7,6 @@ is no longer waited for (interrupted, timed out) says so and takes no answer.
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any, Literal, TypeAlias
 
 from toolwire._support.dialogs import Permission
@@ -20,8 +19,6 @@ from toolwire.tools.elicitation import ElicitationRequest, ElicitationResult
 from toolwire.tools.names import short_name
 
 State: TypeAlias = Literal["open", "answered", "cancelled"]
-
-_numbers = count(1)
 
 
 @dataclass(eq=False)
@@ -41,7 +38,6 @@ class Question:
     """Of an elicitation: the form to fill in."""
     url: str | None = None
     """Of an elicitation: the address to open instead."""
-    number: int = field(default_factory=lambda: next(_numbers))
     state: State = "open"
     answer_text: str = ""
     """What was answered, in a word."""

@@ -35,8 +35,11 @@ class Runs:
         self.sessions: list[Run] = []
         self._cwd = cwd
         if conversation is not None:
+
+            async def load() -> Timeline:
+                return conversation.timeline
+
             here = "The conversation here"
-            load = _return_live(conversation)
             self.named.append(Run("live", here, load, is_live=True, is_paid=lambda: conversation.live))
 
     @property
@@ -53,7 +56,8 @@ class Runs:
         timelines = read_recording(path)
         for number, timeline in enumerate(timelines, 1):
             more = f", connection {number}" if len(timelines) > 1 else ""
-            self.named.append(Run(f"{path}#{number}", f"Recording {path.name}{more}", _return(timeline)))
+            title = f"Recording {path.name}{more}"
+            self.named.append(Run(f"{path}#{number}", title, _return(timeline)))
 
     def add_session(self, session_id: str) -> None:
         """Add a session of the past by its id. ValueError or FileNotFoundError if there is none."""
@@ -76,12 +80,5 @@ def _past_run(session_id: str, title: str) -> Run:
 def _return(timeline: Timeline) -> Callable[[], Awaitable[Timeline]]:
     async def load() -> Timeline:
         return timeline
-
-    return load
-
-
-def _return_live(conversation: Conversation) -> Callable[[], Awaitable[Timeline]]:
-    async def load() -> Timeline:
-        return conversation.timeline
 
     return load

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, Final
 
-from toolwire.studio.timeline import Span, Timeline, read_text
+from toolwire.studio.timeline import DENIED, INTERRUPTED, Span, Timeline, read_text
+from toolwire.tools.names import full_name, wire_name
 
 _WIDTH: Final = 88  # what ruff and black have by default
 _DEEPEST: Final = 40  # Python's parser ends at 200 brackets
@@ -27,7 +28,6 @@ _FILE: Final = re.compile(r"(?P<path>.+\.py)(?::(?P<name>[^/\\:]*))?", re.DOTALL
 _MODULE: Final = re.compile(r"(?P<path>[^\W\d]\w*(?:\.[^\W\d]\w*)*):(?P<name>.*)", re.DOTALL)
 _OTHERS: Final = ("http:", "https:", "catalog:", "openapi:")
 _FACTORY: Final = ("make_", "create_")
-_DENIED: Final = "permission denied: "
 _CUT: Final = ("<persisted-output>", "Output has been saved to", "<scrubbed>")
 """In results that the CLI or the recorder has replaced."""
 
@@ -179,7 +179,7 @@ def _list_servers(timeline: Timeline) -> list[str]:
 
 def _is_of(tool: str, server: str) -> bool:
     """True for a tool of a server; the CLI replaces what the names of tools cannot have."""
-    return tool.startswith(f"mcp__{re.sub(r'[^a-zA-Z0-9_-]', '_', server)}__")
+    return tool.startswith(full_name(server, ""))
 
 
 # --- the run ---
@@ -297,7 +297,7 @@ def _refuse(
     if span is None or not isinstance(name, str):
         return "of which nothing more is known"
     parts = {each.kind for each in children.get(span.number, [])}
-    interrupted = span.failed is not None and span.failed.startswith("interrupted")
+    interrupted = span.failed is not None and span.failed.startswith(INTERRUPTED)
     reasons = {
         "a subagent": "subagent" in parts,
         "a tool of Claude Code": not name.startswith("mcp__"),
@@ -319,7 +319,7 @@ def _note_call(script: _Script, span: Span, parts: list[Span]) -> None:
     asked = [each.output for each in parts if each.kind == "permission" and isinstance(each.output, dict)]
     ran = [each.input for each in parts if each.kind == "mcp" and isinstance(each.input, dict)]
     decision: _Node | None = None
-    if span.failed is not None and span.failed.startswith(_DENIED) and not ran:
+    if span.failed is not None and span.failed.startswith(DENIED) and not ran:
         message = asked[-1].get("message") if asked else None
         why = message if isinstance(message, str) else text or ""
         decision = _call_function("PermissionResultDeny", [_literal(why, "message=")])
@@ -373,7 +373,7 @@ def _write(script: _Script, server: str, name: str, imports: list[str], loading:
     permit = (
         _Node("can_use_tool=decide")
         if script.decisions
-        else _Node(f"allowed_tools=[{_quote(_rule(server))}]")
+        else _Node(f"allowed_tools=[{_quote(f'mcp__{wire_name(server)}')}]")
     )
     servers = _Node("mcp_servers={", [_Node(f"{_quote(server)}: server")], "}")
     given = [servers, permit, _Node("**scripted_cli.options_kwargs()")]
@@ -443,10 +443,6 @@ _CALLS: Final = [
     "    for each in reply.tool_calls",
     "]",
 ]
-
-
-def _rule(server: str) -> str:
-    return "mcp__" + re.sub(r"[^a-zA-Z0-9_-]", "_", server)
 
 
 def _import_order(name: str) -> tuple[bool, str]:

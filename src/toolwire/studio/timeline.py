@@ -54,6 +54,10 @@ Kind = Literal[
 
 _TITLE: Final = 100
 _REASON: Final = 500
+DENIED: Final = "permission denied: "
+"""Begins the reason why a call failed that was not allowed."""
+INTERRUPTED: Final = "interrupted"
+"""Begins the reason why something failed that the user interrupted."""
 _NO_REASON: Final = "no reason was given"
 _FINISHED: Final = "Background task finished"
 _NOTIFICATION: Final = "<task-notification>"
@@ -65,8 +69,8 @@ _ENDS: Final = {
     "error_max_turns": "the limit of turns (max_turns) was reached",
     "error_max_budget_usd": "the limit of the cost (max_budget_usd) was reached",
     "error_max_structured_output_retries": "the model gave no valid structured output",
-    "aborted_tools": "interrupted while a tool ran",
-    "aborted_streaming": "interrupted while the model answered",
+    "aborted_tools": f"{INTERRUPTED} while a tool ran",
+    "aborted_streaming": f"{INTERRUPTED} while the model answered",
 }
 """Reasons for the end of a turn, by the `subtype` or the `terminal_reason` of its result."""
 
@@ -679,7 +683,7 @@ class Timeline:
         if read_text(content).startswith(_INTERRUPTED) and self._turn is not None:
             self._touch(self._turn)
             if self._is_history:
-                self._fail(self._turn, "interrupted")
+                self._fail(self._turn, INTERRUPTED)
         elif call := _text(frame.get("parent_tool_use_id")):
             agent = self._agent_of(frame)
             if agent.span is not None and agent.span.input is None:
@@ -717,16 +721,16 @@ class Timeline:
     def _explain(self, call: str, frame: dict[str, Any], told: str) -> str:
         """Say why a call failed: it was denied or interrupted, or what the tool told."""
         if call in self._denied:
-            return f"permission denied: {self._denied[call]}"
+            return f"{DENIED}{self._denied[call]}"
         notes = frame.get("tool_result_meta")
         for note in map(_dict, notes if isinstance(notes, list) else [frame]):
             if note.get("id") not in (call, None):
                 continue
             if note.get("non_execution_kind") == "user-rejected":
-                return "interrupted"
+                return INTERRUPTED
             decision = _dict(note.get("permission_decision", note.get("permissionDecision")))
             if decision.get("decision") == "reject":
-                return f"permission denied: {told}"
+                return f"{DENIED}{told}"
         return told
 
     def _end_subagent(self, call: str, output: Any, failed: str | None) -> None:
@@ -779,7 +783,7 @@ class Timeline:
     def _on_hook_response(self, frame: dict[str, Any]) -> None:
         if (hook := self._hooks.pop(_text(frame.get("hook_id")), None)) is None:
             return
-        bad = frame.get("outcome") == "error" or _number(frame.get("exit_code")) not in (None, 0)
+        bad = frame.get("outcome") == "error" or finite_number(frame.get("exit_code")) not in (None, 0)
         hook.output = _text(frame.get("output")) or _text(frame.get("stdout"))
         self._end(hook, failed=(_text(frame.get("stderr")) or hook.output or _NO_REASON) if bad else None)
 
@@ -815,10 +819,10 @@ class Timeline:
         if self._main.model is None or self._main.model.end is not None:
             self._await_model(self._main)
         self._confirm(self._main)
-        status = _number(frame.get("error_status"))
+        status = finite_number(frame.get("error_status"))
         error = _text(frame.get("error")).replace("_", " ") or "the request failed"
-        delay = max(0.0, _number(frame.get("retry_delay_ms")) or 0.0) / 1000
-        attempt, most = _number(frame.get("attempt")), _number(frame.get("max_retries"))
+        delay = max(0.0, finite_number(frame.get("retry_delay_ms")) or 0.0) / 1000
+        attempt, most = finite_number(frame.get("attempt")), finite_number(frame.get("max_retries"))
         counted = f", attempt {attempt:g} of {most:g}" if attempt is not None and most is not None else ""
         why = f"the model's API said: {error}{f' (HTTP {status:g})' if status else ''}{counted}"
         span = self._begin("retry", f"Retry after {delay:.3g} s", self._main.model, name=error, given=frame)
@@ -1012,7 +1016,7 @@ class Timeline:
     # --- the summary ---
 
     def _read_totals(self, frame: dict[str, Any]) -> None:
-        cost = _number(frame.get("total_cost_usd"))
+        cost = finite_number(frame.get("total_cost_usd"))
         if cost is not None and cost >= 0:
             self.summary.cost_usd = cost
         models = [each for each in _dict(frame.get("modelUsage")).values() if isinstance(each, dict)]
@@ -1154,7 +1158,8 @@ def _hashable(value: object) -> object:
     return value if isinstance(value, str | int | float) else None
 
 
-def _number(value: object) -> float | None:
+def finite_number(value: object) -> float | None:
+    """Return a number as a float; None for what is none, or not finite: JSON has integers of any size."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     try:
@@ -1165,11 +1170,11 @@ def _number(value: object) -> float | None:
 
 
 def _count(value: object) -> int:
-    return max(0, int(_number(value) or 0))
+    return max(0, int(finite_number(value) or 0))
 
 
 def _time(value: object, last: float) -> float:
-    number = _number(value)
+    number = finite_number(value)
     return last if number is None else number
 
 
