@@ -1,12 +1,24 @@
-"""The application of the command and of its groups: errors become messages, and help shows a flag as a flag."""
+"""The application of the command and of its groups.
 
+Errors become messages and exit codes: a user's mistake is a line on stderr, never a traceback. Help shows flags
+without a type.
+"""
+
+import contextlib
+import functools
+import os
+import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from toolwire.cli.shared.printing import report_errors
+from toolwire.cli.shared.printing import FAILURE, INTERRUPTED, WRONG_USE, fail, show_json
+from toolwire.errors import ClaudeSDKError, OptionsError, ToolDefinitionError, UsageError
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class _Command(TyperCommand):
@@ -41,5 +53,55 @@ def make_app(name: str, help_text: str, commands: tuple[Callable[..., None], ...
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     for command in commands:
-        app.command(command.__name__.rstrip("_").replace("_", "-"), cls=_Command)(report_errors(command))
+        app.command(command.__name__.rstrip("_").replace("_", "-"), cls=_Command)(_report_errors(command))
     return app
+
+
+def _fail_with(error: ClaudeSDKError, *, as_json: bool) -> NoReturn:
+    wrong = isinstance(error, UsageError | OptionsError | ToolDefinitionError)
+    code = WRONG_USE if wrong else FAILURE
+    if as_json:
+        show_json({"error": str(error)})
+        raise typer.Exit(code)
+    fail(str(error), code)
+
+
+def _unwrap(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _discard_output() -> None:
+    """Let what is still to be written go nowhere: Python would complain about it when it exits."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def _report_errors(command: Callable[P, R]) -> Callable[P, R]:
+    """Wrap a command so that its errors become messages and exit codes. Bugs still show their traceback.
+
+    With `--json` the message is `{"error": ...}` on stdout, so that a script finds JSON there in any case.
+    """
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> Any:
+        as_json = kwargs.get("json") is True
+        try:
+            return command(*args, **kwargs)
+        except ClaudeSDKError as error:
+            _fail_with(error, as_json=as_json)
+        except BaseExceptionGroup as group:  # a task group wraps the error of its task
+            reason = _unwrap(group)
+            if not isinstance(reason, ClaudeSDKError):
+                raise
+            _fail_with(reason, as_json=as_json)
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            _discard_output()
+            raise typer.Exit(FAILURE) from None
+
+    return run

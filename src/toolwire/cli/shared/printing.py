@@ -1,34 +1,25 @@
 """Prints tables, JSON, notes and errors for the commands, and has their exit codes.
 
-Text of servers and models is made safe first: control characters are replaced, and none of it is read as markup. A
-user's mistake is a line on stderr, never a traceback. Exit code 2 is wrong use, such as a target that does not
-exist; 1 is any other failure; 130 is Ctrl-C.
+Text of servers and models is made safe first: control characters are replaced, and none of it is read as markup.
 """
 
-import contextlib
-import functools
 import json
-import os
 import sys
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NoReturn, ParamSpec, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import typer
 
 from toolwire._support.words import KEPT, plain, plain_line
-from toolwire.errors import ClaudeSDKError, OptionsError, ToolDefinitionError, UsageError
 from toolwire.tools.names import short_name
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
 FAILURE: Final = 1
-WRONG_USE: Final = 2
-INTERRUPTED: Final = 130
+WRONG_USE: Final = 2  # such as a target that does not exist
+INTERRUPTED: Final = 130  # Ctrl-C
 _BMP: Final = 0xFFFF
 _WIDE: Final = 100_000
 
@@ -123,53 +114,3 @@ def fail(message: str, code: int = FAILURE) -> NoReturn:
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     console.print(f"[red]Error:[/] {escape(plain(message))}")
     raise typer.Exit(code)
-
-
-def _fail_with(error: ClaudeSDKError, *, as_json: bool) -> NoReturn:
-    wrong = isinstance(error, UsageError | OptionsError | ToolDefinitionError)
-    code = WRONG_USE if wrong else FAILURE
-    if as_json:
-        show_json({"error": str(error)})
-        raise typer.Exit(code)
-    fail(str(error), code)
-
-
-def _unwrap(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
-
-
-def _discard_output() -> None:
-    """Let what is still to be written go nowhere: Python would complain about it when it exits."""
-    with contextlib.suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-
-
-def report_errors(command: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a command so that its errors become messages and exit codes. Bugs still show their traceback.
-
-    With `--json` the message is `{"error": ...}` on stdout, so that a script finds JSON there in any case.
-    """
-
-    @functools.wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> Any:
-        as_json = kwargs.get("json") is True
-        try:
-            return command(*args, **kwargs)
-        except ClaudeSDKError as error:
-            _fail_with(error, as_json=as_json)
-        except BaseExceptionGroup as group:  # a task group wraps the error of its task
-            reason = _unwrap(group)
-            if not isinstance(reason, ClaudeSDKError):
-                raise
-            _fail_with(reason, as_json=as_json)
-        except KeyboardInterrupt:
-            raise typer.Exit(INTERRUPTED) from None
-        except BrokenPipeError:
-            _discard_output()
-            raise typer.Exit(FAILURE) from None
-
-    return run
