@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from toolwire._support.words import closest, plain, plain_line, reveal, storable
+from toolwire._support.words import closest, count, plain, plain_line, reveal, storable
 
 
 def test_the_closest_name_is_found():
@@ -12,6 +12,11 @@ def test_the_closest_name_is_found():
     assert closest("serch", ["search", "fetch"]) == "search"
     assert closest("zzz", ["search", "fetch"]) is None
     assert closest("x", []) is None
+
+
+def test_one_is_not_many():
+    """None is many, as in English."""
+    assert [count(each, "tool") for each in (0, 1, 2)] == ["0 tools", "1 tool", "2 tools"]
 
 
 def test_the_cutoff_says_how_alike():

@@ -69,6 +69,11 @@ def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
     return f" Did you mean {near!r}?" if near else ""
 
 
+def count(number: int, word: str) -> str:
+    """Return `1 tool`, `2 tools`."""
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
 def plain(text: str) -> str:
     """Remove escape sequences, such as colours, and put a mark for other control characters. Keeps the lines."""
     return _mark(_ESCAPES.sub("", text).replace("\r\n", "\n"))

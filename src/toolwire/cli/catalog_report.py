@@ -8,10 +8,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from toolwire._support.words import count
 from toolwire.catalog.ledger.types import (
     Grouping,
     Ledger,
@@ -22,13 +23,11 @@ from toolwire.catalog.ledger.types import (
     Unpriced,
     format_dollars,
 )
-from toolwire.cli.shared.bars import draw_bar, list_days, measure_room
+from toolwire.cli.shared.bars import MOST_LINES, list_days, make_table
 from toolwire.cli.shared.printing import markup, one_line, out, show, show_json
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-_MOST_LINES: Final = 31
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ def show_report(report: Report) -> None:
         when = "" if report.since is None else f" since {_format_time(report.since)}"
         console.print(f"No paid calls{when}.", soft_wrap=True)
     else:
-        calls = f"{whole.calls} call{'' if whole.calls == 1 else 's'}"
+        calls = count(whole.calls, "call")
         rest = [f"{format_dollars(whole.reserved)} reserved"] if whole.reserved else []
         if whole.unknown:
             rest.append(f"[yellow]{format_dollars(whole.unknown)} unknown[/] (toolwire catalog reconcile)")
@@ -193,8 +192,8 @@ def name_price(price: Price | Unpriced) -> str:
 
 def _show_sums(by: Grouping, sums: list[Total]) -> None:
     lines = _fill_days(sums) if by == "day" else sorted(sums, key=lambda each: (-each.money, each.name))
-    kept = lines[-_MOST_LINES:] if by == "day" else lines[:_MOST_LINES]
-    show(_table(by.capitalize(), kept))
+    kept = lines[-MOST_LINES:] if by == "day" else lines[:MOST_LINES]
+    show(_make_table(by.capitalize(), kept))
     if len(lines) > len(kept):
         others = sum(each.money for each in lines) - sum(each.money for each in kept)
         typer.echo(
@@ -205,12 +204,10 @@ def _show_sums(by: Grouping, sums: list[Total]) -> None:
 def _fill_days(sums: list[Total]) -> list[Total]:
     """Fill in the days without a call, as far as they are shown."""
     known = {each.name: each for each in sums}
-    return [known.get(day) or Total(day, 0, 0, 0, 0) for day in list_days(known, _MOST_LINES)]
+    return [known.get(day) or Total(day, 0, 0, 0, 0) for day in list_days(known, MOST_LINES)]
 
 
-def _table(title: str, sums: list[Total]) -> "Table":
-    from rich.table import Table  # noqa: PLC0415 - heavy
-
+def _make_table(title: str, sums: list[Total]) -> "Table":
     titles = [title, "Calls", "Spent", "Reserved", "Unknown"]
     cells = [
         [one_line(each.name) or "-", str(each.calls)]
@@ -218,21 +215,12 @@ def _table(title: str, sums: list[Total]) -> "Table":
         for each in sums
     ]
     used = [column for column in range(5) if column < 3 or any(row[column] for row in cells)]  # noqa: PLR2004
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in used:
-        table.add_column(titles[column], justify="left" if column == 0 else "right", overflow="fold")
-    width = measure_room(
-        [[titles[column] for column in used], *([row[column] for column in used] for row in cells)]
+    return make_table(
+        [titles[column] for column in used],
+        [[row[column] for column in used] for row in cells],
+        [each.settled for each in sums],
+        [each.reserved + each.unknown for each in sums],
     )
-    if width:
-        table.add_column("", no_wrap=True)
-    most = max(each.money for each in sums)
-    for each, row in zip(sums, cells, strict=True):
-        words = [markup(row[column]) for column in used]
-        table.add_row(
-            *words, *([draw_bar(each.settled, most, width, each.reserved + each.unknown)] if width else [])
-        )
-    return table
 
 
 def _quote_entry(entry_id: str) -> str:

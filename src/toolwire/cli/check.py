@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from toolwire._support.words import count
 from toolwire.cli.shared.printing import markup, one_line, out, show_json
 from toolwire.cli.shared.target_options import (
     AllowHttpOption,
@@ -85,11 +86,7 @@ def _show(found: list[Any], tools: int, failed: bool) -> None:
         colour = _COLOURS[each.level]
         console.print(f"[{colour}]{each.level:7}[/] {tool}{what}", soft_wrap=True)
         console.print(f"        [dim]fix:[/] {fix}", soft_wrap=True)
-    counted = f"{tools} tool{'' if tools == 1 else 's'}"
-    rest = [
-        f"{count} {level}{'' if count == 1 else 's'}"
-        for level in _COLOURS
-        if (count := sum(each.level == level for each in found))
-    ]
+    numbers = {level: sum(each.level == level for each in found) for level in _COLOURS}
+    rest = [count(number, level) for level, number in numbers.items() if number]
     verdict = "[red]Not OK[/]" if failed else "[green]OK[/]"
-    console.print(f"{verdict}: {counted}, {', '.join(rest) or 'nothing to fix'}", soft_wrap=True)
+    console.print(f"{verdict}: {count(tools, 'tool')}, {', '.join(rest) or 'nothing to fix'}", soft_wrap=True)

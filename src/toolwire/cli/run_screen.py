@@ -29,6 +29,7 @@ from toolwire import (
     ToolUseBlock,
     UserMessage,
 )
+from toolwire._support.words import count
 from toolwire._support.words import plain as plain_text
 from toolwire.cli.shared.printing import format_arguments, tool_name
 from toolwire.errors import result_error_text
@@ -63,7 +64,7 @@ def summarize(result: ResultMessage) -> str:
     usage = result.usage or {}
     names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
     tokens = sum(usage.get(name) or 0 for name in names)
-    turns = f"{result.num_turns} turn{'' if result.num_turns == 1 else 's'}"
+    turns = count(result.num_turns, "turn")
     written = usage.get("output_tokens") or 0
     cost = f"${result.total_cost_usd or 0:.4f} as computed by the CLI"
     return f"{turns}, {result.duration_ms / 1000:.1f} s, {tokens} tokens in, {written} out, {cost}"
@@ -244,8 +245,8 @@ class _Bars:
             self._progress.start()
         key = message.tool_use_id or message.server
         done, total = _number(message.progress) or 0, _number(message.total)
-        count = f"{done:g}" + ("" if total is None else f"/{total:g}")
-        now = {"completed": done, "total": total, "count": f"{count} {one_line(str(message.message or ''))}"}
+        amount = f"{done:g}" + ("" if total is None else f"/{total:g}")
+        now = {"completed": done, "total": total, "count": f"{amount} {one_line(str(message.message or ''))}"}
         if key not in self._tasks:
             self._tasks[key] = self._progress.add_task(f"  {name}", **now)
         self._progress.update(self._tasks[key], refresh=True, **now)

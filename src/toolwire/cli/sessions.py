@@ -7,7 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolwire._support.words import plain
-from toolwire.cli.sessions_report import count_sessions
+from toolwire._support.words import count, plain
 from toolwire.cli.shared.app import make_app
 from toolwire.cli.shared.printing import FAILURE, note, show_json, size
 from toolwire.cli.shared.progress import show_progress
@@ -163,7 +162,7 @@ def show(  # noqa: PLR0917
     from toolwire.sessions.cost import read_cost  # noqa: PLC0415
     from toolwire.sessions.export_header import describe_header  # noqa: PLC0415
 
-    with _open(store, _make_scope(directory, directory is None, config_dir)) as place:
+    with _open_to_find(store, directory, config_dir) as place:
         found = place.open(place.find(session))
         info = found.describe()
         if json:
@@ -271,12 +270,11 @@ def export(  # noqa: PLR0917
     """
     from toolwire.sessions import export as exports  # noqa: PLC0415
 
-    with _open(store, _make_scope(directory, directory is None, config_dir)) as place:
+    with _open_to_find(store, directory, config_dir) as place:
+        found = place.open(place.find(session))
         if output is None:
-            found = place.open(place.find(session))
             _write_to_stdout(exports.render(found, exports.check_format(format or Format.MARKDOWN)))
             return
-        found = place.open(place.find(session))
         goal = Path(output)
         if output.endswith(("/", os.sep)):
             goal.mkdir(parents=True, exist_ok=True)
@@ -348,7 +346,7 @@ def cost(  # noqa: PLR0917
         given = {"--all": everything, "--by": by, "--since": since, "--until": until, "--plot": plot}
         if wrong := [name for name, value in given.items() if value]:
             raise UsageError(f"{', '.join(wrong)}: only for several sessions, not for one")
-        with _open(store, _make_scope(directory, directory is None, config_dir)) as place:
+        with _open_to_find(store, directory, config_dir) as place:
             single = read_cost(place.open(place.find(session)))
         if json:
             show_json(sessions_cost.cost_as_json(single))
@@ -385,7 +383,7 @@ def rename(  # noqa: PLR0917
 
       toolwire sessions rename 6f1c2d 'Harbour festival'
     """
-    with _open(store, _make_scope(directory, directory is None, config_dir)) as place:
+    with _open_to_find(store, directory, config_dir) as place:
         chosen = place.find(session)
         place.rename(chosen, title)
     _report(f"Renamed {chosen}.", {"session_id": chosen, "title": title.strip()}, json=json)
@@ -410,7 +408,7 @@ def tag(  # noqa: PLR0917
 
       toolwire sessions tag 6f1c2d
     """
-    with _open(store, _make_scope(directory, directory is None, config_dir)) as place:
+    with _open_to_find(store, directory, config_dir) as place:
         chosen = place.find(session)
         place.tag(chosen, name)
     done = f"Tagged {chosen}." if name else f"Removed the tag of {chosen}."
@@ -443,7 +441,7 @@ def fork(  # noqa: PLR0917
 
       toolwire sessions fork 6f1c2d --title 'Second thoughts'
     """
-    with _open(store, _make_scope(directory, directory is None, config_dir)) as place:
+    with _open_to_find(store, directory, config_dir) as place:
         chosen = place.find(session)
         made = place.fork(chosen, up_to, title)
     _report(made, {"session_id": made, "forked_from": chosen}, json=json)
@@ -471,13 +469,13 @@ def delete(  # noqa: PLR0917
     """
     from toolwire.cli.sessions_report import make_title  # noqa: PLC0415
 
-    with _open(store, _make_scope(directory, directory is None, config_dir)) as place:
+    with _open_to_find(store, directory, config_dir) as place:
         chosen = list(dict.fromkeys(place.find(each) for each in sessions))
         if not yes:
             _check_terminal()
             for each in chosen:
                 note(f"{each}  {make_title(place.open(each).describe().summary)}")
-            typer.confirm(f"Delete {count_sessions(len(chosen))}?", abort=True, err=True)
+            typer.confirm(f"Delete {count(len(chosen), 'session')}?", abort=True, err=True)
         for each in chosen:
             place.delete(each, force=force)
             if not json:
@@ -538,7 +536,7 @@ def import_(  # noqa: PLR0917
                     move(number, len(chosen))
     done = [each for each in chosen if each not in failed]
     _report(
-        f"Imported {count_sessions(len(done))} into {target.name}.",
+        f"Imported {count(len(done), 'session')} into {target.name}.",
         {"imported": done, "failed": failed},
         json=json,
     )
@@ -622,8 +620,8 @@ def prune(  # noqa: PLR0917
         note("Nothing to delete.")
     else:
         sessions_report.show_pruned(rows)
-        count = len(rows) - len(failed)
-        done = f"{'Deleted' if yes else 'Would delete'} {count_sessions(count)}"
+        number = len(rows) - len(failed)
+        done = f"{'Deleted' if yes else 'Would delete'} {count(number, 'session')}"
         note(f"\n{done}, {freed}.{'' if yes else ' Nothing was deleted: --yes deletes them.'}")
     if failed:
         raise typer.Exit(FAILURE)
@@ -680,6 +678,13 @@ def _open(store: str | None, scope: "Scope") -> "Iterator[Place]":
         sys.stdout.reconfigure(errors="replace")
     with open_place(store, scope) as place:
         yield place
+
+
+def _open_to_find(
+    store: str | None, directory: Path | None, config_dir: Path | None
+) -> "AbstractContextManager[Place]":
+    """Open the place where single sessions are looked for: in all directories, unless one is named."""
+    return _open(store, _make_scope(directory, directory is None, config_dir))
 
 
 def _check_terminal() -> None:

@@ -6,17 +6,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from toolwire._support.words import plain_line, reveal
-from toolwire.cli.sessions_report import count_sessions, is_narrow, make_title, shorten_id
-from toolwire.cli.shared.bars import draw_bar, list_days, measure_room
-from toolwire.cli.shared.printing import markup, show
+from toolwire._support.words import count, plain_line, reveal
+from toolwire.cli.sessions_report import is_narrow, make_title, shorten_id
+from toolwire.cli.shared.bars import MOST_LINES, list_days, make_table
+from toolwire.cli.shared.printing import show
 from toolwire.sessions.cost import CostGroup, CostGrouping, CostReport, SessionCost, TokenUsage
 from toolwire.sessions.export_header import format_dollars
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-_MOST_LINES: Final = 31
 _MOST_BARS: Final = 60
 _LONGEST_NAME: Final = 40
 
@@ -44,7 +43,7 @@ def show_report(report: CostReport, groupings: Sequence[CostGrouping]) -> None:
         if not groups:
             continue
         rows = _fill_days(groups) if by == "day" else groups
-        kept = rows[-_MOST_LINES:] if by == "day" else rows[:_MOST_LINES]
+        kept = rows[-MOST_LINES:] if by == "day" else rows[:MOST_LINES]
         typer.echo()
         show(_make_table(by.capitalize(), [_name(report, by, each) for each in kept], kept))
         if len(rows) > len(kept):
@@ -86,7 +85,7 @@ def _group_as_json(group: CostGroup, *, without_name: bool = False) -> dict[str,
 
 
 def _show_total(total: CostGroup) -> None:
-    sessions = count_sessions(total.sessions)
+    sessions = count(total.sessions, "session")
     tokens = f"{total.usage.tokens:,} tokens"
     if total.usage.cost_usd is None:
         typer.echo(f"{tokens} in {sessions}; the CLI has recorded no cost")
@@ -111,7 +110,7 @@ def _name(report: CostReport, by: CostGrouping, group: CostGroup) -> str:
     return plain_line(group.name) or "-"
 
 
-def _fill_days(groups: list[CostGroup], most: int = _MOST_LINES) -> list[CostGroup]:
+def _fill_days(groups: list[CostGroup], most: int = MOST_LINES) -> list[CostGroup]:
     """Fill in the days without a session, as far as they are shown."""
     known = {each.name: each for each in groups}
     return [known.get(day) or CostGroup(day, 0, TokenUsage()) for day in list_days(known, most)]
@@ -120,8 +119,6 @@ def _fill_days(groups: list[CostGroup], most: int = _MOST_LINES) -> list[CostGro
 def _make_table(
     title: str, names: list[str], groups: Sequence[CostGroup], *, with_sessions: bool = True
 ) -> "Table":
-    from rich.table import Table  # noqa: PLC0415 - heavy
-
     narrow = is_narrow()
     titles = [title, *(["Sessions"] if with_sessions and not narrow else [])]
     titles += ["Tokens", "Cost"] if narrow else ["In", "Cached", "Out", "Cost"]
@@ -129,17 +126,7 @@ def _make_table(
         _make_row(name, each, with_sessions=with_sessions, narrow=narrow)
         for name, each in zip(names, groups, strict=True)
     ]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for at, name in enumerate(titles):
-        table.add_column(name, justify="left" if at == 0 else "right", overflow="fold", no_wrap=at > 0)
-    width = measure_room([titles, *cells])
-    if width:
-        table.add_column("", no_wrap=True)
-    amounts = [_amount(each.usage, groups) for each in groups]
-    for row, amount in zip(cells, amounts, strict=True):
-        words = [markup(cell) for cell in row]
-        table.add_row(*words, *([draw_bar(amount, max(amounts), width)] if width else []))
-    return table
+    return make_table(titles, cells, [_amount(each.usage, groups) for each in groups])
 
 
 def _make_row(name: str, group: CostGroup, *, with_sessions: bool, narrow: bool) -> list[str]:

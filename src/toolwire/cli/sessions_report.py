@@ -240,11 +240,6 @@ def show_session_json(facts: Mapping[str, Any], messages: Iterable[Any]) -> None
     typer.echo("]\n}" if first else "\n  ]\n}")
 
 
-def count_sessions(number: int) -> str:
-    """Return `1 session`, `2 sessions`."""
-    return f"{number} session{'' if number == 1 else 's'}"
-
-
 def make_title(text: str) -> str:
     """Return a title on one line, safe for a terminal, and not endless."""
     line = plain_line(" ".join(text[: _LONGEST_TITLE * 4].split()))

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolwire._support.words import plain
+from toolwire._support.words import count, plain
 from toolwire.cli.shared.arguments import find_types
 from toolwire.cli.shared.printing import markup, one_line, out, show, show_json, to_json
 from toolwire.cli.shared.target_options import (
@@ -122,7 +122,7 @@ def _show(found: dict[str, list[dict[str, Any]]]) -> None:
 def _count(found: dict[str, list[Any]]) -> list[str]:
     words = {"tools": "tool", "resources": "resource", "resourceTemplates": "template", "prompts": "prompt"}
     counted = {word: len(found[key]) for key, word in words.items() if found[key] or key == "tools"}
-    return [f"{count} {word}{'' if count == 1 else 's'}" for word, count in counted.items()]
+    return [count(number, word) for word, number in counted.items()]
 
 
 def _show_schemas(found: dict[str, list[dict[str, Any]]]) -> None:

@@ -20,6 +20,7 @@ from toolwire._conversation.observe import (
     add_observer,
     remove_observer,
 )
+from toolwire._support.words import count
 from toolwire.client.client import ClaudeSDKClient
 from toolwire.errors import ClaudeSDKError, result_error_text
 from toolwire.messages import (
@@ -400,7 +401,7 @@ class Conversation:
         failed = (
             (self.timeline.summary.error or result_error_text(result.raw or {})) if result.is_error else ""
         )
-        calls = f"{result.num_turns} model call{'' if result.num_turns == 1 else 's'}"
+        calls = count(result.num_turns, "model call")
         self._add(TurnEnded(f"{calls}, {result.duration_ms / 1000:.1f} s", failed))
         for called in self._calls.values():
             if called.call.state == "running" and not called.subagent:

@@ -1,12 +1,17 @@
-"""Draws bars beside the columns of a table, as wide as the terminal has room, and fills in days without any."""
+"""Tables with bars, as wide as the terminal has room, and the days that they show."""
 
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import date
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from toolwire.cli.shared.printing import out
+from toolwire.cli.shared.printing import markup, out
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
+MOST_LINES: Final = 31
+"""Rows of a table that are shown at most: the days of a month."""
 _WIDEST: Final = 40
 _NARROWEST: Final = 6
 _IN_A_PIPE: Final = 30
@@ -26,7 +31,29 @@ def list_days(known: Collection[str], most: int) -> list[str]:
     return sorted({*known, *(day for day in recent if day > min(known))})
 
 
-def measure_room(cells: list[list[str]]) -> int:
+def make_table(
+    titles: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    amounts: Sequence[float],
+    light_amounts: Sequence[float] = (),
+) -> "Table":
+    """Make a table of names and numbers, with a bar for each row where there is room."""
+    from rich.table import Table  # noqa: PLC0415 - heavy
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for at, title in enumerate(titles):
+        table.add_column(title, justify="left" if at == 0 else "right", overflow="fold", no_wrap=at > 0)
+    width = _measure_room([titles, *rows])
+    if width:
+        table.add_column("", no_wrap=True)
+    light_amounts = light_amounts or [0] * len(amounts)
+    most = max(map(sum, zip(amounts, light_amounts, strict=True)))
+    for row, amount, light in zip(rows, amounts, light_amounts, strict=True):
+        table.add_row(*map(markup, row), *([draw_bar(amount, most, width, light)] if width else []))
+    return table
+
+
+def _measure_room(cells: Sequence[Sequence[str]]) -> int:
     """Return the width for bars beside these columns; 0 if there is no room."""
     from rich.cells import cell_len  # noqa: PLC0415 - heavy
 

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from nicegui import ui
 
-from toolwire._support.words import plain
+from toolwire._support.words import count, plain
 from toolwire.studio.conversation import (
     Asked,
     Called,
@@ -116,7 +116,7 @@ class ConversationTab:
             add="tw-live" if conversation.live else "", remove="" if conversation.live else "tw-live"
         )
         waits = len(conversation.questions.open)
-        asked = f", {waits} question{'' if waits == 1 else 's'} for you" if waits else ""
+        asked = f", {count(waits, 'question')} for you" if waits else ""
         self._state.set_text(f"{_STATES[conversation.state]}{asked}")
         self._interrupt.set_visibility(conversation.state == "running")
         self._new.set_visibility(conversation.state not in {"new", "starting"})

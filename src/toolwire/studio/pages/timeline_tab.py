@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from nicegui import ui
 
-from toolwire._support.words import plain, plain_line
+from toolwire._support.words import count, plain, plain_line
 from toolwire.errors import ClaudeSDKError
 from toolwire.studio.pages.parts import folded, show_heading, show_json, show_text, small_button, to_text
 from toolwire.studio.runs import Run, Runs
@@ -98,8 +98,8 @@ class TimelineTab:
     async def _list_sessions(self) -> None:
         await self._runs.list_sessions()
         self._fill_select()
-        count = len(self._runs.sessions)
-        ui.notify(f"{count} past session{'' if count == 1 else 's'} of this directory: choose one under Run.")
+        found = count(len(self._runs.sessions), "past session")
+        ui.notify(f"{found} of this directory: choose one under Run.")
 
     async def _choose(self, key: str | None) -> None:
         run = self._runs.find(key or "")
