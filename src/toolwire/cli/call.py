@@ -96,7 +96,6 @@ def call(  # noqa: PLR0917 - typer calls it by name
     if result.is_error:
         for place in places:
             note(place)
-    if result.is_error:
         raise typer.Exit(FAILURE)
 
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from toolwire._support.words import plain
+from toolwire._support.words import count, plain
 from toolwire.cli.shared.app import make_app
 from toolwire.cli.shared.printing import one_line, show_json
 from toolwire.cli.shared.quantities import parse_time
-from toolwire.cli.shared.target_options import JsonOption, LedgerOption, connect, resolve_target, run
+from toolwire.cli.shared.target_options import CATALOG, JsonOption, LedgerOption, connect, resolve_target, run
 from toolwire.errors import UsageError
 
 if TYPE_CHECKING:
@@ -328,7 +328,7 @@ def check(
     from toolwire.catalog.profile.model import Profile  # noqa: PLC0415 - heavy
     from toolwire.catalog.secrets import CREDENTIALS, find_credentials  # noqa: PLC0415
 
-    found = Profile.find(profile.removeprefix("catalog:")).resolved(os.environ)
+    found = Profile.find(profile.removeprefix(CATALOG)).resolved(os.environ)
     secrets = find_credentials(found, os.environ, credentials or os.environ.get(CREDENTIALS))
     checked = run(_check_profile, found, secrets)
     if json:
@@ -380,7 +380,7 @@ def pin(
 
       toolwire catalog pin catalog:agentpmt ledger --ledger postgresql://db.example/shop    # needs an account
     """
-    if not target.startswith("catalog:"):
+    if not target.startswith(CATALOG):
         raise UsageError(f"only catalog:PROFILE targets can be pinned, and {target} is not one")
     from toolwire.catalog.tools.pins import Pins, compare  # noqa: PLC0415 - heavy
 
@@ -450,7 +450,7 @@ def _show(profile: "Profile", checked: "Checked") -> None:
         span = f" ({' to '.join(dict.fromkeys(map(dollars, (prices[0], prices[-1]))))})" if prices else ""
         _line(
             "  found: "
-            + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count)
+            + ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in counts.items() if number)
             + span
         )
         _line(f"  next page: {checked.next_page or 'none'}")
@@ -478,13 +478,9 @@ def _show(profile: "Profile", checked: "Checked") -> None:
     verdict = (
         "the profile fits"
         if not checked.findings
-        else f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
+        else f"{count(errors, 'error')}, {count(warnings, 'warning')}"
     )
     _line(f"  {verdict}; nothing was bought")
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _heading(text: str) -> None:

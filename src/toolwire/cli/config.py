@@ -11,7 +11,7 @@ from contextlib import redirect_stdout
 from enum import StrEnum
 from pathlib import Path
 from stat import S_IMODE
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -19,14 +19,12 @@ from toolwire._support.files import replace_file
 from toolwire.cli import config_clients as _clients
 from toolwire.cli.config_clients import Client, Document, Entry
 from toolwire.cli.shared.printing import fail
-from toolwire.cli.shared.target_options import OPENAPI
+from toolwire.cli.shared.target_options import CATALOG, OPENAPI
 from toolwire.errors import UsageError
 
 if TYPE_CHECKING:
     from toolwire.catalog.profile.model import Profile
     from toolwire.cli.shared.target import Target
-
-_CATALOG: Final = "catalog:"
 
 
 class For(StrEnum):
@@ -152,12 +150,12 @@ def find_server(target: str | None, name: str | None, *, needed: bool) -> "Targe
         )
     from toolwire.cli.shared.target import Target, resolve  # noqa: PLC0415 - heavy
 
-    if target.startswith(_CATALOG):  # only its profile is read: the keys are not needed here
+    if target.startswith(CATALOG):  # only its profile is read: the keys are not needed here
         from toolwire.catalog.tools.definitions import slug  # noqa: PLC0415
 
         profile = _profile(target)
-        file = Path(target.removeprefix(_CATALOG))
-        whole = f"{_CATALOG}{file.absolute()}" if file.suffix else target
+        file = Path(target.removeprefix(CATALOG))
+        whole = f"{CATALOG}{file.absolute()}" if file.suffix else target
         return Target(whole, slug(profile.name), None)
     with redirect_stdout(sys.stderr):  # prints of the user's file are not part of the entry
         return resolve(target)
@@ -166,7 +164,7 @@ def find_server(target: str | None, name: str | None, *, needed: bool) -> "Targe
 def _profile(target: str) -> "Profile":
     from toolwire.catalog.profile.model import Profile  # noqa: PLC0415 - heavy
 
-    return Profile.find(target.removeprefix(_CATALOG))
+    return Profile.find(target.removeprefix(CATALOG))
 
 
 def secret_variables(found: "Target", *, all_of_them: bool = False) -> list[str]:
@@ -176,7 +174,7 @@ def secret_variables(found: "Target", *, all_of_them: bool = False) -> list[str]
     """
     if found.text.startswith(OPENAPI):
         return _document_variables(found, all_of_them=all_of_them)
-    if not found.text.startswith(_CATALOG):
+    if not found.text.startswith(CATALOG):
         return []
     profile = _profile(found.text)
     names = [profile.network.proxy_variable] if profile.network.proxy_variable else []

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 from urllib.parse import urlsplit
 
+from toolwire.cli.shared.arguments import refuse_constant
 from toolwire.errors import UsageError
 
 Scope = Literal["project", "user"]
@@ -217,7 +218,7 @@ def parse(text: str, where: str) -> Document:
     if not text.strip():
         return {}
     try:
-        document = json.loads(text, object_pairs_hook=_reject_duplicates, parse_constant=_no_constant)
+        document = json.loads(text, object_pairs_hook=_reject_duplicates, parse_constant=refuse_constant)
     except json.JSONDecodeError as error:
         if _is_jsonc(text):
             raise UsageError(
@@ -252,10 +253,6 @@ def _reject_duplicates(pairs: list[tuple[str, Any]]) -> Document:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"{twice!r} occurs twice in one object, and one would be lost")
     return found
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 _COMMENT: Final = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)

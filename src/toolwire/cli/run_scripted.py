@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolwire._support.schema_structure import resolve
+from toolwire.cli.shared.arguments import refuse_constant
 from toolwire.errors import CLINotFoundError, UsageError
 from toolwire.testing.script import Answer, Block, Fault, Request, bare_name, call, say, turn
+from toolwire.tools.names import full_name
 
 _KEY: Final = re.compile(r"([A-Za-z_][\w.-]*)=")
 _NEXT: Final = re.compile(r"\s+(?=[A-Za-z_][\w.-]*=)|\s*$")
@@ -123,7 +125,7 @@ def parse_line(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
 def _parse_value(text: str, schema: Any) -> tuple[Any, str]:
     """Return the first value in a text and the rest: the value is JSON, or all up to the next `name=`."""
     try:
-        value, end = json.JSONDecoder(parse_constant=_no_constant).raw_decode(text)
+        value, end = json.JSONDecoder(parse_constant=refuse_constant).raw_decode(text)
         gap = _NEXT.match(text, end)
         if gap is None:
             raise ValueError("more text follows")  # noqa: TRY301 - then it is text, not JSON
@@ -136,10 +138,6 @@ def _parse_value(text: str, schema: Any) -> tuple[Any, str]:
     if isinstance(schema, dict) and schema.get("type") == "string" and not isinstance(value, str):
         value = text[:end]
     return value, text[gap.end() if gap else len(text) :]
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 def introduce(schemas: Schemas) -> str:
@@ -282,18 +280,5 @@ async def _list_schemas(servers: Mapping[str, Any], stack: AsyncExitStack) -> Sc
     for name, server in servers.items():
         client = await stack.enter_async_context(connect(server))
         for tool in await client.list_tools():
-            schemas[f"mcp__{name}__{re.sub(r'[^a-zA-Z0-9_-]', '_', tool.name)}"] = tool.input_schema
+            schemas[full_name(name, tool.name)] = tool.input_schema
     return schemas
-
-
-async def list_tools(servers: Mapping[str, Any]) -> list[str]:
-    """Describe each tool in a line."""
-    from toolwire.cli.run_screen import one_line  # noqa: PLC0415
-    from toolwire.mcp.direct_client import connect  # noqa: PLC0415 - heavy
-
-    lines = []
-    for name, server in servers.items():
-        async with connect(server) as client:
-            found = await client.list_tools()
-        lines += [one_line(f"{name}.{tool.name}: {tool.description.partition(chr(10))[0]}") for tool in found]
-    return lines

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from toolwire._support.log import RepeatLimit
+from toolwire._support.words import count
 from toolwire._transport.lifeline import Lifeline
 from toolwire.cli.shared.printing import FAILURE
 from toolwire.cli.shared.target_options import (
@@ -284,7 +285,7 @@ def serve(  # noqa: PLR0917 - options
     line = f"{_describe(served)} at {where.url}"
     if fd is None and workers > 1:
         lines = f"{line}\n{workers} processes, no sessions"
-        raise typer.Exit(supervise(listening, workers, drain, SECRET, partial(_print, quiet, lines)))
+        raise typer.Exit(supervise(listening, workers, drain, partial(_print, quiet, lines)))
     from toolwire.mcp.serve.start import serve_over  # noqa: PLC0415
 
     async def announce() -> None:
@@ -389,9 +390,7 @@ def _describe(served: "ServerHost") -> str:
         (len(server.resources) + len(server.resource_templates), "resource"),
         (len(server.prompts), "prompt"),
     ]
-    parts = [
-        f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts if count or word == "tool"
-    ]
+    parts = [count(number, word) for number, word in counts if number or word == "tool"]
     return f"{server.name}: {', '.join(parts)}"
 
 
@@ -433,14 +432,8 @@ async def watch_catalog(catalog: Any, report: Callable[[str], None]) -> None:
             catalog.refresh()
 
 
-def supervise(
-    listening: socket.socket,
-    count: int,
-    drain: float,
-    secret_variable: str,
-    announce: Callable[[], None] = lambda: None,
-) -> int:
-    """Run this command in `count` processes on the socket until SIGINT or SIGTERM. Returns the exit code.
+def supervise(listening: socket.socket, workers: int, drain: float, announce: Callable[[], None]) -> int:
+    """Run this command in `workers` processes on the socket until SIGINT or SIGTERM. Returns the exit code.
 
     `announce` is called when signals are handled.
     """
@@ -451,7 +444,7 @@ def supervise(
     from toolwire.mcp.serve.metrics import FOLDER  # noqa: PLC0415
 
     # All workers share the key that seals stateless calls, and the session whose budget they spend.
-    shared = {secret_variable: new_secret(), SESSION: secrets.token_hex(8)}
+    shared = {SECRET: new_secret(), SESSION: secrets.token_hex(8)}
     stopping, hurry = threading.Event(), threading.Event()
 
     def on_signal(*_: object) -> None:
@@ -473,7 +466,7 @@ def supervise(
                     start_new_session=True,
                 )
 
-            group = _Group(start, count, folder)
+            group = _Group(start, workers, folder)
             before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: group.send_signal(signal.SIGHUP))
             try:
                 while not stopping.is_set() and not group.failed:

@@ -36,6 +36,7 @@ from toolwire.cli.shared.agent_options import (
 )
 from toolwire.cli.shared.printing import note
 from toolwire.cli.shared.target_options import (
+    CATALOG,
     OPENAPI,
     AllowServersOption,
     BaseUrlOption,
@@ -121,7 +122,7 @@ def studio(  # noqa: PLR0917 - typer calls it by name
             "toolwire studio needs NiceGUI, which is not installed: pip install 'toolwire[studio]'"
         )
     given = list(targets or ())
-    if (budget or ledger) and not any(each.startswith("catalog:") for each in given):
+    if (budget or ledger) and not any(each.startswith(CATALOG) for each in given):
         raise UsageError(
             f"--{'budget' if budget else 'ledger'} only applies to catalog: targets, and there is none"
         )
@@ -131,7 +132,7 @@ def studio(  # noqa: PLR0917 - typer calls it by name
     openapi = openapi_options(base_url, allow_servers)
     found: list[Target] = []
     for text in servers:
-        paid: dict[str, Any] = {"budget": budget, "ledger": ledger} if text.startswith("catalog:") else {}
+        paid: dict[str, Any] = {"budget": budget, "ledger": ledger} if text.startswith(CATALOG) else {}
         document = openapi if text.startswith(OPENAPI) else None
         found.append(resolve_target(text, header, include, exclude, document, **paid))
     named = name_targets(found)
@@ -146,23 +147,12 @@ def studio(  # noqa: PLR0917 - typer calls it by name
         cwd=cwd,
     )
     warnings.simplefilter("ignore", CanUseToolShadowedWarning)  # --allow is meant to do that
+    shown = _make_studio(named, recordings, past, options, script=script, live=live, cwd=cwd)
     listening = _listen(port)
     import asyncio  # noqa: PLC0415 - heavy
 
     with contextlib.suppress(KeyboardInterrupt):  # before the server has begun
-        asyncio.run(
-            _serve(
-                named,
-                recordings,
-                past,
-                options,
-                listening,
-                script=script,
-                live=live,
-                cwd=cwd,
-                opens=not no_open,
-            )
-        )
+        asyncio.run(_serve(shown, named, listening, opens=not no_open))
 
 
 def _listen(port: int) -> socket.socket:
@@ -181,22 +171,12 @@ def _listen(port: int) -> socket.socket:
 
 
 async def _serve(
-    targets: "Mapping[str, Target]",
-    recordings: list[str],
-    past: list[str],
-    options: dict[str, Any],
-    listening: socket.socket,
-    *,
-    script: Path | None,
-    live: bool,
-    cwd: Path | None,
-    opens: bool,
+    shown: "Studio", targets: "Mapping[str, Target]", listening: socket.socket, *, opens: bool
 ) -> None:
-    import anyio  # noqa: PLC0415 - heavy, as are the next ones
+    import anyio  # noqa: PLC0415 - heavy, as is the next one
 
     from toolwire.studio.app import serve  # noqa: PLC0415
 
-    shown = _make_studio(targets, recordings, past, options, script=script, live=live, cwd=cwd)
     async with anyio.create_task_group() as tasks:
         for name, target in targets.items():
             if target.path is not None:

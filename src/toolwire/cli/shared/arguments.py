@@ -31,6 +31,11 @@ _DEEPEST: Final = 20
 _UNREAD: Final = object()
 
 
+def refuse_constant(name: str) -> Any:
+    """Raise ValueError for NaN and the like, which Python reads as JSON: for `parse_constant`."""
+    raise ValueError(f"{name} is not JSON")
+
+
 def parse_arguments(words: Sequence[str], schema: Schema) -> dict[str, Any]:
     """Build the arguments object of a call. `UsageError` for a word that cannot be parsed."""
     if len(words) == 1 and (words[0] == "-" or words[0].lstrip().startswith("{")):
@@ -181,8 +186,4 @@ def _read_stdin() -> str:
         raise UsageError("the input on stdin is not UTF-8 text") from error
 
 
-def _no_constant(text: str) -> Any:
-    raise ValueError(f"{text} is not JSON")
-
-
-_json: Callable[[str], Any] = json.JSONDecoder(parse_constant=_no_constant).decode
+_json: Callable[[str], Any] = json.JSONDecoder(parse_constant=refuse_constant).decode

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from toolwire._support.words import closest
 from toolwire.cli.shared import user_module
 from toolwire.cli.shared.printing import note
-from toolwire.cli.shared.target_options import OPENAPI
+from toolwire.cli.shared.target_options import CATALOG, OPENAPI
 from toolwire.errors import ClaudeSDKError, ToolDefinitionError, UsageError
 from toolwire.mcp.foreign.detect import find_low_level_server
 from toolwire.mcp.versions import SERVING, check_mcp
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 _POLL_INTERVAL: Final = 0.5  # seconds between two looks at the files of a target
 _FILE: Final = re.compile(r"(?P<path>.+\.py)(?::(?P<name>[^/\\]*))?", re.DOTALL)
 _MODULE: Final = re.compile(r"(?P<path>[^\W\d]\w*(?:\.[^\W\d]\w*)*)(?::(?P<name>.*))?", re.DOTALL)
-_CATALOG: Final = "catalog:"
 _FACTORY: Final = ("make_", "create_")
 _FORMS: Final = (
     "a target is app.py, app.py:name, package.module:name, the URL of an MCP server, catalog:PROFILE or "
@@ -92,12 +91,12 @@ class Choice:
 def resolve(text: str, headers: Mapping[str, str] | None = None, choice: Choice | None = None) -> Target:
     """Find the server that `text` names. `headers` are for a URL. `UsageError` says why there is none."""
     choice = choice or Choice()
-    for given, prefix in ((choice.catalog, _CATALOG), (choice.openapi, OPENAPI)):
+    for given, prefix in ((choice.catalog, CATALOG), (choice.openapi, OPENAPI)):
         if given and not text.startswith(prefix):
             names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
             verb = "applies" if len(given) == 1 else "apply"
             raise UsageError(f"{names} only {verb} to {prefix} targets, and {text} is not one")
-    if text.startswith(_CATALOG):
+    if text.startswith(CATALOG):
         return _open_catalog(text, headers, choice)
     if text.startswith(OPENAPI):
         return _open_document(text, headers, choice)
@@ -132,7 +131,7 @@ def _open_catalog(text: str, headers: Mapping[str, str] | None, choice: Choice) 
         raise UsageError(f"--header only applies to URLs: set the headers of {text} in its profile")
     from toolwire.catalog.server import Catalog  # noqa: PLC0415 - loads mcp
 
-    profile = text.removeprefix(_CATALOG)
+    profile = text.removeprefix(CATALOG)
     server = Catalog(profile, include=choice.include, exclude=choice.exclude, **choice.catalog)
     return _filter_loaded(Target(text, server.name, server), choice)
 

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+CATALOG: Final = "catalog:"
 OPENAPI: Final = "openapi:"
-"""What a target begins with that is an OpenAPI document."""
+"""What targets begin with that are a catalogue, or an OpenAPI document."""
 
 
 def complete_target(incomplete: str) -> list[str]:
