@@ -321,6 +321,15 @@ def test_the_user_scope_of_claude_code_is_a_command(tmp_path):
     assert not (tmp_path / "home").exists()
 
 
+def test_the_inputs_for_keys_are_removed_with_the_server_that_needed_them():
+    """Whatever their ids are; one that another server refers to stays."""
+    client = _clients.CLIENTS["vscode"]
+    other = _clients.stdio_entry(client, "other", "python", [], secrets=["SHARED_KEY"])
+    shop = _clients.stdio_entry(client, "shop", "python", [], secrets=["SHOP_KEY", "SHARED_KEY"])
+    before = _clients.merge({}, client, other, "x")
+    assert _clients.remove(_clients.merge(before, client, shop, "x"), client, "shop", "x") == before
+
+
 def test_the_user_scope_of_vscode_is_a_command():
     """With the question for the token in it; taking it out again is done in VS Code."""
     done = config(*REMOTE, "--token", "t", "--for", "vscode", "--scope", "user", "--install")

@@ -255,6 +255,7 @@ def _reject_duplicates(pairs: list[tuple[str, Any]]) -> Document:
     return found
 
 
+_INPUT: Final = re.compile(r"\$\{input:([^}]+)\}")
 _COMMENT: Final = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TRAILING: Final = re.compile(r'("(?:\\.|[^"\\\n])*")|,(?=\s*[}\]])')
 
@@ -303,10 +304,14 @@ def remove(document: Document, client: Client, name: str, where: str) -> Documen
         raise UsageError(f"{where} has no server called {name!r}: {there}. Choose one with --name")
     left = {**document, client.key: {key: body for key, body in servers.items() if key != name}}
     if client is CLIENTS["vscode"] and "inputs" in document:
-        reference = f"${{input:{name}-token}}"
         rest = {key: value for key, value in left.items() if key != "inputs"}
-        if reference in json.dumps(servers[name]) and reference not in json.dumps(rest):
+        if gone := [*_find_inputs(servers[name]) - _find_inputs(rest)]:
             inputs = _part(document, "inputs", list[Any](), where)
-            kept = [x for x in inputs if not (isinstance(x, dict) and x.get("id") == f"{name}-token")]
+            kept = [x for x in inputs if not (isinstance(x, dict) and x.get("id") in gone)]
             left = {**left, "inputs": kept} if kept else rest
     return left
+
+
+def _find_inputs(value: Any) -> set[str]:
+    """Find the ids of the inputs that a part of VS Code's file refers to."""
+    return set(_INPUT.findall(json.dumps(value, ensure_ascii=False)))
