@@ -652,6 +652,15 @@ def test_a_list_of_fixed_length_has_its_items_at_once():
     assert form.arguments() == {"a": ["", 7]}
 
 
+def test_a_choice_that_python_takes_for_another_is_not_picked():
+    """True is not 1, neither alone nor among several."""
+    form = Form(of(one={"enum": [1, True]}, many={"type": "array", "items": {"enum": [0, False, 1, True]}}))
+    assert (form.picked(("one",)), form.picked(("many",))) == ([], [])
+    form.set_value(("one",), True)
+    form.set_value(("many",), [True, 0])
+    assert (form.picked(("one",)), form.picked(("many",))) == ([1], [0, 3])
+
+
 def test_entries_of_a_map_are_added_and_removed():
     """No name is there twice."""
     form = Form(of(a={"type": "object", "additionalProperties": {"type": "integer"}}))

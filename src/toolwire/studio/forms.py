@@ -233,14 +233,16 @@ class Form:
         if value is MISSING or (value is None and shape.nullable and shape.kind != "json"):
             return ""
         if shape.kind == "choice":
-            return next(
-                label
-                for choice, label in zip(shape.choices, shape.labels, strict=True)
-                if is_same(choice, value)
-            )
+            return shape.labels[self.picked(path)[0]]
         if isinstance(value, str) and shape.kind != "json":
             return value
         return json.dumps(value, ensure_ascii=False, indent=2 if isinstance(value, dict | list) else None)
+
+    def picked(self, path: Path) -> list[int]:
+        """Return the numbers of the choices that are given; at most one, unless several may be."""
+        shape, value = self._shape(path), self.value(path)
+        values = value if shape.kind == "choices" and isinstance(value, list) else [value]
+        return [at for at, each in enumerate(shape.choices) if any(is_same(each, one) for one in values)]
 
     def set_text(self, path: Path, text: str) -> None:
         """Put in what the user typed. Text that cannot be read is kept, and is an error of the field.

@@ -135,8 +135,7 @@ class FormView:
 
     def _draw_choice(self, field: Field, hint: str) -> None:
         values = {"": _NOT_GIVEN, **{str(number): label for number, label in enumerate(field.labels)}}
-        text = self._form.text(field.path) if self._form.is_given(field.path) else None
-        chosen = next((str(at) for at, label in enumerate(field.labels) if label == text), "")
+        chosen = next(map(str, self._form.picked(field.path)), "")
         self._draw_select(field, hint, values, chosen, lambda key: field.choices[int(key)])
 
     def _draw_select(
@@ -158,10 +157,7 @@ class FormView:
     def _draw_choices(self, field: Field, hint: str) -> None:
         path, form = field.path, self._form
         values = {str(number): label for number, label in enumerate(field.labels)}
-        given = form.value(path)
-        chosen = [
-            str(at) for at, each in enumerate(field.choices) if isinstance(given, list) and each in given
-        ]
+        chosen = [str(at) for at in form.picked(path)]
 
         def change(event: events.ValueChangeEventArguments[Any]) -> None:
             form.set_value(path, [field.choices[int(key)] for key in event.value or ()])
