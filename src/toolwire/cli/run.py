@@ -171,16 +171,18 @@ def _resolve_servers(targets: list[str], openapi: dict[str, Any]) -> dict[str, A
     return {name: target.server for name, target in name_targets(found).items()}
 
 
-async def _list_tools(servers: Mapping[str, Any]) -> list[str]:
+async def _describe_tools(servers: Mapping[str, Any]) -> list[str]:
     """Describe each tool in a line."""
-    from toolwire.cli.run_screen import one_line  # noqa: PLC0415
+    from toolwire.cli.run_screen import join_lines  # noqa: PLC0415
     from toolwire.mcp.direct_client import connect  # noqa: PLC0415 - heavy
 
     lines = []
     for name, server in servers.items():
         async with connect(server) as client:
             found = await client.list_tools()
-        lines += [one_line(f"{name}.{tool.name}: {tool.description.partition(chr(10))[0]}") for tool in found]
+        lines += [
+            join_lines(f"{name}.{tool.name}: {tool.description.partition(chr(10))[0]}") for tool in found
+        ]
     return lines
 
 
@@ -317,7 +319,7 @@ class Terminal:
         from toolwire.cli.run_screen import summarize  # noqa: PLC0415
 
         if command == "/tools":
-            lines = self._run(_list_tools, servers)
+            lines = self._run(_describe_tools, servers)
         else:
             cost = "No turn yet." if self._last is None else summarize(self._last)
             lines = [cost if command == "/cost" else _HELP]

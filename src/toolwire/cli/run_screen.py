@@ -43,7 +43,7 @@ def plain(text: str) -> str:
     return plain_text(text).replace("\t", "    ")
 
 
-def one_line(text: str) -> str:
+def join_lines(text: str) -> str:
     """Make a text safe for the terminal, on one line."""
     return " ".join(plain(text).split())
 
@@ -72,7 +72,9 @@ def summarize(result: ResultMessage) -> str:
 
 def describe_failure(result: ResultMessage) -> str | None:
     """Return why a turn failed, on one line; None if it did not."""
-    return one_line(result_error_text(result.raw or dataclasses.asdict(result))) if result.is_error else None
+    return (
+        join_lines(result_error_text(result.raw or dataclasses.asdict(result))) if result.is_error else None
+    )
 
 
 class Screen:
@@ -246,7 +248,11 @@ class _Bars:
         key = message.tool_use_id or message.server
         done, total = _number(message.progress) or 0, _number(message.total)
         amount = f"{done:g}" + ("" if total is None else f"/{total:g}")
-        now = {"completed": done, "total": total, "count": f"{amount} {one_line(str(message.message or ''))}"}
+        now = {
+            "completed": done,
+            "total": total,
+            "count": f"{amount} {join_lines(str(message.message or ''))}",
+        }
         if key not in self._tasks:
             self._tasks[key] = self._progress.add_task(f"  {name}", **now)
         self._progress.update(self._tasks[key], refresh=True, **now)
