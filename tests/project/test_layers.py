@@ -40,7 +40,6 @@ ROWS = [
     "sessions.aio sessions.stores",
     "sessions.check sessions.prune",
     "sessions.disk",
-    "sessions.index_search",
     "sessions.index",
     "sessions.transcript",
     "sessions.tree sessions.paths sessions.search",

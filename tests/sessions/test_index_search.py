@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from shared.indexed import config, find, index_file, write
 from shared.transcripts import SESSION, WHEN, Writer
 from toolwire import NotSupportedError, sessions
-from toolwire.sessions import index, index_search, search
+from toolwire.sessions import index, search
 from toolwire.sessions.index import open_index
 
 __all__ = ["config"]
@@ -203,7 +203,7 @@ def test_progress_is_reported_in_bytes(config):
 
 def test_a_large_transcript_is_made_searchable_in_parts(config, monkeypatch):
     """And the last part is found as the first is; when it is cut short, the rest comes with the next search."""
-    monkeypatch.setattr(index_search, "_BATCH", 2000)
+    monkeypatch.setattr(index, "_BATCH", 2000)
     write(config, 1, *(f"prompt {number} word{number}" for number in range(40)))
     stop = iter(range(3))
 
@@ -238,7 +238,7 @@ def test_python_without_full_text_search_says_so(config, monkeypatch):
             except sqlite3.OperationalError as error:
                 raise NotSupportedError("this Python's SQLite has no full-text search") from error
 
-    monkeypatch.setattr(index_search, "TextIndex", Without)
+    monkeypatch.setattr(index, "TextIndex", Without)
     write(config)
     with pytest.raises(NotSupportedError, match="full-text search"):
         find(config, "prompt")
@@ -268,8 +268,8 @@ def test_processes_that_build_it_at_once_find_the_same(config):
 _KILLED = """
 import os, signal, sys
 from toolwire import sessions
-from toolwire.sessions import index_search
-index_search._BATCH = 20_000
+from toolwire.sessions import index
+index._BATCH = 20_000
 def stop(done, total):
     if done > total / 2:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -293,6 +293,6 @@ def test_a_temporary_index_leaves_no_file(config):
     """It is for whoever cannot have another."""
     write(config)
     made = index.open_temporary_index()
-    query = index_search.TextQuery('"prompt"')
-    assert len(index_search._search(made, [config / "projects" / "-work"], query, None)) == 2
+    query = index.TextQuery('"prompt"')
+    assert len(index._search(made, [config / "projects" / "-work"], query, None)) == 2
     assert open_index(config, create=False) is None

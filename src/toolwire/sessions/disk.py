@@ -173,10 +173,10 @@ def search_sessions(
     match = make_match(query, include_output=include_tool_output)
     if match is None:
         return []
-    from toolwire.sessions import index_search  # noqa: PLC0415 - not every Python has SQLite
+    from toolwire.sessions import index  # noqa: PLC0415 - not every Python has SQLite
 
     folders = paths.find_project_folders(directory, config_dir)
-    wanted = index_search.TextQuery(
+    wanted = index.TextQuery(
         match,
         limit=limit if limit > 0 else -1,
         offset=max(offset, 0),
@@ -188,7 +188,7 @@ def search_sessions(
         model=model,
         branch=branch,
     )
-    return index_search.search_files(paths.find_config_folder(config_dir), folders, wanted, on_progress)
+    return index.search_files(paths.find_config_folder(config_dir), folders, wanted, on_progress)
 
 
 def list_subagents(

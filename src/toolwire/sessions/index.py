@@ -3,7 +3,8 @@
 Never the truth: the files are. A transcript that was changed is read again, from where it was read up to if lines
 were only appended; one that is gone disappears. An index that cannot be used (damaged, locked, not writable) is
 made anew or done without, and that is never an error for the user. It is in the user's cache folder, for its owner
-only: once somebody has searched, it has the texts of the conversations.
+only: once somebody has searched, it has the texts of the conversations. What of an entry is searched, and how a
+query is read, is in `sessions/search`.
 """
 
 import hashlib
@@ -14,9 +15,10 @@ import secrets
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -24,8 +26,9 @@ from platformdirs import user_cache_path
 
 from toolwire._support.files import replace_file
 from toolwire._support.log import logger_for
-from toolwire.sessions import transcript
+from toolwire.sessions import entries, paths, search, transcript
 from toolwire.sessions.paths import SessionFile
+from toolwire.sessions.search import SearchHit, TextIndex
 from toolwire.sessions.types import SessionSummaryEntry
 
 logger = logger_for("sessions")
@@ -42,9 +45,15 @@ _LOOKED_AFTER_AT_ONCE: Final = 100
 _SAMPLE: Final = 1024
 _ROUNDS: Final = 3
 _AN_HOUR: Final = 3600
+_BATCH: Final = 4 * 1024 * 1024
+"""Bytes of transcripts that are made searchable in one transaction."""
+_LARGEST: Final = 2**63 - 1
+_NOT_SEARCHED: Final = b'{"type":"api-request'
 _DAMAGED: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
-SECURE_DELETE: Final = (3, 42, 0)
+_SECURE_DELETE: Final = (3, 42, 0)
 """The version of SQLite from which on its full-text search can delete words for good."""
+
+OnProgress = Callable[[int, int], None]
 
 # `version` and `place`: the file as it was when it was read for its summary, and up to where. `sample`: a hash of
 # what is before that place, by which a file that was written anew is told from one that grew. `summary` has the
@@ -174,7 +183,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.execute("SELECT count(*) FROM transcripts WHERE id = 0")
     except sqlite3.Error as error:
         connection.close()
-        if is_damaged(error):
+        if _is_damaged(error):
             _remove(path)
             raise Unavailable(error, is_damaged=True) from error
         raise
@@ -185,7 +194,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def is_damaged(error: sqlite3.Error) -> bool:
+def _is_damaged(error: sqlite3.Error) -> bool:
     """Return True if an error says that the file is not, or no longer, an index."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _DAMAGED
 
@@ -221,10 +230,10 @@ class Progress:
 
     def find_start(self, file: BinaryIO) -> int:
         """Return the place from which to read on: the beginning if the file is not the same any more."""
-        return self.place if self.place and take_sample(file, self.place) == self.sample else 0
+        return self.place if self.place and _take_sample(file, self.place) == self.sample else 0
 
 
-def take_sample(file: BinaryIO, place: int) -> bytes:
+def _take_sample(file: BinaryIO, place: int) -> bytes:
     """Return a hash of the beginning of a file and of what is before a place."""
     file.seek(0)
     head = file.read(min(_SAMPLE, place))
@@ -232,11 +241,11 @@ def take_sample(file: BinaryIO, place: int) -> bytes:
     return hashlib.blake2b(head + file.read(min(_SAMPLE, place)), digest_size=16).digest()
 
 
-Key = tuple[bytes, str, bytes]
+_Key = tuple[bytes, str, bytes]
 """Project, session and subpath of a transcript; the subpath of a main one is empty."""
 
 
-def make_key(file: SessionFile) -> Key:
+def _make_key(file: SessionFile) -> _Key:
     """Return the key of a main transcript."""
     return os.fsencode(file.path.parent.name), file.session_id, b""
 
@@ -261,7 +270,7 @@ class Index:
         try:
             yield self._connection
         except sqlite3.Error as error:
-            damaged = is_damaged(error)
+            damaged = _is_damaged(error)
             logger.info("the index of sessions %s cannot be used: %s", self._path, error)
             if damaged and self._path is not None:
                 self.close()
@@ -289,7 +298,7 @@ class Index:
         """Return the summaries of transcripts that did not change; and up to where the others were read."""
         fresh: dict[Path, SessionSummaryEntry] = {}
         known: dict[Path, tuple[Progress, dict[str, Any]]] = {}
-        by_key = {make_key(file): file for file in files}
+        by_key = {_make_key(file): file for file in files}
         marks = ", ".join("?" * len(by_key))
         select = f"""
             SELECT project, session, version, place, sample, summary, unfinished FROM transcripts
@@ -322,7 +331,7 @@ class Index:
                 unfinished = None if each.data is each.whole else json.dumps(each.data)
                 now = each.progress
                 row = (now.version, now.place, now.sample, json.dumps(each.whole), unfinished)
-                db.execute(update, (*make_key(each.file), *row))
+                db.execute(update, (*_make_key(each.file), *row))
             gone = self._find_gone(db)
         self.forget(gone)
 
@@ -349,33 +358,33 @@ class Index:
             return
         with self.write() as db:
             for number in numbers:
-                forget_texts(db, number)
+                _forget_texts(db, number)
                 db.execute("DELETE FROM transcripts WHERE id = ?", (number,))
 
     def forget_files(self, files: Iterable[SessionFile]) -> None:
         """Forget sessions with their subagents, after they were deleted. Nothing of them stays in the file."""
         select = "SELECT id FROM transcripts WHERE project = ? AND session = ?"
         with self.guard() as db:
-            keys = [make_key(file)[:2] for file in files]
+            keys = [_make_key(file)[:2] for file in files]
             rows = [number for key in keys for (number,) in db.execute(select, key)]
         if not rows:
             return
         self.forget(rows)
         with self.guard() as db:
-            if has_texts(db) and sqlite3.sqlite_version_info < SECURE_DELETE:
+            if _has_texts(db) and sqlite3.sqlite_version_info < _SECURE_DELETE:
                 db.execute("INSERT INTO texts (texts) VALUES ('optimize')")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
-def has_texts(db: sqlite3.Connection) -> bool:
+def _has_texts(db: sqlite3.Connection) -> bool:
     """Return True if somebody has searched in this index."""
     return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'texts'").fetchone() is not None
 
 
-def forget_texts(db: sqlite3.Connection, transcript_id: int) -> None:
+def _forget_texts(db: sqlite3.Connection, transcript_id: int) -> None:
     """Take the messages of a transcript out of the search."""
     these = "SELECT number FROM messages WHERE transcript = ?"
-    if has_texts(db):
+    if _has_texts(db):
         db.execute(f"DELETE FROM texts WHERE rowid IN ({these})", (transcript_id,))  # noqa: S608 - a constant
     db.execute(f"DELETE FROM calls WHERE message IN ({these})", (transcript_id,))  # noqa: S608 - a constant
     db.execute("DELETE FROM messages WHERE transcript = ?", (transcript_id,))
@@ -383,7 +392,7 @@ def forget_texts(db: sqlite3.Connection, transcript_id: int) -> None:
     db.execute("UPDATE transcripts SET tag = NULL WHERE id = ?", (transcript_id,))
 
 
-# --- reading transcripts ---
+# --- summaries of transcripts ---
 
 
 @dataclass
@@ -449,7 +458,7 @@ def _read_summary(file: SessionFile, progress: Progress, data: dict[str, Any]) -
         start = progress.find_start(opened)
         whole = dict(data) if start else {}
         place, all_of_it = transcript.fold_lines(opened, whole, start)
-        now = Progress(file.version, place, take_sample(opened, place))
+        now = Progress(file.version, place, _take_sample(opened, place))
     return _ReadSummary(file, now, whole, all_of_it)
 
 
@@ -462,5 +471,349 @@ def forget_files(config_folder: Path, files: Iterable[SessionFile]) -> None:
         index.forget_files(files)
     except Unavailable as error:
         logger.warning("the index of sessions has what was deleted until the next search: %s", error)
+    finally:
+        index.close()
+
+
+# --- the search ---
+
+
+@dataclass
+class _Message:
+    """A message as it is searched for."""
+
+    uuid: str | None
+    type: str
+    timestamp: str | None
+    time: int | None
+    model: str | None
+    branch: str | None
+    tools: list[str]
+    results_of: list[str]
+    said: str
+    output: str
+
+
+@dataclass
+class _Piece:
+    """A part of a transcript on its way into the index."""
+
+    key: _Key
+    before: Progress
+    after: Progress
+    is_new: bool
+    """The transcript is read from its beginning."""
+    messages: list[_Message] = field(default_factory=list)
+    calls: dict[str, str] = field(default_factory=dict)
+    tag: str | None = None
+    has_tag: bool = False
+
+
+class _Texts:
+    """The part of an index that is searched."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    def refresh(self, folders: list[Path], on_progress: OnProgress | None, *, everything: bool) -> None:
+        """Make searchable what was written since, and forget what is gone. NotSupportedError without FTS5.
+
+        `everything`: these are all folders that there are.
+        """
+        with self._index.guard() as db:
+            is_there = _has_texts(db)
+        if not is_there:
+            with self._index.write() as db:
+                if not _has_texts(db):  # another process may have been quicker
+                    _create_texts(db)
+        for _ in range(_ROUNDS):
+            reader = _TextReader(self._find_changed(folders, everything=everything), on_progress)
+            while batch := reader.read_batch():
+                done = self._keep(batch)
+                reader.skip({piece.key for piece in batch} - done)
+            if not reader.skipped:
+                return  # else another process was quicker with some, and may not be done
+
+    def _find_changed(
+        self, folders: list[Path], *, everything: bool
+    ) -> list[tuple[_Key, SessionFile, Progress]]:
+        there: dict[_Key, SessionFile] = {}
+        for folder in folders:
+            project = os.fsencode(folder.name)
+            for session_id, subpath, file in paths.list_transcripts(folder):
+                there[project, session_id, os.fsencode(subpath)] = file
+        projects = {os.fsencode(folder.name) for folder in folders}
+        with self._index.guard() as db:
+            rows = db.execute(
+                "SELECT project, session, subpath, text_version, text_place, text_sample, id FROM transcripts"
+            ).fetchall()
+        known = {tuple(row[:3]): row[3:] for row in rows if everything or row[0] in projects}
+        self._index.forget([row[3] for key, row in known.items() if key not in there])
+        changed = []
+        for key, file in there.items():
+            progress = Progress(*known[key][:3]) if key in known else Progress()
+            if progress.version != file.version:
+                changed.append((key, file, progress))
+        return sorted(changed, key=lambda each: -each[1].mtime_ns)
+
+    def _keep(self, pieces: list[_Piece]) -> set[_Key]:
+        """Add parts of transcripts in one transaction. Returns the keys of those that were still missing."""
+        done: set[_Key] = set()
+        with self._index.write() as db:
+            texts = TextIndex(db)
+            [highest] = db.execute("SELECT coalesce(max(number), 0) FROM messages").fetchone()
+            numbers = itertools.count(highest + 1)
+            for piece in pieces:
+                db.execute(
+                    "INSERT OR IGNORE INTO transcripts (project, session, subpath) VALUES (?, ?, ?)",
+                    piece.key,
+                )
+                select = """
+                    SELECT id, text_version, text_place, text_sample FROM transcripts
+                    WHERE project = ? AND session = ? AND subpath = ?
+                """
+                transcript_id, *progress = db.execute(select, piece.key).fetchone()
+                if Progress(*progress) != piece.before:
+                    continue
+                if piece.is_new:
+                    _forget_texts(db, transcript_id)
+                _keep_piece(db, texts, transcript_id, piece, numbers)
+                done.add(piece.key)
+        return done
+
+    def find(self, query: "TextQuery") -> list[SearchHit]:
+        """Return the messages that have all words of a query, best first."""
+        where, parameters = query.make_conditions()
+        select = f"""
+            rank, messages.uuid, messages.type, messages.timestamp, project, session, subpath
+            FROM texts JOIN messages ON messages.number = texts.rowid
+            JOIN transcripts ON transcripts.id = messages.transcript WHERE {where}
+        """
+        with self._index.guard() as db:
+            limits = min(query.limit, _LARGEST), min(query.offset, _LARGEST)
+            rows = list(TextIndex(db).find(query.match, select, parameters, *limits))
+        return [
+            SearchHit(
+                session_id=session,
+                project_key=os.fsdecode(project),
+                snippet=search.mark_snippet(snippet),
+                uuid=uuid,
+                type=kind,
+                timestamp=timestamp,
+                subpath=os.fsdecode(subpath) or None,
+                score=-rank,
+            )
+            for snippet, rank, uuid, kind, timestamp, project, session, subpath in rows
+        ]
+
+
+def _create_texts(db: sqlite3.Connection) -> None:
+    TextIndex(db).create()
+    if sqlite3.sqlite_version_info >= _SECURE_DELETE:
+        db.execute("INSERT INTO texts (texts, rank) VALUES ('secure-delete', 1)")
+    for table in ("messages", "calls", "names"):
+        db.execute(f"DELETE FROM {table}")  # noqa: S608 - constants
+    db.execute("UPDATE transcripts SET text_version = '', text_place = 0, text_sample = x'', tag = NULL")
+
+
+def _keep_piece(
+    db: sqlite3.Connection, texts: TextIndex, transcript_id: int, piece: _Piece, numbers: Iterator[int]
+) -> None:
+    names = "INSERT OR REPLACE INTO names VALUES (?, ?, ?)"
+    db.executemany(names, [(transcript_id, call, tool) for call, tool in piece.calls.items()])
+    rows, said, calls = [], [], []
+    for message, number in zip(piece.messages, numbers, strict=False):
+        tools = set(message.tools)
+        for call in message.results_of:
+            select = "SELECT tool FROM names WHERE transcript = ? AND call = ?"
+            tools.update(tool for (tool,) in db.execute(select, (transcript_id, call)))
+        calls += [(number, tool) for tool in tools]
+        about = (message.uuid, message.type, message.timestamp, message.time, message.model, message.branch)
+        rows.append((number, transcript_id, *about))
+        said.append((number, message.said, message.output))
+    db.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    db.executemany("INSERT INTO calls VALUES (?, ?)", calls)
+    texts.add(said)
+    now = piece.after
+    update = "UPDATE transcripts SET text_version = ?, text_place = ?, text_sample = ? WHERE id = ?"
+    db.execute(update, (now.version, now.place, now.sample, transcript_id))
+    if piece.has_tag:
+        db.execute("UPDATE transcripts SET tag = ? WHERE id = ?", (piece.tag, transcript_id))
+
+
+class _TextReader:
+    """Reads the texts of changed transcripts, a batch at a time."""
+
+    def __init__(
+        self, changed: list[tuple[_Key, SessionFile, Progress]], on_progress: OnProgress | None
+    ) -> None:
+        self._report = on_progress
+        self._total = sum(max(file.size - before.place, 0) for _, file, before in changed)
+        self._read = 0
+        self.skipped: set[_Key] = set()
+        """Transcripts with which somebody else was quicker."""
+        self._pieces = self._read_all(changed)
+
+    def read_batch(self) -> list[_Piece]:
+        """Return the next parts of transcripts, none at the end."""
+        batch: list[_Piece] = []
+        before = self._read
+        for piece in self._pieces:
+            batch.append(piece)
+            if self._read - before >= _BATCH:
+                break
+        if self._report is not None and self._total:
+            self._report(min(self._read, self._total) if batch else self._total, self._total)
+        return batch
+
+    def skip(self, keys: set[_Key]) -> None:
+        """Do not go on with these transcripts."""
+        self.skipped |= keys
+
+    def _read_all(self, changed: list[tuple[_Key, SessionFile, Progress]]) -> Iterator[_Piece]:
+        for key, file, before in changed:
+            try:
+                with transcript.open_transcript(file.path) as opened:
+                    yield from self._read_file(opened, key, file, before)
+            except OSError as error:
+                logger.warning("cannot read the session %s: %s", file.path, error)
+
+    def _read_file(
+        self, opened: BinaryIO, key: _Key, file: SessionFile, before: Progress
+    ) -> Iterator[_Piece]:
+        start = place = before.find_start(opened)
+        piece = _Piece(key, before, before, is_new=not start)
+        for begin, end, line in transcript.read_lines(opened, start):
+            entry = None if line.startswith(_NOT_SEARCHED) else entries.read_line(line)
+            if entry is None and not line.endswith(b"\n"):
+                break  # still being written, or torn
+            if entry is not None:
+                _add_entry(piece, entry)
+            place = end
+            self._read += end - begin
+            if place - start >= _BATCH:
+                piece.after = Progress("", place, _take_sample(opened, place))
+                yield piece
+                if key in self.skipped:
+                    return
+                piece, start = _Piece(key, piece.after, piece.after, is_new=False), place
+                opened.seek(place)
+        piece.after = Progress(file.version, place, _take_sample(opened, place))
+        yield piece
+
+
+def _add_entry(piece: _Piece, entry: Mapping[str, Any]) -> None:
+    if entry.get("type") == "tag":
+        piece.has_tag, piece.tag = True, _clean(entry.get("tag")) or None
+    said, output = search.extract_text(entry)
+    if not said and not output:
+        return
+    message = entry.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    blocks = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
+    calls = {
+        call: tool
+        for each in blocks
+        if each.get("type") == "tool_use"
+        and (call := _clean(each.get("id")))
+        and (tool := _clean(each.get("name")))
+    }
+    piece.calls |= calls
+    results = [_clean(each.get("tool_use_id")) for each in blocks if each.get("type") == "tool_result"]
+    timestamp = _clean(entry.get("timestamp"))
+    piece.messages.append(
+        _Message(
+            uuid=_clean(entry.get("uuid")),
+            type=str(entry["type"]),
+            timestamp=timestamp,
+            time=entries.read_time(timestamp),
+            model=_clean(message.get("model")) if isinstance(message, dict) else None,
+            branch=_clean(entry.get("gitBranch")),
+            tools=list(calls.values()),
+            results_of=[each for each in results if each],
+            said=said,
+            output=output,
+        )
+    )
+
+
+def _clean(value: object) -> str | None:
+    return search.clean_text(value) if isinstance(value, str) else None
+
+
+@dataclass
+class TextQuery:
+    """What is searched for, and where."""
+
+    match: str
+    limit: int = 20
+    offset: int = 0
+    projects: list[str] | None = None
+    tag: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    tool: str | None = None
+    model: str | None = None
+    branch: str | None = None
+
+    def make_conditions(self) -> tuple[str, tuple[Any, ...]]:
+        """Return the conditions in SQL, and their parameters."""
+        conditions: list[tuple[str, list[Any]]] = [("1", [])]
+        if self.projects is not None:
+            marks = ", ".join("?" * len(self.projects))
+            conditions.append((f"project IN ({marks})", [os.fsencode(each) for each in self.projects]))
+        if self.tag is not None:
+            same = "main.project = transcripts.project AND main.session = transcripts.session"
+            of_tag = f"SELECT 1 FROM transcripts AS main WHERE {same} AND main.subpath = x'' AND main.tag = ?"  # noqa: S608 - constants
+            conditions.append((f"EXISTS ({of_tag})", [search.clean_text(self.tag)]))
+        if self.since is not None:
+            conditions.append(("messages.time >= ?", [_milliseconds(self.since)]))
+        if self.until is not None:
+            conditions.append(("messages.time < ?", [_milliseconds(self.until)]))
+        if self.tool is not None:
+            of_tool = "SELECT 1 FROM calls WHERE message = messages.number AND tool GLOB ?"
+            conditions.append((f"EXISTS ({of_tool})", [search.clean_text(self.tool)]))
+        if self.model is not None:
+            conditions.append(("instr(lower(messages.model), lower(?)) > 0", [search.clean_text(self.model)]))
+        if self.branch is not None:
+            conditions.append(("messages.branch = ?", [search.clean_text(self.branch)]))
+        values = tuple(value for _, given in conditions for value in given)
+        return " AND ".join(condition for condition, _ in conditions), values
+
+
+def _milliseconds(when: datetime) -> int:
+    if not isinstance(when, datetime):
+        raise TypeError(f"since and until must be a datetime, not {when!r}")
+    return int(when.timestamp() * 1000)
+
+
+def search_files(
+    config_folder: Path, folders: list[Path], query: TextQuery, on_progress: OnProgress | None = None
+) -> list[SearchHit]:
+    """Bring the index up to date and search in it. One that cannot be used is replaced for this once."""
+    for _ in range(2):
+        index = open_index(config_folder)
+        if index is None:
+            break
+        with suppress(Unavailable):
+            return _search(index, folders, query, on_progress)
+    logger.warning("the index of sessions cannot be kept on disk: all transcripts are read for this search")
+    return _search(open_temporary_index(), folders, query, on_progress)
+
+
+def _search(
+    index: Index, folders: list[Path], query: TextQuery, on_progress: OnProgress | None
+) -> list[SearchHit]:
+    texts = _Texts(index)
+    try:
+        try:
+            texts.refresh(folders, on_progress, everything=query.projects is None)
+        except Unavailable as error:
+            if error.is_damaged:
+                raise
+            logger.warning(
+                "the index of sessions is in use: the newest messages may not be found (%s)", error
+            )
+        return texts.find(query)
     finally:
         index.close()
