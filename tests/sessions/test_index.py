@@ -5,6 +5,7 @@ import logging
 import os
 import sqlite3
 import stat
+import subprocess
 import sys
 import uuid
 
@@ -351,3 +352,26 @@ def test_a_line_that_is_being_written_counts_when_it_is_whole(config):
     with path.open("ab") as file:
         file.write(b"\n")
     assert rows(config)[0].custom_title == "Whole"
+
+
+_WITHOUT_SQLITE = """
+import sys
+sys.modules["sqlite3"] = None
+from toolwire import NotSupportedError, sessions
+print(*[each.session_id for each in sessions.list_sessions(config_dir=sys.argv[1])])
+try:
+    sessions.search_sessions("prompt", config_dir=sys.argv[1])
+except NotSupportedError as error:
+    print(error)
+"""
+
+
+@pytest.mark.process
+def test_a_python_without_sqlite_lists_sessions_and_says_why_it_cannot_search(config):
+    """Only the search needs it."""
+    path = write(config)
+    command = [sys.executable, "-c", _WITHOUT_SQLITE, str(config)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.splitlines() == [path.stem, "this Python has no SQLite, which a search needs"], (
+        done.stderr
+    )

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from toolwire._support.log import logger_for
-from toolwire.errors import SessionRunningError
+from toolwire.errors import NotSupportedError, SessionRunningError
 from toolwire.sessions import entries, paths, transcript, tree
 from toolwire.sessions.paths import Directory, SessionFile
 from toolwire.sessions.search import SearchHit, make_match
@@ -167,14 +167,15 @@ def search_sessions(
     - `model`: only answers of models with this in their name, such as `sonnet`.
     - `on_progress(done, total)`: called with bytes while transcripts that are new or longer are read.
 
-    The first search reads all transcripts, later ones what was added. NotSupportedError if this Python's SQLite
-    has no full-text search.
+    The first search reads all transcripts, later ones what was added. NotSupportedError if this Python has no
+    SQLite with full-text search.
     """
     match = make_match(query, include_output=include_tool_output)
     if match is None:
         return []
-    from toolwire.sessions import index  # noqa: PLC0415 - not every Python has SQLite
-
+    index = _find_index()
+    if index is None:
+        raise NotSupportedError("this Python has no SQLite, which a search needs")
     folders = paths.find_project_folders(directory, config_dir)
     wanted = index.TextQuery(
         match,
@@ -188,7 +189,10 @@ def search_sessions(
         model=model,
         branch=branch,
     )
-    return index.search_files(paths.find_config_folder(config_dir), folders, wanted, on_progress)
+    found: list[SearchHit] = index.search_files(
+        paths.find_config_folder(config_dir), folders, wanted, on_progress
+    )
+    return found
 
 
 def list_subagents(

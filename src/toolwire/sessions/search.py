@@ -5,12 +5,14 @@ Used by the index over files on disk and by the stores. Which entries there are 
 
 import json
 import re
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from toolwire._support.record import Record, record
 from toolwire.errors import NotSupportedError
+
+if TYPE_CHECKING:
+    import sqlite3
 
 _START, _END = "\x02", "\x03"
 _SNIPPET_WORDS: Final = 24
@@ -99,11 +101,13 @@ def make_match(query: str, *, include_output: bool) -> str | None:
 class TextIndex:
     """A table of texts in a SQLite database, by number."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: "sqlite3.Connection") -> None:
         self._connection = connection
 
     def create(self) -> None:
         """Make the table unless it is there. NotSupportedError if this Python's SQLite has no full-text search."""
+        import sqlite3  # noqa: PLC0415 - not every Python has it
+
         try:
             self._connection.execute("CREATE VIRTUAL TABLE IF NOT EXISTS texts USING fts5(said, output)")
         except sqlite3.OperationalError as error:
