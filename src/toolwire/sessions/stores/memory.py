@@ -5,7 +5,7 @@ import time
 
 from toolwire.messages.system import SessionKey
 from toolwire.sessions.entries import fold_session_summary
-from toolwire.sessions.stores.rows import Place, encode_uuid, read_place
+from toolwire.sessions.stores.base import Place, encode_uuid, read_place
 from toolwire.sessions.types import (
     SessionListSubkeysKey,
     SessionStoreEntry,

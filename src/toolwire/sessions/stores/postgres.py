@@ -22,8 +22,8 @@ from toolwire._support.threads import Workers
 from toolwire.errors import SessionStoreError
 from toolwire.messages.system import SessionKey
 from toolwire.sessions.search import SearchHit, extract_text, read_query
-from toolwire.sessions.stores.database import SqlStore
-from toolwire.sessions.stores.rows import (
+from toolwire.sessions.stores.base import (
+    SqlStore,
     decode_entry,
     encode_entry,
     encode_uuid,

@@ -29,8 +29,8 @@ from toolwire._support.threads import Workers
 from toolwire.errors import NotSupportedError, SessionStoreError
 from toolwire.messages.system import SessionKey
 from toolwire.sessions.search import SearchHit
-from toolwire.sessions.stores.database import DatabaseStore
-from toolwire.sessions.stores.rows import (
+from toolwire.sessions.stores.base import (
+    DatabaseStore,
     Place,
     decode_entry,
     encode_entry,

@@ -18,7 +18,7 @@ from toolwire import (
     project_key_for_directory,
 )
 from toolwire.sessions.stores import postgres, redis, sqlite
-from toolwire.sessions.stores.rows import decode_entry, encode_entry, encode_uuid, read_place
+from toolwire.sessions.stores.base import decode_entry, encode_entry, encode_uuid, read_place
 
 pytestmark = pytest.mark.anyio
 KEY = {"project_key": "-work", "session_id": SESSION}
