@@ -371,8 +371,8 @@ MUTANTS: Final = (
     Mutant(
         "unused-file-resumed",
         "_is_on_disk",
-        " and transcript.has_conversation(file.path)",
-        "",
+        "tree.has_conversation(entry for _, entry in transcript.read_entries(file.path))",
+        "True",
         ("test_a_file_in_which_nothing_was_said_is_put_aside",),
     ),
     Mutant(

@@ -5,8 +5,10 @@ read and write files and so block; `toolwire.sessions.aio` has the same ones for
 """
 
 import errno
+import itertools
 import os
 import shutil
+import sys
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -37,17 +39,10 @@ def list_sessions(
     Only the files of the page are read.
     """
     folders = paths.find_project_folders(directory, config_dir, include_worktrees=include_worktrees)
-    skip, wanted = max(offset, 0), limit if limit is not None and limit > 0 else None
-    page: list[SDKSessionInfo] = []
-    shown = 0
+    start = min(max(offset, 0), sys.maxsize)
+    end = min(start + limit, sys.maxsize) if limit is not None and limit > 0 else None
     with closing(_describe(paths.list_session_files(folders), directory, config_dir)) as rows:
-        for row in rows:
-            shown += 1
-            if shown > skip:
-                page.append(row)
-            if len(page) == wanted:
-                break
-    return page
+        return list(itertools.islice(rows, start, end))
 
 
 def _describe(

@@ -18,6 +18,7 @@ _SESSION_ID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]
 NOT_MIRRORED: Final = frozenset({"api-request", "api-request-blob", "api-request-shape"})
 """Types of lines that the CLI writes to disk and never sends to a store: copies of requests to the model's API."""
 
+_METADATA: Final = "agent_metadata"
 _PROMPT_LENGTH: Final = 200
 _NOT_A_PROMPT: Final = re.compile(
     r"<local-command-stdout>|<session-start-hook>|<tick>|<goal>|\[Request interrupted by user[^\]]*\]"
@@ -110,15 +111,44 @@ def _fold_prompt(data: dict[str, Any], entry: Mapping[str, Any]) -> None:
 
 def prompt_texts(entry: Mapping[str, Any]) -> list[str]:
     """Return the texts that a user wrote in an entry; none for one that has the result of a tool."""
+    blocks = read_blocks(entry)
+    return [] if any(each.get("type") == "tool_result" for each in blocks) else list_texts(blocks)
+
+
+def read_blocks(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the content blocks of an entry's message."""
     message = entry.get("message")
-    content = message.get("content") if isinstance(message, dict) else None
+    return list_blocks(message.get("content") if isinstance(message, dict) else None)
+
+
+def list_blocks(content: object) -> list[dict[str, Any]]:
+    """Return the blocks of a content, which may also be one text."""
     if isinstance(content, str):
-        return [content]
-    blocks = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
-    if any(each.get("type") == "tool_result" for each in blocks):
-        return []
+        return [{"type": "text", "text": content}]
+    return [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
+
+
+def list_texts(blocks: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the texts of those blocks that are one."""
     texts = [each.get("text") for each in blocks if each.get("type") == "text"]
     return [each for each in texts if isinstance(each, str)]
+
+
+def split_metadata(found: Iterable[SessionStoreEntry]) -> tuple[list[SessionStoreEntry], dict[str, Any]]:
+    """Return the entries of a stored transcript, and what is noted about its subagent; empty if nothing is."""
+    lines: list[SessionStoreEntry] = []
+    noted: dict[str, Any] = {}
+    for entry in found:
+        if entry.get("type") == _METADATA:
+            noted = {name: value for name, value in entry.items() if name != "type"}
+        else:
+            lines.append(entry)
+    return lines, noted
+
+
+def make_metadata(noted: Mapping[str, Any]) -> dict[str, Any]:
+    """Make the entry under which a store keeps what is noted about a subagent."""
+    return {"type": _METADATA, **noted}
 
 
 def shorten(text: str, length: int = _PROMPT_LENGTH) -> str:

@@ -144,8 +144,9 @@ def _write_beside(session: RecordedSession, folder: Path) -> None:
             continue
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_file(target, each.read_lines())
-        if noted := {name: value for name, value in each.metadata.items() if name != "type"}:
-            replace_file(target.with_suffix(".meta.json"), [recorded.write_value(noted).encode()])
+        if each.metadata:
+            noted = recorded.write_value(dict(each.metadata)).encode()
+            replace_file(target.with_suffix(".meta.json"), [noted])
     for path in [] if session.folder is None else paths.list_tool_results(session.folder):
         target = folder / "tool-results" / path.name
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

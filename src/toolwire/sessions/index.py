@@ -708,9 +708,7 @@ def _add_entry(piece: _Piece, entry: Mapping[str, Any]) -> None:
     said, output = search.extract_text(entry)
     if not said and not output:
         return
-    message = entry.get("message")
-    content = message.get("content") if isinstance(message, dict) else None
-    blocks = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
+    message, blocks = entry.get("message"), entries.read_blocks(entry)
     calls = {
         call: tool
         for each in blocks

@@ -91,11 +91,6 @@ class RecordedSession:
     file_size: int | None = None
     last_modified: int | None = None
 
-    @property
-    def transcripts(self) -> list[Transcript]:
-        """The main transcript and those of the subagents."""
-        return [self.main, *self.subagents.values()]
-
     def describe(self) -> SDKSessionInfo:
         """Return what a list shows of the session; it may be without anything to show."""
         data: dict[str, Any] = {}
@@ -112,17 +107,16 @@ class RecordedSession:
 
     def read_messages(self, last: int = 0) -> Iterator[SessionMessage]:
         """Yield the messages of the main conversation in order; only so many of the last ones, unless it is 0."""
-        nodes = (tree.make_node(entry, place) for place, entry in self.main.read_all())
-        ordered = tree.order_messages((node for node in nodes if node is not None), whole_history=True)
+        ordered = tree.order_messages(self.main.read_all(), whole_history=True)
         with self.main.reading() as read:
             for node in ordered[-last:]:
                 entry = read(node.position)
                 if entry.get("uuid") == node.uuid:
                     yield tree.make_message(entry, self.session_id)
 
-    def read_conversation(self, *, whole_history: bool = True) -> "Conversation":
-        """Return the conversation; with `whole_history` from before its compactions on."""
-        return Conversation(self, whole_history=whole_history)
+    def read_conversation(self) -> "Conversation":
+        """Return the conversation, from before its compactions on."""
+        return Conversation(self)
 
 
 def open_session(
@@ -164,9 +158,7 @@ async def load_session(
     below: dict[str, Transcript] = {}
     for subpath, found in loaded.items():
         if subpath:
-            noted = [dict(entry) for entry in found if entry.get("type") == "agent_metadata"]
-            lines = [entry for entry in found if entry.get("type") != "agent_metadata"]
-            below[subpath] = LoadedTranscript(lines, noted[-1] if noted else {})
+            below[subpath] = LoadedTranscript(*entries.split_metadata(found))
     return RecordedSession(session_id, project_key, LoadedTranscript(loaded[""]), below)
 
 
@@ -264,9 +256,8 @@ def write_value(value: Any) -> str:
 class Conversation:
     """The messages of a session in order. Iterate once."""
 
-    def __init__(self, session: RecordedSession, *, whole_history: bool) -> None:
+    def __init__(self, session: RecordedSession) -> None:
         self._session = session
-        self._whole_history = whole_history
         self._started: dict[str, list[str]] = {}
         for name, each in session.subagents.items():
             if isinstance(call := each.metadata.get("toolUseId"), str):
@@ -295,12 +286,7 @@ class Conversation:
         )
 
     def _walk(self, source: Transcript, *, of_subagent: bool, depth: int) -> Iterator[Message]:
-        nodes = (tree.make_node(entry, place) for place, entry in source.read_all())
-        ordered = tree.order_messages(
-            (node for node in nodes if node is not None),
-            of_subagent=of_subagent,
-            whole_history=self._whole_history,
-        )
+        ordered = tree.order_messages(source.read_all(), of_subagent=of_subagent, whole_history=True)
         called = {call for node in ordered for call in node.tool_uses}
         results = {
             call: node.position for node in reversed(ordered) for call in node.tool_results if call in called
@@ -325,7 +311,7 @@ class Conversation:
             said = "summary"
         parts: list[Part] = []
         stray = False
-        for block in _blocks(message.get("content")):
+        for block in entries.read_blocks(entry):
             call = block.get("id")
             if block.get("type") == "tool_use":
                 place = results.get(call) if isinstance(call, str) else None
@@ -349,12 +335,6 @@ class Conversation:
             parts,
             _text(message.get("model")),
         )
-
-
-def _blocks(content: object) -> list[dict[str, Any]]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
 
 
 def _read_block(
@@ -381,15 +361,16 @@ def _read_block(
 
 
 def _find_result(entry: Mapping[str, Any], call: object) -> Result | None:
-    message = entry.get("message")
-    for block in _blocks(message.get("content") if isinstance(message, dict) else None):
+    for block in entries.read_blocks(entry):
         if block.get("type") == "tool_result" and block.get("tool_use_id") == call:
             return _read_result(block)
     return None
 
 
 def _read_result(block: Mapping[str, Any]) -> Result:
-    parts = [part for each in _blocks(block.get("content")) for part in _read_block(each, "answer")]
+    parts = [
+        part for each in entries.list_blocks(block.get("content")) for part in _read_block(each, "answer")
+    ]
     return Result(parts, block.get("is_error") is True)
 
 

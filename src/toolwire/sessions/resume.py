@@ -205,9 +205,12 @@ class _Fetch:
         stored = await self._load(key) or []
         local = await aio.run_in_thread(partial(_read, path))
         if _compare(path, local, stored):
-            logger.info("%s has entries that the session store lacks: they are added to it", path)
-            await self._guard("append", add_missing(self._store, key, path))
-            self._loaded.clear()
+            await self._add_missing(key, path)
+
+    async def _add_missing(self, key: SessionKey, path: Path) -> None:
+        logger.info("%s has entries that the session store lacks: they are added to it", path)
+        await self._guard("append", add_missing(self._store, key, path))
+        self._loaded.clear()
 
     async def place_all(self, key: SessionKey, folder: Path) -> Path:
         """Write the transcripts of a session into the folder of its project, and return the main one's path."""
@@ -228,9 +231,7 @@ class _Fetch:
         """Bring a local transcript up to the stored one; if it is ahead, the store up to it."""
         stored = await self._load(key) or []
         if await aio.run_in_thread(partial(_bring_up_to_date, path, stored, self._user)):
-            logger.info("%s has entries that the session store lacks: they are added to it", path)
-            await self._guard("append", add_missing(self._store, key, path))
-            self._loaded.clear()
+            await self._add_missing(key, path)
 
     async def _list_subkeys(self, key: SessionKey) -> list[str]:
         if not implements(self._store, "list_subkeys"):
@@ -262,14 +263,12 @@ class _Fetch:
 
 def _bring_up_to_date(path: Path, stored: list[SessionStoreEntry], user: str | int | None) -> bool:
     """Append the entries that a local transcript lacks. Returns True if it has some that are not stored."""
-    noted = [entry for entry in stored if entry.get("type") == "agent_metadata"]
-    lines = [entry for entry in stored if entry.get("type") != "agent_metadata"]
+    lines, noted = entries.split_metadata(stored)
     local = _read(path)
     is_ahead = _compare(path, local, lines)
     made = _make_folder(path.parent)
     if noted:
-        metadata = {name: value for name, value in noted[-1].items() if name != "type"}
-        replace_file(path.with_suffix(".meta.json"), [json.dumps(metadata).encode()])
+        replace_file(path.with_suffix(".meta.json"), [json.dumps(noted).encode()])
         made.append(path.with_suffix(".meta.json"))
     if not local and not (path.exists() and path.stat().st_size):
         replace_file(path, (entries.write_line(entry) for entry in lines))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolwire._support.record import Record, record
 from toolwire.errors import NotSupportedError
+from toolwire.sessions import entries
 
 if TYPE_CHECKING:
     import sqlite3
@@ -38,22 +39,16 @@ def extract_text(entry: Mapping[str, Any]) -> tuple[str, str]:
     """Return what was said in an entry, with the names and inputs of tools; and apart, what tools returned."""
     if entry.get("type") not in {"user", "assistant"} or entry.get("isMeta"):
         return "", ""
-    message = entry.get("message")
-    content = message.get("content") if isinstance(message, dict) else None
-    if not isinstance(content, (str, list)):
-        return "", ""
     said: list[str] = []
     output: list[str] = []
-    for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
-        if not isinstance(block, dict):
-            continue
+    for block in entries.read_blocks(entry):
         match block.get("type"):
             case "text" if isinstance(text := block.get("text"), str):
                 said.append(text)
             case "tool_use":
                 said.append(f"{block.get('name')} {_write_input(block.get('input'))}")
             case "tool_result":
-                output += _result_texts(block.get("content"))
+                output += entries.list_texts(entries.list_blocks(block.get("content")))
     return clean_text("\n".join(said)), clean_text("\n".join(output))
 
 
@@ -62,14 +57,6 @@ def _write_input(value: object) -> str:
         return json.dumps(value, ensure_ascii=False)
     except RecursionError:
         return ""  # nested too deeply to mean anything
-
-
-def _result_texts(content: object) -> list[str]:
-    if isinstance(content, str):
-        return [content]
-    blocks = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
-    texts = [each.get("text") for each in blocks if each.get("type") == "text"]
-    return [each for each in texts if isinstance(each, str)]
 
 
 def clean_text(text: str) -> str:

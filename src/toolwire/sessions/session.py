@@ -204,7 +204,9 @@ class Session:
 
 def _is_on_disk(session_id: str, directory: Directory | None, config_dir: Directory | None) -> bool:
     file = paths.find_session(session_id, directory, config_dir)
-    return file is not None and transcript.has_conversation(file.path)
+    if file is None:
+        return False
+    return tree.has_conversation(entry for _, entry in transcript.read_entries(file.path))
 
 
 def _put_aside(session_id: str, directory: Directory, config_dir: Directory | None) -> None:

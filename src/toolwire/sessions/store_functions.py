@@ -53,14 +53,14 @@ async def list_sessions_from_store(
     """
     project_key = paths.project_key_for_directory(directory)
     known = await _list_known(session_store, project_key)
-    skip, wanted = max(offset, 0), limit if limit is not None and limit > 0 else None
+    end = max(offset, 0) + limit if limit is not None and limit > 0 else None
     rows: list[SDKSessionInfo] = []
     for start in range(0, len(known), _LOADS_AT_ONCE):
         some = known[start : start + _LOADS_AT_ONCE]
         rows += await _describe(session_store, project_key, some, paths.find_directory(directory))
-        if wanted is not None and len(rows) >= skip + wanted:
+        if end is not None and len(rows) >= end:
             break
-    return rows[skip:] if wanted is None else rows[skip : skip + wanted]
+    return rows[max(offset, 0) : end]
 
 
 async def _list_known(
@@ -189,8 +189,8 @@ async def get_subagent_messages_from_store(  # noqa: PLR0917 - the official sign
         known = await _list_subagents(session_store, key)
         subpath = next((each for each, name in known if name == agent_id), subpath)
     found = await _call(session_store, "load", {**key, "subpath": subpath}) or []
-    noted = [entry for entry in found if entry.get("type") == "agent_metadata"]
-    return _read_messages(found, session_id, limit, offset, metadata=noted[-1] if noted else {})
+    lines, noted = entries.split_metadata(found)
+    return _read_messages(lines, session_id, limit, offset, metadata=noted)
 
 
 async def rename_session_via_store(
@@ -250,7 +250,7 @@ async def fork_session_via_store(
     if implements(session_store, "list_subkeys"):
         for subpath, _ in await _list_subagents(session_store, key):
             lines = await _call(session_store, "load", {**key, "subpath": subpath}) or []
-            noted: Any = next((each for each in lines if each.get("type") == "agent_metadata"), {})
+            _, noted = entries.split_metadata(lines)
             if up_to_message_id is None or noted.get("toolUseId") in fork.tool_uses:
                 moved = [_rename(each, fork.session_id) for each in lines]
                 await _append(session_store, {**copy, "subpath": subpath}, moved)
@@ -340,7 +340,7 @@ def _read_for_store(path: Path, *, is_subagent: bool) -> list[SessionStoreEntry]
     """Read a transcript for a store: without copies of API requests, with what is noted about a subagent."""
     found: list[Any] = []
     if is_subagent and (noted := paths.read_subagent_metadata(path)):
-        found.append({"type": "agent_metadata", **noted})
+        found.append(entries.make_metadata(noted))
     bad: list[int] = []
     found += [
         entry
@@ -424,9 +424,7 @@ async def find_project(store: SessionStore, session_id: str, directory: Director
     keys = [paths.project_key_for_directory(directory), *await list_projects_of(store, session_id)]
     for each in dict.fromkeys(keys):
         found = await _call(store, "load", {"project_key": each, "session_id": session_id}) or []
-        if any(
-            node is not None and not node.sidechain for node in map(tree.make_node, found, range(len(found)))
-        ):
+        if tree.has_conversation(found):
             return each
     return None
 

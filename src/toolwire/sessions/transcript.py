@@ -77,12 +77,6 @@ def _read_entries(
             skipped.append(place)
 
 
-def has_conversation(path: Path) -> bool:
-    """Return True if there is an entry in a transcript that the CLI can go on from."""
-    nodes = (tree.make_node(entry, place) for place, entry in read_entries(path))
-    return any(node is not None and not node.sidechain for node in nodes)
-
-
 def read_entry(file: BinaryIO, place: int) -> dict[str, Any]:
     """Return the entry at a place. Empty if the file was replaced meanwhile."""
     _, _, line = next(read_lines(file, place), (0, 0, b""))
@@ -193,9 +187,9 @@ def read_conversation(
                 found, limit, offset, of_subagent=of_subagent, whole_history=whole_history
             )
             return
-        made = (tree.make_node(entry, place) for place, entry in _read_entries(file))
-        nodes = (node for node in made if node is not None)
-        ordered = tree.order_messages(nodes, of_subagent=of_subagent, whole_history=whole_history)
+        ordered = tree.order_messages(
+            _read_entries(file), of_subagent=of_subagent, whole_history=whole_history
+        )
         for node in tree.take_page(ordered, limit, offset):
             entry = read_entry(file, node.position)
             if entry.get("uuid") == node.uuid:  # else the file was replaced meanwhile

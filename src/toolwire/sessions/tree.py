@@ -89,16 +89,25 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+def has_conversation(transcript: Iterable[Mapping[str, Any]]) -> bool:
+    """Return True if there is an entry that the CLI can go on from."""
+    nodes = (make_node(entry, 0) for entry in transcript)
+    return any(node is not None and not node.sidechain for node in nodes)
+
+
 def order_messages(
-    nodes: Iterable[Node], *, of_subagent: bool = False, whole_history: bool = False
+    transcript: Iterable[tuple[int, Mapping[str, Any]]],
+    *,
+    of_subagent: bool = False,
+    whole_history: bool = False,
 ) -> list[Node]:
-    """Return the messages of the conversation as it stands, oldest first.
+    """Return the messages of the conversation as it stands, oldest first, out of entries with their positions.
 
     It ends at the last message in the transcript and leads up from there; calls that ran in parallel are all in it.
     Where an entry is missing, it goes on with the one before the gap. It begins at the last compaction, with what
     that kept; with `whole_history`, at the very beginning.
     """
-    tree = _Tree(nodes)
+    tree = _Tree(node for place, entry in transcript if (node := make_node(entry, place)))
     chain = tree.lead_up(tree.find_last(of_subagent=of_subagent), whole_history=whole_history)
     chain = tree.add_parallel_calls(chain)
     return [
@@ -277,8 +286,7 @@ def choose_messages(
     whole_history: bool = False,
 ) -> list[Mapping[str, Any]]:
     """Return the entries of a page of the conversation in order, out of all entries of a transcript."""
-    nodes = (node for place, entry in enumerate(found) if (node := make_node(entry, place)))
-    ordered = order_messages(nodes, of_subagent=of_subagent, whole_history=whole_history)
+    ordered = order_messages(enumerate(found), of_subagent=of_subagent, whole_history=whole_history)
     return [found[node.position] for node in take_page(ordered, limit, offset)]
 
 
