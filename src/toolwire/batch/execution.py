@@ -8,7 +8,6 @@ import asyncio
 import copy
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 import anyio
@@ -82,15 +81,8 @@ async def choose_session(
 
 async def has_transcript(options: ClaudeAgentOptions, session: str) -> bool:
     """True if the conversation can be resumed here: from this disk, or from the session store."""
-    folder = options.env.get("CLAUDE_CONFIG_DIR") if options.env else None
-    home = options.env.get("HOME") if options.env else None
-    if folder is None and home is not None:
-        folder = str(Path(home) / ".claude")
-
-    def look() -> bool:
-        return paths.find_session(session, options.cwd, folder) is not None
-
-    if await anyio.to_thread.run_sync(look):
+    folder = paths.find_config_dir(options.env or {})
+    if await anyio.to_thread.run_sync(paths.find_session, session, options.cwd, folder) is not None:
         return True
     store = options.session_store
     return store is not None and await get_session_info_from_store(store, session, options.cwd) is not None

@@ -98,7 +98,8 @@ class ClaudeSDKClient(Controls):
         that, `CLIConnectionError`: `Session().options()` makes options whose id is known at once.
         """
         from toolwire.sessions.entries import is_session_id  # noqa: PLC0415 - only for those who ask
-        from toolwire.sessions.session import Session, find_config_dir  # noqa: PLC0415 - as above
+        from toolwire.sessions.paths import find_config_dir  # noqa: PLC0415 - as above
+        from toolwire.sessions.session import Session  # noqa: PLC0415 - as above
 
         if self._conversation is not None:
             self._told_id = self._conversation.session.session_id or self._told_id

@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import subprocess
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +65,15 @@ class SessionFile:
 def find_config_folder(config_dir: Directory | None = None) -> Path:
     """Return the CLI's own folder: the one given, else `CLAUDE_CONFIG_DIR`, else `~/.claude`."""
     return Path(config_dir or os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
+
+
+def find_config_dir(env: Mapping[str, str]) -> Directory | None:
+    """Return the CLI's folder if the environment of a run names it."""
+    if folder := env.get("CLAUDE_CONFIG_DIR"):
+        return folder
+    return (
+        Path(home, ".claude") if (home := env.get("HOME")) and "CLAUDE_CONFIG_DIR" not in os.environ else None
+    )
 
 
 def project_key_for_directory(directory: Directory | None = None) -> str:

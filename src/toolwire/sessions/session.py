@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
@@ -89,7 +88,7 @@ class Session:
             options.env = {**options.env, "CLAUDE_CONFIG_DIR": os.fspath(self.config_dir)}
         if options.cwd is None and self.directory is not None:
             options.cwd = os.fspath(self.directory)
-        config_dir = self.config_dir or find_config_dir(options.env)
+        config_dir = self.config_dir or paths.find_config_dir(options.env)
         cwd = options.cwd if options.cwd is not None else os.curdir
         place = Session(self.id, None, store=options.session_store, config_dir=config_dir)
         if options.session_store is not None:
@@ -232,15 +231,6 @@ def make_message(entry: Mapping[str, Any], session_id: str) -> UserMessage | Ass
     message = parse(frame)
     assert isinstance(message, UserMessage | AssistantMessage)  # noqa: S101 - others are no messages of a conversation
     return message
-
-
-def find_config_dir(env: Mapping[str, str]) -> Directory | None:
-    """Return the CLI's folder if the environment of a run names it."""
-    if folder := env.get("CLAUDE_CONFIG_DIR"):
-        return folder
-    return (
-        Path(home, ".claude") if (home := env.get("HOME")) and "CLAUDE_CONFIG_DIR" not in os.environ else None
-    )
 
 
 async def resume_or_create(
