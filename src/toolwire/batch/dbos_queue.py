@@ -21,6 +21,7 @@ from dbos import DBOS, DBOSClient, DBOSConfig, DBOSPortableJSONSerializer, Enque
 from toolwire._support.log import logger_for
 from toolwire.batch.queue import Deliver, Delivery
 from toolwire.batch.records import chunks, make_engine, persist, use_wal
+from toolwire.batch.states import POLL
 from toolwire.errors import BatchError
 
 logger = logger_for("batch")
@@ -31,8 +32,6 @@ _VERSION: Final = "1"
 _WORKFLOW: Final = "toolwire.batch.deliver"
 _WAITING: Final = ("ENQUEUED", "DELAYED")
 _SERIALIZER: Final = DBOSPortableJSONSerializer()
-POLL: Final = 1.0
-"""Seconds between two looks into the queue."""
 
 
 @DBOS.workflow(name=_WORKFLOW, max_recovery_attempts=None)

@@ -22,7 +22,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from toolwire._support.tasks import is_async, on_trio
 from toolwire._support.words import closest
-from toolwire.batch.states import ON_LOST, OnLost, to_dollars
+from toolwire.batch.states import BEAT, ON_LOST, POLL, STALE, OnLost, to_dollars
 from toolwire.catalog.money import micros
 from toolwire.client.reply import OutputType
 from toolwire.errors import BatchError, OptionsError
@@ -179,9 +179,9 @@ class Batch(Generic[T]):
         work: bool = True,
         ledger: Any = None,
         dbos: Any = None,
-        poll: float = 1.0,
-        beat: float = 5.0,
-        stale: float = 30.0,
+        poll: float = POLL,
+        beat: float = BEAT,
+        stale: float = STALE,
         drain: float | None = None,
     ) -> AsyncIterator["OpenBatch[T]"]:
         """Open the batch, to add runs and to read results; with `work`, this process carries out runs too.

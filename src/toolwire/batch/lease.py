@@ -11,26 +11,23 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import anyio
 
 from toolwire._support.log import logger_for
 from toolwire.batch.records import Records
+from toolwire.batch.states import BEAT, STALE
 from toolwire.catalog.ledger.process_owner import owner_alive, this_process
 from toolwire.errors import BatchError
 
 logger = logger_for("batch")
 
-BEAT: Final = 5.0
-STALE: Final = 30.0
-
 
 def new_worker_id() -> str:
     """Return an id for this start of a worker, which no other start has."""
-    return (
-        f"{os.uname().nodename if hasattr(os, 'uname') else 'worker'}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
-    )
+    host = os.uname().nodename if hasattr(os, "uname") else "worker"
+    return f"{host}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
 
 
 class Lease:
@@ -113,10 +110,8 @@ class Lease:
         """Take the leases of workers that are gone. Returns all workers whose lease is taken, and not cleared."""
         lost = []
         now = self._clock()
-        if (
-            now - self._looked > self.stale_seconds
-        ):  # this process was stopped, and perhaps all others with it
-            self._seen.clear()
+        if now - self._looked > self.stale_seconds:
+            self._seen.clear()  # this process was stopped, and perhaps all others with it
         self._looked = now
         rows = await anyio.to_thread.run_sync(self._records.workers)
         for row in rows:

@@ -15,10 +15,9 @@ from opentelemetry import trace
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from toolwire._support.tracing import is_tracing_wanted
-from toolwire.batch.states import Claim, Outcome, Progress
+from toolwire.batch.states import STATES, Claim, Outcome, Progress, to_dollars
 
 _BUCKETS: Final = (1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 10800.0)
-_DOLLAR: Final = 1_000_000
 _NO_TRACER: Final = trace.NoOpTracer()
 
 
@@ -86,32 +85,32 @@ class Observer:
             finally:
                 self._running.labels(self._batch).dec()
                 state = "error" if seen.outcome is None else seen.outcome.state
-                cost = 0 if seen.outcome is None else seen.outcome.cost or 0
+                cost = 0.0 if seen.outcome is None else float(to_dollars(seen.outcome.cost or 0))
                 span.set_attributes(
                     {
                         "toolwire.batch": self._batch,
                         "toolwire.batch.key": claim.key,
                         "toolwire.batch.attempt": claim.attempt,
                         "toolwire.outcome": state,
-                        "toolwire.cost_usd": cost / _DOLLAR,
+                        "toolwire.cost_usd": cost,
                     }
                 )
                 if state != "done":
                     span.set_status(trace.StatusCode.ERROR, state)
                 self._count(state, cost, time.perf_counter() - since)
 
-    def _count(self, state: str, cost: int, seconds: float) -> None:
+    def _count(self, state: str, cost: float, seconds: float) -> None:
         self._runs.labels(self._batch, state).inc()
         self._seconds.labels(self._batch).observe(seconds)
         self._otel_runs.add(1, {"batch": self._batch, "outcome": state})
         self._otel_seconds.record(seconds, {"batch": self._batch})
         if cost:
-            self._cost.labels(self._batch).inc(cost / _DOLLAR)
-            self._otel_cost.add(cost / _DOLLAR, {"batch": self._batch})
+            self._cost.labels(self._batch).inc(cost)
+            self._otel_cost.add(cost, {"batch": self._batch})
 
     def progress(self, progress: Progress) -> None:
         """Show how far the whole batch is."""
-        for state in ("waiting", "running", "done", "failed", "unknown", "refused", "cancelled"):
+        for state in STATES:
             self._by_state.labels(self._batch, state).set(getattr(progress, state))
         self._spent.labels(self._batch).set(float(progress.spent))
         self._reserved.labels(self._batch).set(float(progress.reserved))

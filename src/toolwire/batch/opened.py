@@ -7,7 +7,7 @@ page by page, so that memory stays flat however many there are.
 import asyncio
 import json
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
@@ -24,7 +24,19 @@ from toolwire.batch.outbox import Outbox
 from toolwire.batch.place import Place, count_places, find_machine, find_place
 from toolwire.batch.queue import Delivery, Queue
 from toolwire.batch.records import Records, make_engine
-from toolwire.batch.states import RETRIED, STATES, Done, Progress, RunRow, State, to_dollars
+from toolwire.batch.states import (
+    BEAT,
+    ENDED,
+    POLL,
+    RETRIED,
+    STALE,
+    STATES,
+    Done,
+    Progress,
+    RunRow,
+    State,
+    to_dollars,
+)
 from toolwire.batch.worker import Worker
 from toolwire.catalog.ledger.opening import open_ledger
 from toolwire.catalog.ledger.types import Ledger
@@ -54,9 +66,9 @@ class OpenBatch(Generic[T]):
         work: bool = True,
         ledger: Ledger | str | Path | None = None,
         dbos: Any = None,
-        poll: float = 1.0,
-        beat: float = 5.0,
-        stale: float = 30.0,
+        poll: float = POLL,
+        beat: float = BEAT,
+        stale: float = STALE,
     ) -> None:
         self.batch = batch
         self.place: Place = find_place(at, batch.name)
@@ -349,7 +361,7 @@ class OpenBatch(Generic[T]):
         Returns how many. A run that is done or unknown only if its state is named: it may be paid twice then.
         """
         for state in states:
-            if state not in STATES or state in ("waiting", "running"):
+            if state not in ENDED:
                 raise BatchError(f"runs that are {state!r} cannot be retried: only ended ones can")
         queued = await in_thread(self._records.retry, states, keys)
         await in_thread(self._records.revive)
@@ -404,15 +416,11 @@ async def open_existing(name: str, at: str | Path | None = None) -> AsyncIterato
     """Open a batch by its name alone, to look at it and to decide about it: nothing is run or added."""
     place = find_place(at, name)
     there = place.folder is None or (place.folder / "runs.db").exists()
-    records = Records(make_engine(place.records)) if there else None
-    try:
-        settings = None
-        if records is not None:
+    settings = None
+    if there:
+        with closing(Records(make_engine(place.records))) as records:
             await in_thread(records.prepare)
             settings = await in_thread(records.find, name)
-    finally:
-        if records is not None:
-            records.close()
     if settings is None:
         known = await in_thread(list_names, at)
         hint = f"; there are: {', '.join(known[:10])}" if known else ""
@@ -443,12 +451,9 @@ def list_names(at: str | Path | None = None) -> list[str]:
     for place in folders:
         if place.folder is not None and not (place.folder / "runs.db").exists():
             continue
-        records = Records(make_engine(place.records))
-        try:
+        with closing(Records(make_engine(place.records))) as records:
             records.prepare()
             names += records.names()
-        finally:
-            records.close()
     return names
 
 

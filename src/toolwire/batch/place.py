@@ -27,22 +27,25 @@ _UNKNOWN: Final = 4  # places, where the free memory cannot be told
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _NETWORK: Final = frozenset(
     {
-        "nfs",
-        "nfs3",
-        "nfs4",
-        "cifs",
-        "smb",
-        "smb2",
-        "smb3",
-        "smbfs",
-        "9p",
-        "afs",
-        "ceph",
-        "glusterfs",
-        "lustre",
+        *(
+            "9p",
+            "afs",
+            "beegfs",
+            "ceph",
+            "cifs",
+            "glusterfs",
+            "gpfs",
+            "lustre",
+            "ncpfs",
+            "nfs",
+            "nfs3",
+            "nfs4",
+        ),
+        *("smb", "smb2", "smb3", "smbfs"),
+        *("fuse.gcsfuse", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs"),
     }
-    | {"fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone", "ncpfs", "beegfs", "gpfs"}
 )
+"""File systems, as Linux names them, on which SQLite cannot lock its files."""
 _POSTGRES: Final = re.compile(r"postgres(?:ql)?(?:\+psycopg\d?)?://", re.IGNORECASE)
 
 

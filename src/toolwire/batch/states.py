@@ -23,6 +23,13 @@ ENDED: Final = tuple(state for state in STATES if state not in OPEN)
 RETRIED: Final = ("failed", "refused", "cancelled")
 """What `retry` queues again unless told otherwise. An unknown run is reconciled first."""
 
+POLL: Final = 1.0
+"""Seconds between two looks for runs and results."""
+BEAT: Final = 5.0
+"""Seconds between two signs of life of a worker."""
+STALE: Final = 30.0
+"""Seconds without one after which it counts as lost."""
+
 _PER_DOLLAR: Final = Decimal(1_000_000)
 
 

@@ -12,6 +12,7 @@ whoever finds them: by the batch's `on_lost`.
 import asyncio
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -297,14 +298,17 @@ class Worker:
         path = written[0] if written else None
         if path is not None:
             await in_thread(self._outbox.sync, path)
-        if outcome.cost is None:
-            await self._books.give_up(booking, outcome.error)
-        else:
-            await self._books.settle(booking, outcome.cost)
+        await self._book(booking, outcome)
         ended = await self._decide(claim, outcome, stop)
         if path is not None:
             await in_thread(self._outbox.remove, path)  # which may wait for the disk
         return ended
+
+    async def _book(self, booking: str, outcome: Outcome) -> None:
+        if outcome.cost is None:
+            await self._books.give_up(booking, outcome.error)
+        else:
+            await self._books.settle(booking, outcome.cost)
 
     async def _decide(self, claim: Claim, outcome: Outcome, stop: Stop) -> Outcome:
         """End the run, or let it wait for another attempt."""
@@ -335,10 +339,7 @@ class Worker:
         return outcome
 
     async def _finish(self, claim: Claim, outcome: Outcome) -> Outcome:
-        if (
-            outcome.state == "unknown" and outcome.cost is not None
-        ):  # stopped, and its cost is known after all
-            outcome = Outcome("failed", outcome.cost, outcome.result, outcome.error)
+        outcome = _resolve_known(outcome)
         await in_thread(self._records.finish, claim.key, claim.attempt, claim.worker, outcome)
         return outcome
 
@@ -408,13 +409,10 @@ class Worker:
             return
         key, attempt = str(content["key"]), int(content["attempt"])
         outcome = conclude(self._batch, content["result"], content.get("stopped"), content.get("why", ""))
-        if outcome.cost is None:
-            await self._books.give_up(content["booking"], outcome.error)
-        else:
-            await self._books.settle(content["booking"], outcome.cost)
-        if outcome.state == "unknown" and outcome.cost is not None:
-            outcome = Outcome("failed", outcome.cost, outcome.result, outcome.error)
-        kept = await in_thread(self._records.finish, key, attempt, str(content["worker"]), outcome)
+        await self._book(content["booking"], outcome)
+        kept = await in_thread(
+            self._records.finish, key, attempt, str(content["worker"]), _resolve_known(outcome)
+        )
         await in_thread(self._outbox.remove, path)
         logger.warning(
             "an answer of %s was in the outbox: %s", key, "booked" if kept else "its cost was booked"
@@ -440,3 +438,10 @@ class Worker:
             if anew:
                 logger.warning("%d runs waited with nobody to deliver them: they are queued again", len(anew))
                 await self._queue.put(anew)
+
+
+def _resolve_known(outcome: Outcome) -> Outcome:
+    """Return a run that was stopped as failed, if its cost is known after all."""
+    if outcome.state == "unknown" and outcome.cost is not None:
+        return replace(outcome, state="failed", again=False)
+    return outcome
