@@ -192,3 +192,13 @@ def test_a_session_from_the_future_is_not_old(config):
     when = time.time() + 1000 * DAY
     os.utime(path, (when, when))
     assert pruned(config, older_than=timedelta(days=3.5)) == [4]
+
+
+def test_a_session_begun_by_a_command_is_shown_by_it(tmp_path):
+    """As in lists; there is no other prompt."""
+    writer = Writer(str(uuid.UUID(int=1)))
+    writer.ask(None, "<command-name>/review</command-name>")
+    writer.write(tmp_path)
+    assert [each.summary for each in sessions.list_sessions(config_dir=tmp_path)] == ["/review"]
+    assert [each.summary for each in sessions.prune_sessions(keep=0, config_dir=tmp_path)] == ["/review"]
+    assert sessions.session_cost(writer.session, config_dir=tmp_path).title == "/review"

@@ -343,7 +343,7 @@ class _Count:
             [CostPart(day, model, usage) for (day, model), usage in self._parts.items()],
             data.get("cwd", ""),
             data.get("tag"),
-            data.get("custom_title") or data.get("ai_title") or data.get("first_prompt") or "",
+            entries.choose_title(data),
         )
 
     def _see(self, entry: Mapping[str, Any], session_id: str) -> None:

@@ -208,6 +208,12 @@ def describe_session(
     )
 
 
+def choose_title(data: Mapping[str, Any]) -> str:
+    """Return what a session is called, by the data of its summary: its title, else how it began; may be empty."""
+    names = ("custom_title", "ai_title", "first_prompt", "command_fallback")
+    return next((title for name in names if (title := data.get(name))), "")
+
+
 def clean_title(title: str) -> str:
     """Return a title without spaces around it. ValueError if nothing is left."""
     if not (cleaned := title.strip()):

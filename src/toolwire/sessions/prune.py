@@ -17,7 +17,7 @@ from toolwire._support.files import replace_file
 from toolwire._support.log import logger_for
 from toolwire._support.record import Record, record
 from toolwire.errors import SessionRunningError
-from toolwire.sessions import disk, paths, transcript
+from toolwire.sessions import disk, entries, paths, transcript
 from toolwire.sessions.paths import Directory, SessionFile
 
 logger = logger_for("sessions")
@@ -122,14 +122,13 @@ def _find_excess(
             if reason is None or tag in limits.keep_tags or file.session_id in running:
                 continue
             total -= size
-            title = data.get("custom_title") or data.get("ai_title") or data.get("first_prompt") or ""
             row = PrunedSession(
                 file.session_id,
                 file.path.parent.name,
                 str(file.path),
                 file.mtime,
                 size or _measure(file),
-                summary=title,
+                summary=entries.choose_title(data),
                 tag=tag,
                 reason=reason,
             )

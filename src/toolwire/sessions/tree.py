@@ -360,7 +360,8 @@ class Fork:
             yield copied
         if self._replacements:
             yield self._make("content-replacement", now, replacements=self._replacements)
-        yield self._make("custom-title", now, customTitle=title or self._make_title())
+        copied_title = f"{entries.choose_title(self._summary) or 'Forked session'} (fork)"
+        yield self._make("custom-title", now, customTitle=title or copied_title)
 
     def _find_new(self, name: Any) -> str | None:
         seen = set()
@@ -377,8 +378,3 @@ class Fork:
             "uuid": str(uuid.uuid4()),
             "timestamp": entries.write_time(now),
         }
-
-    def _make_title(self) -> str:
-        data = self._summary
-        names = ("custom_title", "ai_title", "first_prompt", "command_fallback")
-        return f"{next((title for name in names if (title := data.get(name))), 'Forked session')} (fork)"
