@@ -3,6 +3,8 @@
 import asyncio
 import json
 import re
+import sys
+import threading
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -174,6 +176,84 @@ async def test_a_task_that_raises_fails_its_own_run_only(tmp_path):
         "ValueError: not this one",
         0,
     )
+
+
+async def test_a_task_that_never_returns_is_over_in_time(tmp_path):
+    """Whether it blocks its thread or its coroutine, ends the program or cancels itself: the others run."""
+    batch = Batch(
+        "b",
+        ClaudeAgentOptions(spawn_claude_code_process=ScriptedCLI([say("hi")] * 9)),
+        timeout=3,
+        concurrency=6,
+    )
+    forever = threading.Event()
+
+    async def cancel_itself():
+        raise asyncio.CancelledError
+
+    @batch.task
+    def prepare(name: str):
+        makers = {
+            "blocks": forever.wait,
+            "waits": asyncio.Event().wait,
+            "exits": lambda: sys.exit(3),
+            "cancels": cancel_itself,
+        }
+        return makers.get(name, lambda: f"Look at {name}")()
+
+    try:
+        async with opened(batch, tmp_path / "b") as at:
+            await at.add({name: name for name in ("blocks", "waits", "exits", "cancels", "a")})
+            found = await collect(at)
+    finally:
+        forever.set()
+    assert found["a"].state == "done"
+    assert {key: done.error for key, done in found.items() if done.state == "failed"} == {
+        "blocks": "BatchError: the task that makes its Run took longer than 3 seconds",
+        "waits": "BatchError: the task that makes its Run took longer than 3 seconds",
+        "exits": f"BatchError: {prepare.__qualname__}() called sys.exit(3) for 'exits'",
+        "cancels": "BatchError: the task that makes its Run was cancelled from inside",
+    }
+
+
+async def test_a_run_whose_task_still_works_can_be_cancelled(tmp_path):
+    """Nothing is reserved for it yet, so there is nothing to wait for."""
+    batch = Batch("b", ClaudeAgentOptions(spawn_claude_code_process=ScriptedCLI([])))
+    called, forever = asyncio.Event(), asyncio.Event()
+
+    @batch.task
+    async def prepare(name: str):
+        called.set()
+        await forever.wait()
+
+    async with opened(batch, tmp_path / "b") as at:
+        await at.add({"a": "a"})
+        async with asyncio.timeout(30):
+            await called.wait()
+            progress = await at.cancel()
+    assert (progress.cancelled, progress.running) == (1, 0)
+
+
+async def test_a_start_that_raises_fails_its_own_run_only(tmp_path):
+    """It may be a function of the user's that starts the CLI. Its money is free again."""
+
+    def refuse(*_):
+        raise ZeroDivisionError("no CLI today")
+
+    batch = Batch(
+        "b", ClaudeAgentOptions(spawn_claude_code_process=ScriptedCLI([say("hi")] * 9)), per_run="0.01"
+    )
+
+    @batch.task
+    def prepare(name: str):
+        return Run("-", spawn_claude_code_process=refuse) if name == "bad" else f"Look at {name}"
+
+    async with opened(batch, tmp_path / "b") as at:
+        await at.add({name: name for name in ("bad", "a")})
+        found = await collect(at)
+        assert (found["bad"].state, found["a"].state) == ("failed", "done")
+        assert found["bad"].error == "ZeroDivisionError: no CLI today"
+        assert at.progress.reserved == 0
 
 
 async def test_a_run_that_takes_too_long_is_stopped_and_its_cost_is_known(tmp_path):

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
@@ -21,6 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from toolwire._support.tasks import is_async, on_trio
+from toolwire._support.threads import Workers
 from toolwire._support.words import closest
 from toolwire.batch.states import BEAT, ON_LOST, POLL, STALE, OnLost, to_dollars
 from toolwire.catalog.money import micros
@@ -41,6 +43,8 @@ SILENCE: Final = 15 * 60.0
 _FIELDS: Final = frozenset(each.name for each in dataclasses.fields(ClaudeAgentOptions))
 _OURS: Final = ("session_id", "resume", "continue_conversation", "fork_session", "resume_session_at")
 """Options that say which conversation a run is: a batch decides that itself."""
+_threads: Final = Workers(abandoned_limit=40)
+"""For tasks of users: one that hangs takes no thread from the records, and keeps no process from its end."""
 
 
 class Run:
@@ -246,12 +250,15 @@ class Batch(Generic[T]):
         value = json.loads(item) if self._items is None else self._items.validate_json(item)
         if self._task is None:
             return Run(value)
-        if is_async(self._task):
-            made = await self._task(value)
-        else:
-            made = await anyio.to_thread.run_sync(self._task, value)
-            if inspect.isawaitable(made):
-                made = await made
+        try:
+            if is_async(self._task):
+                made = await self._task(value)
+            else:
+                made = await _threads.run(partial(self._task, value))
+                if inspect.isawaitable(made):
+                    made = await made
+        except SystemExit as error:  # it would end this worker, and then the next one that takes the run
+            raise BatchError(f"{_called(self._task)} called sys.exit({error.code!r}) for {key!r}") from error
         if isinstance(made, str):
             return Run(made)
         if not isinstance(made, Run):

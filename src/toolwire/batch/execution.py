@@ -121,6 +121,8 @@ class Execution:
             return Outcome("failed", 0, error=str(error))
         except ClaudeSDKError as error:  # it was asked nothing yet
             return Outcome("failed", 0, error=str(error), again=True)
+        except Exception as error:  # noqa: BLE001 - code of the user's, such as their own way to start a CLI
+            return Outcome("failed", 0, error=f"{type(error).__name__}: {error}", again=True)
         if self._stop.is_set:
             await conversation.aclose()
             return Outcome(self._stop.state, 0, error=self._stop.why, again=True)

@@ -203,7 +203,9 @@ class Worker:
     async def _attempt(self, claim: Claim) -> Outcome:  # noqa: PLR0911 - each step may be the last
         stop = self._stops[claim.token] = Stop()
         try:
-            run = await self._batch.prepare(claim.key, claim.item)
+            run = await self._prepare(claim, stop)
+            if run is None:
+                return await self._stop_unbooked(claim, stop)
             options = self._batch.options_for(run)
         except Exception as error:  # noqa: BLE001 - the user's code, or an item that no longer fits it
             return await self._finish(
@@ -221,9 +223,7 @@ class Worker:
         except (AlreadyBooked, SessionStoreError) as error:
             return await self._finish(claim, Outcome("unknown", None, error=str(error)))
         if booking is None:
-            if stop.state == "cancelled":
-                return await self._finish(claim, Outcome("cancelled", None, error=stop.why))
-            return await self._give_back(claim)
+            return await self._stop_unbooked(claim, stop)
         warm = self._batch.on_lost != "resume" and not run.changes
         session = "" if warm else options.resume or options.session_id or ""
         started = await in_thread(
@@ -238,6 +238,31 @@ class Worker:
             await self._books.release(booking)
             return await self._give_back(claim)
         return await self._execute(claim, run, booking, stop, options, resumes=resumes, warm=warm)
+
+    async def _prepare(self, claim: Claim, stop: Stop) -> Run | None:
+        """Call the user's task, for as long as a run may take; None if the run was stopped meanwhile."""
+        making = asyncio.create_task(self._batch.prepare(claim.key, claim.item))
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait(
+                {making, stopped}, timeout=self._batch.timeout, return_when=asyncio.FIRST_COMPLETED
+            )
+            if making.cancelled():  # by itself: this worker goes on
+                raise BatchError("the task that makes its Run was cancelled from inside")
+            if making.done():
+                return making.result()
+            if stop.is_set:
+                return None
+            raise BatchError(f"the task that makes its Run took longer than {self._batch.timeout:g} seconds")
+        finally:
+            stopped.cancel()
+            making.cancel()
+
+    async def _stop_unbooked(self, claim: Claim, stop: Stop) -> Outcome:
+        """End a run that was stopped before its money was reserved: it is cancelled, or waits again."""
+        if stop.state == "cancelled":
+            return await self._finish(claim, Outcome("cancelled", None, error=stop.why))
+        return await self._give_back(claim)
 
     async def _give_back(self, claim: Claim) -> Outcome:
         """Let a run wait again that was not started."""
