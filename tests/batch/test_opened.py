@@ -368,6 +368,31 @@ async def test_an_error_in_the_block_stops_the_runs(tmp_path):
         assert batch.progress.reserved == 0
 
 
+async def test_who_is_cancelled_while_runs_come_to_their_end_stops_them(tmp_path):
+    """As often as it happens: what they cost is booked, and nothing is left behind."""
+    model = Model(a=hang())
+    leaving = asyncio.Event()
+
+    async def drive():
+        async with opened(make(model), tmp_path / "b") as batch:
+            await batch.add(repos("a"))
+            while not model.asked:
+                await asyncio.sleep(0.01)
+            leaving.set()
+
+    async with asyncio.timeout(60):
+        driving = asyncio.create_task(drive())
+        await leaving.wait()
+        while not driving.done():
+            driving.cancel()
+            await asyncio.wait({driving}, timeout=0.1)
+    assert driving.cancelled()
+    async with opened(make(model), tmp_path / "b", work=False) as batch:
+        found = await collect(batch)
+        assert (found["a"].state, found["a"].error) == ("failed", "the process that ran it was stopped")
+        assert batch.progress.reserved == 0
+
+
 async def make_lost(tmp_path, batch, *, start=True, answered=False):
     """Leave behind what a worker leaves that was killed: a run, its booking, perhaps its answer in the outbox."""
     async with opened(batch, tmp_path / "b", work=False) as one:

@@ -4,6 +4,7 @@ Owns the types of items and outputs: what of them travels as JSON, and how it co
 leads to `opened`, `work()` to a worker.
 """
 
+import asyncio
 import copy
 import dataclasses
 import inspect
@@ -302,9 +303,19 @@ class _Text:
 
 
 async def _finish(opened: "OpenBatch[Any]", drain: float | None) -> None:
-    """Close a batch even if the block around it is cancelled."""
+    """Close a batch even if the block around it is cancelled. Who is cancelled while runs end stops them."""
+    closing = asyncio.create_task(opened.close(drain))
+    cancelled: asyncio.CancelledError | None = None
     with anyio.CancelScope(shield=True):
-        await opened.close(drain)
+        while not closing.done():
+            try:
+                await asyncio.wait({closing})
+            except asyncio.CancelledError as error:
+                cancelled = error
+                opened.stop_runs()
+    closing.result()
+    if cancelled is not None:
+        raise cancelled
 
 
 def _item_type(function: Task) -> TypeAdapter[Any] | None:

@@ -169,14 +169,18 @@ class OpenBatch(Generic[T]):
         try:
             self._worker.stop_taking()
             if drain == 0 or self._worker.error is not None:
-                self._worker.stop_runs("unknown", "the process that ran it was stopped")
+                self.stop_runs()
                 drain = 15.0
             await self._queue.stop(_LONG if drain is None else drain)
             if drain is not None:
-                self._worker.stop_runs("unknown", "the process that ran it was stopped")
+                self.stop_runs()
             await self._worker.close()
         finally:
             await self._take_apart()
+
+    def stop_runs(self) -> None:
+        """Stop the runs of this process: each tells what it cost, if it can."""
+        self._worker.stop_runs("unknown", "the process that ran it was stopped")
 
     async def _take_apart(self) -> None:
         for name in ("_queue", "_books"):
