@@ -84,7 +84,7 @@ def test_a_server_that_the_client_starts(client, folder):
     document = json.loads(done.stdout)
     entry = document["servers" if client == "vscode" else "mcpServers"]["shop"]
     assert entry.pop("type", None) == ("stdio" if client in ("claude-code", "vscode") else None)
-    args = ["-m", "toolwire", "serve", f"{folder / 'shop_tools.py'}:server"]
+    args = ["-P", "-m", "toolwire", "serve", f"{folder / 'shop_tools.py'}:server"]
     assert entry == {"command": os.path.abspath(sys.executable), "args": args}  # noqa: PTH100
     assert "--install" in done.stderr
 
@@ -146,7 +146,7 @@ def test_another_server_of_that_name_is_refused_and_replaced_with_force(folder):
     config("shop_tools.py:server", "--for", "claude-code", "--install", "--force")
     servers = json.loads(file.read_text())["mcpServers"]
     assert list(servers) == ["shop", "last"]
-    assert servers["shop"]["args"][:3] == ["-m", "toolwire", "serve"]
+    assert servers["shop"]["args"][:4] == ["-P", "-m", "toolwire", "serve"]
 
 
 @pytest.mark.parametrize(
@@ -398,13 +398,26 @@ def test_a_file_or_module_may_come_without_a_name(folder):
     """Its only server is meant, there as here."""
     for target, expected in (("shop_tools.py", str(folder / "shop_tools.py")), ("shop_tools", "shop_tools")):
         (entry,) = json.loads(config(target, "--for", "cursor").stdout)["mcpServers"].values()
-        assert entry["args"] == ["-m", "toolwire", "serve", expected]
+        assert entry["args"] == ["-P", "-m", "toolwire", "serve", expected]
+
+
+def test_a_file_may_be_called_like_a_module_of_python(folder):
+    """A client starts the server in the project, where email.py would hide Python's own from toolwire."""
+    (folder / "email.py").write_text(CODE.format(name="server", called="mail"))
+    (entry,) = json.loads(config("email.py", "--for", "claude-code").stdout)["mcpServers"].values()
+
+    async def use():
+        start = StdioServerParameters(command=entry["command"], args=entry["args"], cwd=folder)
+        async with Client(stdio_client(start)) as client:
+            return (await client.call_tool("add", {"a": 15, "b": 27})).content[0].text
+
+    assert anyio.run(use) == "42"
 
 
 def test_a_url_as_the_target_makes_toolwire_the_bridge():
     """For clients that only start processes, without Node.js."""
     (entry,) = json.loads(config(URL, "--for", "claude-desktop").stdout)["mcpServers"].values()
-    assert entry["args"] == ["-m", "toolwire", "serve", URL]
+    assert entry["args"] == ["-P", "-m", "toolwire", "serve", URL]
     assert "env" not in entry
 
 

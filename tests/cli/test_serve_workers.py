@@ -67,6 +67,14 @@ def test_workers_end_with_a_parent_that_was_killed(folder):
         assert served.wait(20) == -signal.SIGKILL  # and nobody else holds its stderr
 
 
+def test_a_file_beside_the_target_may_be_called_like_a_module_of_python(folder):
+    """Workers find Python's own email for themselves, as their parent does."""
+    (folder / "email.py").write_text("raise RuntimeError('not this one')")
+    command = [sys.executable, "-P", "-m", "toolwire", "serve", "--http", "--port", "0", "--workers", "2"]
+    with Http(command=[*command, "app.py"], cwd=folder, env={"TMPDIR": str(folder)}) as served:
+        assert [tool["name"] for tool in served.ask("tools/list")["tools"]] == ["wait"]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the lifeline is a pipe on Linux only")
 def test_a_worker_that_cannot_be_started_leaves_no_descriptor():
     """Neither end of its lifeline stays open."""
@@ -88,7 +96,7 @@ def test_options_of_a_worker_come_before_a_double_dash():
     """Behind it they would be a second target."""
     command = worker_command(["serve", "--http", "--workers", "2", "--", "app.py"], 7)
     assert command == [
-        *(sys.executable, "-m", "toolwire", "serve", "--fd", "7", "--stateless"),
+        *(sys.executable, "-P", "-m", "toolwire", "serve", "--fd", "7", "--stateless"),
         *("--http", "--workers", "2", "--", "app.py"),
     ]
 

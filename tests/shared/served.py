@@ -86,8 +86,8 @@ class Served:
 class Http(Served):
     """A server on loopback; `url` is its endpoint."""
 
-    def __init__(self, *args, cwd, env=None, port=0, before=()):
-        super().__init__("--http", "--port", port, *args, cwd=cwd, env=env, before=before)
+    def __init__(self, *args, cwd, env=None, port=0, before=(), command=None):
+        super().__init__("--http", "--port", port, *args, cwd=cwd, env=env, before=before, command=command)
         try:
             self.url = self.expect(r"at (http://\S+)")[1]
         except BaseException:

@@ -214,7 +214,8 @@ def _choose_name(found: "Target | None", given: str | None) -> str:
 
 def _start_command(found: "Target") -> tuple[list[str], dict[str, str]]:
     """Return the arguments and variables that start the server from any folder."""
-    serve = ["-m", "toolwire", "serve"]
+    # -P: clients start it in the project's folder, where a file called email.py would hide Python's own.
+    serve = ["-P", "-m", "toolwire", "serve"]
     head, _, attribute = found.text.rpartition(":")
     if found.path is None or found.text.endswith(".py"):
         return [*serve, str(found.path or found.text)], {}  # a URL is the same everywhere

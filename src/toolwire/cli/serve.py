@@ -483,7 +483,8 @@ def supervise(listening: socket.socket, workers: int, drain: float, announce: Ca
 def worker_command(arguments: Sequence[str], fd: int) -> list[str]:
     """Return the command line of a worker: ours, with its own options first, since ours may end with `--`."""
     command, *rest = arguments
-    return [sys.executable, "-m", "toolwire", command, "--fd", str(fd), "--stateless", *rest]
+    # -P: a file of the user's that is called email.py must not hide Python's own.
+    return [sys.executable, "-P", "-m", "toolwire", command, "--fd", str(fd), "--stateless", *rest]
 
 
 @contextmanager
