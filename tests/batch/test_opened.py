@@ -460,6 +460,23 @@ async def test_an_answer_in_the_outbox_is_booked(tmp_path):
         assert not list((tmp_path / "b" / "outbox").iterdir())
 
 
+@pytest.mark.parametrize("said", ["0.005", "0"])
+async def test_an_answer_that_comes_after_a_person_decided_is_kept(tmp_path, said):
+    """Its cost cannot be booked any more: what the person said stays, and the run is what the person made it."""
+    batch = make(Model())
+    await make_lost(tmp_path, batch, answered=True)
+    (file,) = (tmp_path / "b" / "outbox").iterdir()
+    away = file.rename(tmp_path / "away")  # on the disk of a machine that is off
+    async with opened(batch, tmp_path / "b") as one:
+        await one.reconcile("a", said)
+    away.rename(file)
+    async with asyncio.timeout(30), opened(batch, tmp_path / "b") as one:
+        found = await collect(one)
+        assert (found["a"].state, found["a"].cost) == ("failed", Decimal(said))
+        assert one.progress.spent == Decimal(said)
+    assert not list((tmp_path / "b" / "outbox").iterdir())
+
+
 async def test_a_run_to_resume_on_another_machine_needs_a_store(tmp_path):
     """Its transcript is not here: it is held, with a message that says what to do."""
     model = Model()

@@ -152,6 +152,18 @@ def test_a_late_answer_counts_unless_the_run_began_anew(records):
     assert records.get("y").cost == 11
 
 
+def test_a_held_run_whose_worker_says_late_what_it_cost_has_failed(records):
+    """Its worker would let it wait again, but others hold it as unknown: nothing is left for a person to decide."""
+    held = claim(records)
+    records.start(held, "booking", 5, "s", "machine")
+    records.lose(records.get("x"), hold=True, resumes=False, error="lost")
+    assert (
+        records.put_back(held, cost=0, error="stopped before it was asked", resumes=False, lost=False) is None
+    )
+    row = records.get("x")
+    assert (row.state, row.cost, row.error) == ("failed", 0, "stopped before it was asked")
+
+
 def test_a_waiting_run_that_was_given_up_takes_its_late_answer(records):
     """It need not be run again."""
     held = claim(records)

@@ -3,10 +3,12 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 from shared.journal import Journal
@@ -88,6 +90,18 @@ class Stage:
                 raise AssertionError(f"not in {seconds} s; {self.describe()}")
             time.sleep(0.01)
 
+    def pause(self, process):
+        """Stop a process where it holds no lock of SQLite: nobody could write, so nobody could give it up."""
+
+        def stopped():
+            process.send_signal(signal.SIGSTOP)
+            if all(_can_write(file) for file in Path(self.at).glob("*.db")):
+                return True
+            process.send_signal(signal.SIGCONT)
+            return False
+
+        self.wait(stopped)
+
     def wait_over(self, seconds=240.0, times=1):
         """Wait until a driver has seen every result."""
         self.wait(lambda: len(self.journal.of("over")) >= times, seconds)
@@ -163,3 +177,13 @@ class Stage:
         assert all(asked[run.key] for run in runs if run.state == "done"), figures
         assert not list(self.place.outbox.glob("*.json")), figures
         return figures
+
+
+def _can_write(file):
+    """True if others let go of a database of SQLite within 2 s."""
+    with closing(sqlite3.connect(file, timeout=2)) as database:
+        try:
+            database.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return False
+        return True

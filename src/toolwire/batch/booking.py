@@ -110,18 +110,28 @@ class Books:
                 f" {to_dollars(self.per_run)}: {to_dollars(spent)} spent{held}"
             ) from error
 
-    async def settle(self, booking: str, cost: int) -> None:
-        """Book what an attempt cost. Twice is the same as once."""
-        await self._persist(self._settle, booking, min(cost, MOST))
-        self._settled.set()
+    async def settle(self, booking: str, cost: int) -> int:
+        """Book what an attempt cost, and return what is booked. Twice is the same as once.
 
-    def _settle(self, booking: str, cost: int) -> None:
+        What a person has said about it meanwhile stays: a booking that has ended is never changed.
+        """
+        booked: int = await self._persist(self._settle, booking, min(cost, MOST))
+        self._settled.set()
+        return booked
+
+    def _settle(self, booking: str, cost: int) -> int:
         try:
             self.ledger.settle(booking, cost, stop_if_over=False)
         except CatalogError:
             row = self._find(booking)
-            if row is None or (row.state, row.actual) != ("settled", cost):
+            if row is None or row.state not in ("settled", "released"):
                 raise
+            booked = row.actual or 0
+            if booked != cost:
+                told = row.key, to_dollars(cost), to_dollars(booked)
+                logger.warning("attempt %s cost %s dollars, but was booked with %s before: that stays", *told)
+            return booked
+        return cost
 
     async def release(self, booking: str) -> None:
         """Book that an attempt cost nothing, because its CLI was certainly not started."""

@@ -311,13 +311,19 @@ class Records:
     def put_back(
         self, claim: Claim, *, cost: int | None, error: str, resumes: bool, lost: bool
     ) -> int | None:
-        """Let a run of this worker wait for its next attempt. Returns its next delivery; None: not its own."""
+        """Let a run of this worker wait for its next attempt. Returns its next delivery; None: not its own.
+
+        One that others have held as unknown meanwhile has failed if its cost is known: nothing is left to decide.
+        """
 
         def work(db: sa.Connection) -> int | None:
             row = self._lock_run(db, claim.key)
             if row is None:
                 return None
             self._set_cost(db, row, claim.attempt, cost)
+            if cost is not None and (row.state, row.attempt) == ("unknown", claim.attempt):
+                self._end(db, claim.key, "failed", "", error)
+                return None
             return self._release(
                 db,
                 claim.key,

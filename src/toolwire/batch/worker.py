@@ -323,17 +323,18 @@ class Worker:
         path = written[0] if written else None
         if path is not None:
             await in_thread(self._outbox.sync, path)
-        await self._book(booking, outcome)
+        outcome = await self._book(booking, outcome)
         ended = await self._decide(claim, outcome, stop)
         if path is not None:
             await in_thread(self._outbox.remove, path)  # which may wait for the disk
         return ended
 
-    async def _book(self, booking: str, outcome: Outcome) -> None:
+    async def _book(self, booking: str, outcome: Outcome) -> Outcome:
+        """Book what an attempt cost. Returns its outcome with the cost that is booked."""
         if outcome.cost is None:
             await self._books.give_up(booking, outcome.error)
-        else:
-            await self._books.settle(booking, outcome.cost)
+            return outcome
+        return replace(outcome, cost=await self._books.settle(booking, outcome.cost))
 
     async def _decide(self, claim: Claim, outcome: Outcome, stop: Stop) -> Outcome:
         """End the run, or let it wait for another attempt."""
@@ -434,7 +435,7 @@ class Worker:
             return
         key, attempt = str(content["key"]), int(content["attempt"])
         outcome = conclude(self._batch, content["result"], content.get("stopped"), content.get("why", ""))
-        await self._book(content["booking"], outcome)
+        outcome = await self._book(content["booking"], outcome)
         kept = await in_thread(
             self._records.finish, key, attempt, str(content["worker"]), _resolve_known(outcome)
         )
