@@ -71,7 +71,8 @@ def test_a_worker_is_paused_past_its_lease(at, tmp_path, dice):
     with Stage(at, tmp_path, tasks=150, stale=5.0) as stage:
         driver, workers = stage.start_all()
         pause_at = dice.randrange(5, 100)
-        stage.wait(lambda: paid(stage) >= pause_at)
+        # One that has not joined yet has no lease to lose.
+        stage.wait(lambda: paid(stage) >= pause_at and stage.records.counts()["workers"] == len(workers))
         paused = dice.choice(workers)
         stage.pause(paused)
         time.sleep(9)  # past the lease, by any clock
