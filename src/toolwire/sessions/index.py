@@ -344,7 +344,8 @@ class Index:
             return []
         [highest] = db.execute("SELECT coalesce(max(id), 0) FROM transcripts").fetchone()
         select = "SELECT id, project, session FROM transcripts WHERE id >= ? ORDER BY id LIMIT ?"
-        rows = db.execute(select, (secrets.randbelow(highest + 1), _LOOKED_AFTER_AT_ONCE)).fetchall()
+        begin = secrets.randbelow(max(highest - _LOOKED_AFTER_AT_ONCE, 0) + 1)  # 0 if all can be looked at
+        rows = db.execute(select, (begin, _LOOKED_AFTER_AT_ONCE)).fetchall()
         projects = os.fsencode(self._projects)
         return [
             number
