@@ -61,6 +61,28 @@ async def test_who_did_not_look_itself_takes_no_lease(records, clock):
     assert await watch.find_lost() == ["other"]
 
 
+async def test_who_is_kept_waiting_by_a_lock_takes_no_lease(records, clock, monkeypatch):
+    """A process that was stopped while it held the database's lock keeps all others from their beats too."""
+    records.join("other", "e", "elsewhere:1:boot:ns", "m")
+    watch = Lease(records, None, clock=clock)
+    assert await watch.find_lost() == []
+
+    def wait_and_list(list_workers=records.workers):
+        clock.now += 40
+        return list_workers()
+
+    clock.now += 5
+    monkeypatch.setattr(records, "workers", wait_and_list)
+    assert await watch.find_lost() == []
+    monkeypatch.undo()
+    clock.now += 1
+    assert await watch.find_lost() == []
+    clock.now += 29
+    assert await watch.find_lost() == []
+    clock.now += 2
+    assert await watch.find_lost() == ["other"]
+
+
 async def test_a_clock_that_jumps_takes_no_lease_of_who_beats(records, clock):
     """A run of two hours is not begun again: between two looks the number has changed."""
     records.join("other", "e", "elsewhere:1:boot:ns", "m")

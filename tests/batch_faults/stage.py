@@ -8,8 +8,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
+
+import sqlalchemy as sa
 
 from shared.journal import Journal
 from toolwire.batch.place import find_place
@@ -95,12 +97,23 @@ class Stage:
 
         def stopped():
             process.send_signal(signal.SIGSTOP)
+            self.wait(lambda: _is_stopped(process.pid))  # a thread may be in a call that takes a lock
             if all(_can_write(file) for file in Path(self.at).glob("*.db")):
                 return True
             process.send_signal(signal.SIGCONT)
             return False
 
         self.wait(stopped)
+
+    @contextmanager
+    def locked(self):
+        """Hold the lock that every worker needs to show that it lives."""
+        engine = make_engine(self.place.records)
+        with closing(engine.connect()) as db, db.begin():  # which in SQLite is the lock
+            if engine.dialect.name == "postgresql":
+                db.execute(sa.text("LOCK TABLE toolwire_workers IN ACCESS EXCLUSIVE MODE"))
+            yield
+        engine.dispose()
 
     def wait_over(self, seconds=240.0, times=1):
         """Wait until a driver has seen every result."""
@@ -177,6 +190,12 @@ class Stage:
         assert all(asked[run.key] for run in runs if run.state == "done"), figures
         assert not list(self.place.outbox.glob("*.json")), figures
         return figures
+
+
+def _is_stopped(pid):
+    """True if all threads of a process have stopped."""
+    states = [stat.read_text().rpartition(")")[2].split()[0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return set(states) == {"T"}
 
 
 def _can_write(file):

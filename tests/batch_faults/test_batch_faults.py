@@ -84,6 +84,24 @@ def test_a_worker_is_paused_past_its_lease(at, tmp_path, dice):
         stage.report(stage.check(states=("done", "unknown", "failed")))
 
 
+def test_a_lock_that_is_held_past_the_leases(at, tmp_path, dice):
+    """Nobody can show that it lives, so nobody is given up; when the lock is gone, all of them go on."""
+    with Stage(at, tmp_path, tasks=150, stale=5.0) as stage:
+        driver, workers = stage.start_all()
+        hold_at = dice.randrange(5, 100)
+        stage.wait(lambda: paid(stage) >= hold_at and stage.records.counts()["workers"] == len(workers))
+        with stage.locked():
+            time.sleep(dice.uniform(5.5, 9))  # past the lease
+        stage.wait_over()
+        assert driver.wait(90) == 0
+        assert [each.poll() for each in workers] == [None] * len(workers)
+        stage.stop_workers()
+        assert [each.returncode for each in workers] == [0] * len(workers)
+        figures = stage.check()
+        assert figures["runs"] == {"done": 150}
+        stage.report(figures)
+
+
 def test_a_budget_for_a_third_is_never_overrun(at, tmp_path, dice):
     """24 at once, a kill in between: booked and reserved money, looked at every 10 ms, is never above it."""
     budget, cost = 100 * 140 * 2, 140  # micro-dollars; a run may cost twice what it does

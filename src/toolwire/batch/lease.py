@@ -109,16 +109,16 @@ class Lease:
     async def find_lost(self) -> list[str]:
         """Take the leases of workers that are gone. Returns all workers whose lease is taken, and not cleared."""
         lost = []
-        now = self._clock()
-        if now - self._looked > self.stale_seconds:
-            self._seen.clear()  # this process was stopped, and perhaps all others with it
-        self._looked = now
+        asked = self._clock()
+        if asked - self._looked > self.stale_seconds:
+            self._seen.clear()  # this process was stopped or kept waiting, and perhaps all others with it
+        self._looked = asked
         rows = await anyio.to_thread.run_sync(self._records.workers)
         for row in rows:
             if row["id"] == self._worker:
                 continue
             if row["gone"] or (
-                self._is_over(row)
+                self._is_over(row, asked)
                 and await anyio.to_thread.run_sync(self._records.bury, row["id"], row["beat"])
             ):
                 lost.append(row["id"])
@@ -126,13 +126,17 @@ class Lease:
         self._seen = {each: seen for each, seen in self._seen.items() if each in present}
         return lost
 
-    def _is_over(self, row: dict[str, Any]) -> bool:
+    def _is_over(self, row: dict[str, Any], asked: float) -> bool:
+        """True if a worker has shown nothing for too long, as was seen by a look that began at `asked`.
+
+        The time that the look itself took does not count: a lock that kept it waiting kept others from their beats.
+        """
         now = self._clock()
         beat, since = self._seen.get(row["id"], (-1, now))
         if beat != row["beat"]:
             self._seen[row["id"]] = row["beat"], now
             since = now
-        return now - since > self.stale_seconds or _has_ended(row["process"], self.process)
+        return asked - since > self.stale_seconds or _has_ended(row["process"], self.process)
 
 
 def _has_ended(process: str, here: str) -> bool:
