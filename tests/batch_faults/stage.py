@@ -194,7 +194,9 @@ class Stage:
 
 def _is_stopped(pid):
     """True if all threads of a process have stopped."""
-    states = [stat.read_text().rpartition(")")[2].split()[0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+    states = [
+        stat.read_text().rpartition(")")[2].split()[0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")
+    ]
     return set(states) == {"T"}
 
 
