@@ -1,11 +1,14 @@
 """The records of a batch: of two that want the same run one gets it, and every change can be made twice."""
 
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import sqlalchemy as sa
+from sqlalchemy import event
 
-from toolwire.batch.records import VERSION, Records, make_engine
+from toolwire.batch.records import VERSION, Records, make_engine, persist
 from toolwire.batch.states import Outcome
 from toolwire.errors import BatchError
 
@@ -204,9 +207,47 @@ def test_a_delivery_is_replaced_once(records):
 def test_a_database_that_stays_away_is_an_error(tmp_path):
     """After its time, and with its reason."""
     away = Records(make_engine("postgresql://nobody@127.0.0.1:1/none"), patience=0.1)
-    with pytest.raises(BatchError, match="cannot be reached"):
+    with pytest.raises(BatchError, match=r"cannot be used, after \d+ seconds of retries: .*127.0.0.1"):
         away.prepare()
     away.close()
+
+
+def test_a_full_disk_is_retried(tmp_path):
+    """Somebody may make room, and a result that was paid for is lost if this worker ends."""
+    engine = make_engine(f"sqlite:///{tmp_path / 'runs.db'}")
+    Records(engine).prepare()
+    engine.dispose()
+    pages = 0
+
+    @event.listens_for(engine, "connect")
+    def fill(connection, _record):
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+
+    full = Records(engine, patience=0.1)
+    with pytest.raises(BatchError, match="after 0 seconds of retries: database or disk is full"):
+        full.create("b" * 100_000, {})
+    engine.dispose()
+    pages = 10_000
+    full.create("b" * 100_000, {})
+    full.close()
+
+
+@pytest.mark.process
+def test_a_server_that_is_read_only_for_a_while_is_retried(postgres_url):
+    """As one is while another takes over from it."""
+    engine = make_engine(postgres_url)
+    tries = []
+
+    def act():
+        tries.append(1)
+        with engine.begin() as db:
+            if len(tries) < 3:
+                db.execute(sa.text("SET TRANSACTION READ ONLY"))
+            db.execute(sa.text("CREATE TABLE written (x INTEGER)"))
+
+    persist(act, threading.Event())
+    assert len(tries) == 3
+    engine.dispose()
 
 
 @pytest.mark.process

@@ -146,6 +146,11 @@ def test_unknown_runs_are_reconciled(shell, tmp_path):
         (["run", "review.py:other"], 2, "has no batch 'other'; it has: review"),
         (["run", "empty.py"], 2, "has no Batch"),
         (["run", "review.py", "none.jsonl"], 2, "does not exist"),
+        (
+            ["run", "review.py", "--at", "postgresql://nobody@127.0.0.1:1/none"],
+            1,
+            "retrying: connection failed",
+        ),
         (["run", "review.py", "--at", "mysql://x/y"], 1, "give a folder, or postgresql://"),
         (["show", "none"], 1, "there is no batch 'none'"),
         (["retry", "none", "--state", "running"], 2, "only ended runs can be retried"),

@@ -2,7 +2,8 @@
 
 import pytest
 
-from toolwire.cli.batch import read_items
+from toolwire.batch import Batch
+from toolwire.cli.batch_items import check_items, read_items
 from toolwire.errors import UsageError
 
 
@@ -43,12 +44,24 @@ def test_csv(tmp_path):
         ("t.jsonl", '{"a": 1}\n{"a"\n', None, "line 2 is not JSON"),
         ("t.jsonl", '{"a": 1}\n', "b", "line 1 has no field 'b'"),
         ("t.jsonl", '"x"\n', "b", "has no field 'b'"),
-        ("t.jsonl", '{"key": null}\n', None, "a key must be a text or a whole number, got None"),
+        ("t.jsonl", '{"key": null}\n', None, "a key must be a string or a whole number, not empty, got None"),
         ("t.jsonl", '{"key": ""}\n', None, "a key must be"),
         ("t.jsonl", b'{"key": "\xff"}\n', None, "is not UTF-8"),
-        ("t.csv", "a,b\n1\n", None, "another number of fields"),
-        ("t.csv", "a,b\n1,2,3\n", None, "another number of fields"),
-        ("t.csv", 'a,b\n1,"2\n', None, "cannot be read"),
+        ("t.jsonl", "[" * 100_000 + "\n", None, "line 1 is not JSON"),
+        ("t.jsonl", '{"key": "a", "score": NaN}\n', None, "line 1 is not JSON"),
+        ("t.jsonl", '{"key": "a", "score": 1e999}\n', None, "line 1 is not JSON: a number is too large"),
+        (
+            "t.jsonl",
+            '{"key": "a", "n": 1}\n\n{"key": "a", "n": 2}\n',
+            None,
+            "line 3 has the key 'a' of line 1",
+        ),
+        ("t.csv", "key,n\na,1\na,2\n", None, "line 3 has the key 'a' of line 2, and another item"),
+        ("t.csv", "key,n,n\na,1,2\n", None, "the first line has the field 'n' twice"),
+        ("t.csv", "key;n\na;1\n", None, "separated by commas, and the first line has ';'"),
+        ("t.csv", "a,b\n1\n", None, "line 2 does not have as many fields"),
+        ("t.csv", "a,b\n1,2,3\n", None, "line 2 does not have as many fields"),
+        ("t.csv", 'a,b\n1,"2\n', None, "line 2 is not CSV"),
         ("t.txt", "x", None, "ends in .jsonl or .csv"),
     ],
 )
@@ -61,4 +74,33 @@ def test_what_cannot_be_read_is_named(tmp_path, name, text, key, says):
 def test_a_file_that_is_not_there(tmp_path):
     """Said at once, before anything is opened."""
     with pytest.raises(UsageError, match="does not exist"):
-        read_items(tmp_path / "none.jsonl", None)
+        list(read_items(tmp_path / "none.jsonl", None))
+
+
+def test_a_line_that_is_repeated_is_one_item(tmp_path):
+    """It is the same run, so nothing is lost."""
+    path = write(tmp_path, "t.jsonl", '{"key": "a", "n": 1}\n{"n": 1, "key": "a"}\n')
+    assert list(read_items(path, None)) == [("a", {"key": "a", "n": 1})]
+
+
+def test_a_long_prompt_in_csv(tmp_path):
+    """Python's csv module would refuse a field above 128 KB."""
+    path = write(tmp_path, "t.csv", f"key,prompt\na,{'z' * 200_000}\n")
+    ((_, item),) = read_items(path, None)
+    assert len(item["prompt"]) == 200_000
+
+
+@pytest.mark.parametrize(
+    ("last", "says"),
+    [
+        ('{"key": "b"', "line 601 is not JSON"),
+        ('{"key": "b", "item": 5}', "line 601: the item of 'b' is no prompt"),
+        ('{"key": "' + "k" * 999 + '", "item": "x"}', "line 601: the key of a run must be"),
+    ],
+)
+def test_a_whole_file_is_checked_before_anything_is_added(tmp_path, last, says):
+    """A mistake in the last line would otherwise be found while the runs of earlier lines are being paid for."""
+    lines = [f'{{"key": "k{number}", "item": "x"}}' for number in range(600)]
+    path = write(tmp_path, "t.jsonl", "\n".join([*lines, last]))
+    with pytest.raises(UsageError, match=says):
+        check_items(path, None, Batch("b").encode)

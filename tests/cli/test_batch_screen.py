@@ -69,6 +69,16 @@ def test_without_a_terminal_each_result_is_a_line(capsys):
     assert out[1].startswith("b: 3 done")
 
 
+def test_an_error_of_several_lines_is_shown_on_one(capsys):
+    """The reason is often in the last one, as what the CLI wrote to stderr is."""
+    screen = Screen("b", json=False)
+    screen.result(result(error="Claude Code failed (exit code: 1)\nError output: no such model"), PROGRESS)
+    screen.result(result(error="x" * 1000), PROGRESS)
+    first, second = capsys.readouterr().out.splitlines()
+    assert "failed (exit code: 1) Error output: no such model" in first
+    assert len(second) < 400
+
+
 def test_for_scripts_each_result_is_json(capsys):
     """And the last line is the progress."""
     screen = Screen("b", json=True)

@@ -228,7 +228,8 @@ class Batch(Generic[T]):
         }
 
     def encode(self, key: str, item: Any) -> str:
-        """Return an item as JSON; `BatchError` if it cannot be that, or does not fit the task."""
+        """Return an item as JSON. `BatchError` for an invalid key, or an item that is not JSON or does not fit."""
+        check_key(key)
         try:
             if self._items is None:
                 text = to_json(item)

@@ -17,7 +17,7 @@ import anyio
 from toolwire._support.log import logger_for
 from toolwire.batch.booking import Books, attempt_of
 from toolwire.batch.dbos_queue import DbosQueue
-from toolwire.batch.definition import Batch, Money, check_key
+from toolwire.batch.definition import Batch, Money
 from toolwire.batch.lease import Lease, new_worker_id
 from toolwire.batch.observe import Observer
 from toolwire.batch.outbox import Outbox
@@ -205,7 +205,7 @@ class OpenBatch(Generic[T]):
         new = 0
         chunk: dict[str, str] = {}
         async for key, item in _pairs(items):
-            chunk.setdefault(check_key(key), self.batch.encode(key, item))
+            chunk.setdefault(key, self.batch.encode(key, item))
             if len(chunk) >= _CHUNK:
                 new += await self._add(chunk)
                 chunk = {}

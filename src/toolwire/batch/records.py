@@ -29,10 +29,16 @@ logger = logger_for("batch")
 T = TypeVar("T")
 
 VERSION: Final = 1
-_PATIENCE: Final = 300.0  # seconds that a database may be away
+_PATIENCE: Final = 300.0  # seconds that a database may be unreachable once it was in use
+_OPENING: Final = 10.0  # seconds that it may be unreachable at the start: its address may be wrong
+_REPEAT: Final = 30.0  # seconds between two warnings that it still is
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 _LOCK: Final = 0x74776274  # of Postgres, while the tables are made
 _CHUNK: Final = 500
+_SQLITE_PASSES: Final = ("locked", "busy", "disk is full")
+_POSTGRES_PASSES: Final = ("08", "57", "40", "53")
+"""Classes of errors: connection, operator intervention (it shuts down), deadlocks, resources (its disk is full)."""
+_READ_ONLY: Final = "25006"  # a server that another one takes over from
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS toolwire_batch_version (version INTEGER NOT NULL);
@@ -117,7 +123,7 @@ class Records:
                     f" {VERSION}: use the toolwire that wrote them, or another database"
                 )
 
-        self._do(work)
+        self._do(work, patience=min(_OPENING, self._patience))
 
     def create(self, name: str, settings: dict[str, Any]) -> dict[str, Any]:
         """Create the batch of that name, or find it. Returns the settings that it had before this call."""
@@ -629,7 +635,14 @@ class Records:
         """Return a statement that is used for every run; to take it apart takes longer than to run it."""
         return sa.text(query)
 
-    def _do(self, work: Callable[[sa.Connection], T], *, durable: bool = True, single: bool = False) -> T:
+    def _do(
+        self,
+        work: Callable[[sa.Connection], T],
+        *,
+        durable: bool = True,
+        single: bool = False,
+        patience: float | None = None,
+    ) -> T:
         """Run a transaction, again if the database was away or busy. Every `work` may be run again.
 
         Not `durable`: it survives a killed process; after a power cut it may be as if it had not been made.
@@ -644,21 +657,28 @@ class Records:
                 with db.begin():
                     return work(db)
 
-        return persist(attempt, self._closing, self._patience)
+        return persist(attempt, self._closing, self._patience if patience is None else patience)
 
 
 def persist(act: Callable[[], T], closing: threading.Event, patience: float = _PATIENCE) -> T:
-    """Call what uses a database, again for a while if that is away or busy, and until `closing` is set."""
-    until = time.monotonic() + patience
+    """Call a function that uses a database; retry while it is unreachable or busy, or until `closing` is set."""
+    began = time.monotonic()
+    warned: float | None = None
     for pause in _pauses():
         try:
             return act()
         except DBAPIError as error:
             if not _may_pass(error):
                 raise BatchError(f"the database of the batch failed: {_brief(error)}") from error
-            if time.monotonic() > until or closing.wait(pause):
-                raise BatchError(f"the database of the batch cannot be reached: {_brief(error)}") from error
-            logger.warning("the database of the batch cannot be reached, trying again: %s", _brief(error))
+            now = time.monotonic()
+            if now > began + patience or closing.wait(pause):
+                raise BatchError(
+                    f"the database of the batch cannot be used, after {now - began:.0f} seconds of retries:"
+                    f" {_brief(error)}"
+                ) from error
+            if warned is None or now > warned + _REPEAT:
+                logger.warning("the database of the batch cannot be used, retrying: %s", _brief(error))
+                warned = now
     raise AssertionError("pauses have no end")
 
 
@@ -669,13 +689,12 @@ def _pauses() -> Iterator[float]:
 
 
 def _may_pass(error: DBAPIError) -> bool:
-    """True for a failure that another try may not have: the server is away, or others hold a lock."""
+    """True if the same call may succeed later: the server is down, its disk is full, or others hold a lock."""
     code = getattr(error.orig, "sqlstate", None)
     if isinstance(error, OperationalError | InterfaceError) and code is None:
         text = str(error.orig)
-        return "sqlite" not in type(error.orig).__module__ or "locked" in text or "busy" in text
-    # Classes of Postgres: connection, operator intervention (it shuts down), serialization and deadlocks.
-    return str(code)[:2] in ("08", "57", "40", "53") or error.connection_invalidated
+        return "sqlite" not in type(error.orig).__module__ or any(each in text for each in _SQLITE_PASSES)
+    return str(code) == _READ_ONLY or str(code)[:2] in _POSTGRES_PASSES or error.connection_invalidated
 
 
 def _brief(error: DBAPIError) -> str:

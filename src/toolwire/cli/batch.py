@@ -10,7 +10,6 @@ unknown; 130 Ctrl-C.
 import asyncio
 import contextlib
 import csv
-import hashlib
 import json as jsons
 import signal
 import sys
@@ -20,9 +19,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
 import typer
 
-from toolwire.cli.batch_screen import Screen, describe, to_dict
+from toolwire.cli.batch_items import LINES, TABLE, check_items, read_items
+from toolwire.cli.batch_screen import Screen, brief, describe, to_dict
 from toolwire.cli.shared import user_module
 from toolwire.cli.shared.app import make_app
+from toolwire.cli.shared.failures import shown_warnings
 from toolwire.cli.shared.printing import INTERRUPTED, note, one_line, out, show, show_json
 from toolwire.cli.shared.target_options import JsonOption
 from toolwire.errors import UsageError
@@ -34,9 +35,6 @@ SOME_FAILED: Final = 3
 SOME_UNKNOWN: Final = 4
 _COLUMNS: Final = ("key", "state", "output", "text", "cost", "error", "attempts", "session_id")
 _FEW: Final = 20
-_KEYS: Final = ("key", "id")
-_TABLE: Final = ".csv"
-_LINES: Final = (".jsonl", ".ndjson")
 
 AtOption = Annotated[
     str | None,
@@ -83,14 +81,15 @@ def run(  # noqa: PLR0917 - typer takes them by position
       toolwire batch run review.py tasks.csv --key name --at postgresql://toolwire@db/batches    # needs an account
     """
     batch = _load(file)
-    items = None if tasks is None else read_items(tasks, key)
+    if tasks is not None:
+        check_items(tasks, key, batch.encode)
     screen = Screen(batch.name, json=json)
 
     async def drive(stop: asyncio.Event) -> "Progress":
         async with batch.open(at, work=work) as opened:
             with _metrics(opened, metrics), screen.live(opened):
-                if items is not None:
-                    added = await opened.add(items)
+                if tasks is not None:
+                    added = await opened.add(read_items(tasks, key))
                     note(f"{added} new, {opened.progress.total} in all, at {opened.place.shown}")
                 await _run_until(_show_results(opened, screen), stop)
                 return await opened.refresh()
@@ -153,7 +152,7 @@ def show_(
         return
     typer.echo(describe(name, progress))
     for each in failed:
-        typer.echo(f"  failed   {one_line(each.key)}: {one_line(each.error)}")
+        typer.echo(f"  failed   {one_line(each.key)}: {brief(each.error)}")
     for each in unknown[:_FEW]:
         typer.echo(
             f"  unknown  {one_line(each['key'])}: attempt {each['attempt']}, ${each['reserved']} reserved,"
@@ -239,8 +238,8 @@ def export(
     at: AtOption = None,
 ) -> None:
     """Write the runs that have ended to a file, one line each."""
-    table = file.suffix.lower() == _TABLE
-    if not table and str(file) != "-" and file.suffix.lower() not in _LINES:
+    table = file.suffix.lower() == TABLE
+    if not table and str(file) != "-" and file.suffix.lower() not in LINES:
         raise UsageError(f"{file}: the name must end in .jsonl or .csv, or be -")
 
     async def write(opened: "OpenBatch[Any]") -> int:
@@ -282,77 +281,6 @@ def _choose_exit_code(progress: "Progress") -> int:
     if progress.unknown:
         return SOME_UNKNOWN
     return SOME_FAILED if progress.failed or progress.refused or progress.cancelled else 0
-
-
-# --- the items of a batch, from a file ---
-
-
-def read_items(path: Path, key: str | None) -> Iterator[tuple[str, Any]]:
-    """Yield keys and items, line by line. `UsageError` names the line that cannot be used.
-
-    The key is in the field `key` (of `--key`), else `key`, else `id`. An item without one has a digest of itself as
-    its key, so that the same line is the same run. A line `{"key": ..., "item": ...}` has the item inside.
-    """
-    if not path.is_file():
-        raise UsageError(f"{path} does not exist, or is no file")
-    kind = path.suffix.lower()
-    if kind not in (_TABLE, *_LINES):
-        raise UsageError(f"{path}: items are read from a file that ends in .jsonl or .csv")
-    return _read_items(path, key, table=kind == _TABLE)
-
-
-def _read_items(path: Path, key: str | None, *, table: bool) -> Iterator[tuple[str, Any]]:
-    try:
-        for place, item in _read_rows(path) if table else _read_lines(path):
-            yield _key_of(place, item, key), _unwrap(item)
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 text: {error.reason}") from error
-    except (OSError, csv.Error) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
-
-
-def _read_lines(path: Path) -> Iterator[tuple[str, Any]]:
-    with path.open(encoding="utf-8-sig") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                yield f"{path}, line {number}", jsons.loads(line)
-            except ValueError as error:
-                raise UsageError(f"{path}, line {number} is not JSON: {error}") from error
-
-
-def _read_rows(path: Path) -> Iterator[tuple[str, Any]]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.DictReader(file, strict=True)
-        for row in rows:
-            place = f"{path}, line {rows.line_num}"
-            if None in row or None in row.values():
-                raise UsageError(f"{place} has another number of fields than the first line")
-            yield place, row
-
-
-def _key_of(place: str, item: Any, key: str | None) -> str:
-    if key is not None:
-        if not isinstance(item, dict) or key not in item:
-            raise UsageError(f"{place} has no field {key!r} (--key)")
-        return _check_key(place, item[key])
-    if isinstance(item, dict):
-        for name in _KEYS:
-            if name in item:
-                return _check_key(place, item[name])
-    text = jsons.dumps(item, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _check_key(place: str, value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-        raise UsageError(f"{place}: a key must be a text or a whole number, got {value!r}")
-    return str(value)
-
-
-def _unwrap(item: Any) -> Any:
-    return item["item"] if isinstance(item, dict) and item.keys() == {"key", "item"} else item
 
 
 # --- the batch itself ---
@@ -405,7 +333,7 @@ def _with(name: str, at: str | None, act: Callable[["OpenBatch[Any]"], Coroutine
 
 
 def _run(work: Callable[[asyncio.Event], Coroutine[Any, Any, Any]]) -> Any:
-    """Run on asyncio. SIGTERM sets the event, Ctrl-C cancels."""
+    """Run on asyncio, with the warnings of the log on stderr. SIGTERM sets the event, Ctrl-C cancels."""
 
     async def inside() -> Any:
         stop = asyncio.Event()
@@ -420,7 +348,8 @@ def _run(work: Callable[[asyncio.Event], Coroutine[Any, Any, Any]]) -> Any:
         return await work(stop)
 
     try:
-        return asyncio.run(inside())
+        with shown_warnings():
+            return asyncio.run(inside())
     except asyncio.CancelledError:
         raise typer.Exit(INTERRUPTED) from None
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
+from toolwire._support.words import plain
 from toolwire.cli.shared.printing import one_line
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _RECENT: Final = 60.0  # seconds over which the rate is measured
 _FAILURES: Final = 5
+_LONGEST: Final = 300  # characters of an error
 _MINUTE: Final = 60
 _HOUR: Final = 3600
 _STATES: Final = ("done", "failed", "unknown", "refused", "cancelled", "running", "waiting")
@@ -29,6 +31,12 @@ def describe(name: str, progress: "Progress") -> str:
     held = f", ${progress.reserved} reserved" if progress.reserved else ""
     counts = _count_states(progress) or "no runs"
     return f"{name}: {counts}; ${progress.spent} spent{_format_budget(progress)}{held}"
+
+
+def brief(error: str) -> str:
+    """Return an error on one line, shortened; the exported results have all of it."""
+    text = plain(" ".join(error.split()))
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def to_dict(done: "Done[Any]") -> dict[str, Any]:
@@ -110,11 +118,11 @@ class Screen:
         """Show one result."""
         self._shown += 1
         if done.state != "done":
-            self._failures.append(f"{done.state}  {one_line(done.key)}: {one_line(done.error)}")
+            self._failures.append(f"{done.state}  {one_line(done.key)}: {brief(done.error)}")
         if self._json:
             typer.echo(json.dumps(to_dict(done), ensure_ascii=True))
         elif not self._live:
-            why = f"  {one_line(done.error)}" if done.error else ""
+            why = f"  {brief(done.error)}" if done.error else ""
             typer.echo(
                 f"{done.state:<9} {one_line(done.key)}  ${done.cost}{why}  [{self._shown}/{progress.total}]"
             )

@@ -1,10 +1,12 @@
-"""Shows where a user's tool failed: its file and line, and with `--debug` the traceback.
+"""Shows on stderr what the log says about failures: warnings, or the place where a user's tool failed.
 
-The model, and so the result of a call, gets only the exception's text. The place is for the author, on stderr.
+The model, and so the result of a call, gets only the exception's text. The file and line, or with
+`--debug` the traceback, are for the author.
 """
 
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Iterator
 from typing import Annotated, Final
 
@@ -12,11 +14,13 @@ import typer
 
 from toolwire._support.user_code import describe_place, format_traceback
 from toolwire._support.words import plain
+from toolwire.cli.shared.printing import note
 
 DebugOption = Annotated[
     bool, typer.Option("--debug", help="Show the traceback of a tool that fails, not only its last line.")
 ]
 _HINT: Final = "--debug shows the traceback"
+_REPEAT: Final = 30.0  # seconds until the same warning is printed again
 
 
 class _Failures(logging.Handler):
@@ -42,6 +46,33 @@ def shown_failures(show: Callable[[str], None], *, debug: bool = False) -> Itera
     """While the block runs, call `show` with the place, or the traceback, of each tool that fails."""
     logger = logging.getLogger("toolwire.server")
     handler = _Failures(show, debug=debug)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+class _Warnings(logging.Handler):
+    """Prints each record on one line, above the live screen if there is one; the same text once in a while."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._printed: dict[str, float] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = " ".join(record.getMessage().split())
+        now = time.monotonic()
+        if now - self._printed.get(text, -_REPEAT) >= _REPEAT:
+            self._printed[text] = now
+            note(f"{record.levelname.capitalize()}: {text}")
+
+
+@contextlib.contextmanager
+def shown_warnings() -> Iterator[None]:
+    """While the block runs, print the warnings and errors that toolwire logs."""
+    logger = logging.getLogger("toolwire")
+    handler = _Warnings()
     logger.addHandler(handler)
     try:
         yield
