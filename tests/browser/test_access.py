@@ -40,7 +40,7 @@ def test_nobody_enters_without_the_link(studio, path):
     """Neither the page, its files nor its socket."""
     response = request(studio, path)
     assert response.status == 403
-    assert "Open the link that the terminal shows" in response.text
+    assert "Open the link shown in the terminal" in response.text
 
 
 @pytest.mark.parametrize("token", ["", "x", "%00", "x" * 5000, "é"])
@@ -166,7 +166,7 @@ def test_a_stranger_sees_a_page_that_says_what_to_do(chromium, studio):
         page = window.new_page()
         page.goto(studio.address)
         expect(page.get_by_role("heading")).to_have_text("toolwire studio")
-        expect(page.get_by_text("press Enter in the terminal for another")).to_be_visible()
+        expect(page.get_by_text("press Enter in the terminal for a new one")).to_be_visible()
 
 
 def test_uploads_go_nowhere_else(page, studio):

@@ -46,7 +46,7 @@ def test_a_whole_conversation(page):
     expect(log.get_by_text("shop.add", exact=True)).to_be_visible()
     expect(log.get_by_text("42.0", exact=True)).to_be_visible()
     expect(log.get_by_text("add returned: 42.0")).to_be_visible()
-    expect(page.get_by_text(re.compile(r"Cost \$0\.0\d+ \(computed, not paid\)"))).to_be_visible()
+    expect(page.get_by_text(re.compile(r"Cost \$0\.0\d+ \(computed, not charged\)"))).to_be_visible()
     expect(page.get_by_text(re.compile(r"Context [\d,]+ tokens"))).to_be_visible()
     send(page, "what can you do?")
     ended(page, 2)
@@ -57,7 +57,7 @@ def test_a_denied_call_and_its_reason_reach_the_model(page):
     """The reason is part of what the model reads."""
     open_tab(page)
     send(page, "add a=1 b=2")
-    page.get_by_label("Reason, for the model").fill("too easy")
+    page.get_by_label("Reason (sent to the model)").fill("too easy")
     page.get_by_role("button", name="Deny").click()
     ended(page)
     expect(page.get_by_text("Answered: denied: too easy")).to_be_visible()
@@ -68,7 +68,7 @@ def test_always_allow_asks_once(page):
     """The second call of the same tool runs without a question."""
     open_tab(page)
     send(page, "add a=1 b=2")
-    page.get_by_role("button", name="Always allow it here").click()
+    page.get_by_role("button", name="Always allow in this conversation").click()
     ended(page)
     send(page, "add a=3 b=4")
     ended(page, 2)
@@ -100,19 +100,19 @@ def test_an_interrupt_ends_the_turn_and_the_tool(page):
     expect(page.get_by_text(re.compile(r"^\d+ of 500 step \d+$"))).to_be_visible()
     page.get_by_role("button", name="Interrupt").click()
     ended(page)
-    expect(page.get_by_text("The turn failed: interrupted while a tool ran")).to_be_visible()
+    expect(page.get_by_text("The turn failed: interrupted while a tool was running")).to_be_visible()
     send(page, "add a=1 b=1")
     allow(page)
     ended(page, 2)
 
 
 def test_a_question_of_an_interrupted_turn_takes_no_answer(page):
-    """It says that it is no longer asked."""
+    """The question says that it is no longer needed."""
     open_tab(page)
     send(page, "add a=1 b=2")
     expect(page.get_by_role("button", name="Allow", exact=True)).to_be_visible()
     page.get_by_role("button", name="Interrupt").click()
-    expect(page.get_by_text("No longer asked")).to_be_visible()
+    expect(page.get_by_text("No longer needed")).to_be_visible()
     expect(page.get_by_role("button", name="Allow", exact=True)).to_have_count(0)
 
 
@@ -130,7 +130,7 @@ def test_your_own_claude_is_told_apart_before_anything_is_paid(page):
     open_tab(page)
     page.get_by_label("Who answers").click()
     page.get_by_role("option", name="Your own Claude").click()
-    expect(page.get_by_text("Your own Claude answers, with your account: this costs money.")).to_be_visible()
+    expect(page.get_by_text("Your own Claude answers, using your account: this costs money.")).to_be_visible()
     page.get_by_label("Who answers").click()
     page.get_by_role("option", name="Scripted model").click()
     expect(page.get_by_text("A scripted model answers, not Claude")).to_be_visible()
@@ -210,7 +210,7 @@ def test_without_a_cli_the_page_says_what_to_do_and_the_scripted_model_answers(s
     allow(page)
     expect(page.get_by_text("double returned: 42")).to_be_visible()
     page.get_by_role("tab", name="Timeline").click()
-    expect(page.get_by_text("not paid: the model is scripted")).to_be_visible()
+    expect(page.get_by_text("not charged: the model is scripted")).to_be_visible()
 
 
 def test_a_hook_of_the_settings_appears_where_it_ran(start, tmp_path):

@@ -25,7 +25,7 @@ def test_a_tool_is_called_with_numbers(page):
     made = call(page)
     expect(made.get_by_text("42.5")).to_be_visible()
     expect(made.get_by_text("done in")).to_be_visible()
-    expect(page.get_by_text("only reads")).to_be_visible()
+    expect(page.get_by_text("read-only")).to_be_visible()
 
 
 def test_a_nested_form_shows_each_error_at_its_field(page):
@@ -67,15 +67,15 @@ def test_a_nested_form_shows_each_error_at_its_field(page):
 
 
 def test_arguments_can_be_pasted_as_json(page):
-    """Both ways, and what is not JSON is an error there."""
+    """Text that is not JSON is shown as an error."""
     choose(page, "add")
     page.get_by_role("button", name="As JSON").click()
     area = page.get_by_label("Arguments as JSON")
     area.fill("{nonsense")
-    page.get_by_role("button", name="Put into the form").click()
+    page.get_by_role("button", name="Apply to the form").click()
     expect(page.locator("label", has=area).get_by_role("alert")).to_be_visible()
     area.fill('{"a": 1, "b": 2}')
-    page.get_by_role("button", name="Put into the form").click()
+    page.get_by_role("button", name="Apply to the form").click()
     expect(page.get_by_label("b *")).to_have_value("2")
     expect(call(page).get_by_text("3.0")).to_be_visible()
 
@@ -142,7 +142,7 @@ def test_hostile_output_is_text(page):
     page.get_by_label("size").fill("3000000")
     made = call(page)
     expect(made.get_by_text("<script>window.pwned = 1</script>").last).to_be_visible()
-    expect(made.get_by_text("Cut: the first 10,000 of 3,000,")).to_be_visible()
+    expect(made.get_by_text("Truncated: the first 10,000 of 3,000,")).to_be_visible()
     with page.expect_download() as download:
         made.get_by_role("button", name="Download all").click()
     assert len(download.value.path().read_bytes()) > 3_000_000

@@ -113,7 +113,7 @@ async def test_a_recorded_run_becomes_a_test(scripted, tmp_path):
     (timeline,) = read_recording(path)
     source = write_test(timeline, str(folder / "app.py:shop"), folder=folder / "tests")
     (folder / "tests" / "test_recorded.py").write_text(source)
-    assert '# Left out: a call of "Bash", a tool of Claude Code.' in source
+    assert '# Left out: a call of "Bash", a built-in tool of Claude Code.' in source
     assert '"../app.py"' in source
     passed = await anyio.to_thread.run_sync(run_pytest, folder)
     assert passed.returncode == 0, passed.stdout + source

@@ -152,11 +152,11 @@ async def test_a_run_with_everything(scripted, tmp_path, partial):
     usage = list(results[-1]["modelUsage"].values())
     assert summary.tokens.output_tokens == sum(each["outputTokens"] for each in usage)
     assert summary.session_id == results[-1]["session_id"]
-    assert [(each.title, each.why) for each in timeline.wrong()][:2] == [
+    assert [(each.title, each.why) for each in timeline.problems()][:2] == [
         ("shop: divide", "ZeroDivisionError: float division by zero"),
         ("shop: buy", "permission denied: too dear"),
     ]
-    assert "overloaded" in timeline.wrong()[2].why
+    assert "overloaded" in timeline.problems()[2].why
 
 
 EXPECTED = [
@@ -275,18 +275,18 @@ async def test_an_interrupt(scripted, tmp_path):
     (timeline,) = read_recording(path)
     turns = of_kind(timeline, "turn")
     assert [each.failed for each in turns] == [
-        "interrupted while a tool ran",
-        "interrupted while the model answered",
+        "interrupted while a tool was running",
+        "interrupted while the model was responding",
     ]
     (function,) = of_kind(timeline, "mcp", "tools/call")
     (tool,) = of_kind(timeline, "tool")
     assert function.failed.startswith("cancelled by Claude Code")
     assert tool.failed == "interrupted"
-    assert of_kind(timeline, "model")[-1].failed == "interrupted while the model answered"
+    assert of_kind(timeline, "model")[-1].failed == "interrupted while the model was responding"
     controls = of_kind(timeline, "control", "interrupt")
     assert [timeline.spans[each.parent].number for each in controls] == [each.number for each in turns]
     assert timeline.summary.is_over
-    assert timeline.summary.error == "interrupted while the model answered"
+    assert timeline.summary.error == "interrupted while the model was responding"
 
 
 @pytest.mark.filterwarnings("ignore::toolwire.CanUseToolShadowedWarning")

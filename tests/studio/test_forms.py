@@ -484,7 +484,7 @@ def test_a_choice_is_made_by_value_or_label():
     form.set_value(("a",), 1)
     assert form.text(("a",)) == "1"
     form.set_text(("a",), "2")
-    assert form.check() == {("a",): ["'2' is none of the choices"]}
+    assert form.check() == {("a",): ["'2' is not one of the choices"]}
 
 
 # What is typed.
@@ -666,7 +666,7 @@ def test_entries_of_a_map_are_added_and_removed():
     form = Form(of(a={"type": "object", "additionalProperties": {"type": "integer"}}))
     form.set_text(form.add_entry(("a",), "x"), "1")
     form.set_text(form.add_entry(("a",), "y"), "no")
-    with pytest.raises(ValueError, match="already an entry called 'y'"):
+    with pytest.raises(ValueError, match="already an entry named 'y'"):
         form.add_entry(("a",), "y")
     assert form.text(("a", "y")) == "no"
     form.set_text(("a", "y"), "2")

@@ -188,11 +188,11 @@ def test_what_cannot_be_played_is_left_out_with_a_comment():
     play(source)
     comments = [line.strip() for line in source.splitlines() if line.strip().startswith("# ")]
     assert comments[:-1] == [
-        '# Left out: a call of "Bash", a tool of Claude Code.',
+        '# Left out: a call of "Bash", a built-in tool of Claude Code.',
         '# Left out: a call of "mcp__other__x", a tool of another server.',
-        '# Left out: a call of "Agent", a subagent.',
+        '# Left out: a call of "Agent", which started a subagent.',
         '# Left out: a call of "mcp__s__echo", which was interrupted.',
-        "# In the run, the turn ended here without an answer.",
+        "# In the run, the turn ended here without a response.",
         '# Left out: a turn without a prompt ("Background task finished").',
     ]
     assert "I look." not in source, "it would end the turn"
@@ -213,13 +213,21 @@ def test_results_that_cannot_be_compared():
 @pytest.mark.parametrize(
     ("make", "target", "why"),
     [
-        (lambda run: None, "app.py:calc", "the run used none"),
-        (lambda run: run.call("Bash", {}, "", runs=False), "app.py:calc", "the run used none"),
+        (lambda run: None, "app.py:calc", "the run used no in-process server"),
+        (
+            lambda run: run.call("Bash", {}, "", runs=False),
+            "app.py:calc",
+            "the run used no in-process server",
+        ),
         (lambda run: run.call("mcp__s__echo", {}, "x"), "https://example.com/mcp", "is not one"),
         (lambda run: run.call("mcp__s__echo", {}, "x"), "catalog:shop", "is not one"),
-        (lambda run: run.call("mcp__s__echo", {}, "x"), "app.py:a b", "not the name of a server"),
-        (lambda run: run.call("mcp__s__echo", {}, "x"), "app.py:x;import os", "not the name of a server"),
-        (lambda run: (run.call("mcp__s__a", {}, ""), run.call("mcp__b__a", {}, "")), "a.py", "those of s, b"),
+        (lambda run: run.call("mcp__s__echo", {}, "x"), "app.py:a b", "not a valid name of a server"),
+        (lambda run: run.call("mcp__s__echo", {}, "x"), "app.py:x;import os", "not a valid name of a server"),
+        (
+            lambda run: (run.call("mcp__s__a", {}, ""), run.call("mcp__b__a", {}, "")),
+            "a.py",
+            "the servers s, b",
+        ),
     ],
 )
 def test_no_test_can_be_written(make, target, why):
@@ -238,9 +246,9 @@ def test_nothing_to_test():
     run.prompt("go")
     run.call("Bash", {}, "", runs=False)
     run.end()
-    with pytest.raises(ValueError, match="no tool of s was called .* tools of Claude Code itself"):
+    with pytest.raises(ValueError, match="no tool of s was called .* cannot replay built-in tools"):
         run.write(server="s")
-    with pytest.raises(ValueError, match="not a name for a test"):
+    with pytest.raises(ValueError, match="not a valid name for a test"):
         run.write(name="not a name")
 
 

@@ -166,7 +166,7 @@ def test_a_turn_with_a_tool_call():
     assert (summary.tool_calls, summary.model_calls, summary.permission_questions) == (1, 2, 1)
     assert (summary.prompts, summary.is_over, summary.error) == (["What is 1 + 1?"], True, None)
     assert summary.duration == ended
-    assert run.timeline.wrong() == []
+    assert run.timeline.problems() == []
     for span in run.timeline.spans:
         assert [run.timeline.frames[number].number for number in span.frames] == span.frames
 
@@ -186,7 +186,7 @@ def test_it_serves_a_run_that_goes_on():
     assert [each.kind for each in run.changed] == ["tool", "model"]
     run.end()
     assert run.timeline.summary.is_over
-    assert run.tree()[-1] == "  model Model (not asked)", "nothing says that it was"
+    assert run.tree()[-1] == "  model Model (no request)", "nothing says that it was"
 
 
 def test_partial_messages_measure_the_model():
@@ -235,11 +235,11 @@ def test_blocks_of_one_response_are_one_span():
 @pytest.mark.parametrize(
     ("end", "why"),
     [
-        ({"subtype": "error_max_turns", "is_error": True}, "the limit of turns (max_turns) was reached"),
+        ({"subtype": "error_max_turns", "is_error": True}, "the turn limit (max_turns) was reached"),
         ({"is_error": True, "result": "API Error: 529"}, "API Error: 529"),
         (
             {"subtype": "error_during_execution", "is_error": True, "terminal_reason": "aborted_tools"},
-            "interrupted while a tool ran",
+            "interrupted while a tool was running",
         ),
         ({"subtype": "error_during_execution", "is_error": True, "errors": ["it broke"]}, "it broke"),
         ({"is_error": True, "subtype": "", "result": None}, "no reason was given"),
@@ -252,7 +252,7 @@ def test_why_a_turn_failed(end, why):
     run.say(use("t1"))
     run.result_of("t1", "no such file", is_error=True)
     run.cli(**{"type": "result", "subtype": "success", **end})
-    problems = run.timeline.wrong()
+    problems = run.timeline.problems()
     assert (problems[0].why, problems[0].fatal, problems[0].title) == (why, True, "go")
     assert (problems[1].why, problems[1].fatal, problems[1].title) == ("no such file", False, "calc: add")
     assert run.timeline.summary.error == why
@@ -269,7 +269,9 @@ def test_a_failed_function_counts_once():
     run.answer("c1", {"mcp_response": {"id": 2, "result": failure}})
     run.result_of("t1", "ZeroDivisionError", is_error=True)
     assert run.find("mcp").failed == "ZeroDivisionError"
-    assert [(each.title, each.why) for each in run.timeline.wrong()] == [("calc: add", "ZeroDivisionError")]
+    assert [(each.title, each.why) for each in run.timeline.problems()] == [
+        ("calc: add", "ZeroDivisionError")
+    ]
 
 
 def test_a_denied_call():
@@ -321,7 +323,7 @@ def test_an_interrupt_and_what_was_cancelled():
     )
     assert times(run.find("control")) == (interrupt, done)
     assert run.find("tool").failed == "interrupted"
-    assert run.find("tool", 1).failed == "interrupted while a tool ran", "it had no result of its own"
+    assert run.find("tool", 1).failed == "interrupted while a tool was running", "it had no result of its own"
     assert run.timeline.summary.is_over
 
 
@@ -398,11 +400,11 @@ def test_a_subagent_that_is_waited_for_ends_with_its_call():
         "      model m1",
         "      tool Task",
         "        subagent deeper",
-        "          model Model (not asked)",
+        "          model Model (no request)",
         "          tool calc: add",
         "            hook PreToolUse",
         "            mcp add runs in calc",
-        "      model Model (not asked)",
+        "      model Model (no request)",
     ]
     nested = next(each for each in run.timeline.spans if each.name == "mcp__calc__add")
     assert (nested.end, nested.output) == (ran, [text("2")])
@@ -428,7 +430,7 @@ def test_a_retry_is_a_part_of_the_request():
     assert times(run.find("model")) == (begun, said)
     assert times(run.find("retry")) == (first, first + 0.5)
     assert times(run.find("retry", 1)) == (second, said)
-    assert run.find("retry").failed == "the model's API said: overloaded (HTTP 529), attempt 1 of 10"
+    assert run.find("retry").failed == "the model's API returned: overloaded (HTTP 529), attempt 1 of 10"
     assert (run.timeline.summary.failures, run.timeline.summary.error) == (0, None)
 
 
@@ -478,9 +480,9 @@ def test_hooks_of_settings_and_servers_that_failed():
         exit_code=2,
         stderr="lint failed",
     )
-    assert [(each.title, each.why) for each in run.timeline.wrong()] == [
+    assert [(each.title, each.why) for each in run.timeline.problems()] == [
         ("MCP server db", "Claude Code could not connect to it"),
-        ("MCP server web", "it needs a login"),
+        ("MCP server web", "it requires authentication"),
         ("Stop", "lint failed"),
     ]
 
@@ -509,14 +511,14 @@ def test_an_exit_ends_everything():
     changed = run.timeline.finish(99.0, 137)
     assert {each.kind for each in changed} == {"turn", "tool"}
     assert all(each.end is not None for each in run.timeline.spans)
-    assert run.find("tool").failed == "Claude Code exited before this was done (exit code 137)"
+    assert run.find("tool").failed == "Claude Code exited before this finished (exit code 137)"
     summary = run.timeline.summary
     assert (summary.is_over, summary.error, summary.duration) == (
         True,
         "Claude Code exited with code 137",
         99.0,
     )
-    assert [each.fatal for each in run.timeline.wrong()] == [True, True]
+    assert [each.fatal for each in run.timeline.problems()] == [True, True]
 
 
 def test_a_history():
@@ -619,7 +621,7 @@ async def test_a_live_run_of_the_scripted_cli():
     assert seen == ["turn", "tool", "mcp"]
     assert all(each.end is not None for each in timeline.spans)
     assert timeline.summary.is_over
-    assert timeline.wrong() == []
+    assert timeline.problems() == []
 
 
 @pytest.mark.anyio
@@ -650,7 +652,7 @@ async def test_a_live_run_in_which_a_call_fails_and_one_is_denied():
         "  tool calc: buy",
         "    permission May Claude use calc: buy?",
     ]
-    assert [each.why for each in timeline.wrong()] == ["ValueError: no", "permission denied: never"]
+    assert [each.why for each in timeline.problems()] == ["ValueError: no", "permission denied: never"]
 
 
 def write_recording(path, frames):
@@ -690,7 +692,7 @@ def count_lines(frames):
     try:
         for number, frame in enumerate(frames):
             timeline.add(float(number), "in", frame)
-        timeline.wrong()
+        timeline.problems()
         timeline.in_order()
     finally:
         sys.settrace(before)
@@ -747,7 +749,7 @@ def check(timeline):
         assert span.title
         assert span.parent is None or timeline.spans[span.parent].depth == span.depth - 1
     assert len(timeline.in_order()) == len(timeline.spans)
-    assert all(each.why for each in timeline.wrong())
+    assert all(each.why for each in timeline.problems())
     assert timeline.summary.tokens.tokens >= 0
 
 

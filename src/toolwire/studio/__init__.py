@@ -1,5 +1,5 @@
-"""The studio: a local page to look into tools, conversations and runs (`toolwire studio`).
+"""The studio: a local web page for inspecting tools, conversations and runs (`toolwire studio`).
 
-The page (`app`, `pages`) needs the extra `studio` (NiceGUI); the rest of this folder does not and never imports it.
-`import toolwire` loads none of it.
+The page (`app`, `pages`) needs the extra `studio` (NiceGUI). The other modules never import NiceGUI, and
+`import toolwire` loads none of this package.
 """

@@ -1,8 +1,9 @@
-"""Lets only the browser in that opened the studio's link.
+"""Access control: only the browser that opened the studio's link may use the studio.
 
 The studio runs tools and talks to Claude, so nobody but its user may reach it: no other user of this machine, and
-no web page in the user's browser. A link has a one-time token, which is exchanged for a cookie. Every request must
-name a host of this machine, come from no other page, and carry the cookie. Does no I/O of its own.
+no other web page in the user's browser. A link contains a one-time token, which is exchanged for a cookie. Every
+request must have a loopback host in its `Host` header, must not come from another page, and must carry the cookie.
+Does no I/O of its own.
 """
 
 import hmac
@@ -19,8 +20,8 @@ _OTHER_PAGES: Final = ("same-site", "cross-site")
 _REFUSED: Final = 403
 _MISDIRECTED: Final = 421
 
-# Vue compiles its templates in the browser, which needs 'unsafe-eval'. Nothing can be loaded from, or sent to, any
-# other address, whatever a page would be made to run.
+# Vue compiles its templates in the browser, which needs 'unsafe-eval'. Even a script that an attacker managed to
+# run could not load anything from, or send anything to, another address.
 POLICY: Final = (
     "default-src 'none'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "font-src 'self' data:; img-src 'self' data: blob:; media-src 'self' data: blob:; connect-src 'self'; "
@@ -34,7 +35,7 @@ _HEADERS: Final = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-_ONWARDS: Final = "The studio opens."
+_OPENING: Final = "Opening the studio."
 _PAGE: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>toolwire studio</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -44,7 +45,7 @@ _PAGE: Final = """<!doctype html>
 
 
 class Access:
-    """The links that open the studio, and the browser that has opened one."""
+    """The valid one-time links, and the key that the cookie of an admitted browser contains."""
 
     def __init__(self) -> None:
         self._tokens: list[str] = []
@@ -57,7 +58,7 @@ class Access:
         return f"{base}?token={token}"
 
     def redeem(self, token: str) -> bool:
-        """Use a token up. Returns False if there is none such, or it was used."""
+        """Use up a token. Returns False if the token is unknown or was already used."""
         for each in self._tokens:
             if hmac.compare_digest(each.encode(), token.encode(errors="replace")):
                 self._tokens.remove(each)
@@ -68,30 +69,30 @@ class Access:
         """Return why a request is refused, as a status and a sentence; None if it is accepted."""
         headers = _read_headers(scope)
         host = headers.get("host", "")
-        if _is_repeated(scope, b"host") or not _is_here(host, scope.get("server")):
+        if _is_repeated(scope, b"host") or not _is_own_host(host, scope.get("server")):
             return (
                 _MISDIRECTED,
-                "The studio does not answer for this host. Open the link that the terminal shows.",
+                "This is not the studio's address. Open the link shown in the terminal.",
             )
         origin = headers.get("origin")
         if _is_repeated(scope, b"origin") or (origin is not None and origin != f"http://{host}"):
-            return _REFUSED, "Other pages may not use the studio."
-        # A page on another port of this machine is of the same site: its requests for pictures have the cookie, and
-        # no origin.
+            return _REFUSED, "Requests from other web pages are not allowed."
+        # A page on another port of this machine counts as the same site. Its requests for images carry the cookie
+        # but no Origin header.
         if headers.get("sec-fetch-site") in _OTHER_PAGES and headers.get("sec-fetch-mode") != "navigate":
-            return _REFUSED, "Other pages may not use the studio."
+            return _REFUSED, "Requests from other web pages are not allowed."
         if origin is None and scope["type"] == "websocket":
-            return _REFUSED, "A connection must come from the studio's page."
+            return _REFUSED, "WebSocket connections are only accepted from the studio's own page."
         key = self._key.encode()
         if not any(hmac.compare_digest(each, key) for each in _read_cookies(scope)):
             return _REFUSED, (
-                "This browser has not opened the studio. Open the link that the terminal shows. Each link works "
-                "once: press Enter in the terminal for another."
+                "This browser has no access to the studio. Open the link shown in the terminal. Each link works "
+                "once; press Enter in the terminal for a new one."
             )
         return None
 
     def cookie_for(self, scope: dict[str, Any]) -> str:
-        """Return the header that makes this browser the one that is let in."""
+        """Return the `Set-Cookie` header that gives a browser access."""
         return f"{_cookie_name(scope)}={self._key}; HttpOnly; SameSite=Strict; Path=/"
 
 
@@ -99,7 +100,7 @@ class AccessMiddleware:
     """ASGI middleware in front of the studio, its WebSocket included."""
 
     def __init__(self, app: Any, access: Access) -> None:
-        self.app = app  # the name that NiceGUI follows to find its server
+        self.app = app  # NiceGUI follows this attribute to find its server
         self._access = access
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
@@ -114,16 +115,17 @@ class AccessMiddleware:
                 await send({"type": "websocket.close", "code": 1008, "reason": refused[1][:100]})
             return
         token = _read_token(scope)
-        visits = bool(token) and _is_visit(scope) and (refused is None or refused[0] == _REFUSED)
-        redeemed = visits and self._access.redeem(token)
-        if visits and (redeemed or refused is None):
-            # A page that goes on by itself, not a redirect: after one that began elsewhere (in a file, on another
-            # site), a browser would not send the cookie. The token is in no history then.
+        is_visit = bool(token) and _is_visit(scope) and (refused is None or refused[0] == _REFUSED)
+        redeemed = is_visit and self._access.redeem(token)
+        if is_visit and (redeemed or refused is None):
+            # A page that opens the studio by itself, not a redirect: if the navigation began elsewhere (in a file,
+            # on another site), the browser would not send the cookie after a redirect. It also keeps the token out
+            # of the browser's history.
             cookie = self._access.cookie_for(scope).encode()
-            await _answer(send, 200, _ONWARDS, (b"set-cookie", cookie))
+            await _respond(send, 200, _OPENING, (b"set-cookie", cookie))
             return
         if refused is not None:
-            await _answer(send, refused[0], refused[1])
+            await _respond(send, refused[0], refused[1])
             return
 
         async def send_guarded(message: dict[str, Any]) -> None:
@@ -132,14 +134,14 @@ class AccessMiddleware:
                 message = {**message, "headers": [*kept, *_HEADERS]}
             await send(message)
 
-        # There is no proxy in front, and NiceGUI writes what one would say of itself into the page.
+        # There is no proxy in front of the studio, and NiceGUI would write the values of its headers into the page.
         own = [each for each in scope["headers"] if not each[0].lower().startswith(b"x-forwarded-")]
         await self.app({**scope, "headers": own}, receive, send_guarded)
 
 
-async def _answer(send: Any, status: int, text: str, *headers: tuple[bytes, bytes]) -> None:
-    onwards = '<meta http-equiv="refresh" content="0;url=/">' if text == _ONWARDS else ""
-    body = _PAGE.format(onwards, html.escape(text)).encode()
+async def _respond(send: Any, status: int, text: str, *headers: tuple[bytes, bytes]) -> None:
+    refresh = '<meta http-equiv="refresh" content="0;url=/">' if text == _OPENING else ""
+    body = _PAGE.format(refresh, html.escape(text)).encode()
     fixed = ((b"content-type", b"text/html; charset=utf-8"), (b"cache-control", b"no-store"))
     await send({"type": "http.response.start", "status": status, "headers": [*fixed, *_HEADERS, *headers]})
     await send({"type": "http.response.body", "body": body})
@@ -154,12 +156,12 @@ def _is_repeated(scope: dict[str, Any], name: bytes) -> bool:
 
 
 def _is_visit(scope: dict[str, Any]) -> bool:
-    """True if a person opens the page: a GET of its address, from no other page."""
+    """True if the user opens the page: a GET request for its address that does not come from another page."""
     headers = _read_headers(scope)
     return scope["method"] == "GET" and scope["path"] == "/" and "origin" not in headers
 
 
-def _is_here(host: str, server: Any) -> bool:
+def _is_own_host(host: str, server: Any) -> bool:
     """True if a Host header names this machine and the port that the studio listens on."""
     try:
         parts = urlsplit(f"//{host}")
@@ -174,10 +176,10 @@ def _cookie_name(scope: dict[str, Any]) -> str:
 
 
 def _read_cookies(scope: dict[str, Any]) -> list[bytes]:
-    """Return the values of all cookies with the studio's name, at most a few.
+    """Return the values of the cookies with the studio's name, at most `_COOKIES_READ`.
 
-    Other servers of this machine set cookies for the same host. Theirs may have any form, and even this name:
-    neither may keep the user out. (`http.cookies` reads nothing behind one that it cannot read.)
+    Other servers on this machine set cookies for the same host. Their cookies may be malformed or even have this
+    name; neither may lock the user out. (`http.cookies` stops reading at the first malformed cookie.)
     """
     wanted, found = _cookie_name(scope).encode(), []
     for header, value in scope["headers"]:

@@ -1,7 +1,7 @@
-"""The studio: puts tools, conversation, runs and money together, draws the page around them, and serves it.
+"""The studio application: combines tools, conversation, runs and spending into one page, and serves it.
 
-Needs NiceGUI (the extra `studio`). One studio per process: NiceGUI has one application. It listens on loopback.
-Nothing is fetched from anywhere: all that the page loads is in NiceGUI's wheel and in this package.
+Needs NiceGUI (the extra `studio`). NiceGUI has one application per process, so there is one studio per process. It
+listens on loopback. The page loads nothing from the network: all its files are in NiceGUI's wheel and this package.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ from toolwire.studio.runs import Runs
 from toolwire.studio.spending import Spending
 from toolwire.studio.timeline import Timeline
 
-_SHUTDOWN: Final = 2  # seconds that open connections get when the studio ends
-_EVERY: Final = 0.15  # seconds between two looks at what has changed
+_SHUTDOWN: Final = 2  # seconds that open connections get to finish when the studio ends
+_UPDATE_INTERVAL: Final = 0.15  # seconds
 _STYLE: Final = files("toolwire.studio.pages").joinpath("studio.css").read_text(encoding="utf-8")
 _ICON: Final = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">'
@@ -66,7 +66,7 @@ class Studio:
 
 
 async def serve(studio: Studio, listening: socket.socket, ready: Callable[[Access, str], None]) -> None:
-    """Serve the page until the process is told to end. `ready` gets what makes links, and the address."""
+    """Serve the page until SIGINT or SIGTERM. Calls `ready` with the maker of links and the page's address."""
     logging.getLogger("nicegui").setLevel(logging.WARNING)
     access = Access()
     web = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
@@ -85,7 +85,7 @@ async def serve(studio: Studio, listening: socket.socket, ready: Callable[[Acces
     config = uvicorn.Config(
         AccessMiddleware(web, access),
         log_config=None,
-        log_level="warning",  # a target may have set up logging: the terminal is for the links
+        log_level="warning",  # the user's module may have set up logging, and the terminal is for the links
         access_log=False,
         proxy_headers=False,
         timeout_graceful_shutdown=_SHUTDOWN,
@@ -102,7 +102,7 @@ async def serve(studio: Studio, listening: socket.socket, ready: Callable[[Acces
 
 
 class _Server(uvicorn.Server):
-    """Calls a function when it listens, and ends at SIGINT and SIGTERM without raising them again."""
+    """Calls a function once it listens, and ends at SIGINT and SIGTERM without raising them again."""
 
     def __init__(self, config: uvicorn.Config, on_ready: Callable[[], Any]) -> None:
         super().__init__(config)
@@ -122,14 +122,14 @@ class _Server(uvicorn.Server):
         self._on_ready()
 
 
-# --- the page: heading, tabs, colours, and the timer that brings everything up to date ---
+# --- the page: heading, tabs, colours, and the timer that updates everything ---
 
 
 def _draw_page(studio: Studio) -> None:
     """Draw the page for one window of the browser."""
     ui.add_css(_STYLE)
     ui.colors(primary="#1d4ed8", positive="#15803d", negative="#b91c1c")
-    dark = ui.dark_mode(None)  # as the system has it
+    dark = ui.dark_mode(None)  # follow the system
     parts = _list_tabs(studio)
     views: dict[str, Any] = {}
     with ui.header().classes("tw-header"), ui.row().classes("items-center tw-wide"):
@@ -169,11 +169,11 @@ def _draw_page(studio: Studio) -> None:
     panels.on_value_change(lambda event: show(str(event.value)))
     panels.value = tabs.value = next(iter(parts))
     ui.timer(0.0, lambda: show(str(panels.value)), once=True)
-    ui.timer(_EVERY, update)
+    ui.timer(_UPDATE_INTERVAL, update)
 
 
 def _list_tabs(studio: Studio) -> dict[str, Callable[[], Any]]:
-    """Return the tabs that there is something for, each with what draws it."""
+    """Return the tabs that have something to show, each with the function that draws it."""
     tabs: dict[str, Callable[[], Any]] = {}
     if studio.conversation is not None:
         tabs["Tools"] = partial(ToolsTab, studio.benches)
@@ -185,5 +185,5 @@ def _list_tabs(studio: Studio) -> dict[str, Callable[[], Any]]:
 
 
 def _switch_colours(dark: ui.dark_mode) -> None:
-    """Go from the system's choice to dark, to light, and back."""
+    """Switch from the system's choice to dark, to light, and back."""
     dark.value = {None: True, True: False, False: None}[dark.value]

@@ -1,7 +1,7 @@
-"""Calls of tools: what the page shows of one, and those that the user makes on the page, without Claude.
+"""Tool calls as the page shows them, and the calls that the user makes on the page, without Claude.
 
-Owns the connection to the server under work, its list of tools, and the calls with their progress, logs and
-questions. Knows nothing of pages: they look at `version`, which grows with every change.
+Owns the connection to the user's server, its list of tools, and the calls with their progress, logs and questions.
+Knows nothing about pages: they compare `version`, which grows with every change.
 """
 
 import asyncio
@@ -20,7 +20,6 @@ from toolwire.errors import McpError
 from toolwire.mcp.direct_client import DirectClient, ListedTool, Notified, connect
 from toolwire.studio.questions import Question, Questions
 from toolwire.studio.timeline import finite_number, read_text
-from toolwire.tools.elicitation import ElicitationRequest
 
 MOST_LOGS: Final = 1_000
 _MOST_CALLS: Final = 200
@@ -39,7 +38,7 @@ class LogLine:
 
 @dataclass(eq=False)
 class ToolCall:
-    """One call, made by the user or by Claude: its arguments, how far it is, what came of it."""
+    """One call, made by the user or by Claude: its arguments, its progress and its result."""
 
     tool: str
     arguments: Any
@@ -54,19 +53,19 @@ class ToolCall:
     logs_left_out: int = 0
     questions: list[Question] = field(default_factory=list)
     content: str | list[dict[str, Any]] = ""
-    """The result: blocks as MCP has them, or as the model gets them."""
+    """The result: MCP content blocks, or the content that the model received."""
     structured: Any = None
     error: str = ""
-    """Why there is no result: the server refused the request, or it ended."""
+    """Why there is no result: the server rejected the request, or the connection ended."""
     traceback: str = ""
-    """Where the tool's own code failed, for its author."""
+    """The traceback of the exception in the tool's own code, for its author."""
     version: int = 0
     on_failure: Callable[[str], None] | None = field(default=None, repr=False)
     """Called with the text of the error, if the call fails."""
     task: "asyncio.Task[None] | None" = field(default=None, repr=False)
 
     def note_progress(self, progress: Any, total: Any, message: Any) -> None:
-        """Keep the progress that a tool reported last; a server may send anything."""
+        """Store the latest reported progress. A server may send any values, so they are checked here."""
         self.progress, self.total, self.progress_text = (
             finite_number(progress),
             finite_number(total),
@@ -83,7 +82,7 @@ class ToolCall:
 
 
 class ToolBench:
-    """The tools of one server, and calls of them. Each call has a connection of its own, like a client."""
+    """The tools of one server, and calls to them. Each call has its own connection, as a client would."""
 
     def __init__(self, server: Any, name: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.server = server
@@ -92,7 +91,7 @@ class ToolBench:
         self.listings = 0
         """How many times the tools were listed."""
         self.problem = ""
-        """Why the tools cannot be listed, or were not loaded again."""
+        """Why the tools could not be listed or reloaded."""
         self.calls: list[ToolCall] = []
         self.version = 0
         self._clock = clock
@@ -102,7 +101,7 @@ class ToolBench:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def open(self) -> None:
-        """Connect and list the tools. A server that cannot be reached is a `problem`, not an exception."""
+        """Connect and list the tools. If the server is unreachable, sets `problem` instead of raising."""
         try:
             self._client = await self._stack.enter_async_context(
                 connect(self.server, name=self.name, on_notification=self._server_notified)
@@ -111,7 +110,7 @@ class ToolBench:
             if loaded is not None:
                 status = await loaded()
                 self.problem = "" if status.state == "live" else (status.error or "it did not load in time")
-        except Exception as error:  # noqa: BLE001 - the boundary to a user's server: anything may come
+        except Exception as error:  # noqa: BLE001 - the user's server may raise anything
             self.problem = describe(error)
         await self.list_tools()
 
@@ -129,14 +128,14 @@ class ToolBench:
         self.version += 1
 
     async def replace(self, server: Any) -> None:
-        """Use another server from now on: the same file, loaded again. Running calls go on with the old one."""
+        """Switch to a new server: the same file, loaded again. Running calls continue with the old one."""
         old, self._stack, self._client = self._stack, AsyncExitStack(), None
         self.server, self.problem = server, ""
         await self.open()
         await old.aclose()
 
     def fail_to_reload(self, text: str) -> None:
-        """Say on the page that a changed file could not be loaded."""
+        """Show on the page that a changed file could not be loaded."""
         self.problem = text
         self.version += 1
 
@@ -145,7 +144,7 @@ class ToolBench:
         return next((each for each in self.tools if each.name == name), None)
 
     def call(self, tool: str, arguments: dict[str, Any]) -> ToolCall:
-        """Start a call; it goes on by itself."""
+        """Start a call in the background."""
         call = ToolCall(tool, arguments, self._clock())
         ended = [each for each in self.calls if each.state != "running"]
         for each in ended[: max(0, len(self.calls) - _MOST_CALLS + 1)]:
@@ -173,15 +172,12 @@ class ToolBench:
         questions = Questions(lambda: self._touch(call))
         call.questions = questions.all
 
-        async def ask(request: ElicitationRequest) -> Any:
-            return await questions.ask_elicitation(request)
-
         try:
             with note_failures(call):
                 async with connect(
                     self.server,
                     name=self.name,
-                    on_elicitation=ask,
+                    on_elicitation=questions.ask_elicitation,
                     on_notification=lambda each: self._call_notified(call, each),
                 ) as client:
                     result = await client.call(call.tool, call.arguments)
@@ -224,27 +220,26 @@ class ToolBench:
 
 
 def describe(error: BaseException) -> str:
-    """Describe an exception in a line: its text, or its class if it has none."""
+    """Describe an exception in one line: its class and text."""
     if isinstance(error, McpError):
         return error.message
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-# --- where the user's code failed: servers log it, the model is told only the exception's text ----------------
+# --- tracebacks of the user's code: servers log them, the model gets only the text of the exception ---
 
 _current: ContextVar[Any] = ContextVar("toolwire_studio_call", default=None)
 
 
 class _FailureHandler(logging.Handler):
-    """Keeps the traceback of a failed tool with the call in whose context it was logged."""
+    """Stores the traceback of a failed tool in the call in whose context it was logged."""
 
     def emit(self, record: logging.LogRecord) -> None:
         call = _current.get()
         error = record.exc_info[1] if record.exc_info else None
         if call is not None and (error is not None or record.exc_text):
-            call.traceback = plain(
-                record.exc_text or format_traceback(error)
-            )  # the text: a secret was taken out
+            # Prefer `exc_text`: secrets were already removed from it.
+            call.traceback = plain(record.exc_text or format_traceback(error))
 
 
 _handler: Final = _FailureHandler(logging.WARNING)
@@ -252,7 +247,7 @@ _handler: Final = _FailureHandler(logging.WARNING)
 
 @contextmanager
 def note_failures(call: Any) -> Iterator[None]:
-    """While the block runs, tracebacks of tools that fail in this context are set as `call.traceback`."""
+    """Set `call.traceback` if a tool fails in this context while the block runs."""
     logger = logging.getLogger("toolwire.server")
     if _handler not in logger.handlers:
         logger.addHandler(_handler)

@@ -1,8 +1,8 @@
-"""A conversation with Claude, as the page shows it: what was said, called and asked, in order, and what it cost.
+"""A conversation with Claude as the page shows it: texts, tool calls and questions in order, and the cost.
 
-Owns the client and turns its messages into items. Who answers (the user's own CLI, or a scripted model) is chosen
-by the `Peer` that it is given. Knows nothing of pages: they look at `version`, which grows with every change, and
-at that of a text or a call.
+Owns the client and turns its messages into items. The `Peer` passed in decides who answers: the user's own CLI or a
+scripted model. Knows nothing about pages: they compare `version`, which grows with every change; texts and calls
+have a `version` of their own.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ _CLOSE_TIMEOUT: Final = 15.0
 State: TypeAlias = Literal["new", "starting", "idle", "running", "ended"]
 
 Peer: TypeAlias = Callable[[AsyncExitStack, Mapping[str, Any], bool], Awaitable[dict[str, Any]]]
-"""Called with a stack, the servers, and True for the user's own Claude. Returns the options that choose the CLI."""
+"""Called with an exit stack, the servers, and True for the user's own Claude. Returns options that set the CLI."""
 
 
 @dataclass(eq=False)
@@ -61,7 +61,7 @@ class Prompted:
 
 @dataclass(eq=False)
 class Said:
-    """A text or the thinking of the model; it grows while it streams."""
+    """Text or thinking of the model. Grows while it is streamed."""
 
     text: str
     thinking: bool = False
@@ -88,7 +88,7 @@ class Asked:
 
 @dataclass(eq=False)
 class Noted:
-    """Something to know: a retry, a hook, a failed server, the end of the CLI."""
+    """A notice: a retry, a hook, a failed server, the exit of the CLI."""
 
     text: str
     level: Literal["info", "warning", "error"] = "info"
@@ -97,7 +97,7 @@ class Noted:
 
 @dataclass(eq=False)
 class TurnEnded:
-    """The end of a turn, with its price."""
+    """The end of a turn."""
 
     summary: str
     failed: str = ""
@@ -130,9 +130,9 @@ class Conversation:
         hint: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`live`: begin with the user's own Claude. `options`: further arguments of `ClaudeAgentOptions`.
+        """`live`: start with the user's own Claude. `options`: further arguments of `ClaudeAgentOptions`.
 
-        `hint` says what the scripted model answers to.
+        `hint` tells the user which prompts the scripted model understands.
         """
         self.servers = dict(servers)
         self.hint = hint
@@ -159,10 +159,10 @@ class Conversation:
         self._shown_questions = 0
         self._began = self._clock()
 
-    # --- what the page does ---
+    # --- actions of the user ---
 
     async def send(self, prompt: str) -> None:
-        """Send a prompt. The first one starts the CLI; one during a turn is queued by the CLI."""
+        """Send a prompt. The first prompt starts the CLI; the CLI queues prompts sent during a turn."""
         self._add(Prompted(prompt))
         items = self.items
         try:
@@ -173,11 +173,11 @@ class Conversation:
                     if not self._opening.cancelled():
                         self._opening.result()
             if self.items is not items or self._client is None:
-                return  # `restart` or `aclose` came in between: nobody waits for an answer
+                return  # `restart` or `aclose` was called meanwhile
             self.state = "running"
             self.version += 1
             await self._client.query(prompt)
-        except Exception as error:  # noqa: BLE001 - the page shows whatever keeps Claude from starting
+        except Exception as error:  # noqa: BLE001 - the page shows any error that keeps Claude from starting
             if self.items is items:
                 await self._fail(error)
 
@@ -190,14 +190,14 @@ class Conversation:
                 self._add(Noted(f"The turn could not be interrupted: {describe(error)}", "warning"))
 
     async def restart(self, *, live: bool | None = None) -> None:
-        """End the conversation and begin an empty one. `live`: with the user's own Claude, or the scripted."""
+        """End the conversation and begin an empty one. `live`: use the user's own Claude; None: no change."""
         await self.aclose()
         self.live = self.live if live is None else live
         self._clear()
         self.version += 1
 
     async def replace_server(self, name: str, server: Any) -> None:
-        """Use another server under this name, also in the running conversation. Prompts wait for it."""
+        """Replace a server, also in the running conversation. Prompts wait until it is connected."""
         self.servers[name] = server
         async with self._starting:
             if self._client is None:
@@ -206,10 +206,10 @@ class Conversation:
                 await self._client.set_mcp_servers(self.servers)
                 await self._client.wait_until_ready(_CONTROL_TIMEOUT, [name])
             except (ClaudeSDKError, TimeoutError) as error:
-                self._add(Noted(f"The CLI did not take the changed tools: {describe(error)}", "warning"))
+                self._add(Noted(f"The CLI did not accept the changed tools: {describe(error)}", "warning"))
 
     async def aclose(self) -> None:
-        """End the CLI, if it runs or is being started."""
+        """Stop the CLI if it is running or starting."""
         tasks = [each for each in (self._opening, self._reader) if each is not None]
         self._opening = self._reader = None
         for task in tasks:
@@ -249,12 +249,14 @@ class Conversation:
             async for message in client.receive_messages():
                 self._show(message)
                 if isinstance(message, ResultMessage):
-                    await self._ask_context(client)
-        except Exception as error:  # noqa: BLE001 - whatever it is: without a reader, the turn would never end
+                    await self._read_context_usage(client)
+        except Exception as error:  # noqa: BLE001 - any error: without a reader, the turn would never end
             await self._fail(error, reading=True)
         else:
             self._add(
-                Noted("Claude Code has ended. The next prompt starts it again, without this context.", "info")
+                Noted(
+                    "Claude Code has exited. The next prompt starts it again, without this context.", "info"
+                )
             )
             await self._end(reading=True)
 
@@ -270,11 +272,11 @@ class Conversation:
                 called.call.version += 1
         self.version += 1
         if reading:
-            self._reader = None  # this very task
+            self._reader = None  # the current task must not be cancelled
         await self.aclose()
 
-    async def _ask_context(self, client: ClaudeSDKClient) -> None:
-        """Ask how full the context is; a CLI that does not tell costs nothing but the figure."""
+    async def _read_context_usage(self, client: ClaudeSDKClient) -> None:
+        """Request how full the context is. If the CLI does not answer, only this figure is missing."""
         with suppress(ClaudeSDKError, TimeoutError):
             async with asyncio.timeout(_CONTROL_TIMEOUT):
                 usage = await client.get_context_usage()
@@ -321,7 +323,7 @@ class Conversation:
                 self._show_notice(message)
 
     def _show_notification(self, message: McpProgressMessage | McpLogMessage) -> None:
-        """Show what a running tool reports."""
+        """Show the progress or log message of a running tool."""
         called = self._call(message.tool_use_id or "")
         if isinstance(message, McpLogMessage):
             called.call.add_log(message.level, message.data)
@@ -335,7 +337,7 @@ class Conversation:
                 why = f"{message.error} {message.error_status or ''}".strip()
                 self._add(
                     Noted(
-                        f"API error ({why}): try {message.attempt} of {message.max_retries} follows",
+                        f"API error ({why}): retry {message.attempt} of {message.max_retries} follows",
                         "warning",
                     )
                 )
@@ -409,7 +411,7 @@ class Conversation:
                 self._touch(called)
 
     def _call(self, tool_use_id: str) -> Called:
-        """Return the call of this id; its progress may come before the message that has its name."""
+        """Return the call with this id. Its progress may arrive before the message with its name."""
         if tool_use_id not in self._calls:
             self._calls[tool_use_id] = Called(ToolCall("", {}, self._clock()), tool_use_id)
         return self._calls[tool_use_id]
@@ -425,13 +427,13 @@ class Conversation:
     # --- frames ---
 
     def _observe(self, run: RunInfo) -> RunObserver | None:
-        """Watch the run of this conversation, not those that a tool may start."""
-        return _Watcher(self) if run.options.can_use_tool == self._ask_permission else None
+        """Observe this conversation's run, but not runs that a tool starts."""
+        return _ConversationObserver(self) if run.options.can_use_tool == self._ask_permission else None
 
 
 @dataclass(eq=False)
-class _Watcher(RunObserver):
-    """Puts every frame on the timeline, and notes where the user's tools fail."""
+class _ConversationObserver(RunObserver):
+    """Adds every frame to the timeline, and records the tracebacks of failed tools."""
 
     conversation: Conversation
     timeline: Timeline = field(init=False)

@@ -1,9 +1,9 @@
-"""The form of a JSON schema: the fields that a page draws, what the user has put in, and the arguments it makes.
+"""A form for a JSON schema: the fields that a page draws, the values that the user enters, and the arguments.
 
-The state is the arguments themselves, with two notes beside them: text that could not be read, and which variant
-the user has chosen. So arguments from elsewhere stay as they are, also where the schema does not foresee them.
-Fields below a field are made only when they are asked for. Owns also where an error of validation belongs. Must not
-know how a page is drawn, nor who is called with the arguments.
+The state is the arguments themselves, plus two notes: text that could not be parsed, and the variant that the user
+has chosen. So arguments from elsewhere are kept unchanged, even where they do not match the schema. Nested fields
+are computed only on request. Also decides which field a validation error belongs to. Must not know how a page is
+drawn or which tool is called with the arguments.
 """
 
 import base64
@@ -46,17 +46,18 @@ from toolwire.tools.schema.json_schema import RawParameters, compile_schema
 __all__ = ["MISSING", "Field", "Form", "Kind", "Path"]
 
 Path: TypeAlias = tuple[str | int, ...]
-_MAX_DEPTH: Final = 32  # steps of a path
-_MAX_MATCHES: Final = 300  # steps to find the field of one error
+_MAX_DEPTH: Final = 32  # length of a path
+_MAX_MATCHES: Final = 300  # steps of the search for the field of one error
 _MAX_DESCRIPTION: Final = 4_000
 _MAX_EXAMPLES: Final = 10
 _MAX_ERROR_TEXT: Final = 20_000
 _VALIDATION_FAILED: Final = "Validation failed: "
+_NOT_AN_OBJECT: Final = "The arguments must be an object, with a name for each value"
 
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a form. All texts but `name` and the values are safe to show."""
+    """One field of a form. All texts except `name` and the values are safe to show."""
 
     path: Path
     kind: Kind
@@ -67,37 +68,37 @@ class Field:
     default: Any = MISSING
     examples: tuple[Any, ...] = ()
     limits: tuple[str, ...] = ()
-    """What the schema demands of the value, in words."""
+    """The constraints on the value, in words."""
     choices: tuple[Any, ...] = ()
     """The values of a choice, of any type."""
     labels: tuple[str, ...] = ()
-    """The texts of the choices, or of the variants: no two are alike."""
+    """The texts of the choices, or of the variants. All are different."""
     is_open: bool = False
-    """Entries of any name may be added to the object or map."""
+    """True if entries with any name may be added to the object or map."""
     is_fixed: bool = False
-    """The list has as many items as it must have: none is added or removed."""
+    """True if the list has a fixed number of items, so that none can be added or removed."""
 
     @property
     def name(self) -> str:
-        """The last step of the path, as the schema has it: it may contain anything."""
+        """The last step of the path, unchanged from the schema. It may contain any characters."""
         return str(self.path[-1]) if self.path else ""
 
 
 class Form:
-    """What a user has put into the form of a schema.
+    """The values that a user has entered into the form of a schema.
 
-    A path names a field: `("address", "street")`, `("tags", 0)`, `()` for all. A variant and the shape that is
-    chosen for it have the same path (see `shape`). Methods raise KeyError for a path that leads nowhere.
+    A path identifies a field: `("address", "street")`, `("tags", 0)`, or `()` for the whole form. A field with
+    variants and its chosen variant have the same path (see `shape`). Methods raise KeyError for an unknown path.
     """
 
     def __init__(self, schema: Any, values: Mapping[str, Any] | None = None) -> None:
         self._schema = schema
         self._document = Document(schema if isinstance(schema, Mapping) else {})
         self._values: Any = {}
-        self._unread: dict[Path, tuple[str, str]] = {}  # the text, and what is wrong with it
+        self._unread: dict[Path, tuple[str, str]] = {}  # text that cannot be parsed, and its error
         self._chosen: dict[Path, int] = {}
         self.schema_error: str | None = None
-        """Why `check` cannot use the schema, once it has tried: then only the server checks."""
+        """Why `check` cannot use the schema, set by its first call. Then only the server validates arguments."""
         if values is not None:
             self.set_arguments(values)
 
@@ -105,17 +106,17 @@ class Form:
 
     @property
     def root(self) -> Field:
-        """The field of the whole: of kind "object" as a rule, else "map", "variant" or "json"."""
+        """The field of the whole form. Its kind is usually "object", otherwise "map", "variant" or "json"."""
         return self.field(())
 
     def field(self, path: Path) -> Field:
-        """Return the field at a path. Its kind is one that can show the value that is there."""
+        """Return the field at a path. Its kind is one that can show the current value."""
         return self._field(path, self._outer(path), required=self._is_required(path))
 
     def shape(self, path: Path) -> Field | None:
-        """Return the field of the chosen variant, at the same path; the field itself if it is no variant.
+        """Return the field of the chosen variant, at the same path; the field itself if it has no variants.
 
-        None if nothing is chosen. A value that fits no variant is shown as JSON.
+        Returns None if no variant is chosen. A value that fits no variant is shown as JSON.
         """
         outer = self._outer(path)
         if outer.kind != "variant":
@@ -124,7 +125,7 @@ class Form:
         return None if inner is None else self._field(path, inner, required=self._is_required(path))
 
     def fields(self, path: Path = ()) -> list[Field]:
-        """Return the fields inside an object, map, list or chosen variant: first those that the schema names."""
+        """Return the fields inside an object, map, list or chosen variant. Properties of the schema come first."""
         shape = self._shape(path)
         required = text_names(shape.schema.get("required"))
         return [
@@ -133,7 +134,7 @@ class Form:
         ]
 
     def chosen(self, path: Path) -> int | None:
-        """Return the number of the variant that is chosen, or that the value fits; None if there is none."""
+        """Return the index of the chosen variant, or else of the one that the value fits; None if there is none."""
         return self._choice(path, self._outer(path))
 
     def _choice(self, path: Path, outer: Shape) -> int | None:
@@ -142,8 +143,8 @@ class Form:
             return self._chosen[path]
         if value is MISSING or (value is None and outer.nullable):
             return None
-        for judge in (self._document.fit, self._document.resemble):
-            scores = [judge(each, value) for each in outer.variants]
+        for score_variant in (self._document.fit, self._document.resemble):
+            scores = [score_variant(each, value) for each in outer.variants]
             best = max((score for score in scores if score is not None), default=None)
             if best is not None:
                 return scores.index(best)
@@ -161,7 +162,7 @@ class Form:
         return as_shown(shape, self.value(path))
 
     def _shape(self, path: Path) -> Shape:
-        """The shape at a path, of a variant that of its choice."""
+        """Return the shape at a path; for a field with variants, that of the chosen variant."""
         outer = self._outer(path)
         if outer.kind != "variant":
             return outer
@@ -209,10 +210,10 @@ class Form:
             shape.is_fixed if shape.kind == "list" else False,
         )
 
-    # What is in them.
+    # The values.
 
     def value(self, path: Path) -> Any:
-        """Return the value at a path; `MISSING` if none is given there."""
+        """Return the value at a path; `MISSING` if there is none."""
         here: Any = self._values
         for step in path:
             if isinstance(step, int):
@@ -222,11 +223,11 @@ class Form:
         return MISSING if path in self._unread else here
 
     def is_given(self, path: Path) -> bool:
-        """True if the arguments have a value there, which may be null or an empty text."""
+        """True if there is a value at the path, which may be null or an empty text."""
         return self.value(path) is not MISSING
 
     def text(self, path: Path) -> str:
-        """Return what stands in the input: what was typed if it cannot be read, else the value as text."""
+        """Return the text to show in the input: the typed text if it cannot be parsed, otherwise the value."""
         if path in self._unread:
             return self._unread[path][0]
         value, shape = self.value(path), self._shape(path)
@@ -239,15 +240,15 @@ class Form:
         return json.dumps(value, ensure_ascii=False, indent=2 if isinstance(value, dict | list) else None)
 
     def picked(self, path: Path) -> list[int]:
-        """Return the numbers of the choices that are given; at most one, unless several may be."""
+        """Return the indexes of the selected choices; at most one unless the field allows several."""
         shape, value = self._shape(path), self.value(path)
         values = value if shape.kind == "choices" and isinstance(value, list) else [value]
         return [at for at, each in enumerate(shape.choices) if any(is_same(each, one) for one in values)]
 
     def set_text(self, path: Path, text: str) -> None:
-        """Put in what the user typed. Text that cannot be read is kept, and is an error of the field.
+        """Set the text that the user typed. Text that cannot be parsed is kept, as an error of the field.
 
-        An empty text is a value where text is expected; elsewhere it means that no value is given.
+        An empty text is a value if the field expects text; in other fields it removes the value.
         """
         shape = self._shape(path)
         if not text.strip() and shape.kind not in ("text", "long_text"):
@@ -261,7 +262,7 @@ class Form:
             self._put(path, value)
 
     def set_value(self, path: Path, value: Any) -> None:
-        """Put in a JSON value; None is null. `InvalidArguments` if it is not JSON."""
+        """Set a JSON value; None is null. Raises `InvalidArguments` if it is not JSON."""
         self._outer(path)
         value = loads(to_json({"": value}))[""]
         chosen = self._chosen.pop(path, None)
@@ -272,13 +273,13 @@ class Form:
                 self._chosen[path] = chosen
 
     def set_file(self, path: Path, content: bytes) -> None:
-        """Put in the bytes of a file, as base64."""
+        """Set the value to the bytes of a file, encoded as base64."""
         schema = self._shape(path).schema
         url = "base64url" in (str(schema.get("contentEncoding")).lower(), schema.get("format"))
         self._put(path, (base64.urlsafe_b64encode if url else base64.b64encode)(content).decode())
 
     def clear(self, path: Path) -> None:
-        """Take the value away: the field is not given. An item of a list stays, and has to be filled in."""
+        """Remove the value of a field. An item of a list stays, and has to be filled in."""
         if not path:
             self._forget(())
             self._values = {}
@@ -292,11 +293,11 @@ class Form:
                 parent.pop(path[-1], None)
 
     def give(self, path: Path) -> None:
-        """Give a field its default, or an empty value. One that has neither waits to be filled in."""
+        """Set a field to its default, or to an empty value. If it has neither, it waits to be filled in."""
         self._give(path, self._shape(path))
 
     def choose(self, path: Path, variant: int) -> None:
-        """Choose a variant by its number, and begin it anew unless the value that is there fits it."""
+        """Choose a variant by its index. Resets the value unless it fits the variant."""
         outer = self._outer(path)
         if outer.kind != "variant" or not 0 <= variant < len(outer.variants):
             raise KeyError(path)
@@ -324,12 +325,12 @@ class Form:
         return added
 
     def add_entry(self, path: Path, name: str) -> Path:
-        """Add an entry to a map, or an object that takes others than its properties. Returns its path."""
+        """Add an entry to a map, or to an object that allows additional properties. Returns its path."""
         if self._shape(path).kind not in ("map", "object"):
             raise KeyError(path)
         added = (*path, name)
         if self.is_given(added) or added in self._unread:
-            raise ValueError(f"There is already an entry called {show_value(name)}: choose another name")
+            raise ValueError(f"There is already an entry named {show_value(name)}; choose another name")
         shape = self._outer(added)
         self._give(added, shape)
         if not self.is_given(added):
@@ -337,7 +338,7 @@ class Form:
         return added
 
     def remove(self, path: Path) -> None:
-        """Remove an item of a list or an entry of a map, with all that is in it."""
+        """Remove an item of a list or an entry of a map."""
         if not path or not isinstance(at := path[-1], int):
             self.clear(path)
             return
@@ -347,7 +348,7 @@ class Form:
         self._move_notes(path[:-1], lambda step: step - 1 if isinstance(step, int) and step > at else step)
 
     def move_item(self, path: Path, to: int) -> Path:
-        """Move an item to another place in its list. Returns its new path."""
+        """Move an item to another index in its list. Returns its new path."""
         items, at = self._items(path), path[-1]
         order = list(range(len(items)))
         to = max(0, min(to, len(items) - 1))
@@ -357,7 +358,7 @@ class Form:
         return (*path[:-1], to)
 
     def _items(self, path: Path) -> list[Any]:
-        """The list in which an item is."""
+        """Return the list that contains an item."""
         items = self.value(path[:-1])
         if not path or not isinstance(items, list) or not isinstance(path[-1], int) or path[-1] >= len(items):
             raise KeyError(path)
@@ -374,7 +375,7 @@ class Form:
             self._set_unread(path, "", REQUIRED)
 
     def _initial(self, shape: Shape) -> Any:
-        with suppress(KeyError, TypeError, ValueError):  # not given, or not JSON: an empty value will do
+        with suppress(KeyError, TypeError, ValueError):  # without a default, or with one that is not JSON
             return loads(dumps(shape.about["default"]))
         if shape.kind == "object":
             return dict(self._constants(shape))
@@ -391,7 +392,7 @@ class Form:
         return empty.get(shape.kind, MISSING)
 
     def _constants(self, shape: Shape) -> Iterator[tuple[str, Any]]:
-        """Yield the properties that have one possible value: they tell variants apart, and nobody has to choose."""
+        """Yield the properties with only one possible value, such as the tag of a variant. They are filled in."""
         required = text_names(shape.schema.get("required"))
         for name, schema in as_table(shape.schema.get("properties")).items():
             if isinstance(schema, Mapping) and ("const" in schema or "enum" in schema or "$ref" in schema):
@@ -404,7 +405,7 @@ class Form:
                     yield name, inner.choices[0]
 
     def _put(self, path: Path, value: Any) -> None:
-        """Set a value, with the objects around it."""
+        """Set a value, and create the objects around it."""
         chosen = self._chosen.get(path)
         if not path:
             self._forget(())
@@ -427,7 +428,7 @@ class Form:
         if not path:
             self.clear(())
         elif isinstance(path[-1], int):
-            self._put(path, None)  # keeps its place
+            self._put(path, None)  # a placeholder, so that the other items keep their indexes
         else:
             if not isinstance(self.value(path[:-1]), dict):
                 self._put(path[:-1], {})
@@ -438,14 +439,14 @@ class Form:
             self._chosen[path] = chosen
 
     def _forget(self, path: Path) -> None:
-        """Drop the notes about a field and all inside it."""
+        """Delete the notes about a field and all fields inside it."""
         notes: tuple[dict[Path, Any], ...] = (self._unread, self._chosen)
         for each in notes:
             for found in [known for known in each if known[: len(path)] == path]:
                 del each[found]
 
     def _move_notes(self, parent: Path, rename: Callable[[str | int], str | int]) -> None:
-        """Keep the notes with the items of a list or the entries of a map when these move."""
+        """Update the paths of the notes after items of a list have moved."""
         at = len(parent)
         notes: tuple[dict[Path, Any], ...] = (self._unread, self._chosen)
         for each in notes:
@@ -461,41 +462,39 @@ class Form:
     # The arguments.
 
     def arguments(self) -> dict[str, Any]:
-        """Return what was given, as a copy. `InvalidArguments` if something typed cannot be read.
+        """Return a copy of the arguments. Raises `InvalidArguments` if a typed text cannot be parsed.
 
-        That they fit the schema is not checked here: see `check`.
+        Does not validate them against the schema; `check` does.
         """
         if self._unread:
             raise InvalidArguments(
                 Violation(format_path(path), message) for path, (_, message) in self._unread.items()
             )
         if not isinstance(self._values, dict):
-            raise InvalidArguments(
-                [Violation("", "The arguments must be an object, with a name for each value")]
-            )
+            raise InvalidArguments([Violation("", _NOT_AN_OBJECT)])
         values: dict[str, Any] = loads(to_json(self._values))
         return values
 
     def set_arguments(self, arguments: Mapping[str, Any]) -> None:
-        """Replace all that was put in. `InvalidArguments` if it is not JSON, and then nothing changes."""
+        """Replace all values. Raises `InvalidArguments`, and changes nothing, if the arguments are not JSON."""
         values = loads(to_json(dict(arguments)))
         self._forget(())
         self._values = values
 
-    # Errors at their fields.
+    # The errors, by field.
 
     def errors(self) -> dict[Path, list[str]]:
-        """Return what was typed and cannot be read, by field."""
+        """Return the errors of typed texts that cannot be parsed, by field."""
         return {path: [message] for path, (_, message) in self._unread.items()}
 
     def check(self) -> dict[Path, list[str]]:
-        """Check all that was put in against the schema. Returns the errors by field: none, and it may be sent."""
+        """Validate all values against the schema. Returns the errors by field, empty if the arguments are valid."""
         found = self.errors()
         parameters = self._parameters
         if parameters is None:
             return found
         if not isinstance(self._values, dict):
-            found.setdefault((), []).append("The arguments must be an object, with a name for each value")
+            found.setdefault((), []).append(_NOT_AN_OBJECT)
             return found
         for path, messages in self._violations(parameters, self._values).items():
             if not any(path and unread[: len(path)] == path for unread in self._unread):
@@ -526,7 +525,7 @@ class Form:
         return {}
 
     def _explain(self, path: Path, messages: list[str]) -> dict[Path, list[str]]:
-        """Say what is wrong in the variant that is chosen, instead of why all variants do not fit."""
+        """Replace the error that no variant fits by the errors within the chosen variant."""
         shape, value = self._shape(path), self.value(path)
         if not shape.is_union or shape.kind not in ("object", "map", "list") or not value:
             return {path: messages}
@@ -535,24 +534,24 @@ class Form:
         schema = {**tables, "type": "object", "properties": {"value": shape.schema}}
         try:
             compile_schema(schema).validate({"value": value})
-        except (DefinitionError, RecursionError):  # refers to other parts of the document
+        except (DefinitionError, RecursionError):  # it refers to other parts of the document
             return {path: messages}
         except InvalidArguments as error:
             found: dict[Path, list[str]] = {}
             for violation in error.violations:
                 inner, rest = self._descend(path, violation.path.removeprefix("value"))
                 if not rest and inner != path:
-                    for at, told in self._explain(inner, [violation.message]).items():
-                        found.setdefault(at, []).extend(told)
+                    for at, explained in self._explain(inner, [violation.message]).items():
+                        found.setdefault(at, []).extend(explained)
                 else:
                     self._add(found, inner, rest, violation)
             return found
         return {path: messages}
 
     def locate(self, violations: Iterable[Violation] | str) -> dict[Path, list[str]]:
-        """Assign errors to fields: those of `InvalidArguments.violations`, or the text of a server's error result.
+        """Assign errors to fields: `InvalidArguments.violations`, or the text of a server's error result.
 
-        An error inside a field that has no fields goes to that field; one that fits nowhere goes to `()`.
+        An error inside a field without nested fields belongs to that field; an error without a field, to `()`.
         """
         found: dict[Path, list[str]] = {}
         for violation in self._parse(violations) if isinstance(violations, str) else violations:
@@ -561,12 +560,12 @@ class Form:
         return found
 
     def _add(self, found: dict[Path, list[str]], path: Path, rest: str, violation: Violation) -> None:
-        """Add an error to those that are found; `rest` is the part of its path that is no field."""
+        """Add an error to `found`. `rest` is the part of its path for which there is no field."""
         where = (violation.path if not path else rest.removeprefix(".")) if rest else ""
         found.setdefault(path, []).append(str(Violation(where, violation.message)))
 
     def _parse(self, text: str) -> list[Violation]:
-        """Read the violations in a text as `InvalidArguments` writes it. Other texts are one error of the whole."""
+        """Parse the violations in the text of an `InvalidArguments`. Any other text is one error of the form."""
         _, begins, listed = text[:_MAX_ERROR_TEXT].partition(_VALIDATION_FAILED)
         if not begins:
             return [Violation("", text)]
@@ -577,14 +576,15 @@ class Form:
                 found.append(Violation(path, message))
             elif not found or part.startswith("... and "):
                 found.append(Violation("", part))
-            else:  # the message before had a semicolon
+            else:  # the previous message contains a semicolon
                 found[-1] = Violation(found[-1].path, f"{found[-1].message}; {part}")
         return found
 
     def _descend(self, start: Path, steps: str) -> tuple[Path, str]:
-        """Follow steps such as `.items[2].price` from a field. Returns the last field on the way, and what is left.
+        """Follow steps such as `.items[2].price` from a field. Returns the last field found and the rest.
 
-        A name may contain dots and brackets itself, so that all readings are tried, and the longest one counts.
+        A name may contain dots and brackets, so all ways to split the steps are tried; the one that leads furthest
+        is used.
         """
         best = (start, steps)
         stack = [best]

@@ -1,7 +1,7 @@
-"""Questions for the user that a tool or the CLI asks, until the page answers them.
+"""Questions of a tool or the CLI to the user, which are answered on the page.
 
-A question is asked on the event loop by whoever awaits the answer, and answered once, from any open page. One that
-is no longer waited for (interrupted, timed out) says so and takes no answer.
+The asker awaits the answer on the event loop. A question is answered once, from any open window. If the asker stops
+waiting (interrupted, timed out), the question becomes "cancelled" and accepts no answer.
 """
 
 import asyncio
@@ -23,49 +23,49 @@ State: TypeAlias = Literal["open", "answered", "cancelled"]
 
 @dataclass(eq=False)
 class Question:
-    """Something that the user is asked."""
+    """One question for the user."""
 
     kind: Literal["permission", "elicitation"]
     title: str
     tool_use_id: str | None = None
     arguments: dict[str, Any] = field(default_factory=dict)
-    """Of a permission: what the tool would be called with."""
+    """Permission: the arguments of the tool call."""
     why: str | None = None
-    """Of a permission: why the CLI asks."""
+    """Permission: why the CLI asks."""
     tool: str = ""
-    """Of a permission: the full name of the tool."""
+    """Permission: the full name of the tool."""
     schema: dict[str, Any] | None = None
-    """Of an elicitation: the form to fill in."""
+    """Elicitation: the schema of the form to fill in."""
     url: str | None = None
-    """Of an elicitation: the address to open instead."""
+    """Elicitation: the URL to open instead of a form."""
     state: State = "open"
     answer_text: str = ""
-    """What was answered, in a word."""
+    """The answer, in a few words."""
     _future: "asyncio.Future[Any] | None" = None
     _always: set[str] = field(default_factory=set)
 
     def allow(self, *, always: bool = False) -> bool:
-        """Allow the call; with `always`, also all later calls of the tool in this conversation."""
-        taken = self._answer(PermissionResultAllow(), "always allowed" if always else "allowed")
-        if taken and always:
+        """Allow the call. With `always`, also allow all later calls of the tool in this conversation."""
+        accepted = self._answer(PermissionResultAllow(), "always allowed" if always else "allowed")
+        if accepted and always:
             self._always.add(self.tool)
-        return taken
+        return accepted
 
     def deny(self, reason: str = "") -> bool:
-        """Do not allow the call; the model reads the reason."""
+        """Deny the call. The model receives the reason."""
         result = PermissionResultDeny(message=Permission(allowed=False, reason=reason).denial)
         return self._answer(result, f"denied: {reason}" if reason else "denied")
 
     def accept(self, content: dict[str, Any]) -> bool:
-        """Send what was filled in."""
+        """Send the values of the form."""
         return self._answer(ElicitationResult(action="accept", content=content), "sent")
 
     def decline(self) -> bool:
-        """Say that the user does not want to tell."""
+        """Refuse to answer."""
         return self._answer(ElicitationResult(action="decline"), "declined")
 
     def _answer(self, result: Any, text: str) -> bool:
-        """Answer, once. Returns False if the question was no longer open."""
+        """Store the answer. Returns False if the question was no longer open."""
         if self._future is None or self._future.done():
             return False
         self.state, self.answer_text = "answered", text
@@ -83,13 +83,13 @@ class Questions:
 
     @property
     def open(self) -> list[Question]:
-        """Those that wait for an answer."""
+        """The questions that wait for an answer."""
         return [each for each in self.all if each.state == "open"]
 
     async def ask_permission(
         self, tool: str, arguments: dict[str, Any], context: ToolPermissionContext
     ) -> Any:
-        """Ask whether a tool may run, for `can_use_tool`."""
+        """Ask whether a tool may run. Serves as `can_use_tool`."""
         if tool in self._always:
             return PermissionResultAllow()
         question = Question(
@@ -104,14 +104,14 @@ class Questions:
         return await self._ask(question)
 
     async def ask_elicitation(self, request: ElicitationRequest) -> Any:
-        """Ask what a server requests, for `on_elicitation`."""
+        """Ask for the input that a server requests. Serves as `on_elicitation`."""
         question = Question(
             "elicitation", f"{request.server} asks: {request.message}", schema=request.schema, url=request.url
         )
         return await self._ask(question)
 
     async def _ask(self, question: Question) -> Any:
-        question._future = asyncio.get_running_loop().create_future()  # noqa: SLF001 - made for it here
+        question._future = asyncio.get_running_loop().create_future()  # noqa: SLF001 - of this module
         self.all.append(question)
         self._changed()
         try:

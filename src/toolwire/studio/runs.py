@@ -1,4 +1,4 @@
-"""The runs whose timeline can be shown: the conversation on the page, recordings, and sessions of the past."""
+"""The runs whose timeline can be shown: the conversation on the page, recordings, and past sessions."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -17,18 +17,18 @@ _MOST_SESSIONS: Final = 100
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A run that can be looked at. `load` returns its timeline; that of a live one grows."""
+    """A run that can be selected. `load` returns its timeline, which grows if the run is live."""
 
     key: str
     title: str
     load: Callable[[], Awaitable[Timeline]]
     is_live: bool = False
     is_paid: Callable[[], bool] = lambda: True
-    """False if a scripted model answers, so that the cost is only computed."""
+    """False if a scripted model answers, so that the cost is computed but not charged."""
 
 
 class Runs:
-    """All runs that can be chosen, the live one first, then those that were named, then the past ones."""
+    """All runs that can be selected: the live one, then those named on the command line, then past sessions."""
 
     def __init__(self, conversation: Conversation | None = None, cwd: Path | None = None) -> None:
         self.named: list[Run] = []
@@ -39,20 +39,20 @@ class Runs:
             async def load() -> Timeline:
                 return conversation.timeline
 
-            here = "The conversation here"
+            here = "This conversation"
             self.named.append(Run("live", here, load, is_live=True, is_paid=lambda: conversation.live))
 
     @property
     def all(self) -> list[Run]:
-        """Those that are known so far."""
+        """All runs known so far."""
         return [*self.named, *self.sessions]
 
     def find(self, key: str) -> Run | None:
-        """Return the run of this key."""
+        """Return the run with this key; None if there is none."""
         return next((each for each in self.all if each.key == key), None)
 
     def add_recording(self, path: Path) -> None:
-        """Add the connections of a recording. ValueError or OSError if it cannot be read."""
+        """Add each connection in a recording. Raises ValueError or OSError if the file cannot be read."""
         timelines = read_recording(path)
         for number, timeline in enumerate(timelines, 1):
             more = f", connection {number}" if len(timelines) > 1 else ""
@@ -60,12 +60,12 @@ class Runs:
             self.named.append(Run(f"{path}#{number}", title, _return(timeline)))
 
     def add_session(self, session_id: str) -> None:
-        """Add a session of the past by its id. ValueError or FileNotFoundError if there is none."""
+        """Add a past session by its id. Raises ValueError or FileNotFoundError if there is none."""
         open_session(session_id)
         self.named.append(_past_run(session_id, f"Session {session_id}"))
 
     async def list_sessions(self) -> None:
-        """Look for the latest sessions of the past in this directory."""
+        """Find the latest past sessions of this directory."""
         found = await anyio.to_thread.run_sync(lambda: list_sessions(self._cwd or Path.cwd(), _MOST_SESSIONS))
         self.sessions = [_past_run(each.session_id, f"Session: {each.summary[:80]}") for each in found]
 

@@ -1,8 +1,9 @@
-"""What a JSON schema becomes in a form: the kind of its field, and text to values of that kind.
+"""Shapes: which kind of form field a JSON schema becomes, and how typed text is parsed for that kind.
 
-Owns the kinds, how references, `allOf` and unions are read, which variant a value fits, and how typed text is read.
-A schema comes from a server and may be anything: nothing here raises because of it or follows it without end, and
-what would be too much for a page is raw JSON. Must not know what a user has put in.
+Owns the kinds, the resolution of references, `allOf` and unions, the choice of the variant that a value fits, and
+the parsing of typed text. A schema comes from a server and may be anything: it never causes an exception or an
+endless loop here, and a schema that is too large for a page becomes a field of raw JSON. Must not know the values
+that a user has entered.
 """
 
 import base64
@@ -46,13 +47,13 @@ class Missing(Enum):
 
 
 MISSING: Final = Missing.MISSING
-"""Stands for a value that is not given, since None is one: null."""
-_MAX_FIELDS: Final = 300  # of one object, map or list; more are one field of JSON
+"""Stands for a missing value, because None means null."""
+_MAX_FIELDS: Final = 300  # of one object, map or list; a larger one becomes a field of JSON
 _MAX_CHOICES: Final = 1_000
 _MAX_VARIANTS: Final = 50
-_MAX_STEPS: Final = 1_000  # references followed and branches looked at to read one schema
+_MAX_STEPS: Final = 1_000  # references and branches followed to read one schema
 MAX_TITLE: Final = 200
-_LONG: Final = 200  # characters that may be typed, from which on a field has several lines
+_LONG: Final = 200  # a text that may be longer gets an input with several lines
 _FITTING_DEPTH: Final = 4
 _FITTING_ITEMS: Final = 20
 _NOT_FOR_BRANCHES: Final = ("title", "description", "default", "examples", "discriminator")
@@ -105,7 +106,7 @@ _HINTS: Final[tuple[tuple[str, tuple[Kind, ...], str], ...]] = (
 
 @dataclass(frozen=True)
 class Shape:
-    """What a schema is read as, apart from where it stands. `schema` has neither references nor alternatives."""
+    """The form field for a schema, independent of its path. `schema` has no references or alternatives."""
 
     kind: Kind
     schema: Mapping[str, Any] = field(default_factory=dict)
@@ -117,7 +118,7 @@ class Shape:
     is_union: bool = False
 
     def child(self, step: str | int) -> Any:
-        """The schema of what is inside, by its name or index."""
+        """Return the schema of a property or item, by name or index."""
         schema = self.schema
         if isinstance(step, int):
             first = prefix_items(schema)
@@ -128,7 +129,7 @@ class Shape:
         properties = schema.get("properties")
         if isinstance(properties, Mapping) and step in properties:
             return properties[step]
-        # No pattern is tried on a name: it is the server's, and may take for ever.
+        # Patterns are not matched against names: a pattern comes from the server and may take forever.
         patterns = as_table(schema.get("patternProperties"))
         additional = schema.get("additionalProperties")
         if len(patterns) == 1 and additional in (None, False):
@@ -147,27 +148,27 @@ class Shape:
         return bool(count) and closed and schema.get("minItems") == count
 
 
-class _TooMuch(Exception):  # noqa: N818 - it is no error of anyone's
-    """A schema takes too many steps to read, or makes no sense."""
+class _TooComplex(Exception):  # noqa: N818 - not an error: the field is shown as JSON
+    """A schema takes too many steps to read, or is invalid."""
 
 
 class Document:
-    """A whole schema, in which the references of its parts are looked up."""
+    """A complete schema, in which references are resolved."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self.root = root
         self._targets: dict[str, Any] = {}
 
     def read(self, schema: Any, *, is_root: bool = False, is_item: bool = False) -> Shape:
-        """Decide what kind of field a schema is. Of an item (`is_item`) its own items are not looked at."""
+        """Return the shape of a schema. With `is_item`, the items of a list are not examined."""
         try:
             left = [_MAX_STEPS]
             about = self._flatten(schema, left)
             options = self._alternatives(about, left)
-        except _TooMuch:
+        except _TooComplex:
             return Shape("json", about=as_table(schema))
         schema = as_table(schema)
-        # The title of what a schema refers to is that of a model, and not of the field.
+        # The title of a referenced schema is that of a model, not of the field.
         about.pop("title", None)
         if "title" in schema:
             about["title"] = schema["title"]
@@ -177,7 +178,7 @@ class Document:
         if not found:
             return Shape("choice", about=about, choices=(None,), labels=("null",))
         if len(found) > 1:
-            listed = [_listed(each) for each in found]
+            listed = [_read_enum(each) for each in found]
             if all(listed) and sum(map(len, listed)) <= _MAX_CHOICES:
                 return _with_choices(about, [pair for pairs in listed for pair in pairs], nullable=nullable)
             labels = _distinct(_variant_label(each) for each in found)
@@ -196,7 +197,7 @@ class Document:
     ) -> Shape:
         title = about.get("title")
         about = {**schema, **about, "title": title}
-        if pairs := _listed(schema):
+        if pairs := _read_enum(schema):
             if len(pairs) <= _MAX_CHOICES:
                 return _with_choices(about, pairs, nullable=nullable)
             is_text = all(isinstance(value, str) for value, _ in pairs)
@@ -208,10 +209,10 @@ class Document:
         if schema is True or schema is None:
             return {}
         if not isinstance(schema, Mapping):
-            raise _TooMuch
+            raise _TooComplex
         found = dict(schema)
         while True:
-            _count(left)
+            _use_step(left)
             keyword = next((each for each in REFERENCES if each in found), None)
             if keyword is not None:
                 reference = found.pop(keyword)
@@ -227,20 +228,20 @@ class Document:
 
     def _resolve(self, reference: Any) -> Mapping[str, Any]:
         if not isinstance(reference, str):
-            raise _TooMuch
+            raise _TooComplex
         if reference not in self._targets:
             self._targets[reference] = resolve(reference, self.root)
         target = self._targets[reference]
         if not isinstance(target, Mapping):
-            raise _TooMuch
+            raise _TooComplex
         return target
 
     def _alternatives(self, schema: dict[str, Any], left: list[int]) -> list[dict[str, Any]]:
-        """List the schemas of which a value fits one, none of them with alternatives of its own."""
+        """Return the alternatives of a schema, none of which has alternatives of its own."""
         found: list[dict[str, Any]] = []
         stack = [schema]
         while stack:
-            _count(left)
+            _use_step(left)
             each = stack.pop()
             union = next((key for key in ("anyOf", "oneOf") if isinstance(each.get(key), list)), None)
             kind = each.get("type")
@@ -253,22 +254,22 @@ class Document:
                     base = {key: value for key, value in base.items() if key not in _NOT_FOR_BRANCHES}
                     merged = [_merge(base, self._flatten(branch, left)) for branch in branches]
                     stack += reversed(merged)
-                else:  # says only which properties go together: that is validated, and is no other form
+                else:  # the branches only constrain which properties go together; validation checks that
                     stack.append(base)
             elif isinstance(kind, list):
                 stack += [{**each, "type": one} for one in reversed(kind) if isinstance(one, str)]
             else:
                 found.append(each)
             if len(found) + len(stack) > _MAX_VARIANTS * 2:
-                raise _TooMuch
-        if len(found) > _MAX_VARIANTS and not all(map(_listed, found)):
-            raise _TooMuch
+                raise _TooComplex
+        if len(found) > _MAX_VARIANTS and not all(map(_read_enum, found)):
+            raise _TooComplex
         return found
 
     def fit(
         self, schema: Any, value: Any, depth: int = _FITTING_DEPTH, left: list[int] | None = None
     ) -> int | None:
-        """Say how well a value fits a schema; None if it does not. Looks at the shape only, and not at limits."""
+        """Return how well a value fits a schema; None if it does not. Compares shapes only, not limits."""
         left = [_MAX_STEPS] if left is None else left
         left[0] -= 1
         if left[0] < 0:
@@ -285,7 +286,7 @@ class Document:
         return None if more is None else score + more
 
     def _fit_inside(self, shape: Shape, value: Any, depth: int, left: list[int]) -> int | None:
-        """Say how much of what is in an object or list the schema names; None if something does not fit."""
+        """Return a score for the declared values inside an object or list; None if one does not fit."""
         declared = as_table(shape.schema.get("properties"))
         if isinstance(value, dict):
             closed = shape.schema.get("additionalProperties") is False
@@ -302,7 +303,7 @@ class Document:
         return sum(1 + min(score or 0, 2) for step, score in scores if step in declared)
 
     def resemble(self, schema: Any, value: Any) -> int | None:
-        """Say how much a wrong value looks as if it was meant for a schema; None if it does not at all."""
+        """Return how much an invalid value resembles values of a schema; None if it does not at all."""
         shape = self.read(schema)
         if shape.kind == "list":
             return 0 if isinstance(value, list) else None
@@ -320,14 +321,14 @@ class Document:
         return len(named) or None
 
 
-def _count(left: list[int]) -> None:
+def _use_step(left: list[int]) -> None:
     left[0] -= 1
     if left[0] < 0:
-        raise _TooMuch
+        raise _TooComplex
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Combine two schemas that a value must both fit. Where one form cannot show both, `over` is shown."""
+    """Combine two schemas that must both hold. Where a form cannot show both, `over` wins."""
     merged = {**base, **over}
     if "properties" in base and "properties" in over:
         first, second = as_table(base["properties"]), as_table(over["properties"])
@@ -343,17 +344,17 @@ def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _kind(schema: Mapping[str, Any], *, is_root: bool) -> Kind:
-    """The kind of a schema that has neither choices nor alternatives."""
-    told = schema.get("type", _guess_type(schema, is_root=is_root))
-    if told == "string":
+    """Return the kind of a schema without choices and alternatives."""
+    type_name = schema.get("type", _guess_type(schema, is_root=is_root))
+    if type_name == "string":
         return _text_kind(schema)
-    if told == "object":
+    if type_name == "object":
         return _object_kind(schema, is_root=is_root)
-    if told == "array":
+    if type_name == "array":
         first = prefix_items(schema)
         known = isinstance(schema.get("items"), Mapping) or first
         return "list" if known and len(first) <= _MAX_FIELDS else "json"
-    return _KINDS.get(told, "json") if isinstance(told, str) else "json"
+    return _KINDS.get(type_name, "json") if isinstance(type_name, str) else "json"
 
 
 def _object_kind(schema: Mapping[str, Any], *, is_root: bool) -> Kind:
@@ -384,7 +385,7 @@ def _text_kind(schema: Mapping[str, Any]) -> Kind:
     if encoding in ("base64", "base64url") or form in ("binary", "byte", "base64", "base64url"):
         return "file"
     if isinstance(media, str) and "contentEncoding" not in schema:
-        # Without an encoding the text is the document itself, as far as text can be one.
+        # Without an encoding, the text is the document itself, if it can be text.
         is_text = media.startswith("text/") or media.endswith(("json", "xml", "yaml", "javascript"))
         return "long_text" if is_text else "file"
     if form == "date":
@@ -396,7 +397,7 @@ def _text_kind(schema: Mapping[str, Any]) -> Kind:
 
 
 def as_shown(shape: Shape, value: Any) -> Shape:
-    """The shape, or one that can show a value that it cannot."""
+    """Return the shape, or a more general one if it cannot show the value."""
     if value is MISSING or (value is None and shape.nullable):
         return shape
     if shape.kind == "text" and isinstance(value, str) and "\n" in value:
@@ -411,7 +412,7 @@ def as_shown(shape: Shape, value: Any) -> Shape:
 
 
 def _shows(shape: Shape, value: Any) -> bool:
-    """True if a field of this kind can show the value, so that reading what it shows gives the same again."""
+    """True if a field of this kind can show the value without loss: parsing the shown text gives the same value."""
     kind = shape.kind
     if kind in ("variant", "json"):
         return True
@@ -426,7 +427,7 @@ def _shows(shape: Shape, value: Any) -> bool:
 
 
 def _shows_choices(choices: tuple[Any, ...], values: Any) -> bool:
-    """True if the values are some of the choices, each at most once."""
+    """True if the values are a subset of the choices, without duplicates."""
     if not isinstance(values, list) or len(values) > len(choices):
         return False
     places = [next((at for at, each in enumerate(choices) if is_same(each, one)), None) for one in values]
@@ -434,7 +435,7 @@ def _shows_choices(choices: tuple[Any, ...], values: Any) -> bool:
 
 
 def read_text(shape: Shape, text: str) -> Any:
-    """Read what was typed into a field. ValueError says what would be right."""
+    """Parse text that was typed into a field. Raises ValueError with a text for the user."""
     if shape.kind == "choice":
         return _read_choice(shape, text)
     if shape.kind in ("integer", "number", "boolean"):
@@ -446,7 +447,7 @@ def _read_choice(shape: Shape, text: str) -> Any:
     for choice, label in zip(shape.choices, shape.labels, strict=True):
         if text == label:
             return choice
-    raise ValueError(f"{show_value(text)} is none of the choices")
+    raise ValueError(f"{show_value(text)} is not one of the choices")
 
 
 def _read_date(text: str) -> str:
@@ -467,15 +468,16 @@ def _read_base64(text: str) -> str:
     padded = text + "=" * (-len(text) % 4)
     try:
         base64.b64decode(padded, altchars=b"-_" if "-" in text or "_" in text else None, validate=True)
-    except ValueError:  # binascii.Error is one, and so is what it says of other characters than ASCII
-        raise ValueError("This is not base64: choose a file, or paste its contents in base64") from None
+    except ValueError:  # binascii.Error, or the ValueError for characters that are not ASCII
+        raise ValueError("This is not base64; choose a file, or paste its contents as base64") from None
     return text
 
 
 def read_json(text: str) -> Any:
+    """Parse JSON that was typed. Raises ValueError with a text for the user."""
     try:
         value = loads(text.encode())
-        dumps(value)  # not too deep to be sent
+        dumps(value)  # raises if it is nested too deeply to be sent
     except (ValueError, RecursionError) as error:
         raise ValueError(f"This is not JSON: {clip(str(error), MAX_TITLE)}") from error
     return value
@@ -490,8 +492,8 @@ _READERS: Final[dict[str, Callable[[str], Any]]] = {
 }
 
 
-def _listed(schema: Mapping[str, Any]) -> list[tuple[Any, str]]:
-    """The values that a schema lists as allowed, with their titles."""
+def _read_enum(schema: Mapping[str, Any]) -> list[tuple[Any, str]]:
+    """Return the values that `const` or `enum` allow, with their titles."""
     if "const" in schema:
         return [(schema["const"], clean_line(schema.get("title")))]
     listed = schema.get("enum")
@@ -503,12 +505,12 @@ def _listed(schema: Mapping[str, Any]) -> list[tuple[Any, str]]:
 
 
 def _with_choices(about: Mapping[str, Any], pairs: list[tuple[Any, str]], *, nullable: bool) -> Shape:
-    """The shape of a choice. A null beside other values is what the form offers as null."""
+    """Return the shape of a choice. A null among other values makes the field nullable instead."""
     single = len(pairs) == 1
     kept = [pair for pair in pairs if pair[0] is not None] or pairs
     seen: dict[bytes | str, tuple[Any, str]] = {}
     for value, title in kept:
-        # The title of a single constant is that of the field.
+        # The title of a single constant is the title of the field.
         seen.setdefault(_identity(value), (value, "" if single else title))
     labels = _distinct(title or _show_choice(value) for value, title in seen.values())
     choices = tuple(value for value, _ in seen.values())
@@ -522,7 +524,7 @@ def _show_choice(value: Any) -> str:
 
 
 def _distinct(labels: Iterable[str]) -> tuple[str, ...]:
-    """Number the labels that are alike."""
+    """Make labels distinct by numbering equal ones."""
     used: dict[str, None] = {}
     for label in labels:
         number, own = 1, label
@@ -535,10 +537,11 @@ def _distinct(labels: Iterable[str]) -> tuple[str, ...]:
 
 def _variant_label(schema: Mapping[str, Any]) -> str:
     word = _WORDS.get(_kind(schema, is_root=False), "JSON")
-    return clean_line(schema.get("title")) or ("Choice" if _listed(schema) else word)
+    return clean_line(schema.get("title")) or ("Choice" if _read_enum(schema) else word)
 
 
 def describe_limits(shape: Shape) -> tuple[str, ...]:
+    """Return the constraints on a value, such as "at least 1"."""
     schema = shape.schema
     hints = [
         text.format(clean_line(schema[key]) if isinstance(schema[key], str) else show_value(schema[key]))
@@ -546,14 +549,14 @@ def describe_limits(shape: Shape) -> tuple[str, ...]:
         if key in schema and shape.kind in kinds and not isinstance(schema[key], bool)
     ]
     if schema.get("uniqueItems") is True and shape.kind == "list":
-        hints.append("no two alike")
-    if shape.kind in ("text", "json") and len(pairs := _listed(schema)) > _MAX_CHOICES:
+        hints.append("no duplicates")
+    if shape.kind in ("text", "json") and len(pairs := _read_enum(schema)) > _MAX_CHOICES:
         hints.append(f"one of {len(pairs)} values")
     return tuple(hints)
 
 
 def prefix_items(schema: Mapping[str, Any]) -> list[Any]:
-    """The schemas of the first items of a list, one for each."""
+    """Return the schemas of the first items of a list, one for each item."""
     for keyword in ("prefixItems", "items"):
         if isinstance(found := schema.get(keyword), list):
             return found
@@ -573,7 +576,7 @@ def clean_line(value: Any) -> str:
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """True if two values are the same JSON: True is not 1, as it is in Python."""
+    """True if two values are the same JSON. Unlike in Python, true is not 1."""
     return one == other and _identity(one) == _identity(other)
 
 

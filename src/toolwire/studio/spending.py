@@ -1,6 +1,6 @@
-"""What a catalogue has spent: the calls in its ledger, what is left of the budget, and outcomes to settle.
+"""The spending of a catalogue: the calls in its ledger, the remaining budget, and unknown outcomes to settle.
 
-Reads the ledger in a worker thread with a connection of its own, and writes only what the user decides.
+Reads the ledger in a worker thread with its own connection. Writes only the outcomes that the user enters.
 """
 
 import os
@@ -19,8 +19,8 @@ _MOST_ROWS: Final = 500
 
 
 @dataclass(frozen=True)
-class Left:
-    """A limit, and what is left of it, in micros."""
+class Remaining:
+    """A spending limit and the amount that is left of it, in micros."""
 
     title: str
     limit: int
@@ -35,9 +35,9 @@ class Books:
     rows: list[Row] = field(default_factory=list)
     """The latest calls, the newest first."""
     unknown: list[Row] = field(default_factory=list)
-    """Calls whose answer was lost: their money stays reserved until somebody says how they ended."""
+    """Calls whose response was lost. Their money stays reserved until the user records the outcome."""
     tools: list[Total] = field(default_factory=list)
-    left: list[Left] = field(default_factory=list)
+    left: list[Remaining] = field(default_factory=list)
     stops: list[Stop] = field(default_factory=list)
 
 
@@ -49,17 +49,17 @@ class Spending:
         self._catalog = catalog
 
     async def read(self) -> Books:
-        """Read the books. `CatalogError` if the ledger cannot be read."""
+        """Read the ledger. Raises `CatalogError` if that fails."""
         return await self._use(self._read)
 
     async def settle(self, row: Row, *, charged: bool, amount: int | None = None) -> None:
-        """Record how a call ended whose answer was lost. `amount` is in micros; without it, what was reserved."""
+        """Record the outcome of a call whose response was lost. `amount`: in micros; None: as reserved."""
         await self._use(lambda ledger: ledger.resolve(row.id, charged, amount))
 
     async def _use(self, work: Callable[[Ledger], T]) -> T:
-        return await anyio.to_thread.run_sync(self._open_and, work)
+        return await anyio.to_thread.run_sync(self._use_in_thread, work)
 
-    def _open_and(self, work: Callable[[Ledger], T]) -> T:
+    def _use_in_thread(self, work: Callable[[Ledger], T]) -> T:
         at: Any = self._catalog.ledger
         if not isinstance(at, str | os.PathLike):
             return work(at)
@@ -79,7 +79,7 @@ class Spending:
             ledger.rows(states=["unknown"]),
             sorted(ledger.totals("tool"), key=lambda each: -each.money),
             [
-                Left(name, most, max(most - spent, 0))
+                Remaining(name, most, max(most - spent, 0))
                 for name, (most, spent) in used.items()
                 if most is not None
             ],

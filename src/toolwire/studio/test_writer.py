@@ -1,12 +1,13 @@
-"""Turns a run into a pytest file that passes as written: its prompts, what the model said, what tools returned.
+"""Turns a run into a pytest file that passes as written, with the run's prompts, model responses and tool results.
 
-The model is scripted from what it said and called in the run; the tools are those of the target. Owns which parts
-of a run can be played again, and the layout of the file, which is as `ruff format` would have it. Text of the run
-gets into the file as literals and in comments of one line only, so that nothing in it is ever code.
+The model is scripted from its responses in the run; the tools are those of the target. Owns which parts of a run
+can be replayed, and the layout of the file, which matches `ruff format`. Text of the run only appears as literals
+and in one-line comments, so that nothing in it can ever become code.
 
-Left out, with a comment at its place: subagents, built-in tools and tools of other servers, calls that were
-interrupted or that asked the user for something, turns without a prompt. Hooks are not in the test; a call that one
-of them denied is denied again. Results with other content than text, and those that the CLI cut, are not compared.
+These parts are left out, each with a comment in its place: subagents, built-in tools, tools of other servers, calls
+that were interrupted or that asked the user for something, and turns without a prompt. Hooks are not in the test,
+but a call that a hook denied is denied again. Results that are not only text, or that the CLI shortened, are not
+compared.
 """
 
 import keyword
@@ -21,20 +22,20 @@ from typing import Any, Final
 from toolwire.studio.timeline import DENIED, INTERRUPTED, Span, Timeline, read_text
 from toolwire.tools.names import full_name, wire_name
 
-_WIDTH: Final = 88  # what ruff and black have by default
-_DEEPEST: Final = 40  # Python's parser ends at 200 brackets
-_SHOWN: Final = 60
+_WIDTH: Final = 88  # the default of ruff and black
+_MAX_DEPTH: Final = 40  # of arguments; Python's parser fails at 200 nested brackets
+_MAX_QUOTED: Final = 60
 _FILE: Final = re.compile(r"(?P<path>.+\.py)(?::(?P<name>[^/\\:]*))?", re.DOTALL)
 _MODULE: Final = re.compile(r"(?P<path>[^\W\d]\w*(?:\.[^\W\d]\w*)*):(?P<name>.*)", re.DOTALL)
 _OTHERS: Final = ("http:", "https:", "catalog:", "openapi:")
 _FACTORY: Final = ("make_", "create_")
 _CUT: Final = ("<persisted-output>", "Output has been saved to", "<scrubbed>")
-"""In results that the CLI or the recorder has replaced."""
+"""Texts that show that the CLI or the recorder has replaced a result."""
 
 
 @dataclass
 class _Node:
-    """Code in brackets, with a comma between its parts; or a piece of code without parts."""
+    """A piece of code; with `parts`, they stand between `head` and `tail`, separated by commas."""
 
     head: str
     parts: "Sequence[_Node | _Comment] | None" = None
@@ -48,25 +49,25 @@ class _Comment:
 
 @dataclass
 class _Call:
-    """A call of a tool of the target."""
+    """A call of one of the target's tools."""
 
     name: str
     arguments: dict[str, Any]
     text: str | None
-    """The text of its result; None if it is not compared."""
+    """The text of the result; None if the result is not compared."""
     failed: bool
 
 
 @dataclass
 class _Script:
-    """What the test is made of."""
+    """The contents of the test."""
 
     prompts: list[str] = field(default_factory=list)
     steps: list[_Node | _Comment] = field(default_factory=list)
     calls: list[_Call] = field(default_factory=list)
     decisions: list[_Node] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
-    """What the script uses of toolwire.testing."""
+    """The names to import from toolwire.testing."""
     left_out: bool = False
 
 
@@ -78,24 +79,21 @@ def write_test(
     name: str = "test_run",
     folder: str | os.PathLike[str] | None = None,
 ) -> str:
-    """Write a pytest file for a run. ValueError if there is nothing in the run that a test could play.
+    """Return the source of a pytest file for a run. Raises ValueError if the run has nothing to replay.
 
-    `target`: the user's server, `app.py`, `app.py:name` or `package.module:name`. `server`: its name in the run, if
-    that had several. `folder`: where the file will be, the current folder if None. `name`: of the test function.
+    `target`: the user's server, as `app.py`, `app.py:name` or `package.module:name`. `server`: the server's name in
+    the run; required if the run used several. `name`: the name of the test function. `folder`: where the file will
+    be saved, by default the current directory.
     """
     if not name.isidentifier() or keyword.iskeyword(name):
-        raise ValueError(f"{name!r} is not a name for a test function; use one like test_run")
+        raise ValueError(f"{name!r} is not a valid name for a test function; use a name such as test_run")
     imports, loading = _load_target(target, folder)
     key = server if server is not None else _find_server(timeline)
     script = _read_run(timeline, key)
     if not script.calls:
         raise ValueError(
             f"no tool of {key} was called in this run, so there is nothing to test"
-            + (
-                "; what was called are tools of Claude Code itself, or of subagents"
-                if script.left_out
-                else ""
-            )
+            + ("; a test cannot replay built-in tools, subagents or other servers" if script.left_out else "")
         )
     return _write(script, key, name, imports, loading)
 
@@ -114,8 +112,8 @@ def _load_target(target: str, folder: str | os.PathLike[str] | None) -> tuple[li
             return [f"from {module['path']} import {module['name']}"], [f"server = {module['name']}()"]
         return [f"from {module['path']} import {module['name']} as server"], []
     raise ValueError(
-        f"a test can be written for a server in a Python file, app.py:name or package.module:name, and {target!r} "
-        "is not one"
+        f"a test can only be written for a server in Python code, and {target!r} is not one; "
+        "use a target such as app.py:name or package.module:name"
     )
 
 
@@ -128,7 +126,7 @@ def _load_file(path: Path, name: str | None, folder: Path) -> tuple[list[str], l
     alias = alias if alias.isidentifier() else f"_{alias}"
     lines = [
         *_lay_out(_Node("FILE = Path(__file__).parent.joinpath(", [_literal(relative)], ")"), 0),
-        "sys.path.append(str(FILE.parent))  # for what it imports from its folder",
+        "sys.path.append(str(FILE.parent))  # for imports from its folder",
         *_lay_out(
             _Node("spec = importlib.util.spec_from_file_location(", [_literal(alias), _Node("FILE")], ")"), 0
         ),
@@ -145,21 +143,25 @@ def _load_file(path: Path, name: str | None, folder: Path) -> tuple[list[str], l
 
 def _check_name(name: str, target: str) -> None:
     if not name.isidentifier() or keyword.iskeyword(name):
-        raise ValueError(f"{name!r} in {target} is not the name of a server; write one like app.py:calc")
+        raise ValueError(
+            f"{name!r} in {target} is not a valid name of a server; use a target such as app.py:calc"
+        )
 
 
 def _find_server(timeline: Timeline) -> str:
-    """Return the name of the server in this process that the run used."""
+    """Return the name of the in-process server that the run used."""
     names = _list_servers(timeline)
-    called = [each for each in names if any(_is_of(span.name, each) for span in timeline.spans)]
-    if len(called or names) != 1:
-        found = f"those of {', '.join(called or names)}" if names else "none"
-        raise ValueError(f"the run used {found} in this process; say whose tools to test with server=")
-    return (called or names)[0]
+    called = [each for each in names if any(_belongs_to(span.name, each) for span in timeline.spans)]
+    found = called or names
+    if not found:
+        raise ValueError("the run used no in-process server, so there is nothing to test")
+    if len(found) > 1:
+        raise ValueError(f"the run used the servers {', '.join(found)}; choose one of them with server=")
+    return found[0]
 
 
 def _list_servers(timeline: Timeline) -> list[str]:
-    """Return the servers that the CLI has sent requests to; in a history, those whose tools were called."""
+    """Return the servers that the CLI sent requests to; in a history, those whose tools were called."""
     found: dict[str, None] = {}
     for each in timeline.frames:
         request = each.frame.get("request")
@@ -177,8 +179,8 @@ def _list_servers(timeline: Timeline) -> list[str]:
     return list(found)
 
 
-def _is_of(tool: str, server: str) -> bool:
-    """True for a tool of a server; the CLI replaces what the names of tools cannot have."""
+def _belongs_to(tool: str, server: str) -> bool:
+    """True for a tool of a server. The CLI replaces characters that names of tools cannot contain."""
     return tool.startswith(full_name(server, ""))
 
 
@@ -216,26 +218,24 @@ def _read_turn(
                 ended = _read_response(script, blocks, tools, children, server)
     if not any(isinstance(each, _Node) for each in script.steps[made:]):
         script.left_out = True
-        script.steps.append(
-            _Comment(f"Left out: the prompt {_show(prompt)}, which the model did not answer.")
-        )
+        script.steps.append(_Comment(f"Left out: the prompt {_show(prompt)}, which got no response."))
         return
     if not ended:
         script.names.add("say")
-        script.steps.append(_Comment("In the run, the turn ended here without an answer."))
+        script.steps.append(_Comment("In the run, the turn ended here without a response."))
         script.steps.append(_Node('say("")'))
     script.prompts.append(prompt)
 
 
 def _read_prompt(given: Any) -> str:
-    """Return the text of a prompt; of several that were answered together, all texts."""
+    """Return the text of a prompt, or the joined texts of several prompts that were answered together."""
     if isinstance(given, list) and not any(isinstance(each, dict) for each in given):
         return "\n".join(read_text(each) for each in given)
     return read_text(given)
 
 
 def _list_blocks(timeline: Timeline, model: Span) -> list[dict[str, Any]]:
-    """Return what the model said and called in one response."""
+    """Return the texts and tool calls of one response of the model."""
     found = []
     for number in model.frames:
         frame = timeline.frames[number].frame
@@ -266,15 +266,15 @@ def _read_response(
         span = next((each for each in tools if _is_call(each, block)), None)
         if span is not None:
             tools.remove(span)
-        why = _refuse(block, span, children, server)
+        why = _find_obstacle(block, span, children, server)
         if why is not None or span is None:
             script.left_out = True
             script.steps.append(_Comment(f"Left out: a call of {_show(str(block.get('name')))}, {why}."))
             continue
         kept += 1
         made.append(_write_call(span.name, span.input))
-        _note_call(script, span, children.get(span.number, []))
-    if calls and not kept:  # what is left would end the turn
+        _record_call(script, span, children.get(span.number, []))
+    if calls and not kept:  # a response without calls would end the turn
         return False
     if len(made) > 1:
         script.names.add("turn")
@@ -289,31 +289,32 @@ def _is_call(span: Span, block: dict[str, Any]) -> bool:
     return span.name == block.get("name") and span.input == block.get("input")
 
 
-def _refuse(
+def _find_obstacle(
     block: dict[str, Any], span: Span | None, children: Mapping[int, list[Span]], server: str
 ) -> str | None:
-    """Say why a call cannot be in the test."""
+    """Return why a call cannot be in the test; None if it can."""
     name = block.get("name")
     if span is None or not isinstance(name, str):
-        return "of which nothing more is known"
+        return "about which the run has no further information"
     parts = {each.kind for each in children.get(span.number, [])}
     interrupted = span.failed is not None and span.failed.startswith(INTERRUPTED)
     reasons = {
-        "a subagent": "subagent" in parts,
-        "a tool of Claude Code": not name.startswith("mcp__"),
-        "a tool of another server": not _is_of(name, server),
+        "which started a subagent": "subagent" in parts,
+        "a built-in tool of Claude Code": not name.startswith("mcp__"),
+        "a tool of another server": not _belongs_to(name, server),
         "which asked the user for something": "elicitation" in parts,
         "which was interrupted": interrupted,
         "which had no result": span.end is None or span.output is None,
-        "whose arguments cannot be written": not isinstance(span.input, dict) or not _is_shallow(span.input),
+        "whose arguments cannot be written as Python": not isinstance(span.input, dict)
+        or not _is_shallow(span.input),
     }
     return next((why for why, holds in reasons.items() if holds), None)
 
 
-def _note_call(script: _Script, span: Span, parts: list[Span]) -> None:
-    """Note a call with its result, and how it was permitted."""
+def _record_call(script: _Script, span: Span, parts: list[Span]) -> None:
+    """Record a call with its result and its permission decision."""
     text = _read_result(span.output)
-    if text is None or any(mark in text for mark in _CUT):
+    if text is not None and any(mark in text for mark in _CUT):
         text = None
     script.calls.append(_Call(span.name, span.input, text, span.failed is not None))
     asked = [each.output for each in parts if each.kind == "permission" and isinstance(each.output, dict)]
@@ -332,7 +333,7 @@ def _note_call(script: _Script, span: Span, parts: list[Span]) -> None:
 
 
 def _read_result(content: Any) -> str | None:
-    """Return the text of a result as `Reply.tool_calls` has it; None if there is other content."""
+    """Return the text of a result, as in `Reply.tool_calls`; None if there is other content."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -355,9 +356,9 @@ def _write(script: _Script, server: str, name: str, imports: list[str], loading:
     if any("ToolServer" in each for each in loading):
         names.add("ToolServer")
     lines = [
-        '"""A run, made into a test: the model follows the script, the tools are real.',
+        '"""A recorded run as a test: the model is scripted, the tools are real.',
         "",
-        "A result that differs from run to run, such as a time: replace its text by",
+        "If a result differs from run to run, such as a time, replace its text with",
         "`unittest.mock.ANY`.",
         '"""',
         "",
@@ -388,7 +389,9 @@ def _write(script: _Script, server: str, name: str, imports: list[str], loading:
     expected: list[_Node | _Comment] = []
     for each in script.calls:
         if each.text is None:
-            expected.append(_Comment("Its result has more than text, or was replaced in the recording."))
+            expected.append(
+                _Comment("Not compared: the result is not only text, or was replaced in the recording.")
+            )
         text = _Node("ANY") if each.text is None else _literal(each.text)
         row = [_literal(each.name), _literal(each.arguments), text, _Node(str(each.failed))]
         expected.append(_Node("(", row, ")"))
@@ -398,7 +401,7 @@ def _write(script: _Script, server: str, name: str, imports: list[str], loading:
 
 
 def _write_imports(script: _Script, names: set[str], imports: list[str]) -> list[str]:
-    """Return the imports, sorted: those of Python, of installed packages, and of the project."""
+    """Return the import lines, sorted: standard library, installed packages, the project."""
     standard = [each for each in imports if each.startswith(("import ", "from pathlib"))]
     if any(each.text is None for each in script.calls):
         standard.append("from unittest.mock import ANY")
@@ -424,7 +427,7 @@ def _write_imports(script: _Script, names: set[str], imports: list[str]) -> list
 _DECIDE: Final = [
     "",
     "async def decide(tool, arguments, _context):",
-    '    """Decide as it was decided in the run; allow what was not asked."""',
+    '    """Decide as in the run; allow calls that needed no decision there."""',
     "    for each in decisions:",
     "        if each[:2] == (tool, arguments):",
     "            decisions.remove(each)",
@@ -457,15 +460,15 @@ def _import(module: str, names: list[str]) -> list[str]:
 
 
 def _show(text: str) -> str:
-    """Quote a text of the run for a comment: one line, and short."""
-    return _quote(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
+    """Quote a text of the run for a comment, on one line and shortened."""
+    return _quote(text if len(text) <= _MAX_QUOTED else text[:_MAX_QUOTED] + "…")
 
 
 def _write_call(name: str, arguments: dict[str, Any]) -> _Node:
     plain = all(
         each.isascii() and each.isidentifier() and not keyword.iskeyword(each) and each != "id"
         for each in arguments
-    )  # other names would be normalized by Python, or taken for the id of the call
+    )  # Python would normalize other names, and `id` is the id of the call
     named = [_literal(value, f"{each}=") for each, value in arguments.items()]
     given = named if plain else [_literal(arguments)]
     return _call_function("call", [_literal(name), *given])
@@ -476,7 +479,7 @@ def _call_function(name: str, given: Sequence[_Node]) -> _Node:
 
 
 def _is_shallow(value: Any, depth: int = 0) -> bool:
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         return False
     if isinstance(value, dict):
         return all(_is_shallow(each, depth + 1) for each in value.values())
@@ -484,7 +487,7 @@ def _is_shallow(value: Any, depth: int = 0) -> bool:
 
 
 def _literal(value: Any, head: str = "") -> _Node:
-    """Write a JSON value as Python does."""
+    """Return a JSON value as a Python literal."""
     if isinstance(value, str):
         return _Node(head + _quote(value))
     if isinstance(value, dict):
@@ -498,14 +501,14 @@ def _literal(value: Any, head: str = "") -> _Node:
 
 
 def _quote(text: str) -> str:
-    """Write a text as a literal of one line in ASCII or printable characters, with the quotes that ruff prefers."""
+    """Return a text as a one-line literal of printable characters, with the quotes that ruff prefers."""
     body = "".join(each if each in ("'", '"') else repr(each)[1:-1] for each in re.split("(['\"])", text))
     quote = '"' if body.count('"') <= body.count("'") else "'"
     return quote + body.replace(quote, f"\\{quote}") + quote
 
 
 def _lay_out(node: _Node | _Comment, indent: int, comma: str = "") -> list[str]:
-    """Return the lines of a piece of code: in one line if it fits, otherwise each part in its own."""
+    """Return the lines of a piece of code: one line if it fits, otherwise one line for each part."""
     if isinstance(node, _Comment):
         return [f"# {node.text}"]
     line = _join(node)
@@ -518,12 +521,12 @@ def _lay_out(node: _Node | _Comment, indent: int, comma: str = "") -> list[str]:
 
 
 def _measure(line: str) -> int:
-    """Return how many columns a line takes at most."""
+    """Return the maximum width of a line in columns."""
     return len(line) if line.isascii() else sum(1 if each.isascii() else 2 for each in line)
 
 
 def _join(node: _Node) -> str | None:
-    """Return the code in one line; None if there is a comment in it."""
+    """Return the code on one line; None if it contains a comment."""
     if node.parts is None:
         return node.head
     parts = []

@@ -1,21 +1,25 @@
-"""What happened in a run, as spans over time: turns, requests to the model, tool calls, hooks, permissions, ...
+"""A run as spans over time: turns, requests to the model, tool calls, hooks, permissions, ...
 
-Made frame by frame, so that it serves a live run, a recording and the history of a session alike. Owns what each
-frame means for a span, and why something failed, in words for a user. No clock (time is an argument), no page; no
-frame makes it raise, whatever is in it.
+A timeline is built frame by frame, so it works for a live run, a recording and the history of a session. It decides
+what each frame means for the spans, and describes to the user why something failed. It has no clock (time is an
+argument) and knows nothing about pages. No frame makes it raise, whatever the frame contains.
 
-Measured, by the frames themselves: `start` (from 0, when the CLI was started, to its response to `initialize`),
-`tool` (the model's call to the result that the CLI reports: waiting, permission and hooks are in it), `mcp` (a
-request to a server in this process, to our response: for a tool call, the time of your function), `hook`,
-`permission`, `elicitation`, `control`, `subagent` and `task`.
+Measured spans, whose start and end are frames:
 
-Derived, because the CLI does not say when it calls the API: `model` begins at the prompt (or the `init` that
-follows it) or at the last tool result, and ends at the last block of the response. With partial messages both ends
-are measured for the main agent: the CLI then reports each request and the response's stream. In the history of a
-session the beginning is measured. A request for which there is no sign at all is titled "Model (not asked)".
-`retry` begins at its frame and ends after the delay that the CLI announced, or when the answer comes. `turn` begins
-when its prompt is written, or at the first sign of it if the prompt had to wait, and ends at its result; in a
-history, at its last entry.
+- `start`: from 0, when the CLI was started, to its response to `initialize`.
+- `tool`: from the model's call to the result that the CLI reports, including waiting, permission and hooks.
+- `mcp`: from a request to an in-process server to its response; for a tool call, the time of your function.
+- `hook`, `permission`, `elicitation`, `control`, `subagent` and `task`.
+
+Derived spans:
+
+- `model`: the CLI does not report when it calls the API. The span starts at the prompt (or the `init` after it) or
+  at the last tool result, and ends at the last block of the response. With partial messages both ends are measured
+  for the main agent, because the CLI then reports each request and streams the response. In the history of a
+  session the start is measured. If nothing shows that a request was sent, the title is "Model (no request)".
+- `retry`: starts at its frame and ends after the delay that the CLI announced, or when the response arrives.
+- `turn`: starts when its prompt is written, or at the first frame of the turn if the prompt had to wait, and ends
+  at its result; in a history, at its last entry.
 """
 
 import heapq
@@ -49,30 +53,30 @@ Kind = Literal[
     "task",
     "control",
 ]
-"""`mcp`: a request of the CLI to a server in this process. `task`: work in the background that is no subagent.
-`control`: any other control request, of either side, such as an interrupt. The others are called what they are."""
+"""`mcp`: a request from the CLI to an in-process server. `task`: background work other than a subagent.
+`control`: any other control request, from either side, such as an interrupt."""
 
 _TITLE: Final = 100
 _REASON: Final = 500
 DENIED: Final = "permission denied: "
-"""Begins the reason why a call failed that was not allowed."""
+"""The prefix of `Span.failed` for a call that was denied."""
 INTERRUPTED: Final = "interrupted"
-"""Begins the reason why something failed that the user interrupted."""
+"""The prefix of `Span.failed` for anything that the user interrupted."""
 _NO_REASON: Final = "no reason was given"
 _FINISHED: Final = "Background task finished"
 _NOTIFICATION: Final = "<task-notification>"
-_CUT_OFF: Final = "the turn ended before this did"
+_CUT_OFF: Final = "the turn ended before this finished"
 _INTERRUPTED: Final = "[Request interrupted by user"
 _COUNTED: Final = frozenset({"turn", "tool", "hook", "subagent", "task"})
 _AGENT_TASKS: Final = frozenset({"local_agent", "remote_agent", "local_workflow"})
 _ENDS: Final = {
-    "error_max_turns": "the limit of turns (max_turns) was reached",
-    "error_max_budget_usd": "the limit of the cost (max_budget_usd) was reached",
-    "error_max_structured_output_retries": "the model gave no valid structured output",
-    "aborted_tools": f"{INTERRUPTED} while a tool ran",
-    "aborted_streaming": f"{INTERRUPTED} while the model answered",
+    "error_max_turns": "the turn limit (max_turns) was reached",
+    "error_max_budget_usd": "the cost limit (max_budget_usd) was reached",
+    "error_max_structured_output_retries": "the model produced no valid structured output",
+    "aborted_tools": f"{INTERRUPTED} while a tool was running",
+    "aborted_streaming": f"{INTERRUPTED} while the model was responding",
 }
-"""Reasons for the end of a turn, by the `subtype` or the `terminal_reason` of its result."""
+"""Why a turn ended, by the `subtype` or the `terminal_reason` of its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ class TimedFrame:
 
 @dataclass(slots=True)
 class Span:
-    """Something that took time."""
+    """An operation with a start and an end, such as a tool call."""
 
     number: int
     """Its index in `Timeline.spans`."""
@@ -98,23 +102,23 @@ class Span:
     end: float | None = None
     """None while it runs."""
     parent: int | None = None
-    """The number of the span that it is a part of."""
+    """The number of the enclosing span."""
     depth: int = 0
     failed: str | None = None
-    """Why it failed, in words for a user."""
+    """Why it failed, as a text for the user; None if it did not."""
     name: str = ""
-    """What it is of: the full name of a tool, an event of hooks, a model, a method of MCP, a kind of subagent."""
+    """The full name of the tool, the hook event, the model, the MCP method or the type of subagent."""
     input: Any = None
     output: Any = None
-    """What a person wants to see: the result of a tool, the output of a hook, a permission decision, or what the
-    model said (`text`, `thinking`, `calls`, `usage`, `stop_reason`, `first_token`: seconds until it began)."""
+    """The result of a tool, the output of a hook, a permission decision, or the response of the model (`text`,
+    `thinking`, `calls`, `usage`, `stop_reason`, `first_token`: seconds until it began)."""
     frames: list[int] = field(default_factory=list)
     """The numbers of the frames that belong to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that went wrong. `fatal`: it ended a turn or the run; otherwise Claude could go on."""
+    """A failure. `fatal`: it ended a turn or the run; otherwise Claude could continue."""
 
     title: str
     why: str
@@ -125,7 +129,7 @@ class Problem:
 
 @dataclass(slots=True)
 class Summary:
-    """A run at a glance, so far."""
+    """The totals of a run so far."""
 
     cost_usd: float | None = None
     """As the CLI reported it at the last result; None before."""
@@ -135,7 +139,7 @@ class Summary:
     model: str = ""
     session_id: str = ""
     tokens: TokenUsage = field(default_factory=TokenUsage)
-    """With those of subagents. Between two results, some may be missing."""
+    """Including subagents. Between two results, some tokens may be missing."""
     model_calls: int = 0
     tool_calls: int = 0
     failures: int = 0
@@ -143,15 +147,15 @@ class Summary:
     prompts: list[str] = field(default_factory=list)
     permission_questions: int = 0
     is_over: bool = False
-    """Nothing runs and no prompt waits, or the CLI has exited."""
+    """True if nothing is running and no prompt is waiting, or the CLI has exited."""
     error: str | None = None
-    """Why the run failed; None if its last turn did not."""
+    """Why the run failed; None if its last turn succeeded."""
 
 
 class _Agent:
-    """The main agent, or a subagent: which of its calls are open, and its request to the model."""
+    """The state of the main agent or a subagent: its open tool calls and its request to the model."""
 
-    __slots__ = ("calls", "confirmed", "heard", "model", "responses", "span", "streaming")
+    __slots__ = ("calls", "confirmed", "last_seen", "model", "responses", "span", "streaming")
 
     def __init__(self, span: Span | None) -> None:
         self.span = span
@@ -159,43 +163,43 @@ class _Agent:
         self.calls: set[str] = set()
         self.model: Span | None = None
         self.confirmed = False
-        """There is a sign of the model in the open request: it was sent, or an answer has begun."""
+        """True if a frame shows that the open request was really sent: a report of it, or a response."""
         self.streaming = False
-        self.heard: float | None = None
-        """When its last frame came."""
+        self.last_seen: float | None = None
+        """The time of its last frame."""
         self.responses: dict[str, Span] = {}
 
 
 class Timeline:
-    """A run as spans. Feed it with `add`, and with `finish` when the CLI has exited."""
+    """A run as spans. Call `add` with each frame, and `finish` when the CLI has exited."""
 
     def __init__(self) -> None:
         self.frames: list[TimedFrame] = []
         self.spans: list[Span] = []
         self.summary = Summary()
-        self._problems: list[Problem] = []  # without a span
+        self._problems: list[Problem] = []  # those that are not the failure of a span
         self._changed: dict[int, Span] = {}
         self._open: dict[int, Span] = {}
         self._requests: dict[tuple[Direction, str], Span] = {}
         self._calls: dict[tuple[str, Any], Span] = {}  # open MCP requests, by server and JSON-RPC id
         self._tools: dict[str, Span] = {}
-        self._owners: dict[str, _Agent] = {}  # of tools
-        self._unseen: set[str] = set()  # tools whose call was not reported, only what it led to
+        self._owners: dict[str, _Agent] = {}  # the agents that called the tools
+        self._unseen: set[str] = set()  # calls that the CLI did not report; only their requests were seen
         self._denied: dict[str, str] = {}
         self._main = _Agent(None)
-        self._agents: dict[str, _Agent] = {}  # by the call that started them
+        self._agents: dict[str, _Agent] = {}  # subagents, by the call that started them
         self._tasks: dict[str, Span] = {}
-        self._agent_ids: dict[str, str] = {}  # to the call that started it
+        self._agent_ids: dict[str, str] = {}  # id of a subagent -> the call that started it
         self._turn: Span | None = None
         self._last_turn: Span | None = None
-        self._prompt: tuple[Any, int] | None = None  # of the open turn, with the number of its frame
+        self._prompt: tuple[Any, int] | None = None  # of the open turn: content and frame number
         self._queue: deque[tuple[Any, int, float]] = deque()
         self._started: Span | None = None
         self._retry: tuple[Span, float] | None = None
         self._hooks: dict[str, Span] = {}
-        self._call_ids: dict[int, str] = {}  # of the spans of tools and subagents
-        self._asking: dict[int, _Agent] = {}  # by the span of its request to the model
-        self._usage: dict[str, TokenUsage] = {}  # since the last result
+        self._call_ids: dict[int, str] = {}  # number of a span (tool, subagent) -> id of the call
+        self._requesters: dict[int, _Agent] = {}  # number of a model span -> the agent that sent the request
+        self._usage: dict[str, TokenUsage] = {}  # by response, since the last result
         self._servers_failed: set[str] = set()
         self._finished = False
         self._is_history = False
@@ -210,32 +214,32 @@ class Timeline:
             "tool_progress": self._on_progress,
             "api-request": self._on_api_request,
         }
-        self._news: dict[str, Callable[[dict[str, Any]], None]] = {
+        self._system_handlers: dict[str, Callable[[dict[str, Any]], None]] = {
             "init": self._on_init,
             "status": self._on_status,
             "session_state_changed": self._on_state,
             "api_retry": self._on_retry,
             "permission_denied": self._on_denied,
             "task_started": self._on_task_started,
-            "task_progress": self._on_task_news,
-            "task_updated": self._on_task_news,
-            "task_notification": self._on_task_news,
+            "task_progress": self._on_task_update,
+            "task_updated": self._on_task_update,
+            "task_notification": self._on_task_update,
             "hook_started": self._on_hook_started,
             "hook_response": self._on_hook_response,
         }
 
-    # --- what goes in ---
+    # --- input ---
 
     def add(self, t: float, direction: Direction, frame: dict[str, Any]) -> list[Span]:
         """Add a frame. Returns the spans that it opened or changed."""
         return self._add(t, direction, frame, frame)
 
     def finish(self, t: float, exit_code: int | None = None) -> list[Span]:
-        """Note that the CLI has exited: everything that still ran ends here. Returns the spans that changed."""
+        """Record that the CLI has exited, which ends all open spans. Returns the spans that changed."""
         self._changed = {}
         self._now = _time(t, self._now)
         code = exit_code if isinstance(exit_code, int) and not isinstance(exit_code, bool) else None
-        why = "Claude Code exited before this was done" + (f" (exit code {code})" if code else "")
+        why = "Claude Code exited before this finished" + (f" (exit code {code})" if code else "")
         if code and self.summary.error is None:
             self.summary.error = f"Claude Code exited with code {code}"
             self._problems.append(Problem("Claude Code", self.summary.error, self._now, fatal=True))
@@ -266,22 +270,22 @@ class Timeline:
         self._update(frame)
         return list(self._changed.values())
 
-    # --- what comes out ---
+    # --- output ---
 
-    def wrong(self) -> list[Problem]:
-        """Return what failed and why: first what ended a turn or the run, then the rest; each in order of time.
+    def problems(self) -> list[Problem]:
+        """Return what failed and why: fatal problems first, then the others, each group in order of time.
 
-        Something that only passes on the failure of a part of it counts, the part does not.
+        If a span and a part of it failed for the same reason, only the outer span is listed.
         """
         found = list(self._problems)
         found += [
             Problem(span.title, span.failed, span.start, span.number, span.kind == "turn")
             for span in self.spans
-            if span.failed is not None and not self._is_passed_on(span)
+            if span.failed is not None and not self._has_same_failure_above(span)
         ]
         return sorted(found, key=lambda each: (not each.fatal, each.t))
 
-    def _is_passed_on(self, span: Span) -> bool:
+    def _has_same_failure_above(self, span: Span) -> bool:
         above = span
         while above.parent is not None:
             above = self.spans[above.parent]
@@ -290,7 +294,7 @@ class Timeline:
         return False
 
     def in_order(self) -> list[Span]:
-        """Return the spans as a tree is read: each before its parts, which are in order of their start."""
+        """Return the spans in depth-first order: each span before its parts, which are ordered by start."""
         children: dict[int | None, list[Span]] = {}
         for span in self.spans:
             children.setdefault(span.parent, []).append(span)
@@ -346,15 +350,16 @@ class Timeline:
         self._changed[span.number] = span
 
     def _close_all(self, why: str | None) -> None:
-        """End everything that is open, parts before what they are parts of."""
+        """End all open spans, inner ones first."""
         for span in sorted(self._open.values(), key=lambda each: -each.depth):
             if span.kind == "model":
-                asked = why is not None or self._asking[span.number].confirmed
-                self._end_model(span, (why or "no answer came") if asked and span.output is None else None)
+                was_sent = why is not None or self._requesters[span.number].confirmed
+                lost = was_sent and span.output is None
+                self._end_model(span, (why or "no response was received") if lost else None)
             elif span.kind == "tool" and why is None:
                 self._end(span, failed="no result was recorded")
             elif span.kind == "subagent" and why is None:
-                self._end(span, at=self._agents[self._call_ids[span.number]].heard)
+                self._end(span, at=self._agents[self._call_ids[span.number]].last_seen)
             else:
                 self._end(span, failed=why)
         self._queue.clear()
@@ -390,7 +395,7 @@ class Timeline:
         return turn
 
     def _need_turn(self) -> Span:
-        """Return the open turn; if there is none, one begins: that of a prompt that waits, or the CLI's own."""
+        """Return the open turn. If there is none, begin one, with the next waiting prompt or without a prompt."""
         if self._turn is not None:
             return self._turn
         if not self._queue:
@@ -401,9 +406,8 @@ class Timeline:
     def _on_result(self, frame: dict[str, Any]) -> None:
         turn = self._need_turn()
         origin = _dict(frame.get("origin"))
-        foreign = isinstance(origin.get("kind"), str) and origin["kind"] != "human"
-        if foreign:
-            if self._prompt is not None:  # it waits: the turn was one of the CLI's own
+        if isinstance(origin.get("kind"), str) and origin["kind"] != "human":
+            if self._prompt is not None:  # the turn was one of the CLI's own, so the prompt still waits
                 self._queue.appendleft((*self._prompt, self._now))
                 turn.input = None
             finished = origin["kind"] == "task-notification"
@@ -432,7 +436,7 @@ class Timeline:
         self._read_totals(frame)
 
     def _is_of_turn(self, span: Span) -> bool:
-        """True for a part of the main agent's turn; subagents and tasks may outlast it."""
+        """True if a span is part of the main agent's turn. Subagents and tasks may outlast the turn."""
         while span.parent is not None:
             if span.kind in ("subagent", "task"):
                 return False
@@ -443,14 +447,15 @@ class Timeline:
         if span is self._turn:
             return
         if span.kind == "model":
-            asked = result.get("subtype") != "error_max_turns" and failed is not None
-            self._end_model(span, failed if asked else None)
+            was_sent = result.get("subtype") != "error_max_turns"
+            self._end_model(span, failed if was_sent else None)
+        elif span.kind in ("hook", "permission", "elicitation"):
+            self._end(span, failed="there was no response when the turn ended")
         else:
-            waits = span.kind in ("hook", "permission", "elicitation")
-            self._end(span, failed="it had no response when the turn ended" if waits else failed or _CUT_OFF)
+            self._end(span, failed=failed or _CUT_OFF)
 
     def _end_history_turn(self) -> None:
-        """End the turn at the last entry: a history has no results."""
+        """End the turn at the previous entry, because a history has no result frames."""
         turn = self._turn
         if turn is None:
             return
@@ -462,13 +467,13 @@ class Timeline:
                 else:
                     self._end(span, failed="no result was recorded" if span.kind == "tool" else None)
         self._end(turn)
-        turn.frames.pop()  # that of the next prompt
+        turn.frames.pop()  # the frame of the next prompt
         self._now, self._turn, self._last_turn = now, None, turn
 
     # --- the model ---
 
     def _agent_of(self, frame: dict[str, Any]) -> _Agent:
-        """Return the agent that a frame is from; a subagent that was not heard of yet begins."""
+        """Return the agent that a frame belongs to. Begins the span of a subagent that was not known yet."""
         call = _text(frame.get("parent_tool_use_id"))
         if not call:
             self._need_turn()
@@ -479,15 +484,15 @@ class Timeline:
         if agent is None:
             name = _text(frame.get("subagent_type"))
             agent = self._begin_subagent(call, _text(frame.get("task_description")) or name, name, None)
-        agent.heard = self._now
+        agent.last_seen = self._now
         return agent
 
     def _begin_subagent(self, call: str, title: str, name: str, given: Any) -> _Agent:
         tool = self._tools.get(call)
-        asked = _dict(None if tool is None else tool.input)
-        title = title or _text(asked.get("description")) or "Subagent"
-        name = name or _text(asked.get("subagent_type"))
-        given = asked.get("prompt") if given is None else given
+        arguments = _dict(None if tool is None else tool.input)
+        title = title or _text(arguments.get("description")) or "Subagent"
+        name = name or _text(arguments.get("subagent_type"))
+        given = arguments.get("prompt") if given is None else given
         span = self._begin("subagent", title, tool or self._turn, name=name, given=given)
         agent = self._agents[call] = _Agent(span)
         self._call_ids[span.number] = call
@@ -495,7 +500,7 @@ class Timeline:
         return agent
 
     def _await_model(self, agent: _Agent) -> None:
-        """Note that the model has all that it needs for its next answer."""
+        """Begin a model span: all input for the next request is complete."""
         model = agent.model
         if model is not None and model.end is None:
             if not agent.confirmed:
@@ -503,11 +508,11 @@ class Timeline:
                 self._touch(model)
             return
         agent.model = self._begin("model", "Model", agent.span or self._turn)
-        self._asking[agent.model.number] = agent
+        self._requesters[agent.model.number] = agent
         agent.confirmed = agent.streaming = False
 
-    def _requested(self, agent: _Agent) -> None:
-        """Note that the request was sent to the model."""
+    def _on_model_request(self, agent: _Agent) -> None:
+        """Record that the CLI reported a request to the model."""
         self._await_model(agent)
         if agent.model is not None and not agent.streaming:
             agent.model.start = self._now if not agent.confirmed else agent.model.start
@@ -518,8 +523,8 @@ class Timeline:
             agent.confirmed = True
             self.summary.model_calls += 1
 
-    def _answered(self, agent: _Agent, message: dict[str, Any]) -> Span:
-        """Return the span of the response that a message is a part of."""
+    def _find_response(self, agent: _Agent, message: dict[str, Any]) -> Span:
+        """Return the span of the response that a message is part of."""
         key = _text(message.get("id"))
         model = agent.responses.get(key) if key else None
         if model is None:
@@ -533,7 +538,7 @@ class Timeline:
             if model.output is None:
                 model.output = {"first_token": round(max(0.0, self._now - model.start), 4)}
         elif agent.model is not None and agent.model.end is None and not agent.confirmed:
-            agent.model.start = self._now  # the last response has another block
+            agent.model.start = self._now  # the previous response had one more block
         name = _text(message.get("model"))
         if name:
             model.name = name
@@ -567,7 +572,7 @@ class Timeline:
             message = _dict(event.get("message"))
             if agent.streaming and agent.model is not None and agent.model.end is None:
                 self._end(agent.model)
-            self._touch(self._answered(agent, message))
+            self._touch(self._find_response(agent, message))
             agent.streaming = True
         elif agent.streaming and agent.model is not None:
             model = agent.model
@@ -583,16 +588,16 @@ class Timeline:
                 agent.streaming = False
                 self._end(model)
                 if isinstance(model.output, dict) and model.output.get("calls") and not agent.calls:
-                    self._await_model(agent)  # its calls were done before its last word
+                    self._await_model(agent)  # its calls had ended before the stream did
 
     def _on_assistant(self, frame: dict[str, Any]) -> None:
         agent = self._agent_of(frame)
         message = _dict(frame.get("message"))
         if agent is self._main:
             self._end_retry()
-        model = self._answered(agent, message)
+        model = self._find_response(agent, message)
         blocks = _blocks(message.get("content"))
-        self._note_said(model, blocks, message.get("stop_reason"))
+        self._record_response(model, blocks, message.get("stop_reason"))
         self._touch(model)
         if any(frame.get(each) for each in ("error", "is_api_error_message", "isApiErrorMessage")):
             self._fail(model, read_text(message.get("content")) or _text(frame.get("error")))
@@ -604,7 +609,7 @@ class Timeline:
             if block.get("type") == "tool_use":
                 self._on_tool_use(agent, block)
 
-    def _note_said(self, model: Span, blocks: list[dict[str, Any]], stop_reason: object) -> None:
+    def _record_response(self, model: Span, blocks: list[dict[str, Any]], stop_reason: object) -> None:
         output = model.output if isinstance(model.output, dict) else {}
         for block in blocks:
             kind = block.get("type")
@@ -617,9 +622,9 @@ class Timeline:
         model.output = output
 
     def _end_model(self, model: Span, failed: str | None) -> None:
-        agent = self._asking[model.number]
+        agent = self._requesters[model.number]
         if not agent.confirmed and failed is None:
-            model.title = "Model (not asked)"
+            model.title = "Model (no request)"
             self._end(model, at=model.start)
         else:
             self._confirm(agent)
@@ -657,7 +662,7 @@ class Timeline:
         return tool
 
     def _need_tool(self, call: str, name: str, given: Any, agent_id: str = "") -> Span | None:
-        """Return the span of a call; one that the CLI has not reported (of a nested subagent) begins here."""
+        """Return the span of a call. Begins one if the CLI has not reported the call (of a nested subagent)."""
         if not call or not name:
             return self._tools.get(call)
         if (tool := self._tools.get(call)) is None:
@@ -714,12 +719,12 @@ class Timeline:
         owner = self._owners.get(call)
         if owner is not None:
             owner.calls.discard(call)
-            goes_on = self._turn is not None if owner.span is None else owner.span.end is None
-            if goes_on and not owner.calls:
+            is_running = self._turn is not None if owner.span is None else owner.span.end is None
+            if is_running and not owner.calls:
                 self._await_model(owner)
 
-    def _explain(self, call: str, frame: dict[str, Any], told: str) -> str:
-        """Say why a call failed: it was denied or interrupted, or what the tool told."""
+    def _explain(self, call: str, frame: dict[str, Any], error: str) -> str:
+        """Return why a call failed: it was denied or interrupted, or else the error of the tool."""
         if call in self._denied:
             return f"{DENIED}{self._denied[call]}"
         notes = frame.get("tool_result_meta")
@@ -730,8 +735,8 @@ class Timeline:
                 return INTERRUPTED
             decision = _dict(note.get("permission_decision", note.get("permissionDecision")))
             if decision.get("decision") == "reject":
-                return f"{DENIED}{told}"
-        return told
+                return f"{DENIED}{error}"
+        return error
 
     def _end_subagent(self, call: str, output: Any, failed: str | None) -> None:
         agent = self._agents[call]
@@ -747,7 +752,7 @@ class Timeline:
     # --- system frames ---
 
     def _on_system(self, frame: dict[str, Any]) -> None:
-        handler = self._news.get(_text(frame.get("subtype")))
+        handler = self._system_handlers.get(_text(frame.get("subtype")))
         if handler is not None:
             handler(frame)
         elif self._turn is not None:
@@ -755,7 +760,7 @@ class Timeline:
 
     def _on_status(self, frame: dict[str, Any]) -> None:
         if frame.get("status") == "requesting" and self._turn is not None:
-            self._requested(self._main)
+            self._on_model_request(self._main)
 
     def _on_state(self, frame: dict[str, Any]) -> None:
         if frame.get("state") == "idle" and self._turn is None:
@@ -763,7 +768,7 @@ class Timeline:
 
     def _on_api_request(self, frame: dict[str, Any]) -> None:
         if self._turn is not None or frame.get("parent_tool_use_id"):
-            self._requested(self._agent_of(frame))
+            self._on_model_request(self._agent_of(frame))
 
     def _on_progress(self, frame: dict[str, Any]) -> None:
         ids = (_text(frame.get(each)) for each in ("parent_tool_use_id", "tool_use_id"))
@@ -801,11 +806,15 @@ class Timeline:
             name, status = _text(_dict(server).get("name")), _text(_dict(server).get("status"))
             if status in ("failed", "needs-auth") and name not in self._servers_failed:
                 self._servers_failed.add(name)
-                why = "it needs a login" if status == "needs-auth" else "Claude Code could not connect to it"
+                why = (
+                    "it requires authentication"
+                    if status == "needs-auth"
+                    else "Claude Code could not connect to it"
+                )
                 self._problems.append(Problem(f"MCP server {name}", why, self._now, turn.number))
 
     def _merge_queued(self) -> None:
-        """The CLI is idle, so prompts that wait for a turn were answered in the last one."""
+        """Add waiting prompts to the last turn: the CLI is idle, so it answered them there."""
         while self._queue and self._last_turn is not None and self._queue[0][2] <= self._now:
             content, number, _ = self._queue.popleft()
             given = self._last_turn.input
@@ -824,7 +833,7 @@ class Timeline:
         delay = max(0.0, finite_number(frame.get("retry_delay_ms")) or 0.0) / 1000
         attempt, most = finite_number(frame.get("attempt")), finite_number(frame.get("max_retries"))
         counted = f", attempt {attempt:g} of {most:g}" if attempt is not None and most is not None else ""
-        why = f"the model's API said: {error}{f' (HTTP {status:g})' if status else ''}{counted}"
+        why = f"the model's API returned: {error}{f' (HTTP {status:g})' if status else ''}{counted}"
         span = self._begin("retry", f"Retry after {delay:.3g} s", self._main.model, name=error, given=frame)
         self._fail(span, why)
         self._retry = (span, self._now + delay)
@@ -846,20 +855,20 @@ class Timeline:
         if span is not None:
             self._tasks[task] = span
 
-    def _on_task_news(self, frame: dict[str, Any]) -> None:
+    def _on_task_update(self, frame: dict[str, Any]) -> None:
         span = self._tasks.get(_text(frame.get("task_id")))
-        news = _dict(frame.get("patch")) or frame
-        status = _text(news.get("status"))
+        update = _dict(frame.get("patch")) or frame
+        status = _text(update.get("status"))
         if span is None:
             return
         self._touch(span)
-        if told := news.get("summary") or news.get("error"):
-            span.output = told
+        if output := update.get("summary") or update.get("error"):
+            span.output = output
         if status not in TERMINAL_TASK_STATUSES or span.end is not None:
             return
         failed = None
         if status != "completed":
-            failed = _text(news.get("error")) or _text(news.get("summary")) or f"the task was {status}"
+            failed = _text(update.get("error")) or _text(update.get("summary")) or f"the task was {status}"
         call = self._call_ids.get(span.number)
         if call in self._agents:
             self._end_subagent(call, None, failed)
@@ -892,7 +901,9 @@ class Timeline:
         elif subtype == "elicitation":
             server = _text(request.get("mcp_server_name"))
             title = _text(request.get("message")) or "Elicitation"
-            span = self._begin("elicitation", title, self._find_asking(server), name=server, given=request)
+            span = self._begin(
+                "elicitation", title, self._find_eliciting_call(server), name=server, given=request
+            )
         else:
             span = self._begin(
                 "control", subtype or "control request", self._turn, name=subtype, given=request
@@ -905,7 +916,7 @@ class Timeline:
             self._started = self._begin("start", "Start of Claude Code", None, name=subtype, given=request)
             self._started.start = min(0.0, self._now)
             return self._started
-        if subtype == "mcp_message":  # a notification of a server, acknowledged at once
+        if subtype == "mcp_message":  # a notification of a server, which the CLI acknowledges at once
             return None
         return self._begin("control", subtype or "control request", self._turn, name=subtype, given=request)
 
@@ -948,15 +959,15 @@ class Timeline:
             parent = self._need_turn() if event == "UserPromptSubmit" else self._turn
         return self._begin("hook", event, parent, name=event, given=given)
 
-    def _find_asking(self, server: str) -> Span | None:
-        """Return the call that a server needs the user for: the newest open one of its tools."""
+    def _find_eliciting_call(self, server: str) -> Span | None:
+        """Return the call for which a server asks the user: the newest open call of its tools."""
         prefix = f"mcp__{server}__"
         tools = [each for each in self._open.values() if each.kind == "tool" and each.name.startswith(prefix)]
         return tools[-1] if tools else self._turn
 
     def _on_response(self, direction: Direction, response: dict[str, Any]) -> None:
-        asked: Direction = "in" if direction == "out" else "out"
-        span = self._requests.get((asked, _text(response.get("request_id"))))
+        request_direction: Direction = "in" if direction == "out" else "out"
+        span = self._requests.get((request_direction, _text(response.get("request_id"))))
         if span is None:
             return
         if span.end is not None:  # cancelled meanwhile
@@ -986,11 +997,11 @@ class Timeline:
         elif span.kind == "mcp" and span.name == "tools/call":
             self._end_unseen(span, failed)
 
-    def _read_mcp_response(self, span: Span, answer: dict[str, Any]) -> str | None:
-        result = answer.get("result")
-        if "error" in answer:
-            span.output = answer["error"]
-            return _text(_dict(answer["error"]).get("message")) or "the server responded with an error"
+    def _read_mcp_response(self, span: Span, response: dict[str, Any]) -> str | None:
+        result = response.get("result")
+        if "error" in response:
+            span.output = response["error"]
+            return _text(_dict(response["error"]).get("message")) or "the server responded with an error"
         if span.name != "tools/call":
             span.output = result
             return None
@@ -1001,7 +1012,7 @@ class Timeline:
         return None
 
     def _end_unseen(self, span: Span, failed: str | None) -> None:
-        """End a call whose result the CLI will not report, with that of the function."""
+        """End a call whose result the CLI will not report, with the result of the function."""
         tool = self.spans[span.parent] if span.parent is not None else None
         if tool is not None and self._call_ids.get(tool.number) in self._unseen:
             tool.output = span.output
@@ -1020,7 +1031,7 @@ class Timeline:
         if cost is not None and cost >= 0:
             self.summary.cost_usd = cost
         models = [each for each in _dict(frame.get("modelUsage")).values() if isinstance(each, dict)]
-        if models:  # of the whole connection so far, with subagents
+        if models:  # totals of the connection so far, including subagents
             self.summary.tokens = TokenUsage(
                 sum(_count(each.get("inputTokens")) for each in models),
                 sum(_count(each.get("outputTokens")) for each in models),
@@ -1043,7 +1054,7 @@ class Timeline:
 
 
 def read_recording(path: str | os.PathLike[str]) -> list[Timeline]:
-    """Read a recording: one timeline for each connection. ValueError if it is not one."""
+    """Return one timeline for each connection of a recording. Raises ValueError if it is not a recording."""
     timelines = []
     for connection in load(path):
         timeline = Timeline()
@@ -1057,14 +1068,13 @@ def read_recording(path: str | os.PathLike[str]) -> list[Timeline]:
 
 
 def read_session(session: RecordedSession) -> Timeline:
-    """Read the history of a session, as `sessions.recorded` opens it from disk or loads it from a store.
+    """Return the timeline of a past session, which `sessions.recorded` opens from disk or loads from a store.
 
-    The frames are its entries, those of subagents among them, by their timestamps. Everything that was recorded is
-    in it, with prompts that were taken back. It has no hooks, permission questions and functions: they are not
-    recorded.
+    The frames are the entries of the session and its subagents, ordered by timestamp, including prompts that were
+    rewound. There are no hooks, permission requests and MCP requests, because a session does not record them.
     """
     timeline = Timeline()
-    timeline._is_history = True  # noqa: SLF001 - a history has no results, and is read here only
+    timeline._is_history = True  # noqa: SLF001 - only set here
     sources = [_read_times(session.main, "", 0)]
     for order, each in enumerate(session.subagents.values(), 1):
         sources.append(_read_times(each, _text(each.metadata.get("toolUseId")), order))
@@ -1077,7 +1087,7 @@ def read_session(session: RecordedSession) -> Timeline:
         if call:
             frame["parent_tool_use_id"] = call
         t = max(0.0, when - (first or when)) / 1000
-        timeline._add(t, "out" if is_prompt else "in", frame, entry)  # noqa: SLF001 - it reads entries as frames
+        timeline._add(t, "out" if is_prompt else "in", frame, entry)  # noqa: SLF001 - of this module
     timeline.finish(timeline.summary.duration)
     cost = read_cost(session)
     timeline.summary.cost_usd, timeline.summary.tokens = cost.cost_usd, cost.usage
@@ -1089,7 +1099,7 @@ def read_session(session: RecordedSession) -> Timeline:
 def _read_times(
     source: Transcript, call: str, order: int
 ) -> Iterator[tuple[float, int, int, str, dict[str, Any]]]:
-    """Yield the entries with their time; one without, or out of order, has that of the entry before it."""
+    """Yield the entries with their times. An entry without a time, or out of order, gets that of the one before."""
     last = 0.0
     for place, (_, entry) in enumerate(source.read_all()):
         last = max(last, entries.read_time(entry.get("timestamp")) or 0.0)
@@ -1106,13 +1116,13 @@ def _is_prompt(entry: Mapping[str, Any]) -> bool:
 
 
 def name_tool(name: str) -> str:
-    """Name a tool for people: `calc: add` for `mcp__calc__add`."""
+    """Return the display name of a tool: `calc: add` for `mcp__calc__add`."""
     prefix, server, tool = [*name.split("__", 2), "", ""][:3]
     return f"{server}: {tool}" if prefix == "mcp" and tool else name
 
 
 def read_text(content: object) -> str:
-    """Return the text of content as messages and tool results have it; blocks of other kinds by their type."""
+    """Return the text of a message's or result's content. Blocks without text appear as their type in brackets."""
     if isinstance(content, str):
         return content
     parts = []
@@ -1125,15 +1135,15 @@ def read_text(content: object) -> str:
 
 
 def _describe_end(result: dict[str, Any]) -> str | None:
-    """Say why a turn failed; None if it did not."""
+    """Return why a turn failed; None if it did not."""
     subtype, reason = _text(result.get("subtype")), _text(result.get("terminal_reason"))
     if result.get("is_error") is not True and subtype in ("success", ""):
         return None
     if known := _ENDS.get(subtype) or _ENDS.get(reason):
         return known
     errors = result.get("errors")
-    told = [each for each in errors if isinstance(each, str)] if isinstance(errors, list) else []
-    return _text(result.get("result")) or "; ".join(told) or reason or subtype or _NO_REASON
+    texts = [each for each in errors if isinstance(each, str)] if isinstance(errors, list) else []
+    return _text(result.get("result")) or "; ".join(texts) or reason or subtype or _NO_REASON
 
 
 def _by_start(spans: list[Span]) -> list[Span]:
@@ -1159,7 +1169,7 @@ def _hashable(value: object) -> object:
 
 
 def finite_number(value: object) -> float | None:
-    """Return a number as a float; None for what is none, or not finite: JSON has integers of any size."""
+    """Return a number as a float; None if it is not a number or not finite. JSON integers may be too large."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     try:

@@ -1,6 +1,5 @@
-"""The page of the studio, drawn with NiceGUI: one module for each tab, with `parts` and views for several tabs.
+"""The studio's page, drawn with NiceGUI: one module for each tab, and `parts` and views that several tabs share.
 
-Shows the state that the modules above this folder keep, and calls their methods; keeps nothing but what a browser
-window has of its own. All text that comes from tools, models and files goes through `parts`, which never makes
-markup of it.
+Shows the state kept by the modules of the parent package and calls their methods. Stores only the state of one
+browser window. All text from tools, models and files goes through `parts`, which never turns it into markup.
 """

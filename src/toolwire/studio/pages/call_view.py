@@ -1,4 +1,4 @@
-"""Draws calls of tools, and questions for the user, which more than one tab shows."""
+"""Views of tool calls and of questions for the user, shared by several tabs."""
 
 from collections.abc import Callable
 from typing import Final
@@ -22,7 +22,7 @@ from toolwire.studio.pages.parts import (
 )
 from toolwire.studio.questions import Question
 
-_SMALL: Final = 400  # characters of arguments that are unfolded from the start
+_SMALL: Final = 400  # arguments with fewer characters are unfolded from the start
 _ICONS: Final = {
     "running": "hourglass_top",
     "done": "check_circle",
@@ -32,7 +32,7 @@ _ICONS: Final = {
 
 
 class CallView:
-    """One call of a tool, drawn once and then brought up to date: what a user has typed into it stays."""
+    """One tool call, drawn once and then updated in place, so that text typed by the user stays."""
 
     def __init__(
         self, call: ToolCall, *, title: str | None = None, on_cancel: Callable[[], None] | None = None
@@ -65,7 +65,7 @@ class CallView:
         self.update()
 
     def update(self) -> None:
-        """Draw what has changed."""
+        """Redraw the parts that have changed."""
         call = self._call
         for each in self._questions:
             each.update()
@@ -129,10 +129,10 @@ class CallView:
 
 
 class QuestionView:
-    """A question that is answered on the page."""
+    """A question with its form or buttons."""
 
     def __init__(self, question: Question, *, with_arguments: bool = True) -> None:
-        """`with_arguments` False: what the tool would be called with is shown beside it."""
+        """`with_arguments=False`: the arguments of the call are already shown next to the question."""
         self._question = question
         self._with_arguments = with_arguments
         self._drawn = ""
@@ -145,7 +145,7 @@ class QuestionView:
             self._root.run_method("scrollIntoView", {"block": "nearest"})
 
     def update(self) -> None:
-        """Draw the question, or how it was answered."""
+        """Draw the question, or its answer."""
         question = self._question
         if question.state == self._drawn:
             return
@@ -155,7 +155,7 @@ class QuestionView:
             if question.state == "answered":
                 ui.label(plain(f"Answered: {question.answer_text}")).classes("tw-dim")
             elif question.state == "cancelled":
-                ui.label("No longer asked: the call has ended.").classes("tw-dim")
+                ui.label("No longer needed: the call has ended.").classes("tw-dim")
             elif question.kind == "permission":
                 self._draw_permission()
             elif question.url is not None:
@@ -173,10 +173,11 @@ class QuestionView:
         with ui.row().classes("items-center"):
             action_button("Allow", lambda: self._answer(question.allow()), "go")
             always = ui.button(
-                "Always allow it here", on_click=lambda: self._answer(question.allow(always=True))
+                "Always allow in this conversation",
+                on_click=lambda: self._answer(question.allow(always=True)),
             )
             always.props("no-caps dense outline")
-            reason = ui.input("Reason, for the model").props("dense outlined").classes("tw-reason")
+            reason = ui.input("Reason (sent to the model)").props("dense outlined").classes("tw-reason")
             action_button("Deny", lambda: self._answer(question.deny(reason.value or "")), "stop")
 
     def _draw_url(self) -> None:
@@ -202,14 +203,14 @@ class QuestionView:
             action_button("Send", send)
             small_button("Decline", lambda: self._answer(question.decline()))
 
-    def _answer(self, taken: bool) -> None:
-        if not taken:
-            ui.notify("This was answered already, or is no longer asked.", type="warning")
+    def _answer(self, accepted: bool) -> None:
+        if not accepted:
+            ui.notify("This question was already answered, or is no longer open.", type="warning")
         self.update()
 
 
 def _is_web(url: str) -> bool:
-    """True if an address may be a link: a page of the web, and no script."""
+    """True if a URL may become a link: an address on the web, not a script."""
     try:
         return urlsplit(url).scheme in {"http", "https"}
     except ValueError:  # such as http://[

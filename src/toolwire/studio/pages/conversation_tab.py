@@ -1,4 +1,4 @@
-"""The tab with the conversation: what was said and called, questions where they come up, cost and context."""
+"""The Conversation tab: texts, tool calls and questions in order, with the cost and the context usage."""
 
 from typing import Any, Final
 
@@ -22,8 +22,8 @@ from toolwire.tools.names import short_name
 SCRIPTED: Final = "Scripted model"
 LIVE: Final = "Your own Claude"
 _ABOUT: Final = {
-    SCRIPTED: "A scripted model answers, not Claude: no key, no network, nothing is paid.",
-    LIVE: "Your own Claude answers, with your account: this costs money.",
+    SCRIPTED: "A scripted model answers, not Claude: no API key, no network, no cost.",
+    LIVE: "Your own Claude answers, using your account: this costs money.",
 }
 _STATES: Final = {
     "new": "not started",
@@ -35,7 +35,7 @@ _STATES: Final = {
 
 
 class ConversationTab:
-    """Draws a conversation. `update` brings it up to date."""
+    """Draws a conversation. `update` redraws changes."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
@@ -66,7 +66,7 @@ class ConversationTab:
                 self._prompt = ui.textarea("Prompt").props("outlined autogrow dense").classes("tw-grow")
                 self._prompt.on("keydown.enter.exact.prevent", self._send)
                 action_button("Send", self._send, icon="send")
-            ui.label("Enter sends, Shift+Enter begins a new line.").classes("tw-dim")
+            ui.label("Enter sends the prompt, Shift+Enter starts a new line.").classes("tw-dim")
         self.update()
 
     async def _send(self) -> None:
@@ -84,7 +84,7 @@ class ConversationTab:
             await self._conversation.restart(live=live)
 
     def update(self) -> None:
-        """Draw what has changed."""
+        """Redraw the parts that have changed."""
         conversation = self._conversation
         for view in self._views:
             if isinstance(view, CallView | QuestionView | _SaidView):
@@ -121,7 +121,7 @@ class ConversationTab:
         self._interrupt.set_visibility(conversation.state == "running")
         self._new.set_visibility(conversation.state not in {"new", "starting"})
         cost = "" if totals.cost_usd is None else f"${totals.cost_usd:.4f}"
-        note = "" if conversation.live else " (computed, not paid)"
+        note = "" if conversation.live else " (computed, not charged)"
         _set_chip(self._cost, f"Cost {cost}{note}" if cost else "")
         _set_chip(self._tokens, f"{totals.output_tokens:,} tokens out" if totals.turns else "")
         used, limit = totals.context_tokens, totals.context_limit
@@ -169,7 +169,7 @@ class ConversationTab:
 
 
 class _SaidView:
-    """A text of the model, which may still grow."""
+    """Text of the model, which may still be streaming."""
 
     def __init__(self, said: Said) -> None:
         self._said = said

@@ -1,7 +1,7 @@
-"""Draws a `Form`: inputs by the kind of each field, with errors where they belong.
+"""Draws a `Form`: an input for each field, with the field's errors next to it.
 
-Keeps no values: every change goes to the form at once. A container (object, list, map, variant) is drawn again when
-its structure changes; the rest of the form, and what was typed there, stays.
+Keeps no values: every change goes to the form at once. A container (object, list, map, variant) is redrawn when its
+structure changes; the rest of the form, with the text typed there, stays.
 """
 
 from collections.abc import Callable
@@ -16,9 +16,9 @@ from toolwire._support.words import plain_line
 from toolwire.studio.forms import MISSING, Field, Form, Path
 from toolwire.studio.pages.parts import small_button
 
-_DEPTH_OPEN: Final = 3  # nested objects that are unfolded from the start
+_DEPTH_OPEN: Final = 3  # levels of nested objects that are unfolded from the start
 _NOT_GIVEN: Final = "(not given)"
-_LARGEST_FILE: Final = 10_000_000  # bytes: it goes through JSON to the tool
+_LARGEST_FILE: Final = 10_000_000  # bytes; the file is sent to the tool as JSON
 
 
 class FormView:
@@ -32,19 +32,19 @@ class FormView:
             self._draw_all()
 
     def redraw(self) -> None:
-        """Draw everything again, such as after the arguments were replaced."""
+        """Redraw everything, for example after the arguments were replaced."""
         self._root.clear()
         self._show_error.clear()
         with self._root:
             self._draw_all()
 
     def check(self) -> bool:
-        """Check what was put in, and show what is wrong at its field. Returns True if it may be sent."""
+        """Validate the form and show each error at its field. Returns True if there are no errors."""
         self.show_errors(self._form.check())
         return not self._errors
 
     def show_errors(self, errors: dict[Path, list[str]]) -> None:
-        """Show errors at their fields, in place of those before; one without a field shows at the next above."""
+        """Replace the shown errors. An error without an input of its own is shown at the field above it."""
         self._errors = errors
         for show in self._show_error.values():
             show([])
@@ -67,7 +67,7 @@ class FormView:
             for each in fields:
                 self._draw(each, 1)
             if not fields and not root.is_open:
-                ui.label("It takes no arguments.").classes("tw-dim")
+                ui.label("No arguments.").classes("tw-dim")
             if root.is_open:
                 self._draw_add_entry((), self.redraw)
         else:
@@ -193,12 +193,12 @@ class FormView:
 
     def _typed(self, path: Path, text: str | None) -> None:
         if not text and not self._form.field(path).required:
-            self._form.clear(path)  # an emptied optional field is not given; "" has a button of its own
+            self._form.clear(path)  # an empty optional field counts as not given; a button sets the value ""
         else:
             self._form.set_text(path, text or "")
 
     def _draw_actions(self, field: Field, redraw: Callable[[], None]) -> None:
-        """Add the values that cannot be typed: null, an empty text, and those of a list's item."""
+        """Add buttons for values that cannot be typed: null, an empty text, and an example."""
         path, form = field.path, self._form
 
         def put(value: Any) -> None:
@@ -212,13 +212,13 @@ class FormView:
         value = form.value(path)
         if value is None and field.nullable:
             ui.label("null").classes("tw-chip")
-            small_button("Not null", forget, f"Take null away from {label_of(field)}")
+            small_button("Not null", forget, f"Remove null from {label_of(field)}")
         elif field.nullable:
             small_button("null", lambda: put(None), f"Set {label_of(field)} to null")
         if field.kind in {"text", "long_text"} and not field.required:
             if value == "":
                 ui.label('""').classes("tw-chip")
-                small_button("Not given", forget, f"Take the empty text away from {label_of(field)}")
+                small_button("Not given", forget, f"Remove the empty text from {label_of(field)}")
             else:
                 small_button("empty", lambda: put(""), f"Set {label_of(field)} to the empty text")
         if field.examples:
@@ -325,7 +325,7 @@ class FormView:
 
     def _draw_add_entry(self, path: Path, redraw: Callable[[], None]) -> None:
         with ui.row().classes("tw-line"):
-            name = ui.input("Name of a further entry").props("outlined dense").classes("tw-input")
+            name = ui.input("Name of the new entry").props("outlined dense").classes("tw-input")
 
             def add() -> None:
                 try:
@@ -338,7 +338,7 @@ class FormView:
             small_button("Add the entry", add, "Add the entry")
 
     def _show_errors_in(self, entry: ValidationElement[Any], path: Path) -> None:
-        """Let an input show the errors of its field."""
+        """Make an input show the errors of its field."""
         self._show_error[path] = lambda messages: setattr(entry, "error", "; ".join(messages) or None)
 
     def _add_error_label(self, path: Path) -> None:
@@ -358,7 +358,7 @@ def label_of(field: Field) -> str:
 
 
 def describe(field: Field) -> str:
-    """Return what is to be known of a field, on one line: description, limits, default."""
+    """Return the description, limits and default of a field, on one line."""
     parts = [plain_line(field.description).rstrip("."), *field.limits]
     if field.default is not MISSING and field.default is not None:
         parts.append(f"default: {plain_line(str(field.default))[:80]}")
@@ -366,7 +366,7 @@ def describe(field: Field) -> str:
 
 
 def _then(redraw: Callable[[], None], work: Callable[[], object]) -> Callable[[], None]:
-    """Return a function that changes the form and draws the changed part again."""
+    """Return a function that changes the form and then redraws the changed part."""
 
     def act() -> None:
         work()

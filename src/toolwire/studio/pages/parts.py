@@ -1,7 +1,7 @@
-"""What the page is made of: buttons, headings, text, JSON, and the content of results.
+"""The building blocks of the page: buttons, headings, text, JSON, and the content of results.
 
-Everything here may come from a tool, a model or a server, and is only ever shown as text, or as a picture or sound
-whose type is known. Nothing becomes markup, and no address is opened or loaded by itself.
+The values may come from a tool, a model or a server. They are only ever shown as text, or as a picture or sound of
+a known type. Nothing becomes markup, and no URL is opened or loaded automatically.
 """
 
 import base64
@@ -17,7 +17,7 @@ from nicegui.element import Element
 from toolwire._support.words import plain, plain_line
 
 LONGEST_TEXT: Final = 10_000
-"""Characters of a text that are shown at once; the rest can be downloaded."""
+"""The number of characters of a text that are shown; the whole text can be downloaded."""
 _LARGEST_MEDIA: Final = 20_000_000  # bytes of a picture or a sound
 _MOST_BLOCKS: Final = 50
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -27,7 +27,7 @@ _SOUNDS: Final = frozenset(
 
 
 def small_button(text: str, on_click: Callable[..., Any], label: str = "") -> ui.button:
-    """Add a small button without a background. `label` is what a screen reader says instead of the text."""
+    """Add a small button without a background. A screen reader reads `label` instead of the text."""
     button = ui.button(text, on_click=on_click).props("flat dense no-caps").classes("tw-small")
     if label:
         button.props["aria-label"] = label
@@ -35,25 +35,25 @@ def small_button(text: str, on_click: Callable[..., Any], label: str = "") -> ui
 
 
 def action_button(text: str, on_click: Callable[..., Any], kind: str = "do", icon: str = "") -> ui.button:
-    """Add a button for what matters: "do" it, "go" ahead, or "stop"."""
-    # Without a colour of Quasar's, whose rules would win over those of the style sheet.
+    """Add a prominent button. `kind` selects its colour: "do", "go" or "stop"."""
+    # No Quasar colour: its rules would override those of the style sheet.
     button = ui.button(text, on_click=on_click, color=None, icon=icon or None)
     return button.props("no-caps dense unelevated padding='4px 12px'").classes(f"tw-{kind}")
 
 
 def show_heading(text: str) -> None:
-    """Add the title of a part of the page."""
+    """Add the heading of a section."""
     with ui.element("h2").classes("tw-title"):
         ui.label(plain_line(text))
 
 
 def show_text(text: str, *, mono: bool = False, name: str = "text.txt") -> Element:
-    """Show a text as it is. A long one is cut, with a button to download all of it."""
+    """Show a text as it is. A long text is truncated, with a button to download all of it."""
     shown = plain(text[:LONGEST_TEXT])
     label = ui.label(shown).classes("tw-mono" if mono else "tw-text")
     if len(text) > LONGEST_TEXT:
         with ui.row().classes("items-center"):
-            ui.label(f"Cut: the first {LONGEST_TEXT:,} of {len(text):,} characters.").classes("tw-dim")
+            ui.label(f"Truncated: the first {LONGEST_TEXT:,} of {len(text):,} characters.").classes("tw-dim")
             small_button("Download all", lambda: ui.download.content(text, name))
     return label
 
@@ -64,41 +64,41 @@ def show_json(value: Any) -> Element:
 
 
 def to_text(value: Any) -> str:
-    """Write a value as indented JSON; what is not JSON, as Python writes it."""
+    """Return a value as indented JSON, with the repr of anything that JSON does not support."""
     try:
         return json.dumps(value, indent=2, ensure_ascii=False, default=repr)
     except RecursionError:
-        return "(It cannot be shown: it is nested too deeply.)"
+        return "(Cannot be shown: nested too deeply.)"
 
 
 @contextmanager
 def folded(title: str, *, is_open: bool = False) -> Iterator[None]:
-    """Draw a part that can be unfolded."""
+    """Draw a section that can be folded and unfolded."""
     with ui.expansion(title, value=is_open).props("dense dense-toggle").classes("tw-folded"):
         yield
 
 
 def show_content(content: str | list[dict[str, Any]], structured: Any = None) -> None:
-    """Show a result: blocks as MCP or the model's API has them, or a text."""
+    """Show a result: a text, or content blocks of MCP or of the model's API."""
     raw: list[Any] = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
     blocks = [each if isinstance(each, dict) else {"type": "text", "text": to_text(each)} for each in raw]
     texts = [each.get("text") for each in blocks if each.get("type") == "text"]
-    is_told = any(isinstance(each, str) and each.strip() for each in texts)  # the text repeats the structure
-    if structured is not None and not is_told:
+    has_text = any(isinstance(each, str) and each.strip() for each in texts)  # it repeats `structured`
+    if structured is not None and not has_text:
         show_json(structured)
     for block in blocks[:_MOST_BLOCKS]:
         _show_block(block)
     if len(blocks) > _MOST_BLOCKS:
         ui.label(f"{len(blocks) - _MOST_BLOCKS:,} more blocks are not shown.").classes("tw-dim")
         small_button("Download all", lambda: ui.download.content(to_text(blocks), "result.json"))
-    if structured is not None and is_told:
+    if structured is not None and has_text:
         with folded("Structured content"):
             show_json(structured)
 
 
 def _show_block(block: dict[str, Any]) -> None:
     kind = block.get("type")
-    source, resource = _dict(block.get("source")), _dict(block.get("resource"))
+    source, resource = as_dict(block.get("source")), as_dict(block.get("resource"))
     if kind == "text":
         show_text(_indent(str(block.get("text", ""))), mono=True)
     elif kind in {"image", "audio"}:
@@ -115,12 +115,13 @@ def _show_block(block: dict[str, Any]) -> None:
         show_json(block)
 
 
-def _dict(value: object) -> dict[str, Any]:
+def as_dict(value: object) -> dict[str, Any]:
+    """Return the value if it is a dict, otherwise an empty dict."""
     return value if isinstance(value, dict) else {}
 
 
 def _indent(text: str) -> str:
-    """Indent a text that is a JSON object or list; any other text stays as it is."""
+    """Indent a text that is a JSON object or array. Any other text is returned unchanged."""
     if not text.startswith(("{", "[")) or len(text) > LONGEST_TEXT:
         return text
     try:
@@ -134,10 +135,12 @@ def _show_media(mime: str, data: Any) -> None:
     try:
         raw = base64.b64decode(data or "", validate=True)
     except (binascii.Error, TypeError, ValueError):
-        ui.label(plain(f"{mime}: the data is not base64, so that no client can show it.")).classes("tw-bad")
+        ui.label(plain(f"{mime}: the data is not valid base64, so no client can display it.")).classes(
+            "tw-bad"
+        )
         return
     if len(raw) <= _LARGEST_MEDIA and mime in _PICTURES:
-        # An <img> runs nothing, whatever its bytes are.
+        # An <img> never runs code, whatever bytes it contains.
         picture = ui.element("img").classes("tw-picture")
         picture.props["src"] = f"data:{mime};base64,{data}"
         picture.props["alt"] = f"Picture from the tool, {mime}, {len(raw):,} bytes"

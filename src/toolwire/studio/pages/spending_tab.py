@@ -1,4 +1,4 @@
-"""The tab with the money: what was bought, what is left, and outcomes that the user settles."""
+"""The Spending tab: the calls that were paid, the remaining budget, and unknown outcomes to settle."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -14,19 +14,19 @@ from toolwire.studio.spending import Books, Spending
 
 
 class SpendingTab:
-    """Draws the books of a catalogue; `refresh` reads them again."""
+    """Draws the ledger of a catalogue. `refresh` reads it again."""
 
     def __init__(self, spending: Spending) -> None:
         self._spending = spending
         self._drawn: Books | None = None
         with ui.row().classes("items-center"):
             show_heading(f"Spending of {plain_line(spending.name)}")
-            small_button("Read again", self.refresh)
+            small_button("Refresh", self.refresh)
         self._problem = ui.label("").classes("tw-bad").props("role=alert")
         self._body = ui.element("div")
 
     async def refresh(self) -> None:
-        """Read the ledger, and draw it if it has changed."""
+        """Read the ledger, and redraw it if it has changed."""
         try:
             books = await self._spending.read()
         except ClaudeSDKError as error:
@@ -48,7 +48,7 @@ class SpendingTab:
                 bar = ui.linear_progress(
                     min(1.0, spent / each.limit) if each.limit else 1.0, show_value=False
                 )
-                bar.props["aria-label"] = f"Share of the budget that is spent, {each.title}"
+                bar.props["aria-label"] = f"Share of the budget spent, {each.title}"
         if not books.left:
             ui.label("No budget is set.").classes("tw-dim")
         for stop in books.stops:
@@ -56,7 +56,8 @@ class SpendingTab:
         if books.unknown:
             ui.label("Unknown outcomes").classes("tw-strong")
             ui.label(
-                "The answer was lost. Ask the seller, then say how it ended: until then the money stays reserved."
+                "The responses to these calls were lost. Ask the seller whether each call was charged, and record "
+                "it here. Until then the money stays reserved."
             )
             for row in books.unknown:
                 self._draw_unknown(row)

@@ -1,4 +1,4 @@
-"""The tab with the timeline of a run: what failed at a glance, a waterfall, and every frame."""
+"""The Timeline tab: a summary of a run with its failures, a waterfall of its spans, and every frame."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,11 +8,19 @@ from nicegui import ui
 
 from toolwire._support.words import count, plain, plain_line
 from toolwire.errors import ClaudeSDKError
-from toolwire.studio.pages.parts import folded, show_heading, show_json, show_text, small_button, to_text
+from toolwire.studio.pages.parts import (
+    as_dict,
+    folded,
+    show_heading,
+    show_json,
+    show_text,
+    small_button,
+    to_text,
+)
 from toolwire.studio.runs import Run, Runs
 from toolwire.studio.timeline import Span, TimedFrame, Timeline
 
-_MOST_OF_A_SPAN: Final = 200  # frames of one span that are listed below it
+_MOST_FRAMES: Final = 200  # frames of one span that are listed in its details
 
 _SPAN_COLUMNS: Final = [
     {"name": "what", "label": "What", "field": "title", "align": "left"},
@@ -26,8 +34,8 @@ _FRAME_COLUMNS: Final = [
     {"name": "way", "label": "Direction", "field": "way", "align": "left"},
     {"name": "what", "label": "What", "field": "what", "align": "left"},
 ]
-# Vue puts values into these templates as text and numbers, never as markup. Between a row and its table is the
-# virtual scroll.
+# Vue inserts values into these templates as text and numbers, never as markup. The grandparent of a row is the
+# table; between them is the virtual scroll.
 _SPAN_ROW: Final = """
 <q-tr :props="props" class="tw-row" tabindex="0" :aria-label="props.row.label"
   @click="$parent.$parent.$emit('choose', props.row.number)"
@@ -52,10 +60,10 @@ _FRAME_ROW: Final = """
 
 
 class TimelineTab:
-    """Draws the timeline of the chosen run. `update` brings a live one up to date."""
+    """Draws the timeline of the selected run. `update` redraws a live run."""
 
     def __init__(self, runs: Runs, write_test: Callable[[Timeline], str] | None) -> None:
-        """`write_test` turns a timeline into the text of a pytest; None if no target is known to test."""
+        """`write_test` turns a timeline into the source of a pytest file; None if there is no target to test."""
         self._runs = runs
         self._write_test = write_test
         self._run: Run | None = None
@@ -77,16 +85,16 @@ class TimelineTab:
                 ui.element("aside").classes("tw-detail").props('aria-label="Details" aria-live=polite')
             )
         with self._detail:
-            ui.label("Choose a row to see what is behind it.").classes("tw-dim")
+            ui.label("Select a row to see its details.").classes("tw-dim")
 
     async def open(self) -> None:
-        """Show the first run, once the tab is seen."""
+        """Show the first run, when the tab is first opened."""
         self._fill_select()
         if self._run is None and self._runs.all:
             self._select.value = self._runs.all[0].key
 
     async def update(self) -> None:
-        """Draw what has changed in a live run."""
+        """Redraw a live run if it has changed."""
         if self._run is not None and self._run.is_live:
             self._timeline = await self._run.load()
             if len(self._timeline.frames) != self._drawn_frames:
@@ -99,7 +107,7 @@ class TimelineTab:
         await self._runs.list_sessions()
         self._fill_select()
         found = count(len(self._runs.sessions), "past session")
-        ui.notify(f"{found} of this directory: choose one under Run.")
+        ui.notify(f"Found {found} of this directory. Choose one under Run.")
 
     async def _choose(self, key: str | None) -> None:
         run = self._runs.find(key or "")
@@ -114,7 +122,7 @@ class TimelineTab:
         self._run = run
         self._detail.clear()
         with self._detail:
-            ui.label("Choose a row to see what is behind it.").classes("tw-dim")
+            ui.label("Select a row to see its details.").classes("tw-dim")
         self._draw()
 
     def _draw(self) -> None:
@@ -138,7 +146,7 @@ class TimelineTab:
             else f"${summary.cost_usd:.4f}, as the CLI computed it"
         )
         if summary.cost_usd is not None and self._run is not None and not self._run.is_paid():
-            cost += "; not paid: the model is scripted"
+            cost += "; not charged: the model is scripted"
         tokens = summary.tokens
         facts = {
             "Cost": cost,
@@ -147,7 +155,7 @@ class TimelineTab:
             "Model calls": f"{summary.model_calls}",
             "Tool calls": f"{summary.tool_calls}",
             "Tokens": f"{tokens.input_tokens:,} in, {tokens.output_tokens:,} out",
-            "Model": summary.model or "not told",
+            "Model": summary.model or "unknown",
             "Frames": f"{len(timeline.frames):,}",
         }
         with ui.element("dl").classes("tw-facts"):
@@ -157,7 +165,7 @@ class TimelineTab:
                         ui.label(name)
                     with ui.element("dd"):
                         ui.label(plain_line(value))
-        problems = timeline.wrong()
+        problems = timeline.problems()
         if problems:
             with ui.element("section").classes("tw-card tw-bad-box").props('aria-label="What went wrong"'):
                 ui.label(f"What went wrong ({len(problems)})").classes("tw-strong")
@@ -193,15 +201,13 @@ class TimelineTab:
                     ui.label(title).classes("tw-strong")
                     show_text(value, mono=True) if isinstance(value, str) else show_json(value)
             ui.label(f"Frames ({len(span.frames)})").classes("tw-strong")
-            for at in span.frames[:_MOST_OF_A_SPAN]:
+            for at in span.frames[:_MOST_FRAMES]:
                 frame = timeline.frames[at]
                 row = _frame_row(frame)
                 text = f"{row['t']} {row['way']} {row['what']}"[:100]
                 small_button(text, partial(self._open_frame, at)).props("align=left").classes("tw-frame")
-            if len(span.frames) > _MOST_OF_A_SPAN:
-                ui.label(f"{len(span.frames) - _MOST_OF_A_SPAN:,} more are under All frames.").classes(
-                    "tw-dim"
-                )
+            if len(span.frames) > _MOST_FRAMES:
+                ui.label(f"{len(span.frames) - _MOST_FRAMES:,} more are under All frames.").classes("tw-dim")
 
     def _open_frame(self, number: int) -> None:
         timeline = self._timeline
@@ -211,7 +217,7 @@ class TimelineTab:
         self._detail.clear()
         with self._detail:
             show_heading(f"Frame {frame.number}")
-            ui.label(f"{_way(frame)}, at {frame.t:.4f} s").classes("tw-dim")
+            ui.label(f"{_describe_direction(frame)}, at {frame.t:.4f} s").classes("tw-dim")
             show_text(to_text(frame.frame), mono=True, name=f"frame-{frame.number}.json")
 
     def _show_test(self) -> None:
@@ -225,7 +231,7 @@ class TimelineTab:
         self._detail.clear()
         with self._detail:
             show_heading("The run as a pytest")
-            ui.label("Save it beside the file of your tools; pytest then runs it without a key or a network.")
+            ui.label("Save it next to the file with your tools. It runs without an API key or a network.")
             small_button("Download test_run.py", lambda: ui.download.content(text, "test_run.py"))
             show_text(text, mono=True, name="test_run.py")
 
@@ -258,7 +264,7 @@ def _span_row(span: Span, whole: float) -> dict[str, Any]:
     }
 
 
-def _way(frame: TimedFrame) -> str:
+def _describe_direction(frame: TimedFrame) -> str:
     return "from the CLI" if frame.direction == "in" else "to the CLI"
 
 
@@ -266,25 +272,20 @@ def _frame_row(frame: TimedFrame) -> dict[str, Any]:
     return {
         "number": frame.number,
         "t": f"{frame.t:.4f}",
-        "way": _way(frame),
+        "way": _describe_direction(frame),
         "what": plain_line(_describe(frame.frame))[:160],
     }
 
 
 def _describe(frame: dict[str, Any]) -> str:
-    """Say in a line what a frame is."""
-    kind = str(frame.get("type"))
-    inner = frame.get("request") if isinstance(frame.get("request"), dict) else {}
-    message = (
-        inner.get("message") if isinstance(inner, dict) and isinstance(inner.get("message"), dict) else {}
-    )
-    event = frame.get("event") if isinstance(frame.get("event"), dict) else {}
+    """Describe a frame in one line by its types."""
+    request, event = as_dict(frame.get("request")), as_dict(frame.get("event"))
     parts = [
-        kind,
+        str(frame.get("type")),
         frame.get("subtype"),
-        (inner or {}).get("subtype"),
-        (message or {}).get("method"),
-        (event or {}).get("type"),
-        (inner or {}).get("tool_name"),
+        request.get("subtype"),
+        as_dict(request.get("message")).get("method"),
+        event.get("type"),
+        request.get("tool_name"),
     ]
     return " ".join(str(each) for each in parts if each)

@@ -1,4 +1,4 @@
-"""The tab with the tools: a list to search, a form for each, and the calls that were made with it."""
+"""The Tools tab: a searchable list of tools, a form for each, and the calls made with it."""
 
 from functools import partial
 from typing import Any, Final
@@ -12,19 +12,20 @@ from toolwire.studio.forms import Form
 from toolwire.studio.pages.call_view import CallView
 from toolwire.studio.pages.form_view import FormView
 from toolwire.studio.pages.parts import action_button, folded, show_heading, show_json, show_text, to_text
+from toolwire.studio.shapes import read_json
 from toolwire.tools.schema.arguments import InvalidArguments
 
 _MOST_LISTED: Final = 200
 _HINTS: Final = (
-    ("readOnlyHint", True, "only reads"),
-    ("destructiveHint", True, "may destroy"),
-    ("idempotentHint", True, "may be repeated"),
-    ("openWorldHint", True, "reaches outside"),
+    ("readOnlyHint", "read-only"),
+    ("destructiveHint", "destructive"),
+    ("idempotentHint", "idempotent"),
+    ("openWorldHint", "open world"),
 )
 
 
 class ToolsTab:
-    """Draws the tools of all servers. `update` brings it up to date."""
+    """Draws the tools of all servers. `update` redraws changes."""
 
     def __init__(self, benches: list[ToolBench]) -> None:
         self._benches = benches
@@ -48,7 +49,7 @@ class ToolsTab:
         self.update()
 
     def update(self) -> None:
-        """Draw what has changed: the list, the chosen tool, its calls."""
+        """Redraw what has changed: the list, the selected tool, its calls."""
         for view in self._views.values():
             view.update()
         versions = [each.version for each in self._benches]
@@ -59,7 +60,7 @@ class ToolsTab:
         self._problem.set_text(plain("\n".join(problems)))
         self._problem.set_visibility(bool(problems))
         listings = [each.listings for each in self._benches]
-        if listings != self._listings:  # a running call changes much, but not the list: focus stays there
+        if listings != self._listings:  # a redraw would lose the focus, so not for every change of a call
             self._listings = listings
             self._draw_list()
         if self._chosen is None:
@@ -84,7 +85,7 @@ class ToolsTab:
             if self._word in tool.name.lower() or self._word in tool.description.lower()
         ]
         total = sum(len(each.tools) for each in self._benches)
-        more = f", the first {_MOST_LISTED} shown: search for others" if len(found) > _MOST_LISTED else ""
+        more = f", first {_MOST_LISTED} shown; search for others" if len(found) > _MOST_LISTED else ""
         what = (
             f"{len(found):,} of {total:,} tools"
             if self._word
@@ -114,7 +115,7 @@ class ToolsTab:
 
     def _choose(self, bench: ToolBench, name: str) -> None:
         if self._chosen == (bench, name):
-            return  # what was typed stays
+            return  # keep the text that the user has typed
         self._chosen = (bench, name)
         self._drawn = None
         self._refresh_tool()
@@ -126,7 +127,7 @@ class ToolsTab:
     # --- the tool ---
 
     def _refresh_tool(self) -> None:
-        """Draw the chosen tool, unless it is the same as before: what was typed stays."""
+        """Draw the selected tool. If it is unchanged, keep the form with the text that the user has typed."""
         if self._chosen is None:
             return
         bench, name = self._chosen
@@ -137,7 +138,7 @@ class ToolsTab:
         self._tool.clear()
         with self._tool:
             if tool is None:
-                ui.label(plain(f"{name} is no longer there.")).classes("tw-dim")
+                ui.label(plain(f"The tool {name} no longer exists.")).classes("tw-dim")
             else:
                 self._draw_tool(bench, tool)
 
@@ -145,8 +146,8 @@ class ToolsTab:
         show_heading(tool.title or tool.name)
         with ui.row().classes("items-center"):
             ui.label(plain_line(f"mcp__{bench.name}__{tool.name}")).classes("tw-mono tw-dim")
-            for key, value, word in _HINTS:
-                if tool.annotations.get(key) is value:
+            for key, word in _HINTS:
+                if tool.annotations.get(key) is True:
                     ui.label(word).classes("tw-chip")
         if tool.description:
             show_text(tool.description)
@@ -171,7 +172,7 @@ class ToolsTab:
 
     def _call(self, bench: ToolBench, tool: ListedTool, form: Form, view: FormView) -> None:
         if not view.check():
-            ui.notify("Some arguments do not fit: see the fields.", type="warning")
+            ui.notify("Some arguments are invalid; see the errors at the fields.", type="warning")
             return
         call = bench.call(tool.name, form.arguments())
 
@@ -184,7 +185,7 @@ class ToolsTab:
     # --- the calls ---
 
     def _draw_calls(self) -> None:
-        """Add views of calls of the chosen tool, the newest first."""
+        """Add views for new calls of the selected tool, the newest first."""
         if self._chosen is None:
             return
         bench, name = self._chosen
@@ -197,7 +198,7 @@ class ToolsTab:
 
 
 class _JsonEditor:
-    """The arguments as JSON, both ways."""
+    """Copies the arguments between the form and a text area with JSON."""
 
     def __init__(self, form: Form, view: FormView) -> None:
         self._form = form
@@ -206,10 +207,10 @@ class _JsonEditor:
             ui.textarea("Arguments as JSON").props("outlined autogrow").classes("tw-wide tw-mono-input")
         )
         with ui.row():
-            ui.button("Take from the form", on_click=self._take).props("flat dense no-caps")
-            ui.button("Put into the form", on_click=self._put).props("flat dense no-caps")
+            ui.button("Copy from the form", on_click=self._copy_from_form).props("flat dense no-caps")
+            ui.button("Apply to the form", on_click=self._apply_to_form).props("flat dense no-caps")
 
-    def _take(self) -> None:
+    def _copy_from_form(self) -> None:
         try:
             self._area.value = to_text(self._form.arguments())
         except InvalidArguments as error:
@@ -217,13 +218,11 @@ class _JsonEditor:
         else:
             self._area.error = None
 
-    def _put(self) -> None:
-        from toolwire._protocol.json_codec import loads  # noqa: PLC0415 - rarely used
-
+    def _apply_to_form(self) -> None:
         try:
-            value = loads((self._area.value or "{}").encode())
+            value = read_json(self._area.value or "{}")
             if not isinstance(value, dict):
-                raise ValueError("the arguments must be a JSON object")  # noqa: TRY004, TRY301 - what was typed
+                raise ValueError("The arguments must be a JSON object")  # noqa: TRY004, TRY301 - the user's text
             self._form.set_arguments(value)
         except ValueError as error:
             self._area.error = str(error)
