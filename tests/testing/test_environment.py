@@ -118,7 +118,7 @@ def test_folders_live_as_long_as_the_block():
     assert not cwd.exists()
     assert not home.parent.exists()
     environment.close()
-    with pytest.raises(RuntimeError, match="no directories"):
+    with pytest.raises(RuntimeError, match="was not started"):
         _ = environment.env
 
 

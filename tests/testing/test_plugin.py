@@ -229,7 +229,7 @@ def test_a_recording_not_played_fails_the_test(run_tests, pytester):
     (folder / "TestIt.test_unused[a_b].jsonl").write_text('{"toolwire_recording": 1}\n')
     result = run_tests(source)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*nothing was connected to this recording*"])
+    result.stdout.fnmatch_lines(["*the recording was not used*"])
 
 
 ALIAS = (

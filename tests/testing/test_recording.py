@@ -176,7 +176,7 @@ async def test_a_frame_that_never_comes_is_a_mismatch():
 async def test_what_is_left_over_is_reported():
     """A host that leaves early hears what was not played and not sent; so does one that never came."""
     replay = Replay(OLD)
-    with pytest.raises(AssertionError, match="nothing was connected"):
+    with pytest.raises(AssertionError, match="the recording was not used"):
         replay.assert_finished()
     with anyio.fail_after(LIMIT):
         async with ClaudeSDKClient(old(replay)):

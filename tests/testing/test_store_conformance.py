@@ -97,10 +97,10 @@ async def _load_lossy(self, key):
     ("method", "wrong", "contract"),
     [
         ("append", _append_reversed, "keeps order"),
-        ("load", _load_empty, "has none for an unknown key"),
-        ("load", _load_ignores_subpath, "has none for an unknown key"),
+        ("load", _load_empty, "returns none for an unknown key"),
+        ("load", _load_ignores_subpath, "returns none for an unknown key"),
         ("list_sessions", _list_in_seconds, "lists sessions"),
-        ("delete", _delete_without_subagents, "deletes what it is told to"),
+        ("delete", _delete_without_subagents, "deletes only the given session"),
         ("list_session_summaries", _summaries_of_all, "keeps summaries"),
         ("list_subkeys", _subkeys_of_all, "lists subkeys"),
         ("load", _load_lossy, "keeps entries exactly"),

@@ -1,6 +1,6 @@
 """The test kit: a scripted model, a scripted CLI, recordings, a direct client, and an environment for the real CLI.
 
-Each name is loaded when it is first used, so that the pytest plugin costs nothing in tests that do not use it.
+Each name is imported when it is first used, so that the pytest plugin costs nothing in tests that do not use it.
 `make generate` writes the stub for type checkers from this list.
 """
 

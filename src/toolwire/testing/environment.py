@@ -1,7 +1,7 @@
-"""An environment for the real CLI in tests: built from nothing, with a model on loopback.
+"""A clean environment for the real CLI in tests, with a model on loopback.
 
-Owns the variables, and a temporary home and working directory. Nothing is inherited: no credentials, proxies or
-settings of the person who runs the tests. Must not know how the CLI is started or what the model answers.
+Owns the environment variables, and a temporary home and working directory. Nothing is inherited: no credentials,
+proxies or settings of the user who runs the tests. Must not know how the CLI is started or how the model responds.
 """
 
 import os
@@ -35,7 +35,7 @@ _SETTINGS = {
     "CLAUDE_CODE_ENTRYPOINT": "sdk-py",
     "ENABLE_TOOL_SEARCH": "false",
 }
-# Without these a process does not start on Windows.
+# Processes do not start on Windows without these.
 _WINDOWS = ("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT")
 _REMOVAL_PAUSES = (0.02, 0.05, 0.1, 0.2, 0.4)
 
@@ -45,8 +45,8 @@ def claude_environment(
 ) -> dict[str, str]:
     """Return all environment variables for a CLI with the model at `model_url` and the home directory `home`.
 
-    Creates `home` and its directory for temporary files if they are missing. `extra` adds or replaces variables,
-    except those that could lead the CLI to another model, account or home: `ValueError`.
+    Creates `home` and its directory for temporary files if they are missing. `extra` adds or replaces variables;
+    raises `ValueError` for variables that could lead the CLI to another model, account or home.
     """
     _check_url(model_url)
     place = Path(home).absolute()
@@ -72,8 +72,8 @@ def claude_environment(
 class ClaudeEnvironment:
     """A temporary home and working directory for the CLI, and its environment variables.
 
-    For `with` and `async with`; both directories are removed at the end. Until then, a CLI with another environment
-    is not started: `LiveStartError`.
+    Use it with `with` or `async with`; both directories are removed at the end. Until then, starting a CLI with
+    another environment raises `LiveStartError`.
     """
 
     def __init__(self, model: ScriptedModel | str, *, extra: Mapping[str, str] | None = None) -> None:
@@ -84,10 +84,10 @@ class ClaudeEnvironment:
         self._unguard: Callable[[], None] | None = None
 
     def start(self) -> Self:
-        """Create the directories. A `with` block does it."""
+        """Create the directories. A `with` block calls this."""
         if self._root is None:
             url = self._model if isinstance(self._model, str) else self._model.url
-            # Resolved, since the CLI reports the real path of its working directory.
+            # Resolved, because the CLI reports the real path of its working directory.
             root = Path(tempfile.mkdtemp(prefix="toolwire-")).resolve()
             try:
                 self._env = claude_environment(url, root / "home", extra=self._extra)
@@ -101,7 +101,7 @@ class ClaudeEnvironment:
         return self
 
     def close(self) -> None:
-        """Remove the directories. May be called again; never raises."""
+        """Remove the directories. May be called more than once; never raises."""
         root, self._root = self._root, None
         if self._unguard is not None:
             self._unguard()
@@ -146,7 +146,7 @@ class ClaudeEnvironment:
 
     def _get_root(self) -> Path:
         if self._root is None:
-            raise RuntimeError("the environment has no directories; use it in a `with` block or call start()")
+            raise RuntimeError("the environment was not started; use it in a `with` block or call start()")
         return self._root
 
 
@@ -170,7 +170,7 @@ def _system_path() -> str:
     return os.pathsep.join(dict.fromkeys([*folders, *os.defpath.split(os.pathsep)]))
 
 
-# Variables that `extra` may not set: what they bring in, and a test of the name.
+# Variables that `extra` may not set: what they would add, and a test of the name.
 _FORBIDDEN: tuple[tuple[str, Callable[[str], bool]], ...] = (
     ("cloud credentials", lambda name: name.startswith(("AWS_", "GOOGLE_", "GCLOUD_", "AZURE_"))),
     ("another provider", lambda name: name.startswith("CLAUDE_CODE_USE_")),
@@ -184,7 +184,7 @@ def _check_extra(name: str, value: str, home: Path) -> None:
     upper = name.upper()
     for what, matches in _FORBIDDEN:
         if matches(upper):
-            raise ValueError(f"{name} may not be set for a CLI under test: it would bring in {what}")
+            raise ValueError(f"{name} may not be set for a CLI under test, because it would add {what}")
     if upper.startswith("ANTHROPIC_") and upper.endswith("_URL"):
         _check_url(value)
     if upper == "CLAUDE_CONFIG_DIR" and not Path(value).absolute().is_relative_to(home):

@@ -1,9 +1,9 @@
 """The pytest plugin: fixtures for the scripted model, the scripted CLI and recordings.
 
-Loaded into every pytest run where toolwire is installed, so it imports next to nothing: a fixture imports what it
-needs when a test uses it. Owns the lifetime of what the fixtures give and the assertions about it; must not know
-how that works. A fixture checks that its script was followed as the last step of the test itself, and only if the
-test passed, so that the first failure is the one that is shown.
+Loaded into every pytest run where toolwire is installed, so it imports almost nothing; a fixture imports what it
+needs when a test uses it. Owns the lifetime of the objects that the fixtures provide and the assertions about them;
+must not know how they work. A fixture checks that its script was followed as the last step of the test itself, and
+only if the test passed, so that the first failure is the one that is shown.
 """
 
 import re
@@ -39,14 +39,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run tests with the `recording` fixture against the real CLI and record them, instead of replaying",
     )
-    alias = "make `import claude_agent_sdk` give toolwire"
+    alias = "make `import claude_agent_sdk` import toolwire"
     group.addoption(_ALIAS, action="store_true", help=alias)
     parser.addini(_ALIAS_SETTING, alias, type="bool", default=False)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Install toolwire in place of the official package, before a conftest can import that."""
+    """Install toolwire in place of the official package, before a conftest can import the latter."""
     if early_config.known_args_namespace.toolwire_as_official or early_config.getini(_ALIAS_SETTING):
         from toolwire.official import install_as_official  # noqa: PLC0415 - see the module
 
@@ -63,7 +63,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     try:
         outcome = yield
     finally:
-        checks, item.stash[_checks] = item.stash.get(_checks, []), []  # the test may be run again
+        checks, item.stash[_checks] = item.stash.get(_checks, []), []  # a plugin may run the test again
     for check in checks:
         check()
     return outcome
@@ -74,15 +74,15 @@ class Scripted(ABC):
 
     @abstractmethod
     def script(self, *steps: Any) -> "Scripted":
-        """Set the script, once in a test. Returns itself."""
+        """Set the script. May be called once per test. Returns itself."""
 
     @abstractmethod
     def options_kwargs(self, **extra: Any) -> dict[str, Any]:
-        """Return the arguments for `ClaudeAgentOptions`; those in `extra` are added or replace ours."""
+        """Return the arguments for `ClaudeAgentOptions`. Those in `extra` are added, or replace the defaults."""
 
     @abstractmethod
     def calls(self) -> Calls:
-        """Return the tool calls that the model made so far, as name and arguments."""
+        """Return the tool calls of the model so far, each as name and arguments."""
 
     @abstractmethod
     def assert_no_pending(self) -> None:
@@ -111,7 +111,7 @@ class ModelPeer(Scripted):
 
     @property
     def model(self) -> "ScriptedModel":
-        """The scripted model, started; with an empty script if none was set."""
+        """The running scripted model. Its script is empty if none was set."""
         if self._model is None:
             self.script()
         assert self._model is not None  # noqa: S101 - script() has made it
@@ -144,7 +144,7 @@ class ModelPeer(Scripted):
         if "env" in extra:
             given["env"] = claude_environment(self.model.url, self.env.home, extra=extra["env"])
         if "cli_path" not in given and (cli := bundled_cli()):
-            given["cli_path"] = cli  # the bundled one, not the one that this machine may have
+            given["cli_path"] = cli  # the bundled CLI, not another one that is installed on this machine
         return given
 
     def calls(self) -> Calls:
@@ -197,7 +197,7 @@ class CLIPeer(Scripted):
 
 
 class Recording:
-    """A recording beside the test file: replayed, or recorded again with `--toolwire-record`."""
+    """A recording next to the test file: replayed, or recorded again with `--toolwire-record`."""
 
     def __init__(self, path: Path, *, anew: bool) -> None:
         from toolwire.testing.recording import Recorder, Replay  # noqa: PLC0415 - see the module
@@ -234,14 +234,14 @@ class Recording:
             self._part.replace(self.path)
 
     def close(self) -> None:
-        """Remove a recording that was not saved."""
+        """Delete a recording that was not saved."""
         if self.anew:
             self._part.unlink(missing_ok=True)
 
 
 @pytest.fixture
 def scripted_model(request: pytest.FixtureRequest) -> Iterator[ModelPeer]:
-    """Give the real CLI with a scripted model: `scripted_model.script(call("add", a=1), say("done"))`."""
+    """Provide the real CLI with a scripted model: `scripted_model.script(call("add", a=1), say("done"))`."""
     peer = ModelPeer()
     _check_at_end(request, peer.assert_no_pending)
     with _guard("scripted_model", "**scripted_model.options_kwargs()"):
@@ -251,7 +251,7 @@ def scripted_model(request: pytest.FixtureRequest) -> Iterator[ModelPeer]:
 
 @pytest.fixture
 def scripted_cli(request: pytest.FixtureRequest) -> Iterator[CLIPeer]:
-    """Give a scripted CLI in memory, without a process, for tests in milliseconds."""
+    """Provide a scripted CLI in memory, without a process, for tests that take milliseconds."""
     peer = CLIPeer()
     _check_at_end(request, peer.assert_no_pending)
     with _guard("scripted_cli", "**scripted_cli.options_kwargs()"):
@@ -260,7 +260,7 @@ def scripted_cli(request: pytest.FixtureRequest) -> Iterator[CLIPeer]:
 
 @pytest.fixture
 def claude_env() -> "Iterator[Callable[..., ClaudeEnvironment]]":
-    """Give `claude_env(model)`, which makes an environment for the CLI with a model or the URL of one."""
+    """Provide `claude_env(model)`, which makes an environment for the CLI from a model or its URL."""
     from toolwire.testing.environment import ClaudeEnvironment  # noqa: PLC0415 - see the module
 
     made: list[ClaudeEnvironment] = []
@@ -277,12 +277,12 @@ def claude_env() -> "Iterator[Callable[..., ClaudeEnvironment]]":
 
 @pytest.fixture
 def recording(request: pytest.FixtureRequest) -> Iterator[Recording]:
-    """Give the recording `recordings/<test name>.jsonl` beside the test file."""
+    """Provide the recording `recordings/<test name>.jsonl` next to the test file."""
     path = request.path.parent / "recordings" / f"{_file_name(request.node)}.jsonl"
     anew = bool(request.config.getoption(_SWITCH))
     if not anew and not path.exists():
         pytest.fail(
-            f"no recording at {path}: run this test once with {_SWITCH}, which needs the real CLI and a model",
+            f"no recording at {path}; run this test once with {_SWITCH}, which needs the real CLI and a model",
             pytrace=False,
         )
     made = Recording(path, anew=anew)
@@ -294,7 +294,7 @@ def recording(request: pytest.FixtureRequest) -> Iterator[Recording]:
 
 @contextmanager
 def _guard(fixture: str, to_pass: str) -> Iterator[None]:
-    """While a fixture is in use, let no CLI start without its options."""
+    """Prevent a CLI from being started without the fixture's options, while the fixture is in use."""
     from toolwire._transport.live_guard import use_kit  # noqa: PLC0415 - see the module
 
     leave = use_kit(fixture, to_pass)
@@ -309,7 +309,7 @@ def _check_at_end(request: pytest.FixtureRequest, check: Callable[[], None]) -> 
 
 
 def _file_name(item: Any) -> str:
-    """Return a file name for a test: its name with its class, without its event loop."""
+    """Return a file name for a test: its class and name, without the name of the event loop."""
     callspec = getattr(item, "callspec", None)
     parts = [part for part in callspec.id.split("-") if part not in _BACKENDS] if callspec else []
     owner = f"{item.cls.__name__}." if getattr(item, "cls", None) else ""
@@ -318,7 +318,7 @@ def _file_name(item: Any) -> str:
 
 
 def _tool_uses(message: Mapping[str, Any]) -> Iterator[tuple[Any, tuple[str, dict[str, Any]]]]:
-    """Yield the calls in a message of the model, each with its id."""
+    """Yield the tool calls in a message of the model, each with its id."""
     content = message.get("content")
     for block in content if isinstance(content, list) else []:
         if isinstance(block, dict) and block.get("type") == "tool_use":

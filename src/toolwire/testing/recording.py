@@ -1,8 +1,8 @@
 """`Recorder` writes every frame between host and real CLI to a readable file without secrets; `Replay` plays it.
 
-Owns the format of a recording, the transport to a process, the comparison of host frames, and which values of an
-environment are scrubbed. The forms in which a secret is found are those of `_support.scrubber`, the names that give
-one away those of `_support.secrets`. One JSON object per line:
+Owns the format of a recording, the transport to a process, the comparison of host frames, and the selection of
+environment values to scrub. `_support.scrubber` knows the encodings in which a secret may appear, and
+`_support.secrets` the names that mark a value as secret. One JSON object per line:
 
     {"toolwire_recording": 1, "version": "0.1.0", "argv": [...]}   a connection begins; "connection": 2 and so on
     {"t": 0.012, "dir": ">", "frame": {...}}                       the host wrote a frame
@@ -14,18 +14,18 @@ one away those of `_support.secrets`. One JSON object per line:
 `t` is in seconds since the start. Lines of a second or later connection have its number in "connection". Readers
 skip lines of other kinds, so that the format can grow.
 
-At a replay the CLI's frames are played in the recorded order, each once the host has sent everything that it had
-sent by then; the order among those host frames may differ. Compared are
+A replay plays the CLI's frames in the recorded order. Each frame is played once the host has sent all frames that
+it had sent before that frame in the recording; the order among those host frames may differ. Compared are
 - prompts, in order, by their content;
-- responses to the CLI's control requests, by the request id, whole; but only the names in a list of tools, and
-  nothing of the response to MCP's `initialize` (it has versions);
-- control requests, in order for each subtype, whole; `mcp_message` in any order; of `initialize` only that it is
-  sent (its content follows from the options and the version of this library);
-- any other frame by its type, without ids.
+- responses to the CLI's control requests, matched by request id, completely; except that only the names in a list
+  of tools are compared, and only the subtype of the response to MCP's `initialize` (its content has versions);
+- control requests, in order for each subtype, completely; except that `mcp_message` may come in any order, and that
+  `initialize` only has to be sent (its content depends on the options and the version of this library);
+- any other frame completely, except for its ids.
 
-Ignored are uuids, session ids, request ids, times, the command line, and anything in place of a scrubbed secret.
-Responses to cancelled requests are optional. Nothing is expected of the host after it closed, and it need not have
-read what the CLI sent after its last result.
+Uuids, session ids, request ids, times, the command line, and any text in place of a scrubbed secret are ignored.
+Responses to cancelled requests are optional. After the host has closed the connection, nothing more is expected of
+it, and it need not have read the frames after the CLI's last result.
 """
 
 import json
@@ -66,11 +66,11 @@ class Recorder:
     The first connection replaces the file, which only this user can read; later ones append to it.
 
     Secrets are replaced by `<scrubbed>`: the values of environment variables with names like API_KEY, of the CLI
-    and of this process, and those given as `secrets`, also JSON-escaped, in base64 and URL-encoded. Not replaced
-    are values of fewer than 6 characters, any other secret, and one that is split over several frames (partial
-    messages): check a recording before you share it.
+    and of this process, and those passed as `secrets`, also JSON-escaped, URL-encoded, in hex and in base64. Values
+    of fewer than 6 characters, other secrets, and secrets that are split over several frames (partial messages) are
+    *not* replaced: check a recording before you share it.
 
-    The CLI's stderr is not recorded and does not reach `ClaudeAgentOptions.stderr`; it goes to the log.
+    The CLI's stderr is not recorded and not passed to `ClaudeAgentOptions.stderr`; it goes to the log.
     """
 
     starts_here = True
@@ -82,7 +82,7 @@ class Recorder:
         self._connections = count(1)
 
     def __call__(self, command: Command) -> Transport:
-        """Make a connection, for `spawn_claude_code_process`. The CLI starts when it is connected."""
+        """Make a connection, for `spawn_claude_code_process`. `connect()` starts the CLI."""
         return _RecordedProcess(command, self.path, next(self._connections), self._secrets)
 
 
@@ -98,7 +98,7 @@ class Entry:
 
 
 def load(path: str | os.PathLike[str]) -> list[list[Entry]]:
-    """Read a recording: the entries of each connection. Lines of unknown kinds are skipped."""
+    """Return the entries of each connection of a recording. Lines of unknown kinds are skipped."""
     connections: dict[int, list[Entry]] = {}
     for number, text in enumerate(Path(path).read_text(encoding="utf-8").split("\n"), 1):
         if not text.strip():
@@ -108,7 +108,7 @@ def load(path: str | os.PathLike[str]) -> list[list[Entry]]:
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: not JSON ({error})") from None
         if not isinstance(line, dict):
-            raise ValueError(f"{path}, line {number}: not a JSON object")  # noqa: TRY004 - the file's fault
+            raise ValueError(f"{path}, line {number}: not a JSON object")  # noqa: TRY004 - the file is invalid
         key = line.get("connection", 1)
         if "toolwire_recording" in line:
             if line["toolwire_recording"] > FORMAT:
@@ -119,7 +119,7 @@ def load(path: str | os.PathLike[str]) -> list[list[Entry]]:
             connections[key] = []
         elif key not in connections:
             raise ValueError(
-                f"{path}, line {number}: not a recording, which has a toolwire_recording line before this"
+                f"{path}, line {number}: not a recording; the first line of one has the key toolwire_recording"
             )
         elif (entry := _parse_entry(number, line)) is not None:
             connections[key].append(entry)
@@ -141,7 +141,7 @@ def _parse_entry(number: int, line: dict[str, Any]) -> Entry | None:
 
 
 class ProcessTransport(Transport):
-    """A CLI process as a `Transport`, for wrappers that look at its frames."""
+    """A CLI process as a `Transport`, for subclasses that inspect its frames."""
 
     def __init__(self, command: Command) -> None:
         self._command = command
@@ -153,7 +153,7 @@ class ProcessTransport(Transport):
 
     async def connect(self) -> None:
         argv = list(self._command.argv)
-        if argv[0] == "claude":  # the options name no CLI, and none was searched for yet
+        if argv[0] == "claude":  # the options set no path, and the CLI was not searched for yet
             argv[0] = find_cli(None)
         pipe = process_pipe(replace(self._command, argv=argv))
         await pipe.open(self)
@@ -194,14 +194,14 @@ class ProcessTransport(Transport):
         for line in data.decode(errors="replace").splitlines():
             _stderr.debug("%s", line)
 
-    def ended(self, exit_code: int | None, error: Exception | None = None) -> None:  # noqa: ARG002 - of other pipes
+    def ended(self, exit_code: int | None, error: Exception | None = None) -> None:  # noqa: ARG002 - only other pipes pass it
         for frame in self._lines.finish():
             self.frame_received(frame)
         self._exit, self._ended = exit_code, True
         self._frames.close()
 
     def reading_ended(self, error: Exception | None) -> None:
-        self.ended(None, error)  # only of other pipes: a process exits
+        self.ended(None, error)  # only called by other pipes; a process exits
 
 
 class _RecordedProcess(ProcessTransport):
@@ -254,7 +254,7 @@ class _RecordedProcess(ProcessTransport):
         self._write({"t": round(time.monotonic() - self._start, 4), **self._scrubber.value(event)})
 
     def _write(self, line: dict[str, Any]) -> None:
-        if self._file is None:  # the process had already exited
+        if self._file is None:  # the process has already exited
             return
         if self._connection > 1:
             line["connection"] = self._connection
@@ -278,8 +278,8 @@ _BEFORE: Final = 3  # rows shown above the first that differs
 Frame = dict[str, Any]
 
 
-class ReplayMismatch(AssertionError):  # noqa: N818 - it reads better where it is expected
-    """The host differs from the recording. `line` is the line number in the file, from 1."""
+class ReplayMismatch(AssertionError):  # noqa: N818 - reads better in tests
+    """The host behaved differently from the recording. `line` is the line number in the file, from 1."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)
@@ -289,9 +289,9 @@ class ReplayMismatch(AssertionError):  # noqa: N818 - it reads better where it i
 class Replay:
     """Plays a recording: `ClaudeAgentOptions(spawn_claude_code_process=Replay("run.jsonl"))`.
 
-    `speed` None plays without pauses, 1.0 with the recorded pauses, 2.0 with half of them. It is a mismatch if a
-    host frame does not come within `timeout` seconds, plus the time that it took in the recording. Each connection
-    starts from the beginning; if several were recorded, the n-th connection plays the n-th.
+    `speed` None plays without pauses, 1.0 with the recorded pauses, 2.0 with pauses half as long. It is a mismatch
+    if a host frame does not arrive within `timeout` seconds plus the time that it took in the recording. Each
+    connection plays from the beginning; if several were recorded, the n-th connection plays the n-th.
     """
 
     def __init__(
@@ -321,7 +321,7 @@ class Replay:
         """Raise the first `ReplayMismatch`, or `AssertionError` if the recording was not played to its end."""
         if not self._plays:
             raise AssertionError(
-                f"{self.path}: nothing was connected to this recording; pass it as spawn_claude_code_process"
+                f"{self.path}: the recording was not used; pass it as spawn_claude_code_process"
             )
         for play in self._plays:
             if play.mismatch is not None:
@@ -336,7 +336,7 @@ class _ReplayConnection(Transport):
         self.mismatch: ReplayMismatch | None = None
         self._path = path
         closed = next((at for at, entry in enumerate(entries) if entry.kind == "host"), len(entries))
-        self._entries = entries[: closed + 1]  # nothing is expected of a host that has closed
+        self._entries = entries[: closed + 1]  # nothing is expected after the host has closed
         self._speed = speed
         self._timeout = timeout
         self._requests = {
@@ -348,23 +348,23 @@ class _ReplayConnection(Transport):
             if _type(e) == "control_cancel_request" and e.kind == "<"
         }
         self._expected = [e for e in self._entries if e.kind == ">" and not self._is_optional(e.frame)]
-        self._ids: dict[str, str] = {}  # recorded id -> id of this host
+        self._ids: dict[str, str] = {}  # recorded request id -> request id of this host
         self._played = 0
         self._input_ended = self._closed = False
         self._changed = Signal()
 
     def describe_rest(self) -> Iterable[str]:
-        """Yield a line for each frame that was not sent or not played."""
+        """Yield a text for each frame that was not sent or not played."""
         for entry in self._expected:
             yield f"line {entry.line}: the host never sent {_title(entry.frame)}"
-        # The host may or may not have read what came after the last result.
+        # The host may or may not have read the frames after the last result.
         ends = (at for at, e in enumerate(self._entries, 1) if e.kind == ">" or _type(e) == "result")
         for entry in self._entries[self._played : max(ends, default=0)]:
             if entry.kind == "<":
                 yield f"line {entry.line}: {_title(entry.frame)} was not played"
 
     async def connect(self) -> None:
-        """Nothing to start."""
+        """Do nothing: there is no process to start."""
 
     def is_ready(self) -> bool:
         return not self._closed
@@ -417,12 +417,12 @@ class _ReplayConnection(Transport):
             what = events.get(entry.kind) or _title(entry.frame)
             self._fail(
                 entry.line,
-                f"expected {what}, which did not come within {self._timeout + gap:.3g} s",
+                f"expected {what}, which did not happen within {self._timeout + gap:.3g} s",
                 entry.frame,
             )
 
     def _find(self, frame: Frame) -> Entry:
-        """Return the recorded frame for a host frame; `ReplayMismatch` if there is none or it differs."""
+        """Return the recorded frame for a host frame. Raises `ReplayMismatch` if there is none or it differs."""
         key = _match_key(frame)
         candidates = [entry for entry in self._expected if _match_key(entry.frame) == key]
         if not candidates:
@@ -453,7 +453,7 @@ class _ReplayConnection(Transport):
         return frame.get("type") == "control_response" and _response_id(frame) in self._cancelled
 
     def _select(self, frame: Frame) -> Any:
-        """Return the part of a host frame that must be as recorded."""
+        """Return the part of a host frame that must equal the recording."""
         match frame.get("type"):
             case "user":
                 message = frame.get("message")
@@ -471,14 +471,14 @@ class _ReplayConnection(Transport):
         return {key: value for key, value in frame.items() if key not in _IDS}
 
     def _to_host(self, frame: Frame) -> Frame:
-        """Return a recorded frame of the CLI with the ids of this host's requests."""
+        """Return a recorded frame of the CLI, with the request ids of this host."""
         if frame.get("type") == "control_response" and _response_id(frame) in self._ids:
             return {**frame, "response": {**frame["response"], "request_id": self._ids[_response_id(frame)]}}
         return frame
 
 
 def side_by_side(expected: Any, actual: Any) -> str:
-    """Show two JSON values in two columns, from just above the first row that differs."""
+    """Format two JSON values in two columns, starting just above the first row that differs."""
     left, right = (_rows(value) for value in (expected, actual))
     rows = list(zip_longest(left, right, fillvalue=""))
     first = next((at for at, (one, other) in enumerate(rows) if one != other), 0)
@@ -495,7 +495,7 @@ def _rows(value: Any) -> list[str]:
     if value is None:
         return ["(nothing)"]
     text = json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True)
-    # A long text is wrapped, so that the place where it differs is shown.
+    # Long lines are wrapped, so that the difference is visible.
     return [row[at : at + _WIDTH] for row in text.splitlines() for at in range(0, len(row), _WIDTH)]
 
 
@@ -539,18 +539,19 @@ class RecordingScrubber(Scrubber):
     """Replaces secrets by `<scrubbed>`, in texts and anywhere in JSON values, keys included.
 
     Values of fewer than 6 characters are *not* scrubbed: a variable such as `MY_KEY=1` would make every number 1
-    disappear. In mappings named `env` or `headers` every value with the name of a secret is replaced, known or not.
+    disappear. In mappings named `env` or `headers`, every value whose name looks like that of a secret is replaced,
+    even if the value itself is not known as a secret.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
         super().__init__([each for each in secrets if len(each.strip()) >= SHORTEST], masks=[SCRUBBED])
 
     def value(self, value: Any) -> Any:
-        """Return a JSON value without secrets; a number that holds one becomes the text `<scrubbed>`."""
-        return self.data(_without_named(value))
+        """Return a JSON value without secrets. A number that contains a secret becomes the text `<scrubbed>`."""
+        return self.data(_scrub_by_name(value))
 
     def argument(self, argument: str) -> str:
-        """Return an argument of a command line, which may be JSON itself, without secrets."""
+        """Return a command-line argument without secrets. The argument may be JSON."""
         if argument.startswith("{"):
             try:
                 return json.dumps(self.value(json.loads(argument)), ensure_ascii=False)
@@ -559,19 +560,19 @@ class RecordingScrubber(Scrubber):
         return self.text(argument)
 
 
-def _without_named(value: Any, name: str = "") -> Any:
-    """Replace the values of headers and variables that are named like a secret."""
+def _scrub_by_name(value: Any, name: str = "") -> Any:
+    """Replace the values of headers and variables whose names look like that of a secret."""
     if isinstance(value, dict):
         place = is_secret_place(name)
         return {
-            key: SCRUBBED if place and is_secret_name(str(key)) else _without_named(each, str(key))
+            key: SCRUBBED if place and is_secret_name(str(key)) else _scrub_by_name(each, str(key))
             for key, each in value.items()
         }
-    return [_without_named(each) for each in value] if isinstance(value, list | tuple) else value
+    return [_scrub_by_name(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def secrets_of(*environments: Mapping[str, str]) -> Iterator[str]:
-    """Yield the values of variables with names like API_KEY, and secrets in URLs, as they are and decoded."""
+    """Yield the values of variables with names like API_KEY and the secrets in URLs, unchanged and URL-decoded."""
     for environment in environments:
         for value in secret_values({"env": environment}):
             yield value
@@ -579,21 +580,23 @@ def secrets_of(*environments: Mapping[str, str]) -> Iterator[str]:
                 yield decoded
 
 
-def same(expected: Any, came: Any) -> bool:
+def same(expected: Any, actual: Any) -> bool:
     """Compare two values; a scrubbed secret equals anything."""
     match expected:
         case str() if SCRUBBED in expected:
             pattern = ".*".join(map(re.escape, expected.split(SCRUBBED)))
             return expected == SCRUBBED or (
-                isinstance(came, str) and bool(re.fullmatch(pattern, came, re.DOTALL))
+                isinstance(actual, str) and bool(re.fullmatch(pattern, actual, re.DOTALL))
             )
         case dict():
-            if not isinstance(came, dict) or len(expected) != len(came):
+            if not isinstance(actual, dict) or len(expected) != len(actual):
                 return False
             if any(SCRUBBED in key for key in expected):
-                pairs = zip(expected.items(), came.items(), strict=True)
+                pairs = zip(expected.items(), actual.items(), strict=True)
                 return all(same(key, k) and same(value, v) for (key, value), (k, v) in pairs)
-            return all(key in came and same(value, came[key]) for key, value in expected.items())
+            return all(key in actual and same(value, actual[key]) for key, value in expected.items())
         case list():
-            return isinstance(came, list) and len(expected) == len(came) and all(map(same, expected, came))
-    return bool(expected == came)
+            return (
+                isinstance(actual, list) and len(expected) == len(actual) and all(map(same, expected, actual))
+            )
+    return bool(expected == actual)

@@ -1,8 +1,8 @@
-"""Scripts for the scripted model and the scripted CLI: steps, the requests they answer, and answers on the wire.
+"""Scripts for the scripted model and the scripted CLI: steps, the requests to the model, and its responses as JSON.
 
-Owns the values that describe the next thing that happens (`say`, `call`, `think`, `turn`, `fail`, ...), which are
-plain data; the evaluation of steps that are functions; the reading of a request to the Messages API; the JSON of
-its answers. Pure: must not know of sockets, threads, or how far a script has been played.
+Owns the steps of a script (`say`, `call`, `think`, `turn`, `fail`, ...), which are plain data; the evaluation of
+steps that are functions; the parsing of requests to the Messages API; and the JSON of its responses. Pure: must not
+know about sockets, threads or the progress through a script.
 """
 
 import json
@@ -38,7 +38,7 @@ class ToolResult(NamedTuple):
 
 @dataclass(frozen=True)
 class Request:
-    """One request as it arrived. `headers` have lower-case names, and no credentials."""
+    """One received request. The names of `headers` are in lower case; credentials are redacted."""
 
     method: str
     path: str
@@ -62,7 +62,7 @@ class Request:
 
     @property
     def prompt(self) -> str:
-        """The last text of a user, without tool results and the CLI's own reminders."""
+        """The text of the last user message that has any, without tool results and the CLI's own reminders."""
         for content in self._user_contents():
             said = [text for text in _texts(content) if not text.lstrip().startswith(_REMINDER)]
             if said:
@@ -95,14 +95,14 @@ class Request:
 
     @property
     def side(self) -> bool:
-        """True for a request of the CLI's own, which takes no entry of the script.
+        """True for a request that the CLI sends for its own purposes; it takes no entry of the script.
 
-        Seen with CLI 2.1.325, and recognised by features other than wording where possible:
-        - at most one token: a warm-up or a quota check;
-        - `output_config.format`: a helper that wants JSON, such as the session's title. The conversation's own
-          structured output comes through a tool instead;
+        Observed with CLI 2.1.325. Where possible, requests are recognised by features other than wording:
+        - `max_tokens` is 1: a warm-up or a quota check;
+        - `output_config.format`: a helper that expects JSON, such as for the session's title. The structured output
+          of the conversation itself uses a tool instead;
         - only tools that the API runs itself (they have a `type` and no schema): the search of the WebSearch tool;
-        - a last user text that begins with the marker of prompt suggestions, if the host turned them on.
+        - a prompt that begins with the marker of prompt suggestions, if the host turned them on.
         """
         tools = _dicts(self.body.get("tools"))
         output = self.body.get("output_config")
@@ -126,7 +126,7 @@ def bare_name(tool: str) -> str:
 
 
 def find_call(calls: Sequence[tuple[str, Mapping[str, Any]]], tool: str, arguments: Mapping[str, Any]) -> int:
-    """Return the index of the first call of a tool with at least these arguments; `AssertionError` if none.
+    """Return the index of the first call of a tool with at least these arguments. Raises `AssertionError` if none.
 
     The name is bare (`add`) or full (`mcp__calc__add`).
     """
@@ -156,7 +156,7 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
 
 
 def _texts(content: Any) -> list[str]:
-    """Return the texts of a content, which may be a string or a list of blocks."""
+    """Return the texts in `content`, which may be a string or a list of blocks."""
     if isinstance(content, str):
         return [content]
     return [str(block.get("text", "")) for block in _dicts(content) if block.get("type") == "text"]
@@ -265,10 +265,10 @@ class Silence:
 
 
 Answer = Block | Turn | Failure | Hang | Drop
-"""The model's response to one request."""
+"""A step: the model's response to one request."""
 
 Fault = Garbage | ExitEarly | Silence
-"""Something that goes wrong in the CLI itself. Only `ScriptedCLI` can play it."""
+"""A step: a failure of the CLI itself. Only `ScriptedCLI` can play it."""
 
 Step = Answer | Callable[[Request], Answer]
 """One entry of a script: an answer, or a function that returns one for the request."""
@@ -277,30 +277,30 @@ Scene = Step | Fault | Callable[[Request], Answer | Fault]
 """One entry of a `ScriptedCLI`'s script: a step, or a fault of the CLI."""
 
 Rule = Callable[[Request], Answer | None]
-"""Called with requests that no entry of the script is meant for; returns `None` to pass one on."""
+"""A function that is called with a request for which the script has no entry. Returns `None` to pass it on."""
 
 
 class StepError(Exception):
-    """A function in a script raised (see `__cause__`) or did not return an answer."""
+    """A function in a script raised an exception (see `__cause__`) or did not return an answer."""
 
 
 def load_script(steps: Iterable[Any], allowed: UnionType) -> deque[Any]:
-    """Return the entries of a script as a queue; `TypeError` if one is neither `allowed` nor a function."""
+    """Return the entries of a script as a queue. Raises `TypeError` if one is neither `allowed` nor a function."""
     script = deque(steps)
     for step in script:
         if not callable(step) and not isinstance(step, allowed):
-            raise TypeError(f"a script is a list of say(), call(), turn(), ...; got {step!r}")
+            raise TypeError(f"a script consists of say(), call(), turn(), ... or functions; got {step!r}")
     return script
 
 
 def evaluate(step: Any, request: Request, allowed: Any) -> Any:
-    """Return the answer of a step or rule to a request; `StepError` if it raises or returns none of `allowed`."""
+    """Return the answer of a step or rule to a request. Raises `StepError` if it fails or returns another type."""
     if not callable(step):
         return step
     name = getattr(step, "__qualname__", None) or repr(step)
     try:
         answer = step(request)
-    except AssertionError as error:  # several lines, which a repr would escape
+    except AssertionError as error:  # its text may have several lines, which a repr would escape
         raise StepError(f"{name} failed: {error}" if str(error) else f"{name} failed") from error
     except Exception as error:
         raise StepError(f"{name} raised {error!r}") from error
@@ -310,7 +310,7 @@ def evaluate(step: Any, request: Request, allowed: Any) -> Any:
 
 
 def say(text: str) -> Block:
-    """The model says `text`; as a turn of its own, it then ends its turn."""
+    """The model responds with `text`. Outside `turn()`, this ends the model's turn."""
     return Text(text)
 
 
@@ -324,8 +324,7 @@ def call(
 ) -> Block:
     """The model calls the tool `name`, with arguments as keywords or in a mapping.
 
-    `id` is the id of the call (generated if not given), never an argument: for a tool with an argument of that
-    name, use the mapping.
+    `id` is always the id of the call (generated if not given). To pass an argument named `id`, use the mapping.
     """
     if id is not None and not str(id).startswith("toolu_"):
         raise ValueError(
@@ -336,22 +335,22 @@ def call(
 
 
 def answer(output: Any) -> Block:
-    """The model gives its structured output, in a session started with `--json-schema` or an `output_type`.
+    """The model returns its structured output, in a session started with `--json-schema` or an `output_type`.
 
-    `output` is the value that the type describes: a dict, a model, a dataclass, a list, a number, ...
+    `output` is a value of that type: a dict, a model, a dataclass, a list, a number, ...
 
-    The CLI offers the model a tool for it, whose input has the schema, and validates the input:
+    The CLI offers the model a tool for the output, whose input has the schema, and validates the input:
     - valid: the run ends at once, with `structured_output` in the result and *no* further request,
       so nothing may follow in the script;
-    - invalid: the model gets a failed tool result, and the next entry is taken;
-    - a text without the call: the model is reminded once, and the next entry is taken.
+    - invalid: the model gets a failed tool result, and the next entry of the script is played;
+    - a text without the call: the model is reminded once, and the next entry of the script is played.
     """
     from pydantic import TypeAdapter  # noqa: PLC0415 - heavy, and few scripts need it
 
     from toolwire.client.reply import OUTPUT_KEY  # noqa: PLC0415
 
     value = output if isinstance(output, Mapping) else TypeAdapter(Any).dump_python(output, mode="json")
-    # Of a type that is no object in JSON, such as list[int], the value travels in an object with one key.
+    # A value that is not an object in JSON, such as a list[int], is wrapped in an object with one key.
     return call(STRUCTURED_OUTPUT, value if isinstance(value, Mapping) else {OUTPUT_KEY: value})
 
 
@@ -365,11 +364,11 @@ def turn(
     chunk_delay: float = 0.0,
     chunk_size: int | None = None,
 ) -> Answer:
-    """The model answers with several blocks.
+    """The model responds with several blocks.
 
     `delay` is the time in seconds before the first byte, `chunk_delay` the time between streamed chunks, and
     `chunk_size` the number of characters in a chunk (`None`: each block whole, up to a million).
-    `stop_reason` follows from the blocks and `model` from the request, unless given.
+    By default, `stop_reason` is derived from the blocks and `model` from the request.
     """
     if chunk_size is not None and chunk_size < 1:
         raise ValueError(f"chunk_size must be 1 or more, not {chunk_size!r}")
@@ -386,8 +385,8 @@ def fail(
 ) -> Answer:
     """The API rejects the request with an HTTP error.
 
-    The header `x-should-retry` is true for 408, 409, 429 and from 500 up, false for others, or as `retry` says.
-    Each retry takes the next entry of the script.
+    The header `x-should-retry` is true for 408, 409, 429 and for 500 and above, otherwise false; `retry` overrides
+    it. Each retry takes the next entry of the script.
     """
     server_side = status >= 500  # noqa: PLR2004  the HTTP class of server errors
     kind = type or _ERROR_TYPES.get(status, "api_error" if server_side else "invalid_request_error")
@@ -399,17 +398,17 @@ def fail(
 
 
 def hang() -> Answer:
-    """The API accepts the request and never answers, until the model is closed or the client disconnects."""
+    """The API accepts the request and never responds, until the model is closed or the client disconnects."""
     return Hang()
 
 
 def drop(text: str = "") -> Answer:
-    """The API begins to answer, sends `text`, and drops the connection."""
+    """The API starts its response, sends `text`, and drops the connection."""
     return Drop(text)
 
 
 def garbage(value: object = "this is no frame") -> Fault:
-    """The CLI writes `value`, which is not a frame of the protocol, then goes on with the next entry."""
+    """The CLI writes `value`, which is not a frame of the protocol, and continues with the next entry."""
     return Garbage(value)
 
 
@@ -433,7 +432,7 @@ class Expectation:
         self.__qualname__ = repr(self)
 
     def __call__(self, request: Request) -> Answer:
-        """Return the answer if the request is as expected; `AssertionError` with both sides if not."""
+        """Return the answer if the request is as expected. Raises `AssertionError` with both sides if not."""
         actual = tuple(result.text for result in request.tool_results)
         if self._results and actual != self._results:
             raise AssertionError(f"tool results\n  expected: {self._results!r}\n  actual:   {actual!r}")
@@ -446,15 +445,16 @@ class Expectation:
 
 
 def expect(*results: str, then: "Step", prompt: str | None = None) -> Expectation:
-    """Check the tool results (texts, in order), or that the prompt matches, then go on with `then`.
+    """Check the texts of the tool results, in order, and that the prompt matches, then play `then`.
 
-    Anything else fails the test and shows both sides: `expect("42", then=say("It is 42."))`.
+    For example `expect("42", then=say("It is 42."))`. If the check fails, the test fails and shows both sides.
+    `prompt` is a regular expression.
     """
     return Expectation(results, prompt, then)
 
 
 def when(pattern: str, answer: Answer) -> "Rule":
-    """Make a rule for `ScriptedModel(rules=[...])`: every prompt that matches gets this answer."""
+    """Return a rule for `ScriptedModel(rules=[...])`: every prompt that matches `pattern` gets this answer."""
 
     def rule(request: Request) -> Answer | None:
         return answer if not request.side and re.search(pattern, request.prompt) else None
@@ -463,17 +463,17 @@ def when(pattern: str, answer: Answer) -> "Rule":
     return rule
 
 
-# --- the answers, as the Messages API sends them ---
+# --- the responses of the Messages API ---
 
 Event = dict[str, Any]
 
-# Characters in one chunk if the turn does not say. A usual text is one chunk; one of 20 MB takes the CLI half
-# the time that it would take whole.
+# The default size of a chunk, in characters. A normal text is one chunk; the CLI reads a text of 20 MB in half the
+# time that it would need for a single chunk.
 _LARGEST = 1_000_000
 
 
 def build_message(turn: Turn, *, id: str, model: str, call_ids: list[str]) -> dict[str, Any]:
-    """Return the turn as one message, for a request that does not stream."""
+    """Return the turn as one message, for a request without streaming."""
     ids = iter(call_ids)
     return {
         **_envelope(turn, id, model),
@@ -483,7 +483,7 @@ def build_message(turn: Turn, *, id: str, model: str, call_ids: list[str]) -> di
 
 
 def build_events(turn: Turn, *, id: str, model: str, call_ids: list[str]) -> Iterator[Event]:
-    """Yield the turn as the events of a stream."""
+    """Yield the events of the streamed turn."""
     ids = iter(call_ids)
     yield {"type": "message_start", "message": _envelope(turn, id, model)}
     for index, block in enumerate(turn.blocks):
@@ -511,7 +511,7 @@ def encode_event(event: Event) -> bytes:
 
 
 def to_json(value: Any) -> bytes:
-    """Encode as JSON in UTF-8, as the API does; all escaped if a text has half a surrogate pair."""
+    """Encode as JSON in UTF-8, as the API does; as ASCII with escapes if a text has a lone surrogate."""
     try:
         return json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -556,7 +556,7 @@ def _to_json_block(block: Block, ids: Iterator[str]) -> dict[str, Any]:
 def _to_deltas(
     block: Block, ids: Iterator[str], size: int | None
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the block as it begins in a stream, and its deltas."""
+    """Return the block of the start event, and the deltas."""
     match block:
         case Text(text):
             return {"type": "text", "text": ""}, [

@@ -1,8 +1,8 @@
 """`ScriptedModel`: a Messages API on loopback that plays a script, to drive the real CLI in tests.
 
-Owns the progress through the script (which request takes which entry, the records, unexpected requests), and below
-it the HTTP server: sockets, threads and the order of bytes. The server calls a function that answers a request and
-must not know of scripts. Nothing here knows of the CLI's flags and environment (environment.py).
+Owns the progress through the script (which request takes which entry, the records, unexpected requests), and the
+HTTP server: sockets, threads and the order of bytes. The server calls a function that answers a request, and must
+not know about scripts. Nothing here knows about the CLI's flags and environment (see `environment`).
 """
 
 import json
@@ -52,7 +52,7 @@ _short.maxlist = 3
 
 @dataclass(frozen=True)
 class Unexpected:
-    """A request for which the script had no entry, or whose entry failed."""
+    """A request for which the script had no entry, or for which the entry failed."""
 
     reason: str
     request: Request
@@ -65,15 +65,15 @@ class Unexpected:
 class ScriptedModel:
     """Answers each request of the conversation with the next entry of `script`.
 
-    - `subagents` is a script of its own for the requests of subagents, which come while the main
-      conversation goes on; without it they take entries of `script`.
-    - `rules` are called, in order, with requests that the script has no entry for: the CLI's own requests
-      (`request.side`), which otherwise get a short text, and requests after the script's end.
-    - A request after the end is rejected with HTTP 400, recorded in `unexpected`, and makes
-      `assert_finished` fail.
+    - `subagents` is a separate script for the requests of subagents, which arrive while the main
+      conversation continues. Without it, subagents take entries of `script`.
+    - `rules` are called, in order, with requests for which the script has no entry: the CLI's own requests
+      (`request.side`), which otherwise get a short text, and requests after the end of the script.
+    - A request after the end that no rule answers is rejected with HTTP 400 and recorded in `unexpected`, and
+      `assert_finished` fails.
 
-    The CLI sends a rejected request again in a simpler form (without some beta header, or without
-    streaming). Such a repetition gets the same error and takes no entry.
+    The CLI repeats a rejected request in a simpler form (without some beta header, or without streaming). A
+    repeated request gets the same error and takes no entry.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class ScriptedModel:
         self._closed = False
 
     def start(self) -> Self:
-        """Start listening. A `with` block does it."""
+        """Start listening. A `with` block calls this."""
         with self._lock:
             if self._closed:
                 raise RuntimeError(
@@ -107,7 +107,7 @@ class ScriptedModel:
         return self
 
     def close(self) -> None:
-        """Drop all open connections and stop listening. May be called again; never waits for an answer."""
+        """Drop all open connections and stop listening. May be called more than once; waits for no response."""
         with self._lock:
             server = None if self._closed else self._server
             self._closed = True
@@ -132,37 +132,37 @@ class ScriptedModel:
 
     @property
     def url(self) -> str:
-        """The base address, for `ANTHROPIC_BASE_URL`."""
+        """The base URL, for `ANTHROPIC_BASE_URL`."""
         if self._server is None:
             raise RuntimeError("the scripted model is not started; use it in a `with` block or call start()")
         return self._server.url
 
     @property
     def requests(self) -> list[Request]:
-        """The requests of the conversation so far, in order of arrival, those of subagents included."""
+        """The requests of the conversation so far, including subagents, in order of arrival."""
         with self._lock:
             return list(self._requests)
 
     @property
     def others(self) -> list[Request]:
-        """All other requests: the CLI's own, repetitions of rejected ones, token counts, probes."""
+        """All other requests: the CLI's own, repeated rejected ones, token counts, probes."""
         with self._lock:
             return list(self._others)
 
     @property
     def unexpected(self) -> list[Unexpected]:
-        """The requests that the script was not prepared for."""
+        """The requests that the script could not answer."""
         with self._lock:
             return list(self._unexpected)
 
     @property
     def remaining(self) -> list[Step]:
-        """The entries of the scripts that are not played yet."""
+        """The entries of the scripts that have not been played yet."""
         with self._lock:
             return [*self._script, *(self._subagents or ())]
 
     def assert_finished(self) -> None:
-        """Raise `AssertionError` unless every entry was played and no unexpected request came."""
+        """Raise `AssertionError` unless every entry was played and there was no unexpected request."""
         remaining, unexpected = self.remaining, self.unexpected
         lines = [f"not played: {step!r}" for step in remaining]
         lines += [f"request not expected: {each}" for each in unexpected]
@@ -177,7 +177,7 @@ class ScriptedModel:
                 self._unexpected.append(Unexpected(problem, request))
 
     def _answer(self, request: Request) -> Answer:
-        """Return the answer to one messages request. Runs in the thread of its connection."""
+        """Return the answer to one request for `/v1/messages`. Runs in the thread of its connection."""
         try:
             answer = self._find_answer(request)
         except StepError as error:
@@ -206,7 +206,7 @@ class ScriptedModel:
         return self._apply_rules(request) or self._reject("the script has run out", request)
 
     def _find_rejection(self, request: Request) -> Answer | None:
-        """Return the error that the same messages of the same session already got, if any."""
+        """Return the error that the same messages of the same session have already received, if any."""
         if request.session_id is None:
             return None
         messages, rejection = self._rejected.get(_sender(request), (None, None))
@@ -235,12 +235,12 @@ def _describe(request: Request) -> str:
 
 
 _CREDENTIALS = {"authorization", "cookie", "proxy-authorization", "x-api-key"}
-_CLOSE_WITHIN = 2.0  # seconds; a handler that is still in a user's function then is abandoned
+_CLOSE_WITHIN = 2.0  # seconds; a handler that is still running a user's function after that is abandoned
 _POLL = 0.02
 
 
 class ModelServer(ThreadingHTTPServer):
-    """Serves from `start` to `stop`. Calls `answer` with each messages request, `record` with all others."""
+    """Serves from `start` to `stop`. Calls `answer` with requests for `/v1/messages`, `record` with others."""
 
     daemon_threads = True
     block_on_close = False
@@ -289,7 +289,7 @@ class ModelServer(ThreadingHTTPServer):
             self._changed.notify_all()
 
     def new_message_id(self) -> str:
-        # The CLI merges messages that share an id, so each has its own.
+        # The CLI merges messages with the same id, so each message has its own.
         return f"msg_{next(self._messages):04d}"
 
     def new_call_ids(self, turn: Turn) -> list[str]:
@@ -298,12 +298,12 @@ class ModelServer(ThreadingHTTPServer):
         ]
 
     def server_bind(self) -> None:
-        # HTTPServer's own looks up this machine's name; nothing here may leave loopback.
+        # HTTPServer.server_bind looks up this machine's host name, but nothing here may leave loopback.
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = "127.0.0.1", self.server_address[1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        # Expected: a client that disconnected, and our own stop. Anything else is a bug.
+        # A disconnected client and `stop` are expected causes. Anything else is a bug.
         if not self.closed.is_set() and not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -325,7 +325,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.remove_connection(self.connection)
 
     def handle(self) -> None:
-        # Accepted while stopping, after stop() has dropped the open connections.
+        # A connection may be accepted during stop(), after it has dropped the open ones.
         if not self.server.closed.is_set():
             super().handle()
 
@@ -333,7 +333,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing: requests are recorded."""
 
     def _reject_method(self) -> None:
-        self._read_body()  # or it would be parsed as the next request
+        self._read_body()  # otherwise it would be parsed as the next request
         self.server.record(self._to_request({}), None)
         self._send_not_found()
 
@@ -427,8 +427,8 @@ class _Handler(BaseHTTPRequestHandler):
         return True
 
     def _disconnected_within(self, seconds: float | None) -> bool:
-        """Wait; returns True at once when the client disconnects or the server is stopped."""
-        # stop() shuts the connection down, so one blocking peek sees both.
+        """Wait. Returns True as soon as the client disconnects or the server is stopped, False after the time."""
+        # stop() shuts down the connection, so one blocking peek detects both.
         self.connection.settimeout(seconds)
         try:
             gone = not self.connection.recv(1, socket.MSG_PEEK)
@@ -439,7 +439,7 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             with suppress(OSError):
                 self.connection.settimeout(None)
-        if not gone:  # the next request is already there, so the socket no longer shows a disconnect
+        if not gone:  # the next request has already arrived, so the peek cannot detect a disconnect
             gone = self.server.closed.wait(seconds)
         self.close_connection |= gone
         return gone

@@ -1,6 +1,6 @@
-"""Checks a session store against what the session functions, mirroring and resuming rely on.
+"""Checks that a session store provides what the session functions, mirroring and resuming rely on.
 
-Each contract is a function of its own that gets a fresh store. It raises AssertionError, for any test runner.
+Each contract is a function that gets a fresh store. It raises AssertionError, so that any test runner can be used.
 """
 
 import inspect
@@ -32,11 +32,11 @@ async def run_session_store_conformance(
     skip_optional: frozenset[str] = frozenset(),
     strict: bool = True,
 ) -> None:
-    """Run every contract on a fresh store from `make_store`; AssertionError with the contract's name if one breaks.
+    """Check every contract on a fresh store from `make_store`. Raises AssertionError with the contract's name.
 
-    `skip_optional`: methods that are not to be tested; those that the store does not have are left out anyway.
-    `strict=False`: only what the official package's suite of this name demands. The rest is what keeps data whole:
-    no doubles, exact entries, concurrent writers.
+    `skip_optional`: optional methods that are not tested; methods that the store does not have are skipped anyway.
+    `strict=False`: check only what the suite of the same name in the official package checks. The other contracts
+    protect the data: no duplicates, exact entries, concurrent writers.
     """
     if unknown := set(skip_optional) - set(_OPTIONAL):
         raise AssertionError(f"skip_optional names methods that are not optional: {sorted(unknown)}")
@@ -58,7 +58,7 @@ async def run_session_store_conformance(
 
 
 def _expect(found: object, expected: object, why: str = "") -> None:
-    """Compare, also under `python -O`."""
+    """Raise AssertionError if the values differ. Also works under `python -O`, unlike `assert`."""
     if found != expected:
         rule = f"{why}: " if why else ""
         raise AssertionError(f"{rule}got {_shorten(found)}, expected {_shorten(expected)}")
@@ -75,7 +75,7 @@ async def _keeps_order(store: Any) -> None:
     _expect(await store.load(_MAIN), _make(1, 2, 3, 4, 5))
 
 
-async def _has_none_for_an_unknown_key(store: Any) -> None:
+async def _returns_none_for_an_unknown_key(store: Any) -> None:
     _expect(await store.load(_MAIN), None, "load() of a key that was never written must be None")
     await store.append(_MAIN, _make(1))
     _expect(await store.load({**_MAIN, "subpath": "subagents/agent-x"}), None)
@@ -105,7 +105,11 @@ async def _lists_sessions(store: Any) -> None:
     await store.append({**_MAIN, "session_id": _OTHER}, _make(1))
     await store.append(_AGENT, _make(1))
     listed = await store.list_sessions("-proj")
-    _expect(sorted(each["session_id"] for each in listed), [_SESSION, _OTHER], "subagents are not sessions")
+    _expect(
+        sorted(each["session_id"] for each in listed),
+        [_SESSION, _OTHER],
+        "subagents must not be listed as sessions",
+    )
     _expect(
         all(each["mtime"] > _MILLISECONDS_FROM for each in listed),
         True,
@@ -114,7 +118,7 @@ async def _lists_sessions(store: Any) -> None:
     _expect(await store.list_sessions("-empty"), [])
 
 
-async def _deletes_what_it_is_told_to(store: Any) -> None:
+async def _deletes_only_the_given_session(store: Any) -> None:
     other: SessionKey = {**_MAIN, "session_id": _OTHER}
     elsewhere: SessionKey = {**_MAIN, "project_key": "-other"}
     await store.delete(_MAIN)  # unknown: no error
@@ -122,9 +126,11 @@ async def _deletes_what_it_is_told_to(store: Any) -> None:
         await store.append(key, _make(1))
     await store.delete(_MAIN)
     _expect(
-        [await store.load(key) for key in (_MAIN, _AGENT)], [None, None], "subagents go with their session"
+        [await store.load(key) for key in (_MAIN, _AGENT)],
+        [None, None],
+        "deleting a session must delete its subagents",
     )
-    _expect([await store.load(key) for key in (other, elsewhere)], [_make(1)] * 2, "other sessions stay")
+    _expect([await store.load(key) for key in (other, elsewhere)], [_make(1)] * 2, "other sessions must stay")
 
 
 async def _deletes_one_subagent(store: Any) -> None:
@@ -146,7 +152,11 @@ async def _lists_subkeys(store: Any) -> None:
     await store.append(_AGENT, _make(1))
     await store.append({**_MAIN, "session_id": _OTHER, "subpath": "subagents/agent-b"}, _make(1))
     found = await store.list_subkeys({"project_key": "-proj", "session_id": _SESSION})
-    _expect(list(found), ["subagents/agent-a1"], "only this session's, and not the main transcript")
+    _expect(
+        list(found),
+        ["subagents/agent-a1"],
+        "list_subkeys() must return only this session's keys, without the main transcript",
+    )
 
 
 async def _keeps_summaries(store: Any) -> None:
@@ -167,11 +177,13 @@ async def _stamps_summaries_with_the_time_of_the_list(store: Any) -> None:
     await store.append(_MAIN, _make(1))
     [listed], [summary] = await store.list_sessions("-proj"), await store.list_session_summaries("-proj")
     _expect(
-        summary["mtime"] >= listed["mtime"], True, "a summary that is older than its session counts as stale"
+        summary["mtime"] >= listed["mtime"],
+        True,
+        "a summary must not be older than its session, or it counts as stale",
     )
 
 
-async def _leaves_summaries_alone_for_subagents(store: Any) -> None:
+async def _does_not_change_summaries_for_subagents(store: Any) -> None:
     await store.append(_MAIN, [_say(1, "main")])
     before = await store.list_session_summaries("-proj")
     await store.append(_AGENT, [_say(2, "agent"), _make_title("of the agent")])
@@ -189,19 +201,19 @@ async def _forgets_summaries_of_deleted_sessions(store: Any) -> None:
 
 async def _stores_an_entry_once(store: Any) -> None:
     await store.append(_MAIN, _make(1, 2))
-    await store.append(_MAIN, _make(1, 2, 3))  # as after a timeout whose outcome nobody knew
+    await store.append(_MAIN, _make(1, 2, 3))  # a retry after a timeout with unknown outcome
     _expect(await store.load(_MAIN), _make(1, 2, 3), "an entry with a known uuid must be ignored")
     await store.append(_AGENT, _make(1))
-    _expect(await store.load(_AGENT), _make(1), "a uuid is known to its own transcript only")
+    _expect(await store.load(_AGENT), _make(1), "uuids are only unique within a transcript")
 
 
-async def _stores_an_entry_once_that_a_batch_has_twice(store: Any) -> None:
+async def _stores_an_entry_once_that_is_twice_in_a_batch(store: Any) -> None:
     await store.append(_MAIN, _make(1, 2, 1))
     _expect(await store.load(_MAIN), _make(1, 2), "an entry with a known uuid must be ignored")
 
 
-async def _is_whole_after_a_cancelled_append_and_another_try(store: Any) -> None:
-    """Break off appends at several points: nobody knows what became of them, so all are sent again."""
+async def _stores_batches_whole_after_cancelled_appends_and_retries(store: Any) -> None:
+    """Cancel appends at several points. Their outcome is unknown, so all are sent again."""
     for attempt in range(6):
         with anyio.move_on_after(attempt * 0.002):
             await store.append(_MAIN, _make(*range(attempt * 100, attempt * 100 + 100)))
@@ -209,7 +221,7 @@ async def _is_whole_after_a_cancelled_append_and_another_try(store: Any) -> None
         await store.append(_MAIN, _make(*range(attempt * 100, attempt * 100 + 100)))
     batches = _split([int(each["uuid"]) for each in await store.load(_MAIN)], 100)
     expected = [list(range(attempt * 100, attempt * 100 + 100)) for attempt in range(6)]
-    _expect(sorted(batches), expected, "a batch is there as a whole and once, or not at all")
+    _expect(sorted(batches), expected, "a batch must be stored completely and once, or not at all")
 
 
 async def _stores_entries_without_a_uuid_each_time(store: Any) -> None:
@@ -247,31 +259,39 @@ async def _keeps_batches_of_several_writers_whole(store: Any) -> None:
     _expect(sorted(batches), expected, "the entries of one append must stay together")
 
 
-async def _folds_what_several_writers_add(store: Any) -> None:
+async def _summarizes_entries_of_several_writers(store: Any) -> None:
     async with anyio.create_task_group() as group:
         for writer in range(_CONCURRENT):
             group.start_soon(store.append, _MAIN, [_say(writer, f"by {writer}"), _make_title(f"of {writer}")])
     [found] = await store.list_session_summaries("-proj")
     expected = fold_session_summary(None, _MAIN, await store.load(_MAIN))
-    _expect(found["data"], expected["data"], "the summary must be that of all entries, in their order")
+    _expect(found["data"], expected["data"], "the summary must cover all entries, in their order")
 
 
-async def _lists_and_deletes_only_the_project_that_is_named(store: Any) -> None:
+async def _lists_and_deletes_only_the_given_project(store: Any) -> None:
     projects = ["a", "a-", "ab", "A", "a/b", "a:b", "a%", "a_", "*", "ä"]
     for number, project in enumerate(projects):
         await store.append({"project_key": project, "session_id": _SESSION}, _make(number))
     await store.delete({"project_key": "a", "session_id": _SESSION})
     counts = [len(await store.list_sessions(project)) for project in projects]
-    _expect(counts, [0, *[1] * (len(projects) - 1)], "no name of a project is a pattern or a prefix")
+    _expect(
+        counts,
+        [0, *[1] * (len(projects) - 1)],
+        "the name of a project must not be used as a pattern or prefix",
+    )
 
 
-async def _tells_who_wrote_in_between(store: Any) -> None:
-    """Two conversations on one session must not take turns without knowing it."""
-    told = [await store.append_from(_MAIN, _make(number), who) for number, who in enumerate("aabba")]
-    _expect(told, [None, None, "a", None, "b"], "append_from() returns the last writer if it was another one")
+async def _reports_another_writer(store: Any) -> None:
+    """Two conversations that write to one session must be able to detect each other."""
+    returned = [await store.append_from(_MAIN, _make(number), who) for number, who in enumerate("aabba")]
+    _expect(
+        returned,
+        [None, None, "a", None, "b"],
+        "append_from() must return the previous writer if it was a different one",
+    )
 
 
-async def _tells_keys_apart_that_look_alike(store: Any) -> None:
+async def _distinguishes_similar_keys(store: Any) -> None:
     keys: list[SessionKey] = [
         {"project_key": "a", "session_id": _SESSION},
         {"project_key": "a-", "session_id": _SESSION},
@@ -290,11 +310,15 @@ async def _tells_keys_apart_that_look_alike(store: Any) -> None:
     _expect([await store.load(key) for key in keys], [_make(number) for number in range(len(keys))])
 
 
-async def _hands_out_copies(store: Any) -> None:
+async def _returns_copies(store: Any) -> None:
     await store.append(_MAIN, [_say(1, "mine")])
     [found] = await store.load(_MAIN)
     found["message"]["content"] = "changed"
-    _expect(await store.load(_MAIN), [_say(1, "mine")], "what load() returned is the caller's")
+    _expect(
+        await store.load(_MAIN),
+        [_say(1, "mine")],
+        "changing the value that load() returned must not change the store",
+    )
 
 
 def _split(names: list[int], size: int) -> list[list[int]]:
@@ -316,30 +340,30 @@ def _make_title(title: str) -> SessionStoreEntry:
 
 _CONTRACTS: Final[list[tuple[Contract, tuple[str, ...], bool]]] = [
     (_keeps_order, (), False),
-    (_has_none_for_an_unknown_key, (), False),
+    (_returns_none_for_an_unknown_key, (), False),
     (_ignores_an_empty_append, (), False),
     (_keeps_subagents_apart, (), False),
     (_keeps_projects_apart, (), False),
     (_lists_sessions, ("list_sessions",), False),
-    (_deletes_what_it_is_told_to, ("delete",), False),
+    (_deletes_only_the_given_session, ("delete",), False),
     (_deletes_one_subagent, ("delete",), False),
     (_forgets_deleted_sessions_in_lists, ("delete", "list_sessions"), False),
     (_lists_subkeys, ("list_subkeys",), False),
     (_keeps_summaries, ("list_session_summaries",), False),
     (_stamps_summaries_with_the_time_of_the_list, ("list_sessions", "list_session_summaries"), False),
-    (_leaves_summaries_alone_for_subagents, ("list_session_summaries",), False),
+    (_does_not_change_summaries_for_subagents, ("list_session_summaries",), False),
     (_forgets_summaries_of_deleted_sessions, ("delete", "list_session_summaries"), False),
     (_stores_an_entry_once, (), True),
-    (_stores_an_entry_once_that_a_batch_has_twice, (), True),
-    (_is_whole_after_a_cancelled_append_and_another_try, (), True),
+    (_stores_an_entry_once_that_is_twice_in_a_batch, (), True),
+    (_stores_batches_whole_after_cancelled_appends_and_retries, (), True),
     (_stores_entries_without_a_uuid_each_time, (), True),
     (_keeps_entries_exactly, (), True),
     (_keeps_large_entries, (), True),
     (_keeps_batches_of_several_writers_whole, (), True),
-    (_folds_what_several_writers_add, ("list_session_summaries",), True),
-    (_lists_and_deletes_only_the_project_that_is_named, ("list_sessions", "delete"), True),
-    (_tells_who_wrote_in_between, ("append_from",), True),
-    (_tells_keys_apart_that_look_alike, (), True),
-    (_hands_out_copies, (), True),
+    (_summarizes_entries_of_several_writers, ("list_session_summaries",), True),
+    (_lists_and_deletes_only_the_given_project, ("list_sessions", "delete"), True),
+    (_reports_another_writer, ("append_from",), True),
+    (_distinguishes_similar_keys, (), True),
+    (_returns_copies, (), True),
 ]
-"""Each contract, the optional methods that it needs, and whether it is ours and not in the official suite."""
+"""Each contract, the optional methods that it needs, and True if it is not in the official suite."""

@@ -1,7 +1,7 @@
-"""The agent loop of a scripted CLI: from a prompt to its result, tool calls included, by the script.
+"""The agent loop of a scripted CLI: plays a turn from the prompt to the result, including tool calls.
 
-Owns the order of a turn (hooks, responses of the model, tool calls with hooks and permission, the result) and its
-interruption. The shapes of frames are `frames`', the servers' side of a call is `host`'s.
+Owns the order of events in a turn (hooks, responses of the model, tool calls with hooks and permission, the result)
+and its interruption. `frames` defines the shapes of frames, `host` the communication with MCP servers.
 """
 
 import inspect
@@ -55,15 +55,15 @@ from toolwire.testing.scripted_cli.transcript import Transcript
 from toolwire.tools.schema.arguments import InvalidArguments
 
 _URL_ELICITATION_REQUIRED: Final = -32042  # an error code of MCP
-_ELICITATIONS: Final = 3  # for one call
+_ELICITATIONS: Final = 3  # the most for one call
 _ENFORCE: Final = (
     "[structured-output-enforce] You MUST call the StructuredOutput tool to complete this request. "
     "Call this tool now."
 )
 
 
-class EarlyExit(Exception):  # noqa: N818 - the script asks for it, it is not an error
-    """The script makes the CLI exit."""
+class EarlyExit(Exception):  # noqa: N818 - requested by the script, not an error
+    """The script makes the CLI exit early."""
 
     def __init__(self, code: int) -> None:
         self.code = code
@@ -71,7 +71,7 @@ class EarlyExit(Exception):  # noqa: N818 - the script asks for it, it is not an
 
 
 class Denied(Exception):  # noqa: N818 - an outcome, not an error
-    """A call that is not made."""
+    """A tool call was not permitted."""
 
     def __init__(self, text: str, kind: str, decision: dict[str, Any]) -> None:
         meta = {"non_execution_kind": kind, "permission_decision": decision}
@@ -87,7 +87,7 @@ class PendingCall:
     id: str
     input: Mapping[str, Any]
     tool: Tool | None
-    """None for a tool that is not of an MCP server."""
+    """None if the tool does not belong to an MCP server."""
     running: bool = False
     """True once the tool was called."""
     permission_request: str | None = None
@@ -121,7 +121,7 @@ class Agent:
         self._stop_hook_active = False
 
     def resume(self) -> bool:
-        """Take up the conversation to resume. Returns False if there is none."""
+        """Load the conversation to resume, if any. Returns False if it does not exist."""
         found = self._transcript.resume()
         if found is None:
             return False
@@ -130,7 +130,7 @@ class Agent:
         return True
 
     def refuse_resume(self) -> None:
-        """End with the real CLI's error for a conversation that is not there."""
+        """Emit the real CLI's error for a conversation that does not exist."""
         errors = [f"No conversation found with session ID: {self._settings.resumed}"]
         self._host.emit(
             self._frames.result(self._totals, "error_during_execution", "completed", True, errors=errors)
@@ -162,7 +162,7 @@ class Agent:
         del self._playback.pending[key]
 
     def interrupt(self) -> None:
-        """Stop the turn if one runs: cancels its tool calls and its permission requests."""
+        """Stop the running turn, if any: cancel its tool calls and permission requests."""
         if self._scope is None:
             return
         for call in self._pending.values():
@@ -176,7 +176,7 @@ class Agent:
         self._scope.cancel()
 
     def report_mode(self) -> None:
-        """Tell the host the permission mode."""
+        """Report the permission mode to the host."""
         self._host.emit(self._frames.system("status", status=None, permissionMode=self._settings.mode))
 
     # --- the conversation ---------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ class Agent:
     async def _play_fault(self, step: Drop | Hang | Fault) -> None:
         match step:
             case Drop():
-                pass  # the real CLI sends the request again, and so takes the next entry
+                pass  # the real CLI sends the request again, which takes the next entry
             case Hang():
                 await anyio.sleep_forever()
             case Silence():
@@ -218,7 +218,7 @@ class Agent:
                 raise EarlyExit(code)
 
     async def _respond(self, turn: Turn) -> bool:
-        """Play one response of the model and what follows from it; returns True at the end of the turn."""
+        """Play one response of the model with its tool calls. Returns True if the turn has ended."""
         if turn.delay:
             await anyio.sleep(turn.delay)
         self._totals.add(turn)
@@ -243,7 +243,7 @@ class Agent:
         return False
 
     async def _emit_response(self, turn: Turn) -> tuple[dict[str, Any], list[PendingCall]]:
-        """Emit one frame for each block, between its stream events if the host asked for them."""
+        """Emit one frame for each block, among its stream events if the host requested partial messages."""
         self._message_count += 1
         calls = list(self._make_calls(turn))
         ids: dict[str, Any] = {
@@ -277,7 +277,7 @@ class Agent:
                 yield PendingCall(block.name, call_id, dict(block.input), self._servers.find(block.name))
 
     async def _try_to_stop(self, message: dict[str, Any]) -> bool:
-        """End the turn, unless structured output is missing or a Stop hook blocks it."""
+        """End the turn and return True, unless structured output is missing or a Stop hook blocks it."""
         texts = [block["text"] for block in message["content"] if block["type"] == "text"]
         text = texts[-1] if texts else ""
         if self._settings.schema is not None and not self._was_reminded:
@@ -304,7 +304,7 @@ class Agent:
         return [name for name in [*own, *self._servers.tools()] if not self._settings.hides(name)]
 
     def _make_request(self) -> Request:
-        """Return the request to the model, for the functions of the script."""
+        """Return the request that the real CLI would send to the model, for functions in the script."""
         tools = [{"name": name} for name in self._list_tools()]
         body = {"model": self._settings.model, "messages": list(self._messages), "tools": tools}
         return Request("POST", "/v1/messages", {}, body)
@@ -356,7 +356,7 @@ class Agent:
                 prompt_submit_outcome=outcome,
             )
         )
-        self._totals.user_frames = -1  # the real CLI reports no turn at all here, and no terminal reason
+        self._totals.user_frames = -1  # the real CLI reports 0 turns here, and no terminal reason
         self.failed = False
         frame = self._frames.result(self._totals, "success", "completed", False, result=text)
         del frame["terminal_reason"]
@@ -382,7 +382,7 @@ class Agent:
     # --- tool calls ---------------------------------------------------------------------------------------
 
     async def _run_calls(self, calls: list[PendingCall]) -> list[dict[str, Any]]:
-        """Run read-only calls at once, others one after another; returns their results as they came."""
+        """Run read-only calls concurrently and others one by one. Returns the results in order of completion."""
         for call in calls:
             self._pending[call.id] = call
             self._playback.pending[call.id] = f"the call of {call.name} has no result"
@@ -402,7 +402,7 @@ class Agent:
         return results
 
     def _end_call(self, call: PendingCall, outcome: ToolOutcome) -> dict[str, Any]:
-        """Record and report the outcome of a call; returns the block for the model."""
+        """Record and report the outcome of a call. Returns the result block for the model."""
         del self._pending[call.id]
         self._playback.pending.pop(call.id, None)
         self._playback.calls.append(
@@ -416,7 +416,7 @@ class Agent:
         return block
 
     async def _run_call(self, call: PendingCall) -> ToolOutcome:
-        """Make one call, with its hooks and permission."""
+        """Run one call, with its hooks and permission check."""
         call.tool = self._servers.find(call.name)
         structured = call.name == STRUCTURED_OUTPUT and self._settings.schema is not None
         exists = call.tool is not None or call.name in self._playback.tools or structured
@@ -430,7 +430,9 @@ class Agent:
         except Denied as denied:
             return denied.outcome
         call.running = True
-        outcome = await (self._call_stand_in(call) if call.tool is None else self._call_mcp(call, call.tool))
+        outcome = await (
+            self._call_substitute(call) if call.tool is None else self._call_mcp(call, call.tool)
+        )
         outcome.meta = {"permission_decision": decision}
         fields: dict[str, Any] = {
             "tool_input": dict(call.input),
@@ -445,7 +447,7 @@ class Agent:
         return outcome
 
     async def _get_permission(self, call: PendingCall) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the input to use and the decision for the records; `Denied` if the call is not permitted."""
+        """Return the input to use and the decision to report. Raises `Denied` if the call is not permitted."""
         given = dict(call.input)
         fields = {"tool_input": given, "tool_use_id": call.id, **call.server_fields}
         output = await self._host.call_hooks("PreToolUse", call.name, **fields)
@@ -540,17 +542,17 @@ class Agent:
         text = "Structured output provided successfully"
         return ToolOutcome(text, text, meta=meta)
 
-    async def _call_stand_in(self, call: PendingCall) -> ToolOutcome:
-        """Call the test's function for a built-in tool."""
+    async def _call_substitute(self, call: PendingCall) -> ToolOutcome:
+        """Call the function that the test provides in place of a built-in tool."""
         try:
             value = self._playback.tools[call.name](**call.input)
             text = str(await value if inspect.isawaitable(value) else value)
-        except Exception as error:  # noqa: BLE001 - the test's own function: the model gets the error
+        except Exception as error:  # noqa: BLE001 - the test's function may raise anything; the model gets the error
             return ToolOutcome.failed(str(error))
         return ToolOutcome(text, text)
 
     async def _call_mcp(self, call: PendingCall, tool: Tool) -> ToolOutcome:
-        """Send `tools/call`, again after each URL elicitation that the user accepts."""
+        """Send `tools/call`, and send it again after each URL elicitation that the user accepts."""
         server, name = tool.server, tool.definition["name"]
         for attempt in range(1 + _ELICITATIONS):
             request_id = server.new_id()
@@ -576,13 +578,13 @@ class Agent:
                 )
                 return ToolOutcome([{"type": "text", "text": text}], text)
         outcome = convert_response(response, call.name, server.name)
-        if outcome is None:  # the real CLI ignores such a response and waits on
+        if outcome is None:  # the real CLI ignores an invalid response and keeps waiting
             await anyio.sleep_forever()
             raise AssertionError
         return outcome
 
     async def _elicit(self, server: str, data: dict[str, Any]) -> str:
-        """Pass the elicitations of an error to the host; returns the first action that is not `accept`."""
+        """Pass the elicitations of an error to the host. Returns `accept`, or the first other action."""
         for wanted in data.get("elicitations") or []:
             body = {
                 "subtype": "elicitation",

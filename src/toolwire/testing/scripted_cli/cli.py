@@ -1,8 +1,8 @@
-"""`ScriptedCLI`: the CLI's side of the protocol in memory, for tests in milliseconds.
+"""`ScriptedCLI`: the CLI's side of the protocol in memory, for tests that take milliseconds.
 
-Owns what a test does with it: pass it to the options, read the records, assert. Each connection is a
-`ScriptedConnection`, which is what a process and its pipes are to the real CLI: it starts, ends, and responds to
-the host's control requests. They share the script. A turn is the agent's, the MCP side `host`'s.
+Owns the interface for tests: the options, the records, the assertions. Each connection is a `ScriptedConnection`,
+which corresponds to one process of the real CLI: it starts, ends, and responds to the host's control requests. All
+connections share the script. `agent` plays the turns; `host` communicates with the MCP servers.
 
     cli = ScriptedCLI([call("mcp__calc__add", a=15, b=27), say("42")])
     options = ClaudeAgentOptions(mcp_servers={"calc": calc}, spawn_claude_code_process=cli)
@@ -42,14 +42,14 @@ class ScriptedCLI(Transport):
 
     Pass it as `ClaudeAgentOptions(spawn_claude_code_process=cli)`: it then follows the options as the real CLI
     does (servers, permissions, structured output, ...), for any number of connections. It is also a `Transport`
-    for one connection; a transport gets no command line, so `argv` has the flags that it is to follow.
+    for one connection; a transport gets no command line, so pass the flags to follow as `argv`.
 
     - `allow`: run every tool without asking for permission, whatever the options say.
-    - `tools`: functions in place of built-in tools, by name (`{"Bash": lambda command: "ok"}`); no other built-in
-      tool exists.
-    - `transcripts`: write the conversation where the real CLI would (`CLAUDE_CONFIG_DIR` in the options' `env`, so
-      that a test does not write to your own history), and resume only what is there. A `session_store` gets the
-      conversation either way.
+    - `tools`: functions in place of built-in tools, by name (`{"Bash": lambda command: "ok"}`). There are no other
+      built-in tools.
+    - `transcripts`: write the conversation to the same place as the real CLI, and only resume conversations that
+      exist there. Set `CLAUDE_CONFIG_DIR` in the options' `env`, so that a test does not write to your own history.
+      A `session_store` gets the conversation in any case.
     """
 
     def __init__(
@@ -91,11 +91,11 @@ class ScriptedCLI(Transport):
 
     @property
     def remaining(self) -> list[Scene]:
-        """The entries of the script that are not played yet."""
+        """The entries of the script that have not been played yet."""
         return list(self._playback.script)
 
     def assert_called(self, name: str, /, **arguments: Any) -> ToolCall:
-        """Return the first call of a tool with these arguments (it may have others); `AssertionError` if none.
+        """Return the first call of a tool with at least these arguments. Raises `AssertionError` if there is none.
 
         The name is bare (`add`) or full (`mcp__calc__add`).
         """
@@ -103,7 +103,7 @@ class ScriptedCLI(Transport):
         return calls[find_call([(each.name, each.input) for each in calls], name, arguments)]
 
     def assert_finished(self) -> None:
-        """Raise `AssertionError` unless the whole script was played, no more was needed and nothing is pending."""
+        """Raise `AssertionError` unless the script was played exactly to its end and nothing is pending."""
         lines = [f"not played: {step!r}" for step in self._playback.script]
         lines += [f"not expected: {problem}" for problem in self._playback.unexpected]
         lines += [f"pending: {what}" for what in self._playback.pending.values()]
@@ -113,14 +113,14 @@ class ScriptedCLI(Transport):
             ) from self._playback.failure
 
     def assert_no_pending(self) -> None:
-        """Raise `AssertionError` if a turn, a tool call or a request to the host has begun and not ended."""
+        """Raise `AssertionError` if a turn, a tool call or a request to the host has not ended."""
         if self._playback.pending:
             raise AssertionError("\n".join(["still pending:", *self._playback.pending.values()]))
 
     # --- a transport, for one connection at a time ---
 
     async def connect(self) -> None:
-        """Start. It can be started again after `close()`."""
+        """Start the CLI. It can be started again after `close()`."""
         if self._own is not None:
             raise CLIConnectionError(
                 "this scripted CLI is already connected; for several connections, "
@@ -130,25 +130,25 @@ class ScriptedCLI(Transport):
         await self._own.connect()
 
     async def write(self, data: str) -> None:
-        """Receive lines, as the CLI does on its standard input."""
+        """Process lines that the real CLI would read from its standard input."""
         await self._connection.write(data)
 
     def read_messages(self) -> AsyncIterator[dict[str, Any]]:
-        """Iterate over the frames until the CLI exits; `ProcessError` if its exit code is not 0."""
+        """Iterate over the frames until the CLI exits. Raises `ProcessError` if its exit code is not 0."""
         return self._connection.read_messages()
 
     async def close(self) -> None:
-        """Stop it at once."""
+        """Stop the CLI at once."""
         own, self._own = self._own, None
         if own is not None:
             await own.close()
 
     def is_ready(self) -> bool:
-        """Return True if it can be written to."""
+        """Return True if the CLI is running and its input has not ended."""
         return self._own is not None and self._own.is_ready()
 
     async def end_input(self) -> None:
-        """End the input: the CLI finishes the turn, then exits."""
+        """End the input. The CLI finishes the turn, then exits."""
         await self._connection.end_input()
 
     @property
@@ -170,7 +170,7 @@ _ACCEPTED: Final = frozenset(  # control requests that get an empty response
 
 
 class ScriptedConnection(Transport):
-    """A `Transport` with a scripted CLI at its other end. It connects once."""
+    """A `Transport` with a scripted CLI at the other end. It can be connected once."""
 
     def __init__(self, settings: Settings, playback: Playback) -> None:
         self._host = HostChannel(settings, playback)
@@ -185,25 +185,27 @@ class ScriptedConnection(Transport):
     async def connect(self) -> None:
         """Start the CLI."""
         if self._task is not None:
-            raise CLIConnectionError("this connection to the scripted CLI was already used; make a new one")
+            raise CLIConnectionError(
+                "this connection to the scripted CLI was already used; make a new one for each client"
+            )
         self._task = spawn(self._run, on_done=self._task_ended.set)
 
     async def write(self, data: str) -> None:
-        """Receive lines, as the CLI does on its standard input."""
+        """Process lines that the real CLI would read from its standard input."""
         for line in filter(str.strip, data.split("\n")):
             if self._exited or self._host.input_ended:
                 return
             try:
                 frame = json.loads(line)
             except ValueError:
-                # The real CLI exits too, so that a host that writes garbage is noticed.
+                # The real CLI exits too. It makes a host that writes garbage fail visibly.
                 self._exit(1, "Error parsing streaming input line: SyntaxError")
                 return
             if isinstance(frame, dict):
                 self._receive(frame)
 
     async def read_messages(self) -> AsyncIterator[dict[str, Any]]:
-        """Yield the frames until the CLI exits; `ProcessError` if its exit code is not 0."""
+        """Yield the frames until the CLI exits. Raises `ProcessError` if its exit code is not 0."""
         async for frame in self._host.frames:
             yield frame
         if self._error is not None:
@@ -218,11 +220,11 @@ class ScriptedConnection(Transport):
                 await self._task_ended.wait()
 
     def is_ready(self) -> bool:
-        """Return True if it can be written to."""
+        """Return True if the CLI is running and its input has not ended."""
         return self._task is not None and not self._exited and not self._host.input_ended
 
     async def end_input(self) -> None:
-        """End the input: the CLI finishes the turn without the host, then exits."""
+        """End the input. The CLI finishes the turn without responses from the host, then exits."""
         self._host.end_input()
         self._prompts.close()
 
@@ -271,7 +273,7 @@ class ScriptedConnection(Transport):
                 self._prompts.put(frame)
 
     def _respond(self, body: dict[str, Any]) -> dict[str, Any]:  # noqa: C901, PLR0911 - one case for each
-        """Carry out a control request; returns the response without its id."""
+        """Execute a control request. Returns the response without its id."""
         settings = self._host.settings
         match body.get("subtype"):
             case "initialize":

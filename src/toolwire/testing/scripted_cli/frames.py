@@ -1,7 +1,8 @@
-"""The frames and tool results of a scripted CLI, in the shapes and words of the real one.
+"""The frames and tool results of a scripted CLI, with the same fields and texts as those of the real CLI.
 
-Owns their fields, the totals in a result, and the conversion of an MCP result into what the model reads. Pure but
-for new uuids and the time. No files are saved, so texts that name one in the real CLI have `<not saved>` there.
+Owns the fields, the totals in a result, and the conversion of an MCP result into the content for the model. Pure
+except for new uuids and the time. No files are saved: where the real CLI names a saved file, the text is
+`<not saved>`.
 """
 
 import base64
@@ -17,7 +18,7 @@ from toolwire._transport.find_cli import TESTED
 from toolwire.testing.script import Failure, Turn, bare_name
 from toolwire.testing.scripted_cli.host import Settings, Tool, to_title
 
-_INPUT_PRICE: Final = 4e-6  # dollars per token, as the real CLI counts for its default model
+_INPUT_PRICE: Final = 4e-6  # dollars per token, the real CLI's price for its default model
 _OUTPUT_PRICE: Final = 20e-6
 _KINDS: Final = {
     400: "invalid_request",
@@ -64,14 +65,14 @@ class TurnTotals:
 
 
 class Frames:
-    """Makes the frames of one session."""
+    """Builds the frames of one session."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._input_tokens = self._output_tokens = 0  # of all turns
 
     def add_usage(self, usage: Mapping[str, Any]) -> None:
-        """Count what a resumed conversation has used before."""
+        """Add the tokens that a resumed conversation has already used."""
         for each in usage.values():
             self._input_tokens += each.get("inputTokens", 0)
             self._output_tokens += each.get("outputTokens", 0)
@@ -150,7 +151,7 @@ class Frames:
         self._input_tokens += totals.input_tokens
         self._output_tokens += totals.output_tokens
         cost = self._input_tokens * _INPUT_PRICE + self._output_tokens * _OUTPUT_PRICE
-        model = {  # of the whole session, as its cost is; `usage` is of the turn
+        model = {  # totals of the session, like the cost; `usage` is for the turn
             "inputTokens": self._input_tokens,
             "outputTokens": self._output_tokens,
             "cacheReadInputTokens": 0,
@@ -209,7 +210,7 @@ def tool_use_meta(name: str, call_id: str, tool: Tool | None) -> dict[str, Any]:
 
 @dataclass
 class ToolOutcome:
-    """How a call ended: `content` is for the model, `kept` for the host (`tool_use_result`)."""
+    """The outcome of a call: `content` for the model, and `kept` for the host (`tool_use_result`)."""
 
     content: Any
     kept: Any
@@ -218,24 +219,24 @@ class ToolOutcome:
 
     @classmethod
     def failed(cls, text: str, meta: dict[str, Any] | None = None) -> "ToolOutcome":
-        """Make the outcome of a call that failed."""
+        """Return the outcome of a failed call."""
         return cls(text, f"Error: {text}", is_error=True, meta=meta)
 
     @property
     def text(self) -> str:
-        """The texts that the model reads."""
+        """The text that the model receives."""
         if isinstance(self.content, str):
             return self.content
         return "\n".join(block["text"] for block in self.content if block.get("type") == "text")
 
     def to_block(self, call_id: str) -> dict[str, Any]:
-        """Return the block that the model reads."""
+        """Return the `tool_result` block for the model."""
         block = {"type": "tool_result", "content": self.content, "tool_use_id": call_id}
         return {**block, "is_error": True} if self.is_error else block
 
 
 def convert_response(response: Any, name: str, server: str) -> ToolOutcome | None:
-    """Convert a JSON-RPC response to `tools/call`; None for an invalid one, which the CLI ignores."""
+    """Convert a JSON-RPC response to `tools/call`. Returns None for an invalid one, which the CLI ignores."""
     if response.get("jsonrpc") != "2.0" or ("result" in response) == ("error" in response):
         return None
     if "error" in response:

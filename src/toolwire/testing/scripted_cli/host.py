@@ -1,10 +1,10 @@
-"""The state of a scripted CLI, and the host as it sees it: command line, frames, requests, MCP servers.
+"""The state of a scripted CLI and its connection to the host: command line, frames, requests, MCP servers.
 
-Owns the progress through the script and the records that assertions read (shared by all connections of one
-`ScriptedCLI`); the settings of the session; the outgoing frames and the correlation of control requests with their
-responses; and, as a client of the host's in-process MCP servers, their handshake, request ids, lists of tools and
-prefixed names. Must not know of turns or permissions. Pure but for one thing: `--mcp-config` may name a file, which
-is read.
+Owns the progress through the script and the records for assertions (shared by all connections of one
+`ScriptedCLI`); the settings of the session; the outgoing frames and the matching of control requests with their
+responses; and the client side of the host's in-process MCP servers: handshake, request ids, lists of tools and
+prefixed names. Must not know about turns or permissions. Does no I/O, except that it reads the file that
+`--mcp-config` may name.
 """
 
 import fnmatch
@@ -56,7 +56,9 @@ _INITIALIZE: Final = {
     "capabilities": {},
     "clientInfo": {"name": "claude-code", "title": "Claude Code", "version": TESTED},
 }
-_GRACE: Final = 10  # passes of the event loop; a list_changed notification takes about 4 from a tool to here
+_GRACE: Final = (
+    10  # iterations of the event loop; a list_changed notification takes about 4 from a tool to here
+)
 _SHOWN_ANNOTATIONS: Final = {
     "readOnlyHint": "readOnly",
     "destructiveHint": "destructive",
@@ -66,7 +68,7 @@ _SHOWN_ANNOTATIONS: Final = {
 
 @dataclass(frozen=True)
 class ToolCall:
-    """One call that the CLI made or denied: `input` is what the tool got, `result` what the model read."""
+    """One call that the CLI made or denied. `input` was passed to the tool, `result` to the model."""
 
     name: str
     input: Mapping[str, Any]
@@ -94,15 +96,15 @@ class Playback:
         self.tools = tools
         self.calls: list[ToolCall] = []
         self.requested: list[tuple[str, dict[str, Any]]] = []
-        """The calls that the model asked for, whatever became of them."""
+        """All calls that the model requested, whether they were made or not."""
         self.prompts: list[str] = []
         self.unexpected: list[str] = []
         self.failure: BaseException | None = None
         self.pending: dict[str, str] = {}
-        """Descriptions of the turns, tool calls and requests to the host that have no end yet, by id."""
+        """Descriptions of the turns, tool calls and requests to the host that have not ended, by id."""
 
     def take_next(self, request: Request) -> Answer | Fault:
-        """Take and evaluate the next entry of the script; an API error if there is none or it fails."""
+        """Return the answer of the next entry of the script; an API error if there is none or it fails."""
         if not self.script:
             return self._reject("the script has run out", request)
         try:
@@ -127,7 +129,7 @@ class RequestError(Exception):
 
 
 class HostChannel:
-    """The way from the scripted CLI to its host."""
+    """Sends frames and control requests from the scripted CLI to its host."""
 
     def __init__(self, settings: "Settings", playback: Playback) -> None:
         self.settings = settings
@@ -139,7 +141,7 @@ class HostChannel:
         self.silent = False
         self.input_ended = False
         self.tasks: TaskGroup | None = None
-        """The tasks beside the conversation, while the CLI runs."""
+        """The background tasks; None while the CLI is not running."""
         self._pending: dict[str, Future[dict[str, Any]]] = {}
 
     def emit(self, frame: Any) -> None:
@@ -148,18 +150,18 @@ class HostChannel:
             self.frames.put(frame)
 
     def start_task(self, work: Callable[..., Any]) -> None:
-        """Start a task beside the conversation. Ignored while the CLI does not run."""
+        """Start a background task. Does nothing while the CLI is not running."""
         if self.tasks is not None:
             self.tasks.start_soon(work)
 
     def send_request(self, body: dict[str, Any], request_id: str | None = None) -> str:
-        """Send a control request without waiting for its response; returns its id."""
+        """Send a control request without waiting for its response. Returns its id."""
         request_id = request_id or str(uuid4())
         self.emit({"type": "control_request", "request_id": request_id, "request": body})
         return request_id
 
     async def request(self, body: dict[str, Any], request_id: str | None = None) -> dict[str, Any]:
-        """Send a control request and wait for its response; `RequestError` if that is an error."""
+        """Send a control request and return its response. Raises `RequestError` if the response is an error."""
         if self.input_ended:
             raise RequestError(_LOST)
         request_id = self.send_request(body, request_id)
@@ -176,19 +178,19 @@ class HostChannel:
         return result if isinstance(result, dict) else {}
 
     def receive_response(self, response: dict[str, Any]) -> None:
-        """Pass a response of the host to the request that waits for it."""
+        """Deliver a response of the host to the pending request."""
         pending = self._pending.get(str(response.get("request_id")))
         if pending is not None:
             pending.set(response)
 
     def end_input(self) -> None:
-        """Fail all pending requests: no response will come any more."""
+        """Fail all pending requests, because no more responses can arrive."""
         self.input_ended = True
         for pending in self._pending.values():
             pending.set({"subtype": "error", "error": _LOST})
 
     async def call_hooks(self, event: str, tool_name: str | None = None, **fields: Any) -> dict[str, Any]:
-        """Call the hooks for an event; returns their outputs merged, later ones over earlier ones."""
+        """Call the hooks for an event. Returns their merged outputs; later ones override earlier ones."""
         settings = self.settings
         given: dict[str, Any] = {
             "session_id": settings.session_id,
@@ -215,7 +217,7 @@ class HostChannel:
 
 @dataclass
 class Settings:
-    """The settings of a session: from the command line at first, changed by control requests."""
+    """The settings of a session, read from the command line and changed by control requests."""
 
     servers: list[str] = field(default_factory=list)
     allowed: list[str] = field(default_factory=list)
@@ -230,11 +232,11 @@ class Settings:
     session_id: str = field(default_factory=lambda: str(uuid4()))
     cwd: str = ""
     project_folder: Path = field(default_factory=Path)
-    """Where transcripts of the working directory are."""
+    """The folder with the transcripts of the working directory."""
     mirrors: bool = False
-    """True if the host wants reports of the transcript."""
+    """True if the host requested a mirror of the transcript."""
     writes_files: bool = False
-    """True if the test wants transcripts on disk."""
+    """True if the test requested transcripts on disk."""
     resumed: str | None = None
     """The session to resume: its id, or the path of its transcript."""
     continues: bool = False
@@ -244,7 +246,7 @@ class Settings:
     def parse(
         cls, argv: Sequence[str], cwd: str | None = None, env: Mapping[str, str] | None = None
     ) -> "Settings":
-        """Read a command line. Flags that a scripted CLI does not follow are ignored."""
+        """Parse a command line. Flags that a scripted CLI does not support are ignored."""
         flags = _parse_flags(argv)
         resumed = None if "--fork-session" in flags else flags.get("--resume")
         env = os.environ if env is None else env
@@ -312,19 +314,19 @@ def _parse_servers(text: str) -> list[str]:
         return []
     config = json.loads(text if text.lstrip().startswith("{") else Path(text).read_text(encoding="utf-8"))
     servers = config.get("mcpServers", {})
-    return [  # as the CLI skips others
+    return [  # the real CLI skips other entries too
         name
         for name, each in servers.items()
         if isinstance(each, dict) and each.get("type") == "sdk" and each.get("name")
     ]
 
 
-# --- its MCP servers ---
+# --- the MCP servers of the host ---
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool of a server, as the server lists it."""
+    """A tool, with its definition from the server's list."""
 
     server: "MCPServer"
     definition: dict[str, Any]
@@ -340,7 +342,7 @@ class Tool:
 
 
 def to_title(name: str) -> str:
-    """Return `add_two` as `Add Two`."""
+    """Convert a name to a title: `add_two` to `Add Two`."""
     return " ".join(word[:1].upper() + word[1:] for word in re.split(r"[_\s.-]+", name) if word)
 
 
@@ -354,7 +356,7 @@ class MCPServer:
         self.tools: list[dict[str, Any]] = []
         self.initialized = anyio.Event()
         self.listings = WaitGroup()
-        """The refreshes of the list of tools that are under way."""
+        """The running refreshes of the list of tools."""
         self._host = host
         self._next_id = 0
 
@@ -363,7 +365,7 @@ class MCPServer:
         return f"mcp__{wire_name(self.name)}__"
 
     async def initialize(self) -> None:
-        """Initialize the server and list its tools; `initialized` is set at the end, also after a failure."""
+        """Initialize the server and list its tools. Sets `initialized` at the end, also after a failure."""
         self._next_id = 0
         try:
             response = await self.request("initialize", dict(_INITIALIZE))
@@ -382,7 +384,7 @@ class MCPServer:
             self.initialized.set()
 
     async def list_tools(self) -> None:
-        """Refresh the list of tools; one tool without an object schema loses them all, as in the real CLI."""
+        """Refresh the list of tools. If one tool has no object schema, all are dropped, as in the real CLI."""
         tools: dict[str, dict[str, Any]] = {}
         cursor = None
         while True:
@@ -403,7 +405,7 @@ class MCPServer:
         try:
             await self.list_tools()
         except RequestError:
-            return  # the host has left, or has removed the server
+            return  # the host has disconnected, or has removed the server
         finally:
             self.listings.done()
 
@@ -424,7 +426,7 @@ class MCPServer:
         return response if isinstance(response, dict) else {}
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send a notification, or the response to a request of the server."""
+        """Send a notification, or a response to a request of the server."""
         self._host.send_request(self._wrap({"jsonrpc": "2.0", **message}))
 
     def _wrap(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -451,14 +453,17 @@ class MCPServers:
         self._servers = {name: MCPServer(host, name) for name in host.settings.servers}
 
     def add(self, names: Iterable[str]) -> None:
-        """Add the servers that the host's `initialize` names; known ones stay as they are."""
+        """Add the servers named in the host's `initialize` request. Known servers are not changed."""
         for name in names:
             if name not in self._servers:
                 self._servers[name] = MCPServer(self._host, name)
                 self._host.start_task(self._servers[name].initialize)
 
     def replace(self, names: Iterable[str]) -> tuple[list[str], list[str]]:
-        """Set the servers; returns those added and removed. All are initialized again, as the real CLI does."""
+        """Set the servers. Returns the added and the removed ones.
+
+        If a server was added, all servers are initialized again, as in the real CLI.
+        """
         wanted = list(names)
         added = [name for name in wanted if name not in self._servers]
         removed = [name for name in self._servers if name not in wanted]
@@ -474,14 +479,14 @@ class MCPServers:
             self._host.start_task(server.initialize)
 
     async def wait_initialized(self) -> None:
-        """Wait for all handshakes."""
+        """Wait until all handshakes have ended."""
         for server in list(self._servers.values()):
             await server.initialized.wait()
 
     async def wait_listed(self) -> None:
-        """Wait for changed lists of tools, including those that the host is about to announce.
+        """Wait until changed lists of tools have been read, including changes that the host is about to announce.
 
-        A real model takes a while between two requests; a script does not, so this has to wait.
+        With a real model there is time for that between two requests; a script would continue at once.
         """
         for _ in range(_GRACE):
             await checkpoint()
@@ -489,11 +494,11 @@ class MCPServers:
             await server.listings.wait()
 
     def find(self, name: str) -> Tool | None:
-        """Return the tool that the model knows by this name."""
+        """Return the tool with this name, as the model knows it; None if there is none."""
         return self.tools().get(name)
 
     def tools(self) -> dict[str, Tool]:
-        """Return all tools, by the names that the model knows."""
+        """Return all tools, by their names for the model."""
         return {
             server.prefix + wire_name(tool["name"]): Tool(server, tool)
             for server in self._servers.values()
@@ -501,7 +506,7 @@ class MCPServers:
         }
 
     def receive(self, name: Any, message: Any) -> None:
-        """Handle a message of a server: refresh a changed list, reject requests, ignore anything else."""
+        """Handle a message of a server: refresh a changed list, answer pings, reject other requests."""
         server = self._servers.get(name) if isinstance(name, str) else None
         if server is None or not isinstance(message, dict):
             return
@@ -515,11 +520,11 @@ class MCPServers:
             server.send({"id": request_id, "error": {"code": -32601, "message": "Method not found"}})
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return the entries of `system/init`."""
+        """Return the servers for the `system/init` frame."""
         return [
             {"name": each.name, "status": each.status, "source": "sdk"} for each in self._servers.values()
         ]
 
     def describe_status(self) -> list[dict[str, Any]]:
-        """Return the entries of the response to `mcp_status`."""
+        """Return the servers for the response to `mcp_status`."""
         return [server.describe_status() for server in self._servers.values()]

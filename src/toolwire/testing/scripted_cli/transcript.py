@@ -1,7 +1,7 @@
-"""The transcript of a scripted CLI: written where the real CLI would, reported to the host, and resumed from.
+"""The transcript of a scripted CLI: written to the real CLI's location, mirrored to the host, and resumed from.
 
-Owns the lines of a turn, in the real CLI's order: one for each block of a response, results below their calls. Does
-nothing unless the host wants reports (`--session-mirror`) or the test wants files.
+Owns the entries of a turn, in the real CLI's order: one for each block of a response, with the results below their
+calls. Does nothing unless the host requested a mirror (`--session-mirror`) or the test requested files.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ class Transcript:
         self._path = Path()
 
     def resume(self) -> tuple[list[Entry], Entry] | None:
-        """Read the conversation to resume: its messages and its last cost; None if there is no such one."""
+        """Return the messages and the last cost of the conversation to resume; None if it does not exist."""
         settings = self._settings
         if not self._is_kept:
             return [], {}
@@ -84,7 +84,7 @@ class Transcript:
         self._add_message("attachment", {"attachment": {"type": "date", "date": now[:10]}})
 
     def add(self, frame: Entry) -> None:
-        """Add what a frame says: a block of a response, or the result of a call."""
+        """Add the message of a frame: a block of a response, or the result of a call."""
         fields = {name: frame[name] for name in _OF_FRAMES if name in frame}
         if "tool_use_result" in frame:
             fields["toolUseResult"] = frame["tool_use_result"]
@@ -99,23 +99,23 @@ class Transcript:
                 self._calls[block["id"]] = name
 
     def end_turn(self, result: Entry) -> None:
-        """Note the cost so far, and report all before the result."""
+        """Store the cost so far, and send all entries before the result."""
         self._cost = {"totalCostUSD": result["total_cost_usd"], "modelUsage": result["modelUsage"]}
         self.send()
 
     def note_prompt(self) -> None:
-        """Report the last prompt, as the real CLI does after a result."""
+        """Add and send the last prompt, as the real CLI does after a result."""
         self._note("last-prompt", lastPrompt=self._prompt, leafUuid=self._leaf)
         self.send()
 
     def end(self) -> None:
-        """Write the cost of the conversation, at its very end."""
+        """Add and send the cost, as the last entry of the conversation."""
         if self._cost is not None:
             self._note("cost-state", **self._cost)
             self.send()
 
     def send(self) -> None:
-        """Write and report what was added."""
+        """Write the new entries to the file and mirror them to the host."""
         entries, self._unsent = self._unsent, []
         if not entries:
             return
