@@ -209,6 +209,23 @@ async def test_a_start_that_is_given_up_leaves_nothing(server, again):
     assert closed == asked
 
 
+async def test_closing_while_the_cli_starts_is_not_an_error(server):
+    """The prompt that started it just ends; no error is added to the conversation."""
+    starting = asyncio.Event()
+
+    async def peer(_stack, _servers, _live):
+        starting.set()
+        await asyncio.Event().wait()
+
+    conversation = Conversation({"calc": server}, peer)
+    prompt = asyncio.create_task(conversation.send("go"))
+    async with asyncio.timeout(LIMIT):
+        await starting.wait()
+        await conversation.aclose()
+        await prompt
+    assert kinds(conversation) == [Prompted]
+
+
 async def test_a_message_that_cannot_be_shown_ends_the_conversation_with_a_word(server, monkeypatch):
     """It does not stay at work for ever."""
     conversation = Conversation({"calc": server}, play(say("hello")))

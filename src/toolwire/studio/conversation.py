@@ -168,10 +168,10 @@ class Conversation:
         try:
             async with self._starting:
                 if self.items is items and self.state in {"new", "ended"}:
-                    self._opening = asyncio.get_running_loop().create_task(self._start())
-                    await asyncio.wait([self._opening])
-                    if not self._opening.cancelled():
-                        self._opening.result()
+                    opening = self._opening = asyncio.get_running_loop().create_task(self._start())
+                    await asyncio.wait([opening])
+                    if not opening.cancelled():  # by `aclose`, which also resets `_opening`
+                        opening.result()
             if self.items is not items or self._client is None:
                 return  # `restart` or `aclose` was called meanwhile
             self.state = "running"
