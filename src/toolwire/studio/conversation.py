@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from toolwire._conversation.observe import (
@@ -251,28 +251,28 @@ class Conversation:
                 if isinstance(message, ResultMessage):
                     await self._read_context_usage(client)
         except Exception as error:  # noqa: BLE001 - any error: without a reader, the turn would never end
-            await self._fail(error, reading=True)
+            await self._fail(error)
         else:
             self._add(
                 Noted(
                     "Claude Code has exited. The next prompt starts it again, without this context.", "info"
                 )
             )
-            await self._end(reading=True)
+            await self._end()
 
-    async def _fail(self, error: BaseException, *, reading: bool = False) -> None:
+    async def _fail(self, error: BaseException) -> None:
         self._add(Noted(describe(error), "error"))
-        await self._end(reading=reading)
+        await self._end()
 
-    async def _end(self, *, reading: bool = False) -> None:
+    async def _end(self) -> None:
         self.state = "ended"
         for called in self._calls.values():
             if called.call.state == "running":
                 called.call.state = "cancelled"
                 called.call.version += 1
         self.version += 1
-        if reading:
-            self._reader = None  # the current task must not be cancelled
+        if self._reader is asyncio.current_task():
+            self._reader = None  # `aclose` must not cancel the task that calls it
         await self.aclose()
 
     async def _read_context_usage(self, client: ClaudeSDKClient) -> None:
@@ -428,7 +428,9 @@ class Conversation:
 
     def _observe(self, run: RunInfo) -> RunObserver | None:
         """Observe this conversation's run, but not runs that a tool starts."""
-        return _ConversationObserver(self) if run.options.can_use_tool == self._ask_permission else None
+        if run.options.can_use_tool != self._ask_permission:
+            return None
+        return _ConversationObserver(self, self.timeline, self._began)
 
 
 @dataclass(eq=False)
@@ -436,14 +438,11 @@ class _ConversationObserver(RunObserver):
     """Adds every frame to the timeline, and records the tracebacks of failed tools."""
 
     conversation: Conversation
-    timeline: Timeline = field(init=False)
-    began: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.timeline, self.began = self.conversation.timeline, self.conversation._began  # noqa: SLF001 - of this module
+    timeline: Timeline
+    began: float
 
     def frame(self, direction: Direction, frame: dict[str, Any]) -> None:
-        self.timeline.add(self.conversation._clock() - self.began, direction, frame)  # noqa: SLF001 - as above
+        self.timeline.add(self.conversation._clock() - self.began, direction, frame)  # noqa: SLF001 - of this module
         self.conversation.version += 1
 
     def call(self, call: CallInfo) -> AbstractContextManager[Any] | None:
