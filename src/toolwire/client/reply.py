@@ -21,7 +21,7 @@ from toolwire.messages.blocks import ToolResultBlock, ToolUseBlock
 from toolwire.options.agent_options import ClaudeAgentOptions
 
 T = TypeVar("T")
-OUTPUT_KEY: Final = "value"  # of the object that wraps an output type without properties
+OUTPUT_KEY: Final = "value"  # the one key of the object that wraps an output that is not an object
 
 
 @dataclass
@@ -162,7 +162,7 @@ async def run(
 async def run_on(
     conversation: Conversation, prompt: Prompt, on_message: Callable[[AnyMessage], object] | None
 ) -> Reply[Any]:
-    """Send a prompt on an open conversation and read to the end. A failed run's error has the reply."""
+    """Send a prompt on an open conversation and read to the end. A `ResultError` carries the reply so far."""
     reply: Reply[Any] = Reply()
     try:
         conversation.include_all()
@@ -228,13 +228,13 @@ def _is_async() -> bool:
     """True inside a running event loop of any kind."""
     try:
         anyio.get_current_task()
-    except RuntimeError:  # of anyio, or of sniffio in older versions
+    except RuntimeError:  # from anyio, or from sniffio in older versions
         return False
     return True
 
 
 class OutputType:
-    """The type that an output must have. Not every type is an object in JSON: others travel in one with a key."""
+    """The type of a structured output. A type that is not an object in JSON is wrapped in one with a single key."""
 
     def __init__(self, output_type: Any) -> None:
         from toolwire.tools.schema.pydantic_types import HINT, adapter_of, gist, readable  # noqa: PLC0415 - loads Pydantic
@@ -248,7 +248,7 @@ class OutputType:
         try:
             self._adapter = adapter_of(readable(output_type))
             schema = self._adapter.json_schema()
-        except Exception as error:  # Pydantic raises many kinds, and so may an annotation
+        except Exception as error:  # Pydantic raises many kinds, and an annotation may raise any
             reason = _find_unresolved_name(output_type) or gist(error)
             raise OptionsError(
                 f"output_type {self._name} has no JSON schema: {reason}; {HINT}", "output_type"
@@ -260,12 +260,12 @@ class OutputType:
         }
 
     def add_to(self, options: ClaudeAgentOptions) -> ClaudeAgentOptions:
-        """Return options that ask for the type; `OptionsError` if they ask for another output already."""
+        """Return a copy of the options with this output format; raises `OptionsError` if they have one."""
         if options.output_format is not None:
             raise OptionsError(
                 "output_type and options.output_format are both set: use only one of them", "output_format"
             )
-        changed = copy.copy(options)  # not `replace`, which would warn of odd options again
+        changed = copy.copy(options)  # `replace` would repeat the warnings about unusual values
         changed.output_format = self.format
         return changed
 
@@ -304,7 +304,7 @@ def _find_unresolved_name(output_type: Any) -> NameError | None:
 
 
 def _wrap(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of an object that has the value under one key."""
+    """Return the schema of an object that holds a value of this schema under its one key."""
     inner = {key: value for key, value in schema.items() if key != "$defs"}
     wrapped: dict[str, Any] = {
         "type": "object",
