@@ -672,7 +672,7 @@ class TestWaitingForAResponse:
         async with opened() as (session, pipe):
 
             async def reader():
-                with pytest.raises(CLIConnectionError, match="no prompt waits"):
+                with pytest.raises(CLIConnectionError, match="no prompt is waiting"):
                     while (frame := await session.next_frame(of_response=True)) is not None:
                         read.append(frame.get("result") or frame.get("subtype"))
 
@@ -700,7 +700,7 @@ class TestWaitingForAResponse:
         async with opened({"ping": hook}) as (session, pipe):
 
             async def reader():
-                with pytest.raises(CLIConnectionError, match="no prompt waits"):
+                with pytest.raises(CLIConnectionError, match="no prompt is waiting"):
                     while (frame := await session.next_frame(of_response=True)) is not None:
                         read.append(frame["type"])
 

@@ -192,12 +192,12 @@ class TestNoResultDue:
         """Before the first prompt and after the last response; the connection stays good."""
         with anyio.fail_after(20):
             async with ClaudeSDKClient(play("echo")) as client:
-                with pytest.raises(CLIConnectionError, match=r"no prompt waits .* query\(\) first"):
+                with pytest.raises(CLIConnectionError, match=r"no prompt is waiting .* query\(\) first"):
                     await anext(client.receive_response())
                 for text in ("one", "two"):
                     await client.query(text)
                     assert [m async for m in client.receive_response()][-1].result == text
-                    with pytest.raises(CLIConnectionError, match="no prompt waits"):
+                    with pytest.raises(CLIConnectionError, match="no prompt is waiting"):
                         await anext(client.receive_response())
 
     async def test_queued_prompts_are_each_due_a_result(self, play, no_patience):

@@ -431,7 +431,7 @@ class TestItsExceptions:
         transport = Memory(on_prompt=lambda _: transport.finish() or [assistant("so far")])
         with caplog.at_level(logging.WARNING, "toolwire"):
             assert [message.text for message in await read_all(transport)] == ["so far"]
-        assert "ended before it gave the result" in caplog.text
+        assert "ended before the result of a prompt" in caplog.text
 
     async def test_what_was_asked_before_the_end_of_reading_is_answered(self):
         """A replay may end with a request; its handler goes on, and the response is written before close()."""

@@ -285,14 +285,14 @@ MUTANTS: Final = (
     # Observers and spans.
     Mutant(
         "observer-breaks-a-run",
-        "_Watcher.attempt",
+        "_Watcher.try_call",
         "            return None",
         "            raise",
         ("test_an_observer_that_raises_breaks_nothing",),
     ),
     Mutant(
         "removed-observer-told",
-        "_Watcher.tell",
+        "_Watcher.notify",
         "self._observer.removed or ",
         "",
         ("test_a_removed_observer_sees_nothing",),

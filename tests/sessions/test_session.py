@@ -226,7 +226,7 @@ async def test_a_client_knows_its_session(config):
     assert (named.get_session().id, named.get_session().config_dir) == (SESSION, str(config))
     assert ClaudeSDKClient(ClaudeAgentOptions(resume=SESSION)).get_session().id == SESSION
     async with ClaudeSDKClient(ClaudeAgentOptions(spawn_claude_code_process=cli)) as client:
-        with pytest.raises(CLIConnectionError, match="not known before its first turn"):
+        with pytest.raises(CLIConnectionError, match="not known before the first turn"):
             client.get_session()
         await client.query("hello")
         told = [message async for message in client.receive_response()][-1].session_id

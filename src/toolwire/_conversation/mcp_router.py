@@ -47,7 +47,7 @@ class McpRouter:
         self._stream: Stream | None = None
 
     def attach(self, stream: Stream) -> None:
-        """Send the messages of servers there from now on."""
+        """Send notifications of the servers to this stream from now on."""
         self._stream = stream
 
     def add(self, name: str, instance: object) -> None:
@@ -60,7 +60,7 @@ class McpRouter:
         return any(connection.limits_time for connection in self._connections.values())
 
     def remove(self, name: str) -> None:
-        """Remove a server. Its running calls go on, and it is disconnected after the last of them."""
+        """Remove a server. Its running calls continue, and it is disconnected after the last of them."""
         connection = self._connections.pop(name, None)
         if connection is not None:
             self._removed.append(connection)
@@ -72,7 +72,7 @@ class McpRouter:
             spawn(connection.aclose)
 
     def handle(self, body: dict[str, Any]) -> dict[str, Any] | Awaitable[dict[str, Any]]:
-        """Answer one `mcp_message`, at once where that is possible. An exception becomes a control error."""
+        """Handle one `mcp_message`, immediately where possible. An exception becomes a control error."""
         name, message = body.get("server_name"), body.get("message")
         if not isinstance(name, str) or not name:
             raise ValueError("mcp_message without a server_name")
@@ -92,15 +92,15 @@ class McpRouter:
         key = id(connection)
         self._running[key] += 1
         try:
-            answer = await pending()
+            reply = await pending()
         finally:
             self._running[key] -= 1
             if self._removed:
                 self._close_if_idle(connection)
-        return _ACKNOWLEDGED if answer is None else {"mcp_response": answer}
+        return _ACKNOWLEDGED if reply is None else {"mcp_response": reply}
 
     async def _tag_progress(self, pending: Pending, name: str, message: Any) -> Reply | None:
-        """Answer a message, and remember meanwhile to which tool use its progress belongs."""
+        """Await the reply to a message; meanwhile, remember which tool use its progress belongs to."""
         params = message.get("params") if isinstance(message, dict) else None
         meta = params.get("_meta") if isinstance(params, dict) else None
         key = (name, meta.get("progressToken")) if isinstance(meta, dict) else None
@@ -124,7 +124,7 @@ class McpRouter:
         raise LookupError(text)
 
     def emit(self, server: str, message: dict[str, Any]) -> None:
-        """Pass a notification of a server to the CLI, and one that the CLI drops to the user as well."""
+        """Pass a notification of a server to the CLI; progress and logs, which the CLI drops, to the user too."""
         if self._stream is None:
             return
         self._stream.send({"subtype": "mcp_message", "server_name": server, "message": message})

@@ -1,8 +1,8 @@
-"""The one place that every run goes through: calls observers with the events of each run.
+"""Observers of runs. Every run reports its events here, however it was started.
 
 An observer is a function that is called when a run starts and returns a `RunObserver`, which gets the events of
 that run. Our own OpenTelemetry spans (`spans`) and the option `on_frame` are observers like any other. An observer
-never breaks a run: if it raises, that is logged, and of the other events of that run it gets only the end.
+never breaks a run: if it raises, the error is logged, and it gets no further events of that run except the end.
 Without observers, nothing here is called for a run.
 """
 
@@ -26,28 +26,28 @@ Direction: TypeAlias = Literal["in", "out"]
 """`"in"`: from the CLI. `"out"`: to the CLI."""
 
 LONGEST_TEXT: Final = 500
-"""Characters of a text that `on_frame` is shown."""
+"""Longest text that `on_frame` gets; longer ones are cut."""
 _LONGEST_LIST: Final = 50
 
 
 @dataclass(eq=False)
 class RunInfo:
-    """A run that starts: one CLI, from its start to its end, with any number of prompts."""
+    """A run that is starting: one CLI, from its start to its end, with any number of prompts."""
 
     options: ClaudeAgentOptions
     """The options of the run."""
     env: dict[str, str] = field(repr=False)
-    """The environment that the CLI gets. An observer may add to it or take from it when the run starts; variables
-    of `options.env` stay as the user set them. Empty, and without effect, with a transport of the user's."""
+    """The environment of the CLI. An observer may add and remove variables when the run starts; those of
+    `options.env` stay as the user set them. With a custom transport it is empty and has no effect."""
 
 
 @dataclass(eq=False)
 class CallInfo:
-    """A call of the user's code that the CLI asked for: a tool, a hook or a permission decision."""
+    """A call of the user's code on request of the CLI: a tool, a hook or a permission decision."""
 
     kind: Literal["tool", "hook", "permission"]
     name: str
-    """The tool as its server knows it, the hook's event, or the tool that permission is asked for."""
+    """The tool's name on its server, the hook's event, or the tool that permission is requested for."""
     input: dict[str, Any] = field(repr=False)
     """The arguments of the tool, or the input of the hook."""
     tool_use_id: str | None
@@ -59,41 +59,42 @@ class CallInfo:
     result: dict[str, Any] | None = field(default=None, repr=False)
     """Set when the call has ended: the tool's MCP result, the hook's output or the decision, as the CLI gets it."""
     failure: str | None = None
-    """Set when the call has ended: `tool_error`, `denied`, or the name of an exception; None if it went well."""
+    """Set when the call has ended: None if it succeeded, else `tool_error` (an error result), `error` (a JSON-RPC
+    error), `denied`, or the name of an exception."""
 
 
 class RunObserver:
-    """Gets the events of one run. Override what you need; nothing here does anything.
+    """Gets the events of one run. Override the methods that you need; the defaults do nothing.
 
-    The methods are called on the event loop, one after the other, and must not block. `frame` comes before the
-    `message` of the same frame, `end` comes last and once. What is passed must not be changed.
+    The methods are called on the event loop, one after the other, and must not block. `frame` is called before the
+    `message` of the same frame; `end` is called last and once. Arguments must not be modified.
     """
 
     def frame(self, direction: Direction, frame: dict[str, Any]) -> None:
-        """Called with each JSON frame: those of the CLI as they arrive, ours before they are written.
+        """Called with each JSON frame: those of the CLI when they arrive, ours before they are written.
 
-        Prompts are sent in the context of the task that sends them, so its context variables can be read here.
+        For a prompt it runs in the context of the task that sends it, whose context variables can be read here.
         """
 
     def message(self, direction: Direction, message: "AnyMessage") -> None:
-        """Called with each message of the conversation, also those that the program is not shown or does not read.
+        """Called with each message of the conversation, even if the program does not get or read it.
 
         `"out"` are prompts. The object is not the one that the program gets.
         """
 
-    def call(self, call: CallInfo) -> AbstractContextManager[Any] | None:  # noqa: ARG002 - for those that override it
-        """Called before a tool, a hook or `can_use_tool`; may return a context manager to hold around it.
+    def call(self, call: CallInfo) -> AbstractContextManager[Any] | None:  # noqa: ARG002 - used by overrides
+        """Called before a tool, a hook or `can_use_tool`; may return a context manager that wraps the call.
 
-        That is entered in the context in which the user's code runs, so a span can be made current. It gets the
-        exception if there is one, and cannot suppress it.
+        The context manager is entered in the context in which the user's code runs, so it can make a span current.
+        It gets the exception if there is one, and cannot suppress it.
         """
         return None
 
     def end(self, error: BaseException | None) -> None:
-        """Called when the CLI has ended and no call runs any more, or when it could not be started.
+        """Called when the CLI has ended and no call is running any more, or when it could not be started.
 
-        `error` says why a run failed: it did not start, the CLI ended badly, or the stream of prompts raised.
-        A failed result alone is no error here, but a message.
+        `error` is the reason if the run failed: it did not start, the CLI failed, or the stream of prompts raised.
+        A failed result alone is not an error here, but a message.
         """
 
 
@@ -116,11 +117,11 @@ _changing = threading.Lock()
 def add_observer(start_run: StartRun) -> None:
     """Call `start_run` with a `RunInfo` for each run from now on; the `RunObserver` it returns gets the events.
 
-    It returns None for a run that it does not want to observe. A class will do: `add_observer(MyObserver)`. It is
-    called in the task that starts the run, before the CLI is started. Observers are called in the order in which
-    they were added; adding one again changes nothing.
+    `start_run` may return None to ignore a run, and may be a class: `add_observer(MyObserver)`. It is called in the
+    task that starts the run, before the CLI is started. Observers are called in the order in which they were added;
+    adding one again changes nothing.
     """
-    global _observers  # noqa: PLW0603 - the one list of the process
+    global _observers  # noqa: PLW0603 - one list for the whole process
     if not callable(start_run):
         raise TypeError(f"add_observer() takes a function or a class, got {type(start_run).__name__}")
     with _changing:
@@ -129,7 +130,7 @@ def add_observer(start_run: StartRun) -> None:
 
 
 def remove_observer(start_run: StartRun) -> None:
-    """Remove an observer. It gets no more events of runs that have started. Does nothing if it was not added."""
+    """Remove an observer. It gets no more events, even of started runs. Does nothing if it was not added."""
     global _observers  # noqa: PLW0603 - as above
     with _changing:
         for each in _observers:
@@ -160,7 +161,7 @@ def _start(observer: _Observer, run: RunInfo) -> "_Watcher | None":
         raise
     except BaseException:
         logger.exception(
-            "the observer %s failed at the start of a run, and gets no events of it", observer.name
+            "the observer %s failed at the start of a run; it gets no events of this run", observer.name
         )
         run.env = before
         return None
@@ -168,43 +169,43 @@ def _start(observer: _Observer, run: RunInfo) -> "_Watcher | None":
 
 
 def _check_started(watching: object, env: dict[Any, Any]) -> None:
-    """Raise if an observer returned something else, or added a variable that no process can be started with."""
+    """Raise if an observer returned a wrong type, or added a variable that no process can be started with."""
     if watching is not None and not isinstance(watching, RunObserver):
         raise TypeError(f"an observer must return a RunObserver or None, got {type(watching).__name__}")
     for name, value in env.items():
         texts = isinstance(name, str) and isinstance(value, str)
         if not texts or not name or "=" in name or "\0" in name + value:
-            raise ValueError(f"an observer has added a variable that cannot be set: {name!r}")
+            raise ValueError(f"an observer added an environment variable that cannot be set: {name!r}")
 
 
 class _Watcher:
-    """A `RunObserver`, and whether it still gets events."""
+    """A `RunObserver` of one run, called so that its errors are logged and not raised."""
 
     def __init__(self, observer: _Observer, watching: RunObserver) -> None:
         self._observer = observer
         self._watching = watching
         self._failed = False
 
-    def has(self, event: str) -> bool:
-        """True if the observer wants the event: it has a method of its own for it."""
+    def wants(self, event: str) -> bool:
+        """True if the observer overrides the method of the event."""
         return getattr(getattr(self._watching, event), "__func__", None) is not getattr(RunObserver, event)
 
-    def tell(self, event: str, *args: Any) -> Any:
-        """Call a method of the observer. Returns None if it raises, or gets no more events."""
+    def notify(self, event: str, *args: Any) -> Any:
+        """Call the method of an event. Returns None if it raises, or if the observer gets no more events."""
         if self._observer.removed or (self._failed and event != "end"):
             return None
-        return self.attempt(event, getattr(self._watching, event), *args)
+        return self.try_call(event, getattr(self._watching, event), *args)
 
-    def attempt(self, event: str, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function of the observer's. If it raises, that is logged, and the observer gets no more events."""
+    def try_call(self, event: str, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function of the observer. If it raises, that is logged, and the observer gets only the end."""
         try:
             return function(*args)
         except KeyboardInterrupt:
             raise
-        except BaseException:  # the boundary of someone else's code, which may raise anything
+        except BaseException:  # third-party code, which may raise anything
             name = self._observer.name
             logger.exception(
-                "the observer %s failed in %s(), and gets no more events of this run", name, event
+                "the observer %s failed in %s(); of this run it gets only the end from now on", name, event
             )
             self._failed = True
             return None
@@ -215,12 +216,12 @@ class RunObservers:
 
     def __init__(self, watchers: list[_Watcher]) -> None:
         self._watchers = watchers
-        self._of_frames = [each for each in watchers if each.has("frame")]
-        self._of_messages = [each for each in watchers if each.has("message")]
-        self._of_calls = [each for each in watchers if each.has("call")]
+        self._of_frames = [each for each in watchers if each.wants("frame")]
+        self._of_messages = [each for each in watchers if each.wants("message")]
+        self._of_calls = [each for each in watchers if each.wants("call")]
         self._ended = False
         self.error: BaseException | None = None
-        """Why the run failed, where the CLI is not the reason."""
+        """Why the run failed, if not because of the CLI."""
 
     @property
     def tap(self) -> Callable[[Direction, dict[str, Any]], None] | None:
@@ -229,7 +230,7 @@ class RunObservers:
 
     def _frame(self, direction: Direction, frame: dict[str, Any]) -> None:
         for watcher in self._of_frames:
-            watcher.tell("frame", direction, frame)
+            watcher.notify("frame", direction, frame)
         if self._of_messages and _is_message(frame):
             from toolwire._protocol.parse import parse, typed  # noqa: PLC0415 - loaded while the CLI starts
 
@@ -238,15 +239,15 @@ class RunObservers:
             except Exception:  # noqa: BLE001 - the program gets the error when it reads the message
                 return
             for watcher in self._of_messages:
-                watcher.tell("message", direction, message)
+                watcher.notify("message", direction, message)
 
     def end(self, error: BaseException | None) -> None:
-        """Pass on that the run has ended, once. `error`: why the CLI ended by itself, if it failed."""
+        """Report the end of the run, once. `error` is the reason if the CLI failed by itself."""
         if not self._ended:
             self._ended = True
-            error, self.error = self.error or error, None  # not kept: its traceback holds the run
+            error, self.error = self.error or error, None  # not kept: its traceback refers to the run
             for watcher in self._watchers:
-                watcher.tell("end", error)
+                watcher.notify("end", error)
 
     def wrap(self, subtype: str, handler: Handler) -> Handler:
         """Wrap a handler of the session's table so that observers get its calls."""
@@ -254,28 +255,28 @@ class RunObservers:
         if describe is None or not self._of_calls:
             return handler
 
-        def answer(body: dict[str, Any]) -> dict[str, Any] | Awaitable[dict[str, Any]]:
+        def handle(body: dict[str, Any]) -> dict[str, Any] | Awaitable[dict[str, Any]]:
             call = describe(body)
             return handler(body) if call is None else self._observe_call(handler, body, call)
 
-        return answer
+        return handle
 
     async def _observe_call(self, handler: Handler, body: dict[str, Any], call: CallInfo) -> dict[str, Any]:
-        with _Held(self._of_calls, call):
-            answer = handler(body)
-            if not isinstance(answer, dict):
-                answer = await answer
-            call.result, call.failure = _outcome(answer)
-            return answer
+        with _CallContexts(self._of_calls, call):
+            response = handler(body)
+            if not isinstance(response, dict):
+                response = await response
+            call.result, call.failure = _outcome(response)
+            return response
 
 
 def _is_message(frame: dict[str, Any]) -> bool:
-    """True if a frame is part of the conversation, not of the protocol between the CLI and us."""
+    """True if a frame is part of the conversation, not of the control protocol."""
     return not str(frame.get("type")).startswith("control_") and frame.get("sdk_host_only") is not True
 
 
-class _Held:
-    """Holds the context managers of all observers around one call. An error of theirs changes nothing for it."""
+class _CallContexts:
+    """Enters the context managers of all observers around one call. Their errors do not affect the call."""
 
     def __init__(self, watchers: list[_Watcher], call: CallInfo) -> None:
         self._watchers = watchers
@@ -284,9 +285,9 @@ class _Held:
 
     def __enter__(self) -> None:
         for watcher in self._watchers:
-            manager = watcher.tell("call", self._call)
+            manager = watcher.notify("call", self._call)
             if manager is not None:
-                watcher.attempt("call", self._enter, watcher, manager)
+                watcher.try_call("call", self._enter, watcher, manager)
 
     def _enter(self, watcher: _Watcher, manager: AbstractContextManager[Any]) -> None:
         leave = type(manager).__exit__
@@ -299,7 +300,8 @@ class _Held:
         if error is not None:
             self._call.failure = type(error).__name__
         for watcher, leave in reversed(self._entered):
-            watcher.attempt("call", leave, kind, error, trace)  # also of one that was removed: it was entered
+            # Also if the observer was removed meanwhile: its context manager was entered.
+            watcher.try_call("call", leave, kind, error, trace)
 
 
 def _tool_call(body: dict[str, Any]) -> CallInfo | None:
@@ -339,11 +341,11 @@ _DESCRIPTIONS: Final[dict[str, Callable[[dict[str, Any]], CallInfo | None]]] = {
 }
 
 
-def _outcome(answer: dict[str, Any]) -> tuple[dict[str, Any] | None, str | None]:
-    """Return the result that a response of ours holds, and why it counts as a failure, if it does."""
-    reply = answer.get("mcp_response")
+def _outcome(response: dict[str, Any]) -> tuple[dict[str, Any] | None, str | None]:
+    """Return the result and the failure (see `CallInfo`) that a response to the CLI contains."""
+    reply = response.get("mcp_response")
     if not isinstance(reply, dict):
-        return answer, "denied" if answer.get("behavior") == "deny" else None
+        return response, "denied" if response.get("behavior") == "deny" else None
     if "error" in reply:
         return None, "error"
     result = _dict(reply.get("result"))
@@ -369,7 +371,7 @@ class _FrameObserver(RunObserver):
 
 
 def shorten(value: Any) -> Any:
-    """Copy a value with long texts and lists cut; each says by how much."""
+    """Copy a value with long texts and lists cut; the end of each says how much is missing."""
     if isinstance(value, str):
         rest = len(value) - LONGEST_TEXT
         return value if rest <= 0 else f"{value[:LONGEST_TEXT]}… ({rest} more characters)"

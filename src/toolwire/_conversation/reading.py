@@ -16,7 +16,7 @@ _EXTRA = frozenset(EXTRA_MESSAGES)
 class Reader:
     """The messages of a session that the user wants to see, in order.
 
-    `before_result` is awaited with the session id of a result before that is taken out of the queue.
+    `before_result` is awaited with the session id of a result before the result is taken out of the queue.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Reader:
         self._inbox = session.inbox
 
     def take(self) -> AnyMessage | None:
-        """Return the next message if one has come already and nothing has to be awaited before it, else None."""
+        """Return the next message if that needs no waiting, else None."""
         inbox = self._inbox
         while inbox:
             if self._before_result is not None and _is_result(inbox[0]):
@@ -47,16 +47,16 @@ class Reader:
         return None
 
     async def wait(self, *, of_response: bool = False) -> AnyMessage | None:
-        """Return the next message, None at a good end; raise the reason of a bad one.
+        """Wait for the next message and return it; None after a normal end. Raises the error if the CLI failed.
 
-        With `of_response`, raises `CLIConnectionError` when no result is due, instead of waiting for ever.
+        With `of_response`, raises `CLIConnectionError` when no result is due, instead of waiting forever.
         """
         while (message := self.take()) is None:
             if not await self._session.wait_for_frame(of_response=of_response):
                 return None
             if self._before_result is not None and _is_result(self._inbox[0]):
                 await self._before_result(self._inbox[0].get("session_id") or "")
-                if _is_result(self._inbox[0]):  # nothing was put before it meanwhile
+                if _is_result(self._inbox[0]):  # no message was put before it meanwhile
                     return parse(self._inbox.popleft())
         return message
 

@@ -1,8 +1,8 @@
 """One live connection: drives the protocol over a pipe.
 
-Owns the queue of unread messages, the requests in both directions, and the end of the connection. One rule above
-all: nothing here waits for a consumer, so a control response gets through however many messages lie unread. The
-table of handlers knows how a request is answered; this module must not know of hooks, permissions or MCP.
+Owns the queue of unread messages, the requests in both directions, and the end of the connection. The main rule:
+nothing here waits for a consumer, so a control response gets through however many messages are unread. How requests
+are handled is up to the table of handlers; this module must not know about hooks, permissions or MCP.
 """
 
 import time
@@ -40,7 +40,7 @@ stderr_logger = logger_for("cli.stderr")
 Tap = Callable[[Literal["in", "out"], dict[str, Any]], None]
 """Called with each frame from and to the CLI. Must not raise."""
 
-_TAIL: Final = 8_192  # bytes kept for an error message, and how much of them is shown
+_TAIL: Final = 8_192  # characters of stderr that an error message shows at most
 _TAIL_LINES: Final = 20
 _TAIL_WIDTH: Final = 300
 
@@ -54,8 +54,9 @@ class Stderr:
         self._line = b""
 
     def feed(self, data: bytes) -> None:
-        """Take bytes, cut anywhere."""
-        self._tail = (self._tail + data)[-2 * _TAIL :]  # more than is shown: no secret may begin before it
+        """Process a chunk, which may end in the middle of a line."""
+        # More is kept than is shown, so that a secret at the edge is whole and gets redacted.
+        self._tail = (self._tail + data)[-2 * _TAIL :]
         *lines, self._line = (self._line + data).split(b"\n")
         for line in lines:
             self._emit(line)
@@ -63,12 +64,12 @@ class Stderr:
             self.finish()
 
     def finish(self) -> None:
-        """Take what is left as a line: the last one may lack its newline."""
+        """Emit the rest as a line: the last line may lack its newline."""
         line, self._line = self._line, b""
         self._emit(line)
 
     def tail(self) -> str | None:
-        """Return the last lines without secrets, long ones cut; None if there are none."""
+        """Return the last lines without secrets, long lines cut; None if nothing was written."""
         text = redact(self._tail.decode(errors="replace"))
         lines = text[-_TAIL:].strip().splitlines()[-_TAIL_LINES:]
         return (
@@ -90,25 +91,25 @@ class Stderr:
 
 _HANDLERS_STOP: Final = 2.0  # seconds that cancelled handlers get
 _handling: ContextVar[tuple["Session", ...]] = ContextVar("handling", default=())
-"""The sessions whose handlers run in this context: of a client inside a tool of another, both. Set once for all
-handlers of a session: it costs three allocations."""
+"""The sessions whose handlers run in this context; two if a client is used inside a tool of another one. Set once
+per session, not per handler, because setting it costs three allocations."""
 
 
 class _State(Enum):
     OPEN = "prompts and requests can be sent"
-    ENDED = "the CLI has ended by itself; what it sent can still be read"
+    ENDED = "the CLI has ended by itself; its messages can still be read"
     CLOSING = "aclose() has begun, and the CLI has not ended yet"
     STOPPED = "aclose() has begun, and the CLI has ended"
     CLOSED = "nothing is left running"
 
 
-_OPEN: Final = _State.OPEN  # looked at for every request
+_OPEN: Final = _State.OPEN  # a global of its own: it is checked for every request
 
 _CLI_ENDED: Final = "the CLI has ended"
 _CLOSE: Final = "aclose() was called"
 _DONE: Final = "closing is done"
 
-# Steps that are not here change nothing: a second end, a second close.
+# A step that is not listed changes nothing, such as a second end or a second close.
 _TRANSITIONS: Final[Mapping[tuple[_State, str], _State]] = {
     (_State.OPEN, _CLI_ENDED): _State.ENDED,
     (_State.OPEN, _CLOSE): _State.CLOSING,
@@ -143,21 +144,21 @@ class Session:
         self._run = Run(ceiling)
         self._stderr = Stderr(on_stderr)
         self.inbox: deque[Any] = deque()
-        """Frames, and messages of our own, that wait for a consumer."""
-        self._pending: dict[str, Future[Responded | None]] = {}  # requests of ours, by their ids
-        self._unanswered: dict[str, Requested] = {}  # requests of the CLI, by their ids
-        self._answered_at = 0.0  # when a request of the CLI was last answered by a task
+        """Unread frames of the CLI, and messages that toolwire added."""
+        self._pending: dict[str, Future[Responded | None]] = {}  # our requests, by id
+        self._unanswered: dict[str, Requested] = {}  # requests of the CLI, by id
+        self._answered_at = 0.0  # when a handler task last answered a request of the CLI
         self._context: Context  # of the handlers, from `open()` on
-        self._tasks: dict[Requested, Task] = {}  # all handlers that run, those of cancelled requests too
-        self._changed = Signal()  # at every message and every change of state
+        self._tasks: dict[Requested, Task] = {}  # all running handlers, those of cancelled requests too
+        self._changed = Signal()  # notified at every message and every change of state
         self._prompt_streams = 0
         self._failed_result: dict[str, Any] | None = None
         self._state = _OPEN
-        self._error: Exception | None = None  # why the CLI ended by itself, if not well
-        self._only_reading_ended = False  # that of a user's transport, which may be a replay
+        self._error: Exception | None = None  # why the CLI ended by itself, if it failed
+        self._only_reading_ended = False  # of a user's transport, which may be a replay
 
     def _step(self, step: str) -> bool:
-        """Take a step in the table of transitions. Returns False if there is none from the present state."""
+        """Take a step in the table of transitions. Returns False if the current state has no such step."""
         following = _TRANSITIONS.get((self._state, step))
         if following is None:
             return False
@@ -165,7 +166,7 @@ class Session:
         self._changed.notify()
         return True
 
-    # What a client does.
+    # For the client.
 
     async def open(self) -> None:
         """Start the pipe."""
@@ -175,7 +176,7 @@ class Session:
 
     @property
     def unread(self) -> int:
-        """The number of messages that wait for a consumer."""
+        """The number of unread messages."""
         return len(self.inbox)
 
     @property
@@ -185,12 +186,12 @@ class Session:
 
     @property
     def error(self) -> Exception | None:
-        """Why the CLI ended by itself; None while it runs, and after a good end."""
+        """Why the CLI ended by itself; None while it runs and after a normal end."""
         return self._error
 
     @property
     def session_id(self) -> str | None:
-        """The id of the conversation as the CLI told it last; None before its first turn."""
+        """The session id that the CLI reported last; None before its first turn."""
         return self._run.session_id
 
     @property
@@ -200,7 +201,7 @@ class Session:
 
     @property
     def still_writable(self) -> bool:
-        """True if nothing more will come, from a transport that can be written to all the same."""
+        """True if a user's transport has nothing more to read but can still be written to."""
         return self._only_reading_ended and self._state is _State.ENDED
 
     @property
@@ -219,7 +220,7 @@ class Session:
 
     @contextmanager
     def prompt_stream(self) -> Iterator[None]:
-        """While it is entered, prompts are still to come: whoever waits for a result goes on waiting."""
+        """Inside this context more prompts are expected, so `wait_for_frame` keeps waiting for a result."""
         self._prompt_streams += 1
         try:
             yield
@@ -233,16 +234,16 @@ class Session:
         self._pipe.write(line)
 
     async def flush(self) -> None:
-        """Wait until the CLI has taken what was written; raises why writing failed, not why anything else did."""
+        """Wait until the CLI has taken everything written. Raises only errors of writing."""
         await self._pipe.drain()
 
     async def drain(self) -> None:
-        """Wait until the CLI has taken what was written; raises the reason if the connection failed."""
+        """Wait until the CLI has taken everything written. Raises the error if the connection has failed."""
         await self.flush()
         if self._error is not None and not self.still_writable:
             raise self._error
 
-    async def request(self, body: dict[str, Any], timeout: float) -> dict[str, Any]:  # noqa: ASYNC109 - it has an error of its own
+    async def request(self, body: dict[str, Any], timeout: float) -> dict[str, Any]:  # noqa: ASYNC109 - raises CLITimeoutError
         """Send a control request and wait for its response."""
         self._must_be_open()
         request_id, line = self._control.request(body)
@@ -268,7 +269,7 @@ class Session:
             self._write(line)
 
     def inject(self, message: Any, *, first: bool = False) -> None:
-        """Put a message of our own into the conversation; with `first`, before all that is unread."""
+        """Add a message to the unread ones, at the end or, with `first`, at the beginning."""
         if first:
             self.inbox.appendleft(message)
         else:
@@ -276,13 +277,13 @@ class Session:
         self._changed.notify()
 
     async def next_frame(self, *, of_response: bool = False) -> Any:
-        """Return the next frame, or message of our own; None at a good end, an exception at a bad one."""
+        """Return the next frame or added message, None after a normal end. Raises the error if the CLI failed."""
         return self.inbox.popleft() if await self.wait_for_frame(of_response=of_response) else None
 
     async def wait_for_frame(self, *, of_response: bool = False) -> bool:
-        """Wait until the inbox has something. Returns False at a good end, raises the reason of a bad one.
+        """Wait until there is an unread message. Returns False after a normal end; raises if the CLI failed.
 
-        With `of_response`, raises `CLIConnectionError` when no result is due, instead of waiting for ever.
+        With `of_response`, raises `CLIConnectionError` when no result is due, instead of waiting forever.
         """
         began = time.monotonic() if of_response else 0.0
         while not self.inbox:
@@ -301,17 +302,17 @@ class Session:
         due = None if self._prompt_streams else self._run.result_due(began)
         if due is not None and due <= time.monotonic():
             raise CLIConnectionError(
-                "receive_response(): no prompt waits for a response. Send one with query() first; to read whatever "
-                "comes, also across responses, use receive_messages()."
+                "receive_response(): no prompt is waiting for a response. Send one with query() first, or use "
+                "receive_messages() to read messages whenever they arrive."
             )
         await self._wait(due)
 
     def _note_work(self) -> None:
-        """Count the handling of the CLI's requests as work of the CLI: a slow hook must not look like silence."""
+        """Treat the handling of requests as work of the CLI, so that a slow hook does not look like silence."""
         self._run.at_work(time.monotonic() if self._unanswered else self._answered_at)
 
     async def _wait(self, until: float | None) -> None:
-        """Wait for a change, at most until that time."""
+        """Wait for a change, at most until the given time."""
         await self._changed.wait(None if until is None else until - time.monotonic())
 
     async def end_input_when_over(self) -> None:
@@ -330,23 +331,23 @@ class Session:
         await self._changed.wait_until(lambda: self._state is not _OPEN, self._close_timeout)
         if self._state is _OPEN:
             logger.warning(
-                "the CLI did not exit within %g s of the end of its run (close_timeout): it is stopped",
+                "the CLI did not exit within %g s after its run (close_timeout); stopping it",
                 self._close_timeout,
             )
             await self.begin_closing()
 
     def called_by_handler(self) -> bool:
-        """True in a handler of this session, and in the tasks that it has started, while any handler runs."""
+        """True in a handler of this session and in tasks that it started, while any handler is running."""
         return bool(self._tasks) and self in _handling.get()
 
     async def aclose(self) -> None:
-        """End everything in bounded time. Any task may call it, any number of times, cancelled or not."""
+        """End everything in bounded time. May be called repeatedly, from any task, even a cancelled one."""
         await self.begin_closing()
         with shield():
             await self._changed.wait_until(lambda: self._state is _State.CLOSED)
 
     async def begin_closing(self) -> None:
-        """Close without waiting for the end. From here on nothing that a handler returns is sent."""
+        """Start closing without waiting for the end. From now on results of handlers are no longer sent."""
         if not self._step(_CLOSE):
             return
         self._cancel_handlers()
@@ -359,7 +360,7 @@ class Session:
                 finally:
                     self._closed()
 
-    # What the pipe reports. Synchronous, on the event loop.
+    # Callbacks of the pipe: synchronous, on the event loop.
 
     def data_received(self, data: bytes) -> None:
         self._receive(self._lines.feed(data))
@@ -368,7 +369,7 @@ class Session:
         self._receive((frame,))
 
     def _receive(self, frames: Iterable[dict[str, Any]]) -> None:
-        """Take frames that came together. Consumers are woken once: they run when all of them are in the inbox."""
+        """Handle frames that arrived together. Consumers are woken once, and run when all are in the inbox."""
         control, tap, now, waking = self._control, self._tap, time.monotonic(), False
         for frame in frames:
             if tap is not None:
@@ -386,13 +387,13 @@ class Session:
         self._stderr.feed(data)
 
     def ended(self, exit_code: int | None, error: Exception | None = None) -> None:
-        unasked = self._state is _OPEN
+        by_itself = self._state is _OPEN
         if not self._step(_CLI_ENDED):
             return
         self._receive(self._lines.finish())
         self._stderr.finish()
-        if unasked:
-            self._error = self._reason(exit_code, error)
+        if by_itself:
+            self._error = self._find_error(exit_code, error)
         self._end_requests()
         if not self._only_reading_ended:
             self._cancel_handlers()
@@ -411,7 +412,7 @@ class Session:
         if kind == "result":
             self._failed_result = frame if frame.get("is_error") else None
         elif kind == "system" and frame.get("subtype") == "session_state_changed":
-            if frame.get("sdk_host_only") is True:  # sent because we asked for it, not for the user
+            if frame.get("sdk_host_only") is True:  # requested by toolwire, not for the user
                 return
         elif kind == "transcript_mirror":
             if self._on_transcript is not None:
@@ -426,11 +427,11 @@ class Session:
     def _on_requested(self, event: Requested) -> None:
         handler = self._handlers.get(event.subtype)
         if handler is None:
-            logger.warning("refused the control request %r: nothing here handles it", event.subtype)
+            logger.warning("refused the control request %r: it has no handler", event.subtype)
             reason = f"Unsupported control request subtype: {event.subtype}"
             self._write(self._control.respond_error(event.request_id, reason))
         elif event.request_id in self._unanswered:
-            logger.warning("ignored a control request with the id %s of a pending one", event.request_id)
+            logger.warning("ignored a control request: its id %s is that of a pending one", event.request_id)
         elif self._state is _OPEN:
             self._handle(handler, event)
 
@@ -449,7 +450,7 @@ class Session:
         self._write(event.reply)
 
     def _on_unmatched(self, event: Unmatched) -> None:
-        logger.debug("ignored a response to no pending request: %s", event.request_id)
+        logger.debug("ignored a response that matches no pending request: %s", event.request_id)
 
     def _handle(self, handler: Handler, request: Requested) -> None:
         try:
@@ -472,7 +473,7 @@ class Session:
             line = self._control.respond(request.request_id, await response)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # the boundary of the handler: the CLI hears of every failure
+        except BaseException as error:  # the boundary of user code: the CLI is sent every failure
             if is_cancellation(error) and not cancelled_from_inside():
                 raise
             line = self._failure(request, error)
@@ -481,7 +482,7 @@ class Session:
 
     def _handled(self, response: Awaitable[dict[str, Any]], request: Requested) -> None:
         """Clean up after the task of a handler, which may never have been started."""
-        if self._take_unanswered(request):  # cancelled, but neither by the CLI nor by us
+        if self._take_unanswered(request):  # cancelled, but not by the CLI and not by toolwire
             logger.warning("the handler of %r cancelled itself", request.subtype)
             self._write(self._control.respond_error(request.request_id, "the handler was cancelled"))
         del self._tasks[request]
@@ -491,7 +492,7 @@ class Session:
             self._changed.notify()
 
     def _take_unanswered(self, request: Requested) -> bool:
-        """Mark the request as answered. Returns False if it no longer was pending (ids are reused)."""
+        """Mark the request as answered. Returns False if it was no longer pending (ids are reused)."""
         if self._unanswered.get(request.request_id) is not request:
             return False
         del self._unanswered[request.request_id]
@@ -509,16 +510,16 @@ class Session:
         try:
             await self._stop_handlers()
             if self._run.busy and self._state is _State.CLOSING:
-                # Without it the CLI would finish the turn before it heeds the end of its input.
+                # Without an interrupt the CLI would finish its turn before reacting to the end of its input.
                 self._write(self._control.request({"subtype": "interrupt"})[1])
         except BaseException:
-            self._pipe.kill()  # the event loop is shutting down: there is no time left to be gentle
+            self._pipe.kill()  # the event loop is shutting down: no time for an orderly stop
             raise
         finally:
             await self._pipe.stop()
 
     def _closed(self) -> None:
-        """Clean up after the task that closes, which may have been cancelled before it began."""
+        """Clean up after the closing task, which may have been cancelled before it began."""
         if self._state is _State.CLOSING:
             self._pipe.kill()
             self.ended(None)
@@ -535,8 +536,8 @@ class Session:
         if self._tasks:
             logger.warning("%d handlers did not stop within %g s", len(self._tasks), _HANDLERS_STOP)
 
-    def _reason(self, exit_code: int | None, error: Exception | None) -> Exception | None:
-        """Return the exception for an end that we did not ask for, None for a good one."""
+    def _find_error(self, exit_code: int | None, error: Exception | None) -> Exception | None:
+        """Return the exception for a CLI that ended by itself; None if it ended normally."""
         failed = isinstance(error, ProcessError) or exit_code not in (0, None)
         stderr = self._stderr.tail()
         if failed and self._failed_result is not None:
@@ -548,19 +549,19 @@ class Session:
         if failed:
             return ProcessError("Claude Code failed", exit_code=exit_code, stderr=stderr)
         if self._run.unanswered and self._only_reading_ended:
-            logger.warning("the transport ended before it gave the result of a prompt")
+            logger.warning("the transport ended before the result of a prompt arrived")
         elif self._run.unanswered:
             return ProcessError("Claude Code ended before it answered", exit_code=exit_code, stderr=stderr)
         return None
 
-    def _unpack(self, subtype: str, answer: Responded | None) -> dict[str, Any]:
-        """Return what a control response holds; raise its error, or that of the connection if none came."""
-        if answer is None:
+    def _unpack(self, subtype: str, event: Responded | None) -> dict[str, Any]:
+        """Return the body of a control response. Raises its error, or the connection's if there is no response."""
+        if event is None:
             raise self._error or CLIConnectionError(f"The connection ended before {subtype!r} was answered")
-        if answer.error is None:
-            return answer.response
-        kind = UnsupportedRequestError if answer.error_code == "unsupported_request" else ControlRequestError
-        raise kind(redact(answer.error), subtype=subtype, error_code=answer.error_code)
+        if event.error is None:
+            return event.response
+        kind = UnsupportedRequestError if event.error_code == "unsupported_request" else ControlRequestError
+        raise kind(redact(event.error), subtype=subtype, error_code=event.error_code)
 
     def _must_be_open(self) -> None:
         if self._state is not _OPEN:

@@ -1,9 +1,9 @@
 """OpenTelemetry spans of a run, as an observer: the run, its turns, and in them tool calls, hooks and permissions.
 
-Made only if asked for (`ClaudeAgentOptions(tracing=True)`, `TOOLWIRE_TRACING`), if there is a provider of spans,
-and if no other library traces our client: otherwise all would be seen, and its tokens counted, twice. Names and
-attributes follow OpenTelemetry's conventions for generative AI. Tokens stand on the turn and nowhere else, since
-backends add up what they find on spans. Prompts, arguments and results are not recorded.
+Spans are made only if they are requested (`ClaudeAgentOptions(tracing=True)`, `TOOLWIRE_TRACING`), a provider is
+set up, and no other library traces our client: otherwise runs and tokens would be counted twice. Names and
+attributes follow OpenTelemetry's conventions for generative AI. Tokens are recorded on the turn and nowhere else,
+since backends add up what they find on spans. Prompts, arguments and results are not recorded.
 """
 
 import sys
@@ -23,12 +23,11 @@ from toolwire._version import __version__
 
 logger = logger_for("tracing")
 
-_warned: set[str] = (
-    set()
-)  # packages because of which there are no spans, each named once; "": there is no provider
+_warned: set[str] = set()
+"""Packages because of which no spans are made, each logged once; "" if there is no provider."""
 
 _TURN_STARTS: Final = frozenset({"assistant", "stream_event", "result"})
-"""Frames of the CLI that belong to a turn, unless they are of a subagent, which may work in the background.
+"""Frames of the CLI that belong to a turn, except those of subagents, which may run in the background.
 
 A turn may start without a prompt, when a background task has ended."""
 
@@ -40,17 +39,17 @@ _PROVIDERS: Final = {
 
 
 def start_spans(run: RunInfo) -> RunObserver | None:
-    """Start the span of a run; None, with a warning once, if there is a reason to make none."""
+    """Start the span of a run. Returns None, with one warning, if spans cannot or must not be made."""
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         package, reason = "", "the program has set up no TracerProvider"
     elif (other := find_other_tracer()) is not None:
         package = other.partition(".")[0]
-        reason = f"{other} traces the client already, and all would be seen, and its tokens counted, twice"
+        reason = f"{other} traces the client already, so runs and tokens would be counted twice"
     else:
         return _RunSpans(run)
     if package not in _warned:
         _warned.add(package)
-        logger.warning("no spans are made, although tracing=True or %s asks for them: %s", VARIABLE, reason)
+        logger.warning("no spans are made, although tracing=True or %s is set: %s", VARIABLE, reason)
     return None
 
 
@@ -70,7 +69,7 @@ class _RunSpans(RunObserver):
         _continue_trace(run.env, trace.set_span_in_context(self._run))
 
     def frame(self, direction: Direction, frame: dict[str, Any]) -> None:
-        """Follow the turns: prompts begin them, results end them."""
+        """Start a turn at a prompt, or at a message without one, and end it at its result."""
         kind = frame.get("type")
         if direction == "out":
             if kind == "user":
@@ -88,9 +87,10 @@ class _RunSpans(RunObserver):
                 self._end_turn(turn, frame)
 
     def _start_turn(self, sender: trace.Span = trace.INVALID_SPAN) -> trace.Span:
-        """Return the span of the turn. A new one is part of the run, or of the span in which the prompt is sent.
+        """Return the span of the turn; start one if there is none.
 
-        A client may live longer than what it is used in, such as the handling of a request.
+        Its parent is the run, or the span in which the prompt is sent if that is another one than where the run was
+        started: a client may outlive the span that it was started in, such as that of a web request.
         """
         if self._turn is None:
             context = sender.get_span_context()
@@ -120,7 +120,7 @@ class _RunSpans(RunObserver):
             _clean(
                 {
                     "gen_ai.conversation.id": result.get("session_id"),
-                    # With those from the cache: the conventions want it so, the API counts them apart.
+                    # Includes tokens from the cache, as the conventions require; the API counts them apart.
                     "gen_ai.usage.input_tokens": sum(total) if total else None,
                     "gen_ai.usage.output_tokens": usage.get("output_tokens"),
                     "gen_ai.usage.cache_read.input_tokens": read,
@@ -136,7 +136,7 @@ class _RunSpans(RunObserver):
         turn.end()
 
     def _cost_since(self, total: Any) -> float | None:
-        """Return the cost of one turn: the CLI tells that of all of its turns together."""
+        """Return the cost of one turn. The CLI reports the total of all its turns."""
         if not isinstance(total, int | float):
             return None
         before, self._cost = self._cost, float(total)
@@ -198,7 +198,7 @@ def _provider(env: Mapping[str, str]) -> str:
 
 
 def _continue_trace(env: dict[str, str], context: Any) -> None:
-    """Pass the span of the run on to the CLI, in place of what this process inherited."""
+    """Pass the run's span to the CLI, in place of a trace context that this process inherited."""
     carrier: dict[str, str] = {}
     propagate.inject(carrier, context)
     if "traceparent" in carrier:
@@ -231,7 +231,7 @@ def _clean(attributes: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-# Other libraries that trace our client: by having replaced parts of it, or by a client of their own around it.
+# Detects other libraries that trace our client: they replace parts of it, or wrap it in a client of their own.
 
 _OFFICIAL: Final = "claude_agent_sdk"
 _TRACERS: Final = frozenset(
@@ -241,7 +241,7 @@ _TRACERS: Final = frozenset(
         *("opentelemetry", "opik", "phoenix", "posthog", "respan", "sentry_sdk", "traceloop", "weave"),
     }
 )
-"""Packages of which some module traces clients. Modules named after the official package are found without this."""
+"""Packages with a module that traces clients. Modules named after the official package need no entry."""
 _ENTRIES: Final = frozenset({"query", "ClaudeSDKClient", "InternalClient"})
 _MODULES: Final = (
     *("toolwire", "toolwire.client.client", "toolwire.client.query"),
@@ -250,12 +250,12 @@ _MODULES: Final = (
 
 
 def find_other_tracer() -> str | None:
-    """Return the module of another library that traces the run which starts, or any run; None if there is none."""
+    """Return the module of another library that traces this run or all runs; None if there is none."""
     for part in _entry_parts():
         origin = _origin(part)
         if origin.partition(".")[0] in _TRACERS or _is_integration(origin):
             return origin
-    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - who calls us: a client of their own stands between the program and ours
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - a library's own client is among our callers
     while frame is not None:
         if _is_integration(origin := str(frame.f_globals.get("__name__"))):
             return origin
@@ -264,12 +264,12 @@ def find_other_tracer() -> str | None:
 
 
 def _is_integration(module: str) -> bool:
-    """True for a module that is about the official package, as integrations name theirs, and not a part of it."""
+    """True for a module named after the official package, as integrations are, that is not a part of it."""
     return _OFFICIAL in module and module.partition(".")[0] not in {_OFFICIAL, "toolwire"}
 
 
 def _entry_parts() -> Iterator[Any]:
-    """Yield the functions and classes by which a run is started, and all that is in those classes."""
+    """Yield the functions and classes that start a run, and all attributes of those classes."""
     for module in _entry_modules():
         for name in _ENTRIES & vars(module).keys():
             entry = vars(module)[name]
@@ -280,7 +280,7 @@ def _entry_parts() -> Iterator[Any]:
 
 
 def _entry_modules() -> list[ModuleType]:
-    """List the loaded modules through which a program gets at our client; none of the official package itself."""
+    """List the loaded modules that expose our client, without those of the official package itself."""
     ours = [sys.modules.get(name) for name in _MODULES]
     aliases = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == _OFFICIAL]
     ours += [module for module in aliases if type(module).__module__.partition(".")[0] == "toolwire"]
@@ -288,9 +288,9 @@ def _entry_modules() -> list[ModuleType]:
 
 
 def _origin(value: Any) -> str:
-    """Return the module that a function, a wrapper or a class was really written in.
+    """Return the module in which a function, a wrapper or a class was defined.
 
-    `functools.wraps` and wrapt copy the names of what they wrap, so those say nothing.
+    `functools.wraps` and wrapt copy `__module__` from what they wrap, so it cannot be used.
     """
     value = getattr(value, "_self_wrapper", value)  # wrapt
     value = getattr(value, "__func__", value)

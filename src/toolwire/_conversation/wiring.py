@@ -52,25 +52,25 @@ logger = logger_for("client")
 
 Prompt = str | AsyncIterable[dict[str, Any]]
 
-_CLEAN_UP: Final = 5.0  # seconds that the user's own generator gets
+_CLEAN_UP: Final = 5.0  # seconds for the user's prompt generator to clean up
 _OBSERVE: Final = "toolwire._conversation.observe"
 _OWN_SERVERS: Final = "toolwire.tools.server"
-_LAST_TURNS: Final = 100  # turns of the event loop for what is nearly written when a transport has ended
-_LAST_REPORTS: Final = 2.0  # seconds for the last reports of a transcript, over a transport of the user's
+_LAST_TURNS: Final = 100  # turns of the event loop to finish writing after a transport's reading has ended
+_LAST_REPORTS: Final = 2.0  # seconds to wait for the last transcript reports of a user's transport
 _MIN_INITIALIZE: Final = 60.0
 _INITIALIZE_VARIABLE: Final = "CLAUDE_CODE_STREAM_CLOSE_TIMEOUT"
 _CEILING_VARIABLE: Final = "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS"
 _VERBATIM_SINCE: Final = (2, 1, 248)
-_warned: set[str] = set()  # texts about versions of the CLI, each logged once
+_warned: set[str] = set()  # warnings about CLI versions that were logged; each is logged once
 
 
 class Conversation:
     """One session with a CLI, from start to end."""
 
     replacement: ClassVar["type[Conversation] | None"] = None
-    """A subclass to make instead. Alias mode sets it for libraries that patch internals of the official package."""
+    """A subclass to use instead. Alias mode sets it for libraries that patch internals of the official package."""
 
-    def __new__(cls, *_: Any) -> "Conversation":  # noqa: PYI034 - it may be another class
+    def __new__(cls, *_: Any) -> "Conversation":  # noqa: PYI034 - it may be a subclass
         return object.__new__(cls.replacement or cls)
 
     def __init__(self, options: ClaudeAgentOptions, transport: Transport | None = None) -> None:
@@ -101,7 +101,7 @@ class Conversation:
 
     @property
     def servers(self) -> "McpRouter":
-        """The router to the in-process servers. Tools are loaded when the first one is needed."""
+        """The router to the in-process servers. Its modules are loaded with the first server."""
         if self._servers is None:
             from toolwire._conversation.mcp_router import McpRouter  # noqa: PLC0415 - not needed without tools
             from toolwire.tools.elicitation import ClientCallbacks  # noqa: PLC0415 - as above
@@ -129,7 +129,7 @@ class Conversation:
         for name, handler in make_handlers(options, hooks).items():
             self._add_handler(name, handler)
         try:
-            self._connect(instances, own=False)  # what is wrong with one is said before the CLI starts
+            self._connect(instances, own=False)  # their errors are raised before the CLI starts
             if options.session_store is not None:
                 options = self.options = await self._use_store(options, env)
             self._session = Session(
@@ -145,11 +145,11 @@ class Conversation:
             if self._servers is not None:
                 self._servers.attach(self._session)
             await self._session.open()
-            self._connect(instances, own=True)  # this loads much: now, while the CLI starts, which takes long
-            from toolwire._conversation.reading import Reader  # noqa: PLC0415 - while the CLI starts: it takes long
+            self._connect(instances, own=True)  # loads many modules: done while the CLI starts
+            from toolwire._conversation.reading import Reader  # noqa: PLC0415 - slow to load: done while the CLI starts
 
             if hooks or (self._servers is not None and self._servers.limits_time):
-                scope_type()  # loads anyio's event loop now, and not when the CLI waits for the first call
+                scope_type()  # loads anyio's event loop now, not while the CLI waits for the first call
             self._reader = Reader(
                 self._session,
                 everything=options.include_all_messages,
@@ -158,7 +158,7 @@ class Conversation:
             request = _argv.build_initialize_request(options, hooks_config)
             self.info = await self._session.request(request, _initialize_timeout(options))
             if self._files is not None:
-                self._files.remove(_argv.MCP_CONFIG)  # it is read once, before the CLI answers anything
+                self._files.remove(_argv.MCP_CONFIG)  # the CLI reads it once, before its first response
             _check_initialized(options, hooks_config, self.info)
         except BaseException as error:
             if self._observers is not None:
@@ -167,16 +167,16 @@ class Conversation:
             raise
 
     def _connect(self, instances: Mapping[str, Any], *, own: bool) -> None:
-        """Connect the servers that are plain `ToolServer`s, or all others."""
+        """Connect the servers that are plain `ToolServer`s (`own`), or all others."""
         for name, instance in instances.items():
             if (type(instance).__module__ == _OWN_SERVERS) is own:
                 self.servers.add(name, instance)
 
     def _start_observers(self, env: dict[str, str]) -> dict[str, str]:
-        """Start the observers of this run. Returns the environment for the CLI, to which they may have added."""
+        """Start the observers of this run. Returns the environment for the CLI, which they may have changed."""
         traced = is_tracing_wanted(self.options.tracing)
         if not traced and self.options.on_frame is None and _OBSERVE not in sys.modules:
-            return env  # nobody can have added one
+            return env  # the module is not loaded, so no observer was added
         from toolwire._conversation.observe import RunInfo, observe_run  # noqa: PLC0415 - few runs are observed
 
         run = RunInfo(self.options, env)
@@ -184,13 +184,13 @@ class Conversation:
         return run.env
 
     async def _use_store(self, options: ClaudeAgentOptions, env: Mapping[str, str]) -> ClaudeAgentOptions:
-        """Fetch the conversation to resume from the session store, and begin to copy this one into it."""
+        """Fetch the conversation to resume from the session store, and start mirroring this one to it."""
         from toolwire.sessions import mirror, resume, spool  # noqa: PLC0415 - not needed without a store
 
-        is_here = self._transport is None
-        is_local = is_here and options.spawn_claude_code_process is None
+        starts_cli = self._transport is None
+        is_local = starts_cli and options.spawn_claude_code_process is None
         fetched = resume.Fetched(options)
-        if is_here:
+        if starts_cli:
             fetched = await resume.fetch_session(options, env, is_local=is_local)
         self._resumed_from = fetched.folder
         self._mirror = mirror.Mirror(
@@ -210,12 +210,14 @@ class Conversation:
         observers = self._observers
         self._handlers[subtype] = handler if observers is None else observers.wrap(subtype, handler)
 
-    def say(self, prompt: str, session_id: str) -> None:
+    def send_prompt(self, prompt: str, session_id: str) -> None:
         """Send one prompt without waiting."""
         self.session.prompt(_argv.build_user_message(prompt, session_id, self.options.verbatim_prompts))
 
-    async def say_all(self, prompts: AsyncIterable[dict[str, Any]], session_id: str | None = None) -> None:
-        """Send prompts as they come. A message without a session id gets `session_id`."""
+    async def send_stream(
+        self, prompts: AsyncIterable[dict[str, Any]], session_id: str | None = None
+    ) -> None:
+        """Send prompts as they are yielded. A message without a session id gets `session_id`."""
         verbatim = {"client_composed": True} if self.options.verbatim_prompts else {}
         try:
             with self.session.prompt_stream():
@@ -233,9 +235,9 @@ class Conversation:
                     await prompts.aclose()
 
     async def feed(self, prompt: Prompt | None, session_id: str, *, end: bool) -> None:
-        """Send a prompt, or start sending a stream; with `end`, or after a stream, end the input after the run."""
+        """Send a prompt, or start sending a stream. With `end`, or with a stream, the input ends after the run."""
         if isinstance(prompt, str):
-            self.say(prompt, session_id)
+            self.send_prompt(prompt, session_id)
         if end or not (prompt is None or isinstance(prompt, str)):
             fed = self._fed = Future()
             stream = None if isinstance(prompt, str) else prompt
@@ -246,7 +248,7 @@ class Conversation:
     async def _feed(self, prompts: AsyncIterable[dict[str, Any]] | None) -> None:
         try:
             if prompts is not None:
-                await self.say_all(prompts)
+                await self.send_stream(prompts)
         except Exception as error:  # noqa: BLE001 - the user's generator: raised again where the messages are read
             self._input_error = error
             if self._observers is not None:
@@ -270,12 +272,11 @@ class Conversation:
             if tools := get_policies(server):
                 configs[name]["tools"] = tools
         try:
-            if (
-                replaced
-            ):  # the CLI knows servers by name, and shakes hands only with those that it did not have
+            if replaced:
+                # The CLI does the MCP handshake only for names that are new to it: remove the old servers first.
                 rest = {name: config for name, config in configs.items() if name not in replaced}
                 await self._request_servers(rest)
-            answer = await self._request_servers(configs)
+            response = await self._request_servers(configs)
         except BaseException:
             for name in added:
                 self.servers.remove(name)
@@ -283,7 +284,7 @@ class Conversation:
         for name in old.keys() - new.keys():
             self.servers.remove(name)
         self._mcp_servers = dict(servers)
-        return answer
+        return response
 
     async def _request_servers(self, configs: Mapping[str, Any]) -> dict[str, Any]:
         body = {"subtype": "mcp_set_servers", "servers": configs}
@@ -291,27 +292,27 @@ class Conversation:
 
     @property
     def mcp_servers(self) -> dict[str, Any]:
-        """The present servers by name; `OptionsError` if they were given as a file or JSON text."""
+        """The current servers by name; raises `OptionsError` if they were given as a file or JSON text."""
         if not isinstance(self._mcp_servers, Mapping):
             raise OptionsError(
-                "mcp_servers was given as a file or JSON text: use set_mcp_servers to replace it",
+                "mcp_servers was given as a file or JSON text: use set_mcp_servers() to replace them all",
                 "mcp_servers",
             )
         return dict(self._mcp_servers)
 
     def include_all(self) -> None:
-        """From now on, return the messages too that only `include_all_messages` asks for."""
+        """From now on, return all messages, as with `include_all_messages`."""
         self._reader.everything = True
 
     @property
     def take_message(self) -> "Callable[[], AnyMessage | None]":
-        """A function that returns the next message if one has come already, None otherwise: no `await` for each."""
+        """A function that returns the next message if that needs no waiting, else None. Saves an `await` each."""
         return self._reader.take
 
     async def next_message(self, *, of_response: bool = False) -> "AnyMessage | None":
-        """Return the next message that the user wants to see, None at the end.
+        """Wait for the next message and return it; None at the end.
 
-        With `of_response`, raises `CLIConnectionError` when no result is due, instead of waiting for ever.
+        With `of_response`, raises `CLIConnectionError` when no result is due, instead of waiting forever.
         """
         message = await self._reader.wait(of_response=of_response)
         if message is None and self._input_error is not None:
@@ -320,31 +321,31 @@ class Conversation:
         return message
 
     async def _finish_writing(self) -> None:
-        """Let prompts and responses that are nearly there be written, to a transport whose reading has ended."""
+        """Let pending prompts and responses be written to a transport whose reading has ended."""
         with anyio.CancelScope(shield=True):
             for _ in range(_LAST_TURNS):
                 if not self.session.handling and (self._feeder is None or self._fed.is_set):
                     break
-                await anyio.sleep(0)  # noqa: ASYNC115 - the other would be loaded before the CLI is started
+                await anyio.sleep(0)  # noqa: ASYNC115 - anyio.lowlevel would be loaded before the CLI starts
 
     async def aclose(self) -> bool:
         """End everything in bounded time. Returns True when it has ended.
 
-        A tool, hook or callback that ends its own conversation cannot wait for that, since the end waits for it:
-        False at once, and it is cancelled with the others at its next `await`.
+        Called from a tool, hook or callback of this conversation, it returns False at once, because closing waits
+        for that call: it is cancelled with the others at its next `await`.
         """
         if self._session is not None and self._session.called_by_handler():
             with suppress(RuntimeError):  # trio is shutting down and takes no new tasks: close in this one
                 spawn(self._close)
                 if self._feeder is not None:
                     self._feeder.cancel()
-                await self._session.begin_closing()  # before the handler can go on and return something
+                await self._session.begin_closing()  # before the handler can return a result
                 return False
         await self._close()
         return True
 
     async def _close(self) -> None:
-        """Take each step even if the one before is cancelled."""
+        """Run every step, even if an earlier one is cancelled."""
         try:
             if self._session is not None and self._session.still_writable:
                 await self._finish_writing()
@@ -371,11 +372,11 @@ class Conversation:
                     await self._servers.aclose()
 
     def _report(self, frame: dict[str, Any]) -> None:
-        """Show an error of the session store before the result that may be waiting for it."""
+        """Add an error message of the session store before a result that may be waiting for it."""
         self.session.inject(frame, first=True)
 
     async def _finish_mirror(self) -> None:
-        """Store what the CLI reported up to its end, in bounded time, also when cancelled."""
+        """Store the CLI's last transcript reports, in bounded time, even when cancelled."""
         mirror, self._mirror = self._mirror, None
         if mirror is not None and self._mirroring is not None:
             with shield():
@@ -394,7 +395,7 @@ class Conversation:
         return self._files.add(name, text)
 
     def _pipe(self, env: dict[str, str]) -> Pipe:
-        # Only a session store needs what the CLI reports at its very end.
+        # Only a session store needs the last reports of the CLI.
         patience = 0.0 if self._mirror is None else self.options.close_timeout
         if self._transport is not None:
             return TransportPipe(self._transport, patience=min(patience, _LAST_REPORTS))
@@ -415,7 +416,7 @@ class Conversation:
 def make_command(
     options: ClaudeAgentOptions, env: dict[str, str], to_file: Callable[[str, str], str]
 ) -> Command:
-    """Return the command that starts the CLI; checks paths and environment first, unless a spawner starts it."""
+    """Return the command that starts the CLI. Checks paths and environment first, unless a spawner starts it."""
     here = options.spawn_claude_code_process is None
     if here:
         check_paths(options)
@@ -452,17 +453,17 @@ def check_prompt(prompt: object) -> None:
 def _check_initialized(
     options: ClaudeAgentOptions, hooks: dict[str, Any] | None, info: dict[str, Any]
 ) -> None:
-    """Refuse a CLI that would silently ignore a guard; warn of one that would merely do less."""
-    guards = blocks_on_failure(hooks)
-    if guards and not info.get("hook_on_failure_supported"):
+    """Raise if the CLI would silently ignore a blocking hook; log a warning if it lacks something else."""
+    has_guards = blocks_on_failure(hooks)
+    if has_guards and not info.get("hook_on_failure_supported"):
         raise CLIConnectionError(
             'This Claude Code does not support on_failure for hooks, so a hook with on_failure="block" that fails '
             "would block nothing. Update Claude Code, or remove on_failure."
         )
-    if guards and info.get("hooks_applied") is False:
+    if has_guards and info.get("hooks_applied") is False:
         raise CLIConnectionError(
-            'This session was already running and did not take the hooks, so one with on_failure="block" would '
-            "never run. Start a new session, or remove on_failure."
+            'This session was already running and did not register the hooks, so one with on_failure="block" '
+            "would never run. Start a new session, or remove on_failure."
         )
     version = info.get("claude_code_version")
     if (text := version_warning(version)) and text not in _warned:
@@ -485,7 +486,7 @@ def _initialize_timeout(options: ClaudeAgentOptions) -> float:
 
 
 def _ceiling(own: Mapping[str, str]) -> float | None:
-    """Return how long a finished turn may wait for background work; 0 in the variable means for ever."""
+    """Return how many seconds a finished turn may wait for background work; None (0 in the variable): forever."""
     text = own.get(_CEILING_VARIABLE, os.environ.get(_CEILING_VARIABLE, ""))
     return (int(text) / 1000 or None) if text.isdigit() else DEFAULT_CEILING
 
@@ -493,8 +494,8 @@ def _ceiling(own: Mapping[str, str]) -> float | None:
 def make_handlers(options: ClaudeAgentOptions, hooks: Mapping[str, RegisteredHook]) -> dict[str, Handler]:
     """Make the table of handlers for the CLI's requests, for a session with these options and registered hooks.
 
-    Each handler turns the body of a request into the arguments of a user's callback, and what that returns into
-    the response.
+    Each handler turns the body of a request into the arguments of a user's callback, and the callback's return
+    value into the response.
     """
     table: dict[str, Handler] = {"elicitation": _elicitation(options.on_elicitation)}
     if options.can_use_tool is not None:
@@ -509,19 +510,19 @@ def make_handlers(options: ClaudeAgentOptions, hooks: Mapping[str, RegisteredHoo
 
 
 def _permission(decide: CanUseTool) -> Handler:
-    async def answer(body: dict[str, Any]) -> dict[str, Any]:
+    async def handle(body: dict[str, Any]) -> dict[str, Any]:
         given = body.get("input")
         tool_input: dict[str, Any] = given if isinstance(given, dict) else {}
-        verdict = await maybe_await(
+        decision = await maybe_await(
             decide(str(body.get("tool_name", "")), tool_input, context_from_wire(body))
         )
-        return result_to_wire(verdict, tool_input)
+        return result_to_wire(decision, tool_input)
 
-    return answer
+    return handle
 
 
-def _elicitation(ask: OnElicitation | None) -> Handler:
-    async def answer(body: dict[str, Any]) -> dict[str, Any]:
+def _elicitation(callback: OnElicitation | None) -> Handler:
+    async def handle(body: dict[str, Any]) -> dict[str, Any]:
         from toolwire.tools.elicitation import ElicitationRequest, answer_elicitation  # noqa: PLC0415 - rare
 
         request = ElicitationRequest(
@@ -533,21 +534,21 @@ def _elicitation(ask: OnElicitation | None) -> Handler:
             elicitation_id=body.get("elicitation_id"),
             raw=body,
         )
-        return await answer_elicitation(ask, request)
+        return await answer_elicitation(callback, request)
 
-    return answer
+    return handle
 
 
 def _dialog(show: OnUserDialog) -> Handler:
-    async def answer(body: dict[str, Any]) -> dict[str, Any]:
-        shown = await maybe_await(show(body))
-        if not isinstance(shown, dict):
-            raise TypeError(f"on_user_dialog must return a dict, got {type(shown).__name__}")
-        return shown
+    async def handle(body: dict[str, Any]) -> dict[str, Any]:
+        response = await maybe_await(show(body))
+        if not isinstance(response, dict):
+            raise TypeError(f"on_user_dialog must return a dict, got {type(response).__name__}")
+        return response
 
-    return answer
+    return handle
 
 
 def _copy_servers(servers: Any) -> Any:
-    """Copy a mapping of servers, so that a change of the user's own is noticed when it is set."""
+    """Copy a mapping of servers, so that `set_servers` notices later changes in the user's own dict."""
     return dict(servers) if isinstance(servers, Mapping) else servers

@@ -38,7 +38,7 @@ class ClaudeSDKClient(Controls):
         self._conversation: Conversation | None = None
         self._connecting: Conversation | None = None
         self._closing: Conversation | None = None
-        self._told_id: str | None = None
+        self._reported_id: str | None = None
 
     async def connect(self, prompt: Prompt | None = None) -> None:
         """Start the CLI and send the prompt, if there is one. After a streamed prompt the input is closed."""
@@ -50,7 +50,7 @@ class ClaudeSDKClient(Controls):
         try:
             await conversation.open()
             await conversation.feed(prompt, "default", end=False)
-            self._conversation, self._told_id = conversation, None
+            self._conversation, self._reported_id = conversation, None
         except BaseException:
             await conversation.aclose()
             raise
@@ -60,12 +60,12 @@ class ClaudeSDKClient(Controls):
     async def disconnect(self) -> None:
         """End the CLI in bounded time, even while it is connecting. Does nothing when not connected.
 
-        Concurrent calls wait for the same end. In a tool, hook or callback of this conversation it returns at once,
-        since the end waits for those too: they are cancelled at their next `await`.
+        Concurrent calls all wait until it has ended. Called from a tool, hook or callback of this conversation, it
+        returns at once, because closing waits for those too: they are cancelled at their next `await`.
         """
         closing = self._closing = self._conversation or self._connecting or self._closing
         if self._conversation is not None:
-            self._told_id = self._conversation.session.session_id
+            self._reported_id = self._conversation.session.session_id
         self._conversation = None
         if closing is not None:
             ended = await closing.aclose()
@@ -92,23 +92,23 @@ class ClaudeSDKClient(Controls):
         return self._conversation is not None and self._conversation.session.alive
 
     def get_session(self) -> "PastSession":
-        """Return the history of this conversation: its id, messages, cost; to rename, tag, fork, export.
+        """Return this conversation as a `Session`: its id, messages and cost; to rename, tag, fork or export it.
 
-        The id is that of the options (`session_id`, `resume`), or what the CLI told with its first turn. Before
-        that, `CLIConnectionError`: `Session().options()` makes options whose id is known at once.
+        The id is the one that the CLI reported in its first turn, or that of the options (`session_id`, `resume`).
+        Raises `CLIConnectionError` while neither is known; `Session().options()` creates options with a known id.
         """
-        from toolwire.sessions.entries import is_session_id  # noqa: PLC0415 - only for those who ask
+        from toolwire.sessions.entries import is_session_id  # noqa: PLC0415 - loaded only when used
         from toolwire.sessions.paths import find_config_dir  # noqa: PLC0415 - as above
         from toolwire.sessions.session import Session  # noqa: PLC0415 - as above
 
         if self._conversation is not None:
-            self._told_id = self._conversation.session.session_id or self._told_id
+            self._reported_id = self._conversation.session.session_id or self._reported_id
         options = self.options
         known = options.session_id or (None if options.fork_session else options.resume)
-        session_id = self._told_id or known
+        session_id = self._reported_id or known
         if not is_session_id(session_id):
             raise CLIConnectionError(
-                "The id of this conversation is not known before its first turn. To know it at once, start with "
+                "The session id is not known before the first turn. To choose it in advance, connect with the "
                 "options of a Session: await Session().options(options)"
             )
         return Session(
@@ -132,10 +132,10 @@ class ClaudeSDKClient(Controls):
         """Send a prompt, or each message of an async iterable."""
         check_prompt(prompt)
         if isinstance(prompt, str):
-            self._live.say(prompt, session_id)
+            self._live.send_prompt(prompt, session_id)
             await self._live.session.drain()
         else:
-            await self._live.say_all(prompt, session_id)
+            await self._live.send_stream(prompt, session_id)
 
     async def receive_messages(self) -> AsyncIterator[Message]:
         """Yield all messages until the CLI ends. After leaving the loop early, the rest stays unread."""
@@ -147,12 +147,12 @@ class ClaudeSDKClient(Controls):
     async def receive_response(self) -> AsyncIterator[Message]:
         """Yield the messages up to and including the next `ResultMessage`.
 
-        They are those of `receive_messages()`, also where a subclass or a patch has another one. If it has not,
-        `CLIConnectionError` is raised when no result is due: no prompt waits for one, no background task runs, and
-        nothing has come for five seconds.
+        If a subclass or a patch overrides `receive_messages()`, its messages are yielded. Otherwise
+        `CLIConnectionError` is raised when no result is due: no prompt is waiting for one, no background task is
+        running, and nothing has arrived for five seconds.
         """
         receive = self.receive_messages
-        # By its type first: a tracing library's proxy shows the `__func__` of what it wraps.
+        # The type is checked first: a tracing library's proxy has the `__func__` of the method that it wraps.
         if type(receive) is MethodType and receive.__func__ is _RECEIVE_MESSAGES:
             conversation = self._live
             take = conversation.take_message
@@ -171,7 +171,7 @@ class ClaudeSDKClient(Controls):
         return self._live.info
 
 
-_RECEIVE_MESSAGES: Final[object] = ClaudeSDKClient.receive_messages  # to see whether it was overridden
+_RECEIVE_MESSAGES: Final[object] = ClaudeSDKClient.receive_messages  # to detect an override
 
 
 def wrap_conversation(conversation: Conversation) -> ClaudeSDKClient:

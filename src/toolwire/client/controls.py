@@ -110,8 +110,8 @@ class Controls:
         except UnsupportedRequestError as error:
             version = (live.info or {}).get("claude_code_version") or "of unknown version"
             text = (
-                f"{error}. Claude Code {version} does not answer {error.subtype!r} in this kind of session; if a "
-                "newer one does, install that, or set cli_path to it."
+                f"{error}. Claude Code {version} does not support {error.subtype!r} in this kind of session. If a "
+                "newer version does, install it, or set cli_path to it."
             )
             raise UnsupportedRequestError(text, subtype=error.subtype, error_code=error.error_code) from None
 
@@ -123,8 +123,8 @@ class Controls:
         Prompts that are still queued run next, and the receipt lists them in `still_queued`; `cancel_queued`
         drops them too.
         """
-        answer = await self.control_request("interrupt", **omit_unset(cancel_queued=cancel_queued))
-        return cast("InterruptReceipt", answer)
+        response = await self.control_request("interrupt", **omit_unset(cancel_queued=cancel_queued))
+        return cast("InterruptReceipt", response)
 
     async def cancel_async_message(self, message_uuid: str) -> bool:
         """Drop a queued prompt; returns False if it has begun or is unknown.
@@ -136,7 +136,7 @@ class Controls:
 
     async def stop_task(self, task_id: str) -> None:
         """Stop a background task; its end arrives as a task message. The CLI ignores an unknown id."""
-        known = task_id if task_id == "" else check_text("task_id", task_id)  # the CLI takes any, also none
+        known = task_id if task_id == "" else check_text("task_id", task_id)  # the CLI accepts ""
         await self.control_request("stop_task", task_id=known)
 
     async def background_tasks(self, tool_use_id: str | None = None) -> bool:
@@ -145,20 +145,20 @@ class Controls:
         The turn continues at once. Returns False only if `tool_use_id` is not running.
         """
         target = check_optional_text("tool_use_id", tool_use_id)
-        answer = await self.control_request("background_tasks", **omit_unset(tool_use_id=target))
-        return bool(answer.get("backgrounded", True))
+        response = await self.control_request("background_tasks", **omit_unset(tool_use_id=target))
+        return bool(response.get("backgrounded", True))
 
     async def get_task_output(self, task_id: str) -> TaskOutput:
         """Return the last 8 KiB of a background command's output, while it runs and after."""
-        answer = await self.control_request("get_task_output", task_id=check_text("task_id", task_id))
-        return cast("TaskOutput", answer)
+        response = await self.control_request("get_task_output", task_id=check_text("task_id", task_id))
+        return cast("TaskOutput", response)
 
     # Model and mode.
 
     async def set_permission_mode(self, mode: PermissionMode) -> PermissionMode:
         """Change the permission mode for the rest of the session, and return it."""
-        answer = await self.control_request("set_permission_mode", mode=check_text("mode", mode))
-        return cast("PermissionMode", answer.get("mode", mode))
+        response = await self.control_request("set_permission_mode", mode=check_text("mode", mode))
+        return cast("PermissionMode", response.get("mode", mode))
 
     async def set_model(self, model: str | None = None) -> str | None:
         """Change the model, or with None return to the default; returns the name of the model now in use.
@@ -189,7 +189,7 @@ class Controls:
         )
 
     async def set_proactivity_level(self, level: Literal["ask", "default", "proactive"]) -> ProactivityLevel:
-        """Set how much Claude does without being asked. Call `reinitialize(proactivity=True)` first."""
+        """Set how much Claude does on its own initiative. Call `reinitialize(proactivity=True)` first."""
         check_choice("level", level, ("ask", "default", "proactive"))
         return cast("ProactivityLevel", await self.control_request("set_proactivity_level", level=level))
 
@@ -207,9 +207,9 @@ class Controls:
         live = self._live
         hooks, _ = register(live.options.hooks or {})
         request = {**_argv.build_initialize_request(live.options, hooks), **fields}
-        answer = await self.control_request(request.pop("subtype"), **request)
-        live.info = answer
-        return cast("InitializeResponse", answer)
+        response = await self.control_request(request.pop("subtype"), **request)
+        live.info = response
+        return cast("InitializeResponse", response)
 
     async def supported_commands(self) -> list[SlashCommand]:
         """Return the commands and skills that a prompt may begin with, as of the start of the session."""
@@ -239,16 +239,16 @@ class Controls:
         `summary` estimates the tokens; `full`, the default, has the API count them.
         """
         check_choice("detail", detail, ("summary", "full", None))
-        answer = await self.control_request("get_context_usage", **omit_unset(detail=detail))
-        return cast("ContextUsageResponse", answer)
+        response = await self.control_request("get_context_usage", **omit_unset(detail=detail))
+        return cast("ContextUsageResponse", response)
 
     async def get_usage(self, skip_behaviors: bool = False) -> UsageResponse:
         """Return cost and tokens of the session, and the limits of a subscription.
 
         With `skip_behaviors` the CLI does not read the transcripts of the last days.
         """
-        answer = await self.control_request("get_usage", **omit_unset(skip_behaviors=skip_behaviors))
-        return cast("UsageResponse", answer)
+        response = await self.control_request("get_usage", **omit_unset(skip_behaviors=skip_behaviors))
+        return cast("UsageResponse", response)
 
     async def get_session_cost(self) -> str:
         """Return the cost of the session as the CLI's own text."""
@@ -290,10 +290,10 @@ class Controls:
         `dry_run` changes nothing and returns the changes that would be made.
         """
         uuid = check_text("user_message_id", user_message_id)
-        answer = await self.control_request(
+        response = await self.control_request(
             "rewind_files", user_message_id=uuid, **omit_unset(dry_run=dry_run)
         )
-        return cast("RewindFilesResult", answer)
+        return cast("RewindFilesResult", response)
 
     async def read_file(
         self, path: StrPath, max_bytes: int | None = None, encoding: Literal["utf-8", "base64"] = "utf-8"
@@ -303,8 +303,8 @@ class Controls:
             check_number("max_bytes", max_bytes)
         check_choice("encoding", encoding, ("utf-8", "base64"))
         fields = omit_unset(max_bytes=max_bytes, encoding=None if encoding == "utf-8" else encoding)
-        answer = await self.control_request("read_file", path=check_path("path", path), **fields)
-        return cast("FileContents", answer)
+        response = await self.control_request("read_file", path=check_path("path", path), **fields)
+        return cast("FileContents", response)
 
     async def seed_read_state(self, path: StrPath, mtime: int) -> None:
         """Mark a file as read by the model, so that the model may edit it.
@@ -339,8 +339,8 @@ class Controls:
         if trusted_directory is not None:
             accepted = check_text("trusted_directory", trusted_directory)
             fields = {"trust_accepted": True, "trusted_directory": accepted}
-        answer = await self.control_request("set_cwd", path=check_path("path", path), **fields)
-        return cast("SetCwdResult", answer)
+        response = await self.control_request("set_cwd", path=check_path("path", path), **fields)
+        return cast("SetCwdResult", response)
 
     async def register_repo_root(
         self,
@@ -409,13 +409,13 @@ class Controls:
         self, description: str, persist: bool = False, *, control_timeout: float | None = None
     ) -> str | None:
         """Have the model write a title for a description; returns None if it cannot. `persist` saves it."""
-        answer = await self.control_request(
+        response = await self.control_request(
             "generate_session_title",
             control_timeout=control_timeout,
             description=check_text("description", description),
             persist=bool(persist),
         )
-        return cast("str | None", answer.get("title"))
+        return cast("str | None", response.get("title"))
 
     async def side_question(
         self,
@@ -429,13 +429,13 @@ class Controls:
         `history` has earlier side questions, as dicts with `question` and `response`.
         """
         before = [_check_exchange(each) for each in history]
-        answer = await self.control_request(
+        response = await self.control_request(
             "side_question",
             control_timeout=control_timeout,
             question=check_text("question", question),
             **omit_unset(history=before or None),
         )
-        return cast("SideAnswer", answer)
+        return cast("SideAnswer", response)
 
     async def rewind_conversation(
         self,
@@ -449,8 +449,8 @@ class Controls:
             allow_assistant_target=allow_assistant_target, allow_summarized_target=allow_summarized_target
         )
         uuid = check_text("target_message_uuid", target_message_uuid)
-        answer = await self.control_request("rewind_conversation", target_message_uuid=uuid, **flags)
-        return cast("RewindConversationResult", answer)
+        response = await self.control_request("rewind_conversation", target_message_uuid=uuid, **flags)
+        return cast("RewindConversationResult", response)
 
     async def fork_conversation(
         self, target_message_uuid: str | None = None, title: str | None = None
@@ -474,7 +474,7 @@ class Controls:
         """Have the CLI stop its work and exit. The message stream ends after that."""
         await self.control_request("end_session", **omit_unset(reason=check_optional_text("reason", reason)))
 
-    # For hosts: what a user interface shows, and reports back.
+    # For user interfaces: what they show, and what they report back.
 
     async def get_status(self) -> StatusResponse:
         """Return the contents of `/status`."""
@@ -497,7 +497,7 @@ class Controls:
         return cast("SandboxDialog", await self.control_request("get_sandbox_dialog"))
 
     async def set_has_subscribers(self, has_subscribers: bool | None) -> None:
-        """Tell the CLI if someone is watching (None: unknown), for sessions that hold back partial messages."""
+        """Report whether a client is watching (None: unknown), for sessions that hold back partial messages."""
         check_choice("has_subscribers", has_subscribers, (True, False, None))
         await self.control_request("set_has_subscribers", has_subscribers=has_subscribers)
 
@@ -525,7 +525,7 @@ class Controls:
 
     async def wait_until_ready(
         self,
-        timeout: float = 30.0,  # noqa: ASYNC109 - it has an error of its own
+        timeout: float = 30.0,  # noqa: ASYNC109 - raises CLITimeoutError
         servers: Collection[str] | None = None,
     ) -> McpStatusResponse:
         """Wait until MCP servers are connected and their tools listed, and return their status.
@@ -624,8 +624,8 @@ class Controls:
         """
         check_choice("mode", mode, ("default", "auto", None))
         name = check_text("server_name", server_name)
-        answer = await self.control_request("set_mcp_permission_mode_override", serverName=name, mode=mode)
-        return cast("McpModeOverride", answer)
+        response = await self.control_request("set_mcp_permission_mode_override", serverName=name, mode=mode)
+        return cast("McpModeOverride", response)
 
     async def mcp_call(
         self,
@@ -642,14 +642,14 @@ class Controls:
         returned exactly as the server sent it. The CLI refuses in-process tools: call the function itself.
         """
         flags = omit_unset(check_permissions=check_permissions, result_not_for_model=result_not_for_model)
-        answer = await self.control_request(
+        response = await self.control_request(
             "mcp_call",
             control_timeout=control_timeout,
             tool=check_text("tool", tool),
             arguments=check_mapping("arguments", {} if arguments is None else arguments),
             **flags,
         )
-        return cast("McpCallResult", answer)
+        return cast("McpCallResult", response)
 
     async def read_mcp_resource(self, server_name: str, uri: str) -> McpResource:
         """Read a `ui://` resource of a server that the CLI connects to. Treat the contents as untrusted."""

@@ -25,7 +25,7 @@ class McpSdkServerConfigStatus(TypedDict):
 
 
 class McpClaudeAIProxyServerConfig(TypedDict):
-    """A server that claude.ai relays. Only ever reported, never configured."""
+    """A server that claude.ai relays. It is reported by the CLI and cannot be configured."""
 
     type: Literal["claudeai-proxy"]
     url: str
@@ -378,7 +378,7 @@ class SetCwdResult(TypedDict):
 
 
 class ProactivityLevel(TypedDict):
-    """How much Claude does without being asked."""
+    """How much Claude does on its own initiative."""
 
     level: Literal["ask", "default", "proactive"]
     permissionMode: NotRequired[PermissionMode]

@@ -45,7 +45,7 @@ class WarmPool:
         async with WarmPool(options, size=2) as pool:
             reply = await pool.run("What is 15 + 27?")
 
-    With `output_type` every reply has an output of that type, as in `run()`: a CLI is told so when it starts.
+    With `output_type` every reply has an output of that type, as in `run()`. Each CLI is started with it.
 
     Each conversation gets its own CLI and ends it; a replacement is started at once. If none is ready, a cold one
     is started: no conversation waits for another.
@@ -56,10 +56,10 @@ class WarmPool:
     ) -> None:
         if size < 1:
             raise ValueError(f"size must be at least 1, got {size}")
-        self._given = options if options is not None else ClaudeAgentOptions()
+        self._base = options if options is not None else ClaudeAgentOptions()  # without an output type
         self.output_type = output_type
         self._expected = None if output_type is None else OutputType(output_type)
-        self.options = self._given if self._expected is None else self._expected.add_to(self._given)
+        self.options = self._base if self._expected is None else self._expected.add_to(self._base)
         self.size = size
         self._ready: deque[Conversation] = deque()
         self._starting: set[Task] = set()
@@ -125,7 +125,7 @@ class WarmPool:
         check_prompt(prompt)
         if output_type is not None and output_type != self.output_type:
             self._check_open()
-            return await run(prompt, options=self._given, output_type=output_type, on_message=on_message)
+            return await run(prompt, options=self._base, output_type=output_type, on_message=on_message)
         conversation = await self.take()
         try:
             reply = await run_on(conversation, prompt, on_message)
@@ -153,7 +153,7 @@ class WarmPool:
             )
 
     async def take(self) -> Conversation:
-        """Return an open conversation, a waiting one or a new one. Whoever takes it ends it."""
+        """Return an open conversation: a waiting one, or a new one if none is ready. The caller must close it."""
         self._check_open()
         conversation = None
         while self._ready and conversation is None:
