@@ -4,9 +4,9 @@ The first six classes and their fields are those of `claude_agent_sdk`. The othe
 also sends and the official SDK drops. A block of any other type becomes an `UnknownBlock`, so that nothing
 is lost. A new block is a `ParsedRecord` with its type, and a member of `ContentBlock`.
 
-`raw` is the block as the CLI sent it (the same dict, not a copy), or None for a block made by hand. It
-takes no part in `==` and `repr`, and neither does `citations`: the official class lacks it, and
-comparisons written for that one should hold.
+`raw` is the block as the CLI sent it (the same dict, not a copy), or None for a block made by hand. `==` and
+`repr` ignore it, and also `citations`: the official class lacks it, and comparisons written for that class must
+still hold.
 """
 
 from dataclasses import field
@@ -27,7 +27,7 @@ class TextBlock(Record):
 
 @record
 class ThinkingBlock(Record):
-    """Thinking of the model before it answered; the signature proves it to the API in later turns."""
+    """Thinking of the model before its answer; the signature proves its origin to the API in later turns."""
 
     thinking: str
     signature: str
@@ -36,7 +36,7 @@ class ThinkingBlock(Record):
 
 @record
 class ToolUseBlock(Record):
-    """The model calls a tool, of Claude Code or of one of our servers."""
+    """A tool call of the model: to a tool of Claude Code or of an MCP server."""
 
     id: str
     name: str
@@ -64,7 +64,7 @@ ServerToolName = Literal[
     "tool_search_tool_regex",
     "tool_search_tool_bm25",
 ]
-"""The tools that the API runs by itself. There may be newer ones: the field is not checked."""
+"""The tools that the API runs by itself. The field is not checked, so there may be newer ones."""
 
 
 @record
@@ -154,7 +154,7 @@ class McpToolResultBlock(ParsedRecord, type="mcp_tool_result"):
 
 @record
 class UnknownBlock(Record):
-    """A block of any other type. `raw` is all there is of it, so it does count for `==` and `repr`."""
+    """A block of any other type. `raw` is its only content, so `==` and `repr` include it."""
 
     type: str
     raw: Any = None

@@ -1,15 +1,14 @@
 """The messages that a conversation yields, and the unions of all of them.
 
-The classes that `claude_agent_sdk` has are the same here: names, fields, order, defaults. Fields of ours
-come after them, have defaults, and take no part in `==` and `repr`. `raw` is the frame as the CLI sent it
-(the same dict, not a copy), or None for a message made by hand; a `SystemMessage` has the frame in
-`data`.
+The classes that `claude_agent_sdk` has are the same here: names, fields, order, defaults. toolwire's own fields
+come after them, have defaults, and are ignored by `==` and `repr`. `raw` is the frame as the CLI sent it (the same
+dict, not a copy), or None for a message made by hand; a `SystemMessage` has the frame in `data`.
 
-`Message` is what users of the official SDK expect to meet. `AnyMessage` has also the types that the
-official SDK drops (`EXTRA_MESSAGES`); they are yielded with `include_all_messages=True` only. A new one is a
-`ParsedRecord` with its type, whose fields all have defaults, because the CLI promises none of them.
+`Message` is the union that users of the official SDK expect. `AnyMessage` also has the types that the official SDK
+drops (`EXTRA_MESSAGES`); they are yielded only with `include_all_messages=True`. A new one is a `ParsedRecord` with
+its type, whose fields all have defaults, because the CLI guarantees none of them.
 
-This module knows nothing of how a frame is read: that is `toolwire._protocol.parse`.
+Frames are parsed in `toolwire._protocol.parse`; this module knows nothing about that.
 """
 
 from dataclasses import field
@@ -22,7 +21,7 @@ from toolwire.messages.system import FastModeState, SystemMessage
 
 @record
 class ToolProgressMessage(ParsedRecord, type="tool_progress"):
-    """A tool has been running for a while. In a heartbeat the call's own id is `parent_tool_use_id`."""
+    """A tool has been running for a while. In a heartbeat, `parent_tool_use_id` is the id of the call itself."""
 
     tool_use_id: str = ""
     tool_name: str = ""
@@ -94,7 +93,7 @@ class McpLogMessage(Record):
 
 @record
 class UnknownMessage(Record):
-    """A frame of any other type. `raw` is all there is, so it counts for `==` and `repr`."""
+    """A frame of any other type. `raw` is its only content, so `==` and `repr` include it."""
 
     type: str
     raw: dict[str, Any] | None = None
@@ -115,7 +114,7 @@ MessageOriginKind = Literal[
     "auto-continuation",
     "observer-activity",
 ]
-"""The sources of a message. A kind that is not listed is a newer one, and not a human."""
+"""The sources of a message. An unlisted kind comes from a newer CLI and is never a human."""
 
 TaskNotificationOriginSubkind = Literal["scheduled-trigger", "peer-send-message"]
 
@@ -135,7 +134,7 @@ MessageOrigin = TypedDict(
     },
     total=False,
 )
-"""The source of a user message, or of the turn that a result ends. Our own prompts have none, or kind `human`."""
+"""The source of a user message, or of the turn that a result ends. Your own prompts have none, or kind `human`."""
 
 
 class ModelUsage(TypedDict):
@@ -165,13 +164,13 @@ class UserMessage(Record):
     uuid: str | None = None
     parent_tool_use_id: str | None = None
     tool_use_result: Any = None
-    """The tool's result before it was made into text: a dict for most tools, a list or a string for some."""
+    """The tool's result before its conversion to text: a dict for most tools, a list or a string for some."""
     origin: MessageOrigin | None = None
     session_id: str | None = field(default=None, compare=False, repr=False)
     is_replay: bool = field(default=False, compare=False, repr=False)
     """True: the CLI repeats a message that it was sent."""
     is_synthetic: bool = field(default=False, compare=False, repr=False)
-    """True: the CLI wrote it, not a person."""
+    """True: the CLI wrote it, not the user."""
     tool_result_meta: list[dict[str, Any]] | None = field(default=None, compare=False, repr=False)
     """For each tool result: who allowed the call, or why it did not run."""
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
@@ -184,7 +183,7 @@ class UserMessage(Record):
 
 @record
 class AssistantMessage(Record):
-    """Text, thinking and tool calls of the model. One answer of the model may come as several of these."""
+    """Text, thinking and tool calls of the model. One response of the model may arrive as several of these."""
 
     content: list[ContentBlock]
     model: str
@@ -198,7 +197,7 @@ class AssistantMessage(Record):
     request_id: str | None = field(default=None, compare=False, repr=False)
     """The API's id of the request, for support."""
     tool_use_meta: list[dict[str, Any]] | None = field(default=None, compare=False, repr=False)
-    """For each tool use: names of tool and server to show to people."""
+    """For each tool use: display names of the tool and its server."""
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -218,7 +217,7 @@ class DeferredToolUse(Record):
 
 @record
 class ResultMessage(Record):
-    """A turn is over: how it went, what it cost, what came out; why it failed is in `errors`."""
+    """The end of a turn: its outcome, output and cost; `errors` says why it failed."""
 
     subtype: str
     duration_ms: int
@@ -249,7 +248,7 @@ class ResultMessage(Record):
 
 @record
 class StreamEvent(Record):
-    """A piece of an answer as it is being written: one event of the API. With `include_partial_messages`."""
+    """A part of a response while the model writes it: one event of the API. With `include_partial_messages`."""
 
     uuid: str
     session_id: str
@@ -264,7 +263,7 @@ RateLimitType = Literal["five_hour", "seven_day", "seven_day_opus", "seven_day_s
 
 @record
 class RateLimitInfo(Record):
-    """The state of a usage limit. Times are Unix seconds, `utilization` is a fraction, `raw` has it all."""
+    """The state of a usage limit. Times are Unix seconds, `utilization` is a fraction, `raw` has all fields."""
 
     status: RateLimitStatus
     resets_at: int | None = None
@@ -278,7 +277,7 @@ class RateLimitInfo(Record):
 
 @record
 class RateLimitEvent(Record):
-    """A usage limit came near, was hit, or is far again."""
+    """A usage limit is near, was reached, or is no longer near."""
 
     rate_limit_info: RateLimitInfo
     uuid: str
@@ -288,9 +287,9 @@ class RateLimitEvent(Record):
 
 @record
 class ConversationResetMessage(Record):
-    """The conversation was thrown away (`/clear`) while the connection lives on; costs count from zero again.
+    """The conversation was discarded (`/clear`) while the connection stays open; costs restart at zero.
 
-    `session_id` is the session that ended; later messages carry another.
+    `session_id` is the session that ended; later messages have another one.
     """
 
     new_conversation_id: str

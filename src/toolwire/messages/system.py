@@ -32,7 +32,7 @@ TaskNotificationStatus = Literal["completed", "failed", "stopped"]
 TaskUpdatedStatus = Literal["pending", "running", "paused", "completed", "failed", "killed"]
 
 TERMINAL_TASK_STATUSES: frozenset[str] = frozenset({"completed", "failed", "stopped", "killed"})
-"""A task with one of these is over. A killed task is `killed` in an update, `stopped` in a notification."""
+"""A task with one of these has ended. A killed task is `killed` in an update, `stopped` in a notification."""
 
 
 class SystemInitMcpServer(TypedDict):
@@ -105,7 +105,7 @@ class SessionKey(TypedDict):
 
 @record
 class SystemMessage(Record):
-    """News about the session, not from the model. `data` is the whole frame; subclasses read it out."""
+    """Information about the session, not from the model. `data` is the whole frame; subclasses have its fields."""
 
     subtype: str
     data: dict[str, Any]
@@ -125,7 +125,7 @@ class TaskStartedMessage(SystemMessage):
 
 @record
 class TaskProgressMessage(SystemMessage):
-    """A background task or subagent is running; comes repeatedly."""
+    """A background task or subagent is running; sent repeatedly."""
 
     task_id: str
     description: str
@@ -138,7 +138,7 @@ class TaskProgressMessage(SystemMessage):
 
 @record
 class TaskNotificationMessage(SystemMessage):
-    """A task is over. Not every task sends this: the end may show in a `TaskUpdatedMessage` alone."""
+    """A task has ended. Not every task sends this: the end may be reported only by a `TaskUpdatedMessage`."""
 
     task_id: str
     status: TaskNotificationStatus
@@ -152,7 +152,7 @@ class TaskNotificationMessage(SystemMessage):
 
 @record
 class TaskUpdatedMessage(SystemMessage):
-    """A task's state changed: `patch` has what did, `status` is the new status if that is among it."""
+    """A task's state changed: `patch` has the changed fields, `status` the new status if it is among them."""
 
     task_id: str
     patch: dict[str, Any]
@@ -163,7 +163,7 @@ class TaskUpdatedMessage(SystemMessage):
 
 @record
 class MirrorErrorMessage(SystemMessage):
-    """A session store refused part of the transcript. The run goes on, and the file on disk is whole."""
+    """A session store refused part of the transcript. The run continues, and the file on disk is complete."""
 
     key: SessionKey | None = None
     error: str = ""
@@ -182,14 +182,14 @@ class HookEventMessage(SystemMessage):
 class TypedSystemMessage(SystemMessage):
     """Base of the system messages that the official SDK leaves untyped: one class for each subtype.
 
-    Every field is read out of `data` by its name, or by the key in its metadata, and has a default, because the CLI
-    promises none of them. With `nested`, the fields are read out of that part of `data` too.
+    Every field is read from `data` by its name, or by the key in its metadata, and has a default, because the CLI
+    guarantees none of them. With `nested`, the fields are read from that part of `data` too.
 
-    A conversation yields a plain `SystemMessage` for the same frame, as the official SDK does; these come with
-    `include_all_messages`, from `run()`, and from `typed(message)`. The two are equal, so that a comparison written
-    for the official one still holds. The fields only repeat `data`, so `repr` leaves them out.
+    A conversation yields a plain `SystemMessage` for the same frame, as the official SDK does. Typed classes are
+    yielded with `include_all_messages`, by `run()`, and returned by `typed(message)`. The two are equal, so that a
+    comparison written for the official class still holds. The fields only repeat `data`, so `repr` omits them.
 
-    One `__init__` serves all: compiling two dozen would double the time that importing the messages takes.
+    All subclasses share one `__init__`: compiling two dozen would double the time to import the messages.
     """
 
     parsed_subtype: ClassVar[str]
@@ -213,7 +213,7 @@ class TypedSystemMessage(SystemMessage):
         if fields:
             raise TypeError(f"{self.__class__.__name__} has no field {', '.join(map(repr, fields))}")
 
-    __hash__ = None  # type: ignore[assignment]  # as in Record: what has == and can change has no hash
+    __hash__ = None  # type: ignore[assignment]  # as in Record: mutable and compared by value, so not hashable
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SystemMessage) or other.__class__ not in (self.__class__, SystemMessage):
@@ -226,7 +226,7 @@ class TypedSystemMessage(SystemMessage):
 
 @dataclass(init=False, repr=False, eq=False)
 class InitMessage(TypedSystemMessage, subtype="init"):
-    """The tools, servers and settings of the session. It comes at the start of every turn."""
+    """The tools, servers and settings of the session. Sent at the start of every turn."""
 
     model: str = ""
     cwd: str = ""
@@ -242,12 +242,12 @@ class InitMessage(TypedSystemMessage, subtype="init"):
     api_key_source: str = field(default="", metadata={"key": "apiKeySource"})
     claude_code_version: str = ""
     capabilities: list[str] = field(default_factory=list)
-    """Names of protocol features that this CLI has. Ask here instead of comparing versions."""
+    """Names of protocol features that this CLI has. Check these instead of comparing versions."""
 
 
 @dataclass(init=False, repr=False, eq=False)
 class StatusMessage(TypedSystemMessage, subtype="status"):
-    """The CLI's present activity (`compacting`, `requesting`, None for neither), or a new permission mode."""
+    """The CLI's current activity (`compacting`, `requesting`, None for neither), or a new permission mode."""
 
     status: str | None = None
     permission_mode: str | None = field(default=None, metadata={"key": "permissionMode"})
@@ -257,7 +257,7 @@ class StatusMessage(TypedSystemMessage, subtype="status"):
 
 @dataclass(init=False, repr=False, eq=False)
 class CompactBoundaryMessage(TypedSystemMessage, subtype="compact_boundary", nested="compact_metadata"):
-    """The conversation was summarised; what came before this point is out of the model's sight."""
+    """The conversation was summarised; the model no longer sees the messages before this point."""
 
     trigger: str = ""
     """`manual` or `auto`."""
@@ -268,7 +268,7 @@ class CompactBoundaryMessage(TypedSystemMessage, subtype="compact_boundary", nes
 
 @dataclass(init=False, repr=False, eq=False)
 class ApiRetryMessage(TypedSystemMessage, subtype="api_retry"):
-    """A request to the API failed and will be tried again after `retry_delay_ms`."""
+    """A request to the API failed and will be retried after `retry_delay_ms`."""
 
     attempt: int = 0
     max_retries: int = 0
@@ -279,21 +279,21 @@ class ApiRetryMessage(TypedSystemMessage, subtype="api_retry"):
 
 @dataclass(init=False, repr=False, eq=False)
 class BackgroundTasksChangedMessage(TypedSystemMessage, subtype="background_tasks_changed"):
-    """All background tasks that are alive now; it replaces the list of the last one."""
+    """All background tasks that are running now; replaces the list of the previous message."""
 
     tasks: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(init=False, repr=False, eq=False)
 class CommandsChangedMessage(TypedSystemMessage, subtype="commands_changed"):
-    """All slash commands that exist now; it replaces the list of the last one."""
+    """All slash commands that exist now; replaces the list of the previous message."""
 
     commands: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(init=False, repr=False, eq=False)
 class ControlRequestProgressMessage(TypedSystemMessage, subtype="control_request_progress"):
-    """A control request that takes long has started, or has to try the API again."""
+    """A slow control request has started, or is retrying a request to the API."""
 
     request_id: str = ""
     status: str = ""
@@ -305,7 +305,7 @@ class ControlRequestProgressMessage(TypedSystemMessage, subtype="control_request
 
 @dataclass(init=False, repr=False, eq=False)
 class ElicitationCompleteMessage(TypedSystemMessage, subtype="elicitation_complete"):
-    """The user has finished what an MCP server asked for at a URL."""
+    """The user has completed what an MCP server requested at a URL."""
 
     mcp_server_name: str = ""
     elicitation_id: str = ""
@@ -344,7 +344,7 @@ class InformationalMessage(TypedSystemMessage, subtype="informational"):
 
 @dataclass(init=False, repr=False, eq=False)
 class LineDroppedMessage(TypedSystemMessage, subtype="line_dropped"):
-    """toolwire's own: the CLI wrote a line longer than the ceiling, and it was thrown away."""
+    """Made by toolwire: the CLI wrote a line longer than the limit, and the line was discarded."""
 
     bytes: int = 0
     limit: int = 0
@@ -359,7 +359,7 @@ class LocalCommandOutputMessage(TypedSystemMessage, subtype="local_command_outpu
 
 @dataclass(init=False, repr=False, eq=False)
 class MemoryRecallMessage(TypedSystemMessage, subtype="memory_recall"):
-    """Memories were put before the model for this turn."""
+    """Memories were given to the model for this turn."""
 
     mode: str = ""
     memories: list[dict[str, Any]] = field(default_factory=list)
@@ -367,7 +367,7 @@ class MemoryRecallMessage(TypedSystemMessage, subtype="memory_recall"):
 
 @dataclass(init=False, repr=False, eq=False)
 class ModelRefusalFallbackMessage(TypedSystemMessage, subtype="model_refusal_fallback"):
-    """A model refused, and another takes its place or gives it back."""
+    """A model refused, and another one takes over, or hands back to it."""
 
     direction: str = ""
     """`retry`, `revert` or `sticky`."""
@@ -380,7 +380,7 @@ class ModelRefusalFallbackMessage(TypedSystemMessage, subtype="model_refusal_fal
 
 @dataclass(init=False, repr=False, eq=False)
 class ModelRefusalNoFallbackMessage(TypedSystemMessage, subtype="model_refusal_no_fallback"):
-    """A model refused, and there is no other to take its place."""
+    """A model refused, and there is no other to take over."""
 
     original_model: str = ""
     content: str = ""
@@ -389,7 +389,7 @@ class ModelRefusalNoFallbackMessage(TypedSystemMessage, subtype="model_refusal_n
 
 @dataclass(init=False, repr=False, eq=False)
 class NotificationMessage(TypedSystemMessage, subtype="notification"):
-    """A short notice that a terminal would show for a while. A new one with the same `key` replaces it."""
+    """A short notice that a terminal would show for a while. A later one with the same `key` replaces it."""
 
     key: str = ""
     text: str = ""
@@ -421,7 +421,7 @@ class PluginInstallMessage(TypedSystemMessage, subtype="plugin_install"):
 
 @dataclass(init=False, repr=False, eq=False)
 class SessionStateChangedMessage(TypedSystemMessage, subtype="session_state_changed"):
-    """The session is now `idle`, `running` or waiting for someone (`requires_action`)."""
+    """The session is now `idle`, `running` or waiting for the user (`requires_action`)."""
 
     state: str = ""
 
@@ -452,6 +452,6 @@ class ThinkingTokensMessage(TypedSystemMessage, subtype="thinking_tokens"):
 
 @dataclass(init=False, repr=False, eq=False)
 class WorkerShuttingDownMessage(TypedSystemMessage, subtype="worker_shutting_down"):
-    """The CLI is about to exit, and says why."""
+    """The CLI is about to exit for the given reason."""
 
     reason: str = ""
