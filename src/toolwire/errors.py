@@ -1,9 +1,9 @@
-"""Every exception class of toolwire.
+"""The exception and warning classes of toolwire.
 
     ClaudeSDKError
     ├── CLIConnectionError            the CLI could not be started or reached
     │   ├── CLINotFoundError          the CLI was not found
-    │   ├── CLITimeoutError           it was started and did not answer in time (also a TimeoutError)
+    │   ├── CLITimeoutError           it was started and did not respond in time (also a TimeoutError)
     │   └── LiveStartError            a test would have started the real CLI with the user's account
     ├── ProcessError                  the CLI failed: exit code, last lines of stderr
     │   └── ResultError               it ended after reporting a failed run; has that report
@@ -16,14 +16,17 @@
     ├── ToolDefinitionError           a tool or server that cannot work, raised where it is defined
     ├── UsageError                    a target, file or value on the command line that cannot be used
     ├── CatalogError                  a catalogue that cannot be read or paid: the API, the network, the budget
-    ├── BatchError                    a batch that cannot be opened or go on: its database, its queue, an item
+    ├── BatchError                    a batch that cannot be opened or continued: its database, its queue, an item
+    ├── SessionRunningError           a session that cannot be deleted while a CLI has it open
+    ├── SessionStoreError             a session store failed, or its file cannot be read
     ├── NotSupportedError             an official feature that toolwire does not have yet
     ├── OutputValidationError         the structured output does not fit `output_type`
     ├── CLIJSONDecodeError            kept for code that catches it; toolwire skips bad lines instead
     └── MessageParseError             kept for code that catches it; toolwire keeps incomplete messages instead
 
-The first seven names, their arguments and attributes are those of `claude_agent_sdk`. This module imports
-nothing of toolwire.
+`ClaudeSDKError`, `CLIConnectionError`, `CLINotFoundError`, `ProcessError`, `ResultError`, `CLIJSONDecodeError` and
+`MessageParseError` have the names, arguments and attributes of `claude_agent_sdk`. `ToolCancelled` is defined in
+`toolwire.tools.context`. This module imports nothing from toolwire.
 """
 
 from typing import Any
@@ -45,11 +48,11 @@ class CLINotFoundError(CLIConnectionError):
 
 
 class CLITimeoutError(CLIConnectionError, TimeoutError):
-    """The CLI runs but did not answer within the time allowed."""
+    """The CLI is running but did not respond in time."""
 
 
 class LiveStartError(CLIConnectionError):
-    """A test would have started the real CLI: the test kit is in use, but the options are not those of the kit."""
+    """A test would have started the real CLI: the test kit is in use, but its options were not used."""
 
 
 class SessionRunningError(ClaudeSDKError):
@@ -57,7 +60,7 @@ class SessionRunningError(ClaudeSDKError):
 
 
 class SessionStoreError(ClaudeSDKError, RuntimeError):
-    """A session store failed, or its file is not one that this version can read."""
+    """A session store failed, or this version of toolwire cannot read its file."""
 
 
 class ProcessError(ClaudeSDKError):
@@ -165,7 +168,7 @@ class CatalogError(ClaudeSDKError):
 
 
 class BatchError(ClaudeSDKError):
-    """A batch cannot be opened or cannot go on: its database, its queue, or an item."""
+    """A batch cannot be opened or continued, because of its database, its queue or an item."""
 
 
 class NotSupportedError(ClaudeSDKError, NotImplementedError):
@@ -202,7 +205,7 @@ class MessageParseError(ClaudeSDKError):
 
 
 class ToolwireWarning(UserWarning):
-    """Something was given in a form that is run, but should be written otherwise; the text says how."""
+    """A value has an unusual form and was accepted; the text says what it means and how to write it instead."""
 
 
 class CanUseToolShadowedWarning(UserWarning):
@@ -213,7 +216,7 @@ def message_of(error: BaseException) -> str:
     """Return the text of an exception, "" if its own `__str__` fails."""
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - code of the exception's own class
+    except Exception:  # noqa: BLE001 - the `__str__` of a user's class
         return ""
 
 
