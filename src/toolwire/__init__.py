@@ -143,23 +143,23 @@ _NAMES = {
 }
 
 
-def _find_names(table: dict[str, str], *rooms: str) -> dict[str, str]:
-    """Map each name of a table to its module. With `rooms`: only names of these modules and packages."""
+def _find_names(table: dict[str, str], *prefixes: str) -> dict[str, str]:
+    """Map each name of a table to its module. With `prefixes`: only names of modules that begin with one."""
     return {
         name: module
         for module, names in table.items()
-        if not rooms or module.startswith(rooms)
+        if not prefixes or module.startswith(prefixes)
         for name in names.split()
     }
 
 
 def _load_lazily(namespace: dict[str, object], where: dict[str, str]) -> None:
-    """Give a module these names, each loaded from its own module when it is first used.
+    """Add names to a module that are loaded from the modules that define them when they are first used.
 
     `namespace` is the module's `globals()`; it gets `__all__`, `__getattr__` and `__dir__`.
     """
 
-    def __getattr__(name: str) -> object:  # noqa: N807 - a module's own
+    def __getattr__(name: str) -> object:  # noqa: N807 - the hook of a module
         if name not in where:
             raise AttributeError(f"module {namespace['__name__']!r} has no attribute {name!r}")
         value = namespace[name] = getattr(import_module(f"toolwire.{where[name]}"), name)

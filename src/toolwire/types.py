@@ -1,4 +1,4 @@
-"""The names that people import from `claude_agent_sdk.types`, and ours of the same kind.
+"""The names of `claude_agent_sdk.types`, and toolwire's own names of the same kind.
 
 Each is loaded when it is first used. `types.pyi` is generated from the same list.
 """
@@ -14,6 +14,6 @@ _MORE = {
     """,
     "errors": "CanUseToolShadowedWarning",
 }
-_ROOMS = ("client.responses", "hooks", "messages", "options", "permissions", "sessions.types", "tools.names")
+_PARTS = ("client.responses", "hooks", "messages", "options", "permissions", "sessions.types", "tools.names")
 
-_load_lazily(globals(), _find_names(_NAMES, *_ROOMS) | _find_names(_MORE))
+_load_lazily(globals(), _find_names(_NAMES, *_PARTS) | _find_names(_MORE))

@@ -1,7 +1,8 @@
-"""Alias mode: `import claude_agent_sdk` gives toolwire, in the whole process.
+"""Alias mode: `import claude_agent_sdk` imports toolwire, in the whole process.
 
-Owns the table of the official package's modules and names, and the finder that answers for them. A name is loaded
-from toolwire when it is first used. `internals` has what only the official package has; `__main__` is the command.
+Owns the table of the official package's modules and names, and the import finder for them. A name is loaded from
+toolwire when it is first used. `internals` and `patchable` have what only the official package has; `__main__` is
+the command.
 """
 
 import sys
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 PACKAGE: Final = "claude_agent_sdk"
 API_LEVEL: Final = "0.2.182"
-"""The version of the official package whose names, fields and behaviour toolwire has; the tests compare them."""
+"""The version of the official package whose names, fields and behaviour toolwire matches; tests compare them."""
 
 _TOP_LEVEL: Final = """
     AgentDefinition AssistantMessage BackgroundTaskSummary BaseHookInput CLIConnectionError
@@ -72,9 +73,8 @@ _OURS: Final = {  # where the two packages differ
     "query": "official.internals",
     "run_session_store_conformance": "testing.store_conformance",
 }
-_MODULES: Final[
-    dict[str, str | None]
-] = {  # without the package's name; None for all names of `toolwire.types`
+# Modules without the package's name, and their names; None for all names of `toolwire.types`.
+_MODULES: Final[dict[str, str | None]] = {
     "": _TOP_LEVEL,
     "_cli_version": "__cli_version__",
     "_errors": _ERRORS,
@@ -94,9 +94,9 @@ _PACKAGES: Final = {"", "_internal", "_internal.transport", "testing"}
 
 
 def install_as_official() -> None:
-    """Make `import claude_agent_sdk` give toolwire, in the whole process. Calling it again does nothing.
+    """Make `import claude_agent_sdk` import toolwire, in the whole process. Calling it again does nothing.
 
-    Call it before anything imports the official package; raises RuntimeError if something has.
+    Call it before anything imports the official package; raises RuntimeError if it is imported already.
     """
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
@@ -106,14 +106,14 @@ def install_as_official() -> None:
             f"{_name_importers()}. Call it before that import, at the top of the program, or start the program "
             "with `python -m toolwire.official`."
         )
-    # Not first: libraries that want to know of an import have finders there, which ask the ones behind them.
+    # Not at the front: libraries that hook imports have finders there, which call the ones behind them.
     sys.meta_path.insert(sys.meta_path.index(PathFinder) if PathFinder in sys.meta_path else 0, _Finder())
     vars(toolwire).pop("query", None)
-    _names_of(toolwire)["query"] = _OURS["query"]  # so that each one goes through `InternalClient`
+    _names_of(toolwire)["query"] = _OURS["query"]  # so that each query goes through `InternalClient`
 
 
 def _name_importers() -> str:
-    """Say which modules hold something of the official package, as far as that can be seen."""
+    """Name the modules that have imported something of the official package, as far as can be detected."""
     found = []
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == PACKAGE or not isinstance(module, ModuleType):
@@ -129,7 +129,7 @@ class _Finder(MetaPathFinder, Loader):
     """Finds and loads the official package's modules, ahead of the package itself.
 
     A finder, and not only entries in `sys.modules`: after `importlib.reload()`, or when a test has removed the
-    modules, the next import asks for them again.
+    modules, the next import looks for them again.
     """
 
     def find_spec(
@@ -142,7 +142,7 @@ class _Finder(MetaPathFinder, Loader):
         if package != PACKAGE:
             return None
         if name not in _MODULES:
-            # `from claude_agent_sdk import NAME` comes here too when there is no such name, and shows this text
+            # `from claude_agent_sdk import NAME` gets here too when there is no such name. Python shows this text
             # because the exception has no `name`.
             raise ModuleNotFoundError(_explain_missing(fullname))
         folder = find_official_folder()
@@ -161,7 +161,7 @@ class _Finder(MetaPathFinder, Loader):
         module.forget()
 
     def get_resource_reader(self, fullname: str) -> Any:
-        """Read the files of the official distribution, the CLI it carries among them."""
+        """Read the files of the official distribution, such as its bundled CLI."""
         folder = find_official_folder()
         if folder is None or fullname != PACKAGE:
             return None
@@ -170,7 +170,7 @@ class _Finder(MetaPathFinder, Loader):
     def find_distributions(
         self, context: "DistributionFinder.Context | None" = None
     ) -> "Iterable[Distribution]":
-        """Give the official distribution's name and our API level to those who ask, if it is not installed."""
+        """Provide metadata for the official distribution, with our API level, if it is not installed."""
         from toolwire.official.distribution import find  # noqa: PLC0415 - loads importlib.metadata
 
         return find(context)
@@ -179,7 +179,7 @@ class _Finder(MetaPathFinder, Loader):
 class AliasModule(ModuleType):
     """A module of the official package, with names that are loaded from toolwire when they are first used.
 
-    What is set on the package, by a tracing library say, is set on `toolwire` too.
+    A name that is set on the package, for example by a tracing library, is set on `toolwire` too.
     """
 
     def __init__(self, fullname: str) -> None:
@@ -205,7 +205,7 @@ class AliasModule(ModuleType):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self._where and value is sys.modules.get(f"{self.__name__}.{name}"):
-            return  # an import binds the submodule `query`, and the function of that name must stay
+            return  # an import would bind the submodule `query`; the function of that name must stay
         super().__setattr__(name, value)
         if self._is_shared(name):
             setattr(toolwire, name, value)

@@ -1,6 +1,6 @@
 """The official distribution's metadata, for a machine where it is not installed.
 
-Instrumentation libraries ask `importlib.metadata` for the version of `claude-agent-sdk` before they patch anything.
+Instrumentation libraries read the version of `claude-agent-sdk` there before they patch anything.
 """
 
 from collections.abc import Iterable
@@ -13,9 +13,9 @@ NAME = "claude-agent-sdk"
 
 
 def find(context: DistributionFinder.Context | None) -> Iterable[Distribution]:
-    """Return the distribution if it was asked for, by name or among all, and the real one is not installed."""
-    asked = getattr(context, "name", None)
-    if asked is not None and asked.lower().replace("_", "-") != NAME:
+    """Yield the distribution if it is requested, by name or with all others, and the real one is not installed."""
+    requested = getattr(context, "name", None)
+    if requested is not None and requested.lower().replace("_", "-") != NAME:
         return
     if not any(MetadataPathFinder.find_distributions(DistributionFinder.Context(name=NAME))):
         yield _Alias()

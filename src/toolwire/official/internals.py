@@ -1,7 +1,7 @@
-"""The inner parts of the official package that other libraries patch, which toolwire itself has not.
+"""Internals of the official package that other libraries patch and that toolwire does not have otherwise.
 
-Only alias mode uses it. Every `query()` goes through `InternalClient.process_query`, as in the official package, so
-that a library that wraps that method sees each of them.
+Only alias mode uses them. Every `query()` goes through `InternalClient.process_query`, as in the official package,
+so that a library that wraps that method sees each of them.
 """
 
 import sys
@@ -29,9 +29,8 @@ class InternalClient:
         self, prompt: Prompt, options: ClaudeAgentOptions, transport: Transport | None = None
     ) -> AsyncIterator[Message]:
         """Yield the messages of one query."""
-        if transport is None and (
-            patchable := sys.modules.get("toolwire.official.patchable")
-        ):  # else nothing is patched
+        patchable = sys.modules.get("toolwire.official.patchable")  # nothing is patched if it is not loaded
+        if transport is None and patchable is not None:
             transport = patchable.make_patched_transport("_internal.client", prompt, options)
         async with aclosing(ours.query(prompt=prompt, options=options, transport=transport)) as messages:  # type: ignore[type-var]
             async for message in messages:
@@ -41,7 +40,7 @@ class InternalClient:
 async def query(
     *, prompt: Prompt, options: ClaudeAgentOptions | None = None, transport: Transport | None = None
 ) -> AsyncIterator[Message]:
-    # Looked up for each query: a library may have put another class in its place.
+    # Looked up for each query: a library may have replaced the class.
     module = sys.modules.get(f"{PACKAGE}.query")
     client: Any = (module.InternalClient if isinstance(module, AliasModule) else InternalClient)()
     given = options if options is not None else ClaudeAgentOptions()
@@ -58,6 +57,6 @@ query.__doc__ = ours.query.__doc__
 
 
 def parse_message(data: dict[str, Any]) -> Message | None:
-    """Return the message that a frame holds; None if the official package has no class for it."""
+    """Parse a frame into a message; None if the official package has no class for it."""
     message = parse(data)
     return None if isinstance(message, EXTRA_MESSAGES) else cast("Message", message)

@@ -1,7 +1,7 @@
-"""The inner classes of the official package that libraries wrap or subclass, and a conversation that uses them.
+"""Internal classes of the official package that libraries wrap or subclass, and a conversation that uses them.
 
-Loaded when a program first asks for one of them. A conversation goes through `Query` and `SubprocessCLITransport`
-only while one of their methods is patched, and otherwise the usual way, which is quicker.
+Loaded when a program first uses one of them. A conversation goes through `Query` and `SubprocessCLITransport` only
+while one of their methods is patched, and otherwise takes the usual path, which is faster.
 """
 
 import os
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class SubprocessCLITransport(Transport):
-    """The CLI as a process, as a `Transport`: to wrap, to subclass, or to put another transport around."""
+    """Runs the CLI as a process. Libraries wrap it, subclass it, or put another transport around it."""
 
     def __init__(self, prompt: Prompt, options: ClaudeAgentOptions) -> None:
         self._prompt = prompt
@@ -54,7 +54,7 @@ class SubprocessCLITransport(Transport):
     async def write(self, data: str) -> None:
         if self._pipe is None or self._output.over:
             raise CLIConnectionError(
-                "The CLI is not running: connect() first, and write before it has ended."
+                "The CLI is not running: it was not connected, or it has ended. Call connect() first."
             )
         self._pipe.write(data.encode())
         await self._pipe.drain()
@@ -82,7 +82,7 @@ class SubprocessCLITransport(Transport):
             self._pipe.end_input()
 
     def _build_command(self) -> list[str]:
-        """Return the command line, which programs look at in their tests."""
+        """Return the command line, which programs check in their tests."""
         return list(self._make_command().argv)
 
     def _make_command(self) -> Command:
@@ -92,7 +92,7 @@ class SubprocessCLITransport(Transport):
 
 
 class _Output:
-    """Gets what the process writes, and queues its frames."""
+    """Receives the output of the process and queues its frames."""
 
     def __init__(self, options: ClaudeAgentOptions) -> None:
         self.frames: Mailbox[dict[str, Any]] = Mailbox()
@@ -126,7 +126,7 @@ class _Output:
 
 
 class Query:
-    """A conversation as the official package's inner class: its methods are what libraries wrap."""
+    """The official package's internal view of a conversation. Libraries wrap its methods."""
 
     def __init__(self, conversation: "PatchableConversation") -> None:
         self._conversation = conversation
@@ -146,18 +146,18 @@ class Query:
         """Return the response to a request of the CLI."""
         body = request["request"]
         if body.get("subtype") != "mcp_message":
-            return await self._conversation.answer(body)
+            return await self._conversation.call_handler(body)
         reply = await self._handle_sdk_mcp_request(body.get("server_name"), body.get("message"))
         return {"mcp_response": reply}
 
     async def _handle_sdk_mcp_request(self, server_name: Any, message: Any) -> Any:
         """Return the response of an in-process server to a JSON-RPC message."""
         body = {"subtype": "mcp_message", "server_name": server_name, "message": message}
-        return (await self._conversation.answer(body)).get("mcp_response")
+        return (await self._conversation.call_handler(body)).get("mcp_response")
 
 
 class PatchableConversation(Conversation):
-    """A conversation that goes through those of the classes above that are patched when it starts."""
+    """A conversation that uses those of the classes above that are patched when it starts."""
 
     def __init__(self, options: ClaudeAgentOptions, transport: Transport | None = None) -> None:
         if transport is None:
@@ -165,24 +165,24 @@ class PatchableConversation(Conversation):
         super().__init__(options, transport)
         self.transport = transport
         self.query = Query(self)
-        self._answers: dict[str, Handler] = {}
+        self._own_handlers: dict[str, Handler] = {}
 
     async def open(self) -> None:
         await super().open()
         if _is_patched(Query, "receive_messages"):
             self._reader = _QueryReader(self)
 
-    async def answer(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Answer a request of the CLI by its own handler."""
-        return cast("dict[str, Any]", await maybe_await(self._answers[body["subtype"]](body)))
+    async def call_handler(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the response of the conversation's own handler to a request of the CLI."""
+        return cast("dict[str, Any]", await maybe_await(self._own_handlers[body["subtype"]](body)))
 
     def _add_handler(self, subtype: str, handler: Handler) -> None:
         super()._add_handler(subtype, handler)
         if _is_patched(Query, "_handle_control_request", "_handle_sdk_mcp_request"):
-            self._answers[subtype] = self._handlers[subtype]
-            self._handlers[subtype] = self._answer_through_query
+            self._own_handlers[subtype] = self._handlers[subtype]
+            self._handlers[subtype] = self._handle_through_query
 
-    async def _answer_through_query(self, body: dict[str, Any]) -> dict[str, Any]:
+    async def _handle_through_query(self, body: dict[str, Any]) -> dict[str, Any]:
         request = {"type": "control_request", "request_id": "", "request": body}
         return cast("dict[str, Any]", await self.query._handle_control_request(request))  # noqa: SLF001 - its purpose
 
@@ -195,7 +195,7 @@ class _QueryReader(Reader):
         self._inbox = deque()
         self._frames = aiter(conversation.query.receive_messages())
 
-    async def wait(self, *, of_response: bool = False) -> AnyMessage | None:  # noqa: ARG002 - the official one waits
+    async def wait(self, *, of_response: bool = False) -> AnyMessage | None:  # noqa: ARG002 - the official SDK waits too
         async for frame in self._frames:
             self._inbox.append(frame)
             if (message := self.take()) is not None:
@@ -204,7 +204,7 @@ class _QueryReader(Reader):
 
 
 def make_patched_transport(module: str, prompt: Prompt, options: ClaudeAgentOptions) -> Transport | None:
-    """Return a transport of the class that an official module has, if a library changed it; None otherwise."""
+    """Return a transport if a library replaced or patched the class in an official module; None otherwise."""
     chosen: Any = vars(sys.modules.get(f"{PACKAGE}.{module}", os)).get("SubprocessCLITransport")
     if chosen is None or options.spawn_claude_code_process is not None:
         return None
