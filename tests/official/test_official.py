@@ -249,7 +249,7 @@ except RuntimeError as error:
         install=False,
     )
     assert [line.partition(". ")[0] for line in lines] == [
-        "install_as_official() came too late: the official claude_agent_sdk is imported already (by early)"
+        "install_as_official() was called too late: the official claude_agent_sdk is already imported (by early)"
     ]
     assert (
         run("toolwire.install_as_official(); import claude_agent_sdk; toolwire.install_as_official()") == []

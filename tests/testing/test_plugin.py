@@ -255,4 +255,4 @@ def test_claude_agent_sdk_is_the_official_one_otherwise(pytester):
     pytester.makepyfile(early="import claude_agent_sdk", test_it=ALIAS)
     pytester.runpytest_subprocess("-p", "no:cacheprovider", "test_it.py").assert_outcomes(failed=1)
     done = pytester.runpytest_subprocess("-p", "early", "--toolwire-as-official", "test_it.py")
-    done.stderr.fnmatch_lines(["ERROR: install_as_official() came too late*(by early)*"])
+    done.stderr.fnmatch_lines(["ERROR: install_as_official() was called too late*(by early)*"])

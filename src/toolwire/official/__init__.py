@@ -102,7 +102,7 @@ def install_as_official() -> None:
         return
     if PACKAGE in sys.modules:
         raise RuntimeError(
-            f"install_as_official() came too late: the official {PACKAGE} is imported already"
+            f"install_as_official() was called too late: the official {PACKAGE} is already imported"
             f"{_name_importers()}. Call it before that import, at the top of the program, or start the program "
             "with `python -m toolwire.official`."
         )
