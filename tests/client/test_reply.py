@@ -1,4 +1,4 @@
-"""A Python type as the shape of an answer: its schema, an instance of it, and what is refused."""
+"""A Python type as the shape of structured output: its schema, an instance of it, and what is refused."""
 
 import dataclasses
 import datetime as dt
@@ -127,7 +127,7 @@ def output(kind):
 
 
 def through(kind, answer):
-    """What comes of `answer`, after checking that it fits the schema that Claude is shown."""
+    """Validate `answer`, after checking that it fits the schema that Claude gets."""
     made = output(kind)
     if "value" in made.format["schema"].get("properties", {}) and "value" not in answer:
         answer = {"value": answer}  # how an object with a description travels is not the point
@@ -181,7 +181,7 @@ class TestTypes:
         ],
     )  # fmt: skip
     def test_an_answer_becomes_an_instance(self, kind, answer, expected):
-        """What fits the schema becomes a value of the type."""
+        """An answer that fits the schema becomes a value of the type."""
         made = through(kind, answer)
         assert made == expected
         assert type(made) is type(expected)
@@ -217,7 +217,7 @@ class TestTypes:
         assert through(kind, answer) == answer.get("value", answer)
 
     def test_a_recursive_typed_dict(self):
-        """A TypedDict that holds itself works, or is refused with an error of ours."""
+        """A recursive TypedDict works, or is refused with an OptionsError."""
         answer = {"name": "a", "kids": [{"name": "b", "kids": []}]}
         try:
             made = OutputType(Tree)
@@ -246,7 +246,7 @@ class TestTypes:
         assert through(list[Trip], {"value": [{"to": {"name": "R"}}]}) == [Trip({"name": "R"})]
 
     def test_an_object_travels_as_it_is_and_the_rest_in_an_object(self):
-        """The CLI wants an object at the top; only what is none is wrapped."""
+        """The CLI requires an object at the top level; only other types are wrapped."""
         assert "x" in output(Point).format["schema"]["properties"]
         schema = output(list[Point]).format["schema"]
         assert schema["required"] == ["value"]
@@ -254,7 +254,7 @@ class TestTypes:
         assert "Point" in schema["$defs"]
 
     def test_a_field_that_is_called_value_is_no_wrapping(self):
-        """A model with a field of that name travels unwrapped."""
+        """A model with a field of that name is not wrapped."""
 
         class Holder(BaseModel):
             value: int
@@ -283,7 +283,7 @@ class TestRefused:
         ids=lambda kind: type(kind).__name__,
     )
     def test_what_has_no_schema(self, kind):
-        """What cannot be the shape of an answer is an OptionsError that names the option."""
+        """A type that cannot be the output type raises an OptionsError that names the option."""
         with pytest.raises(OptionsError) as caught:
             OutputType(kind)
         assert caught.value.option == "output_type"
@@ -299,7 +299,7 @@ class TestRefused:
             OutputType(act)
 
     def test_a_name_that_is_not_defined(self):
-        """An annotation that leads nowhere is refused in our words."""
+        """An annotation with an undefined name raises an OptionsError that names it."""
 
         class Broken(TypedDict):
             x: "NoSuchName"  # noqa: F821
@@ -332,7 +332,7 @@ class TestWrongAnswers:
         ],
     )
     def test_an_answer_that_does_not_fit(self, kind, answer):
-        """The error carries what came, the reply, and the validator's own error."""
+        """The error has the output, the reply, and the validator's own error."""
         reply = Reply()
         with pytest.raises(OutputValidationError, match="not a valid") as caught:
             OutputType(kind).validate(answer, reply)
@@ -354,7 +354,7 @@ class TestWrongAnswers:
 
     @pytest.mark.parametrize("answer", [5, True, 1.5, "5", [5]])
     def test_an_answer_that_is_not_wrapped_at_all(self, answer):
-        """A bare value where an object was asked for is taken or refused in our words."""
+        """A bare value in place of the wrapping object is accepted or raises OutputValidationError."""
         try:
             made = OutputType(int).validate(answer, Reply())
         except OutputValidationError as error:
@@ -370,7 +370,7 @@ class TestWrongAnswers:
 
     @pytest.mark.parametrize("text", ["half an emoji \ud83d", "\udc00"])
     def test_text_that_is_not_unicode(self, text):
-        """A cut emoji, which the CLI can send, gives a text or an error of ours, never a bare TypeError."""
+        """A cut emoji, which the CLI can send, gives a string or an OutputValidationError, never a TypeError."""
         try:
             made = OutputType(str).validate({"value": text}, Reply())
         except OutputValidationError as error:
@@ -399,5 +399,5 @@ class TestWrongAnswers:
     ],
 )
 def test_the_text_of_a_tool_call(result, text):
-    """Of any form of result, without images."""
+    """`text` has the text of any form of result, without images."""
     assert ToolCall("1", "t", {}, result).text == text

@@ -1,4 +1,4 @@
-"""The table of in-process servers: each `mcp_message` gets one answer that the CLI acts on at once."""
+"""The router to in-process servers: each `mcp_message` gets one response, and the CLI never waits in vain."""
 
 import inspect
 from pathlib import Path
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Stream:
-    """Keeps what goes to the CLI and into the conversation."""
+    """Records what is sent to the CLI and added to the conversation."""
 
     def __init__(self):
         self.told = []
@@ -103,7 +103,7 @@ INITIALIZE = {
 
 @pytest.mark.parametrize("name", ["ours", "foreign"])
 async def test_both_routes_answer(servers, name):
-    """Our own server and a foreign one, through the same door."""
+    """Our own server and a foreign one are called in the same way."""
     await initialized(servers, name)
     answer = await handle(servers, {"server_name": name, "message": call("add", {"a": 15, "b": 27}, id=7)})
     assert answer["mcp_response"]["id"] == 7
@@ -112,7 +112,7 @@ async def test_both_routes_answer(servers, name):
 
 @pytest.mark.parametrize("name", ["ours", "foreign"])
 async def test_notifications_and_replies_are_acknowledged(servers, name):
-    """What wants no answer is acknowledged, or the CLI would wait."""
+    """Messages without a response are acknowledged, or the CLI would wait."""
     for each in (message("notifications/initialized"), {"jsonrpc": "2.0", "id": 5, "result": {}}):
         assert await handle(servers, {"server_name": name, "message": each}) == {
             "mcp_response": {"jsonrpc": "2.0", "result": {}}
@@ -132,13 +132,13 @@ async def test_notifications_and_replies_are_acknowledged(servers, name):
     ],
 )
 async def test_what_no_reply_fits_is_a_control_error(servers, body, error):
-    """The exception becomes a control error, on which the CLI goes on at once."""
+    """The exception becomes a control error, after which the CLI continues at once."""
     with pytest.raises(Exception, match=error):
         await handle(servers, body)
 
 
 async def test_an_unknown_server_is_named(servers):
-    """A request to a server that is not there gets the code, its name, and those that are."""
+    """A request to an unknown server gets an error code, its name, and the names of the known servers."""
     answer = await handle(servers, {"server_name": "ghost", "message": message("tools/list", id=3)})
     error = answer["mcp_response"]["error"]
     assert (answer["mcp_response"]["id"], error["code"], error["data"]) == (3, -32601, {"server": "ghost"})
@@ -171,7 +171,7 @@ async def test_progress_logs_and_changes_go_out():
 
 
 async def test_callbacks_answer_what_servers_ask():
-    """Sync or async callbacks, objects, dicts and plain text: all are understood."""
+    """Callbacks may be sync or async, and return objects, dicts or plain text."""
 
     async def elicit(request):
         return ElicitationResult("decline")
@@ -188,7 +188,7 @@ async def test_callbacks_answer_what_servers_ask():
 
 
 async def test_without_a_callback_sampling_fails_and_elicitation_is_declined(caplog):
-    """As with the CLI's own servers, input of the user is declined; the log names the option."""
+    """As with the CLI's own servers, elicitation is declined; the log names the option."""
     server, actions = ToolServer("s"), []
 
     @server.tool
@@ -209,7 +209,7 @@ async def test_without_a_callback_sampling_fails_and_elicitation_is_declined(cap
 
 
 async def test_a_removed_server_finishes_its_calls():
-    """A call that runs when its server is taken away is answered; then the connection ends."""
+    """A call that is running when its server is removed gets its response; then the connection ends."""
     release, started = anyio.Event(), anyio.Event()
     server = ToolServer("s")
 

@@ -1,4 +1,4 @@
-"""Observers of runs: what they are told, in which order and context, and that they can break nothing."""
+"""Observers of runs: which events they get, in which order and context, and that they cannot break a run."""
 
 import contextvars
 import logging
@@ -36,7 +36,7 @@ CURRENT = contextvars.ContextVar("CURRENT", default="none")
 
 
 class Recorder(RunObserver):
-    """Writes down what it is told."""
+    """Records its events."""
 
     def __init__(self, info, log):
         self.info = info
@@ -68,7 +68,7 @@ class Recorder(RunObserver):
 
 @pytest.fixture
 def watch():
-    """Add observers for one test: `watch()` returns what a recorder writes down, `watch(start)` adds another."""
+    """Add observers for one test: `watch()` adds a recorder and returns its events, `watch(start)` another one."""
     added = []
 
     def add(start=None):
@@ -84,7 +84,7 @@ def watch():
 
 
 def server():
-    """Tools that work, fail, and tell in which context they run."""
+    """Tools that work, fail, and report the context in which they run."""
     calc = ToolServer("calc")
 
     @calc.tool
@@ -117,7 +117,7 @@ def options(*script, **more):
 
 
 def kinds(log):
-    """What kind of events there were, each once in a row."""
+    """Return the kinds of events, without direct repetitions."""
     seen = []
     for event in log:
         if not seen or seen[-1] != event[0]:
@@ -126,7 +126,7 @@ def kinds(log):
 
 
 async def test_every_way_to_run_is_seen(watch):
-    """`run()`, `query()`, a client and a warm pool all go through one place."""
+    """`run()`, `query()`, a client and a warm pool are all observed."""
     log = watch()
     await run("hi", options=options(say("1")))
     async for _ in query(prompt="hi", options=options(say("1"))):
@@ -173,7 +173,7 @@ async def test_the_order_of_events(watch):
 
 
 async def test_a_program_that_reads_nothing_is_seen_all_the_same(watch):
-    """Messages are told of when they arrive, not when they are read."""
+    """Messages are reported when they arrive, not when they are read."""
     seen = anyio.Event()
 
     class Waiting(RunObserver):
@@ -243,7 +243,7 @@ async def test_tools_hooks_and_permissions_are_calls(watch):
 
 
 async def test_a_call_that_raises_is_seen_and_still_raises(watch):
-    """The exception of a callback goes through the context manager, and on to the CLI."""
+    """The exception of a callback passes through the context manager and reaches the CLI."""
     log = watch()
     seen = []
 
@@ -276,7 +276,7 @@ async def test_a_call_that_raises_is_seen_and_still_raises(watch):
 
 
 async def test_an_observer_adds_to_the_environment_of_the_cli(watch):
-    """What it adds reaches the CLI, what it takes away does not, and the user's own variables win."""
+    """Added variables reach the CLI, removed ones do not, and the user's own variables win."""
     commands = []
 
     def spawn(command):
@@ -297,7 +297,7 @@ async def test_an_observer_adds_to_the_environment_of_the_cli(watch):
 
 
 async def test_a_transport_of_the_user_has_no_environment(watch):
-    """There is no process to give it to."""
+    """With a custom transport there is no process that could get it."""
     log = watch()
     async for _ in query(prompt="hi", options=ClaudeAgentOptions(), transport=ScriptedCLI([say("hi")])):
         pass
@@ -307,7 +307,7 @@ async def test_a_transport_of_the_user_has_no_environment(watch):
 
 @pytest.mark.parametrize("value", [None, 1, "a\0b"])
 async def test_a_variable_that_cannot_be_set_stops_no_run(watch, value, caplog):
-    """The observer is left out of the run, with what it did to the environment."""
+    """The observer is left out of the run, and its changes to the environment are undone."""
     commands = []
 
     def spawn(command):
@@ -353,7 +353,7 @@ class Failing(RunObserver):
 
 
 class Manager:
-    """A context manager that tells of its steps."""
+    """A context manager that records its steps."""
 
     def __init__(self, do):
         self._do = do
@@ -369,7 +369,7 @@ class Manager:
 @pytest.mark.parametrize("error", [ValueError("oops"), SystemExit(3)], ids=["Exception", "BaseException"])
 @pytest.mark.parametrize("where", ["start", "frame", "message", "call", "enter", "exit", "end"])
 async def test_an_observer_that_raises_breaks_nothing(watch, where, error, caplog):
-    """It is logged once and sees nothing more of its run but the end; the run and other observers go on."""
+    """It is logged once and gets only the end of its run; the run and other observers continue."""
     told = []
 
     def start(_info):
@@ -395,14 +395,14 @@ async def test_an_observer_that_raises_breaks_nothing(watch, where, error, caplo
 
 @pytest.mark.parametrize("returned", ["no observer", object(), 1])
 async def test_an_observer_that_returns_something_else_is_logged(watch, returned, caplog):
-    """It says what was returned."""
+    """The log says what was returned."""
     watch(lambda _: returned)
     assert (await run("hi", options=options(say("hi")))).text == "hi"
     assert f"RunObserver or None, got {type(returned).__name__}" in caplog.text
 
 
 async def test_a_removed_observer_sees_nothing(watch):
-    """Neither new runs, nor the rest of those that run."""
+    """A removed observer sees neither new runs nor the rest of running ones."""
     log = []
 
     def start(info):
@@ -423,7 +423,7 @@ async def test_a_removed_observer_sees_nothing(watch):
 
 
 async def test_an_observer_that_is_added_sees_runs_from_then_on(watch):
-    """A run that has started is not seen."""
+    """An observer does not see runs that started before it was added."""
     async with ClaudeSDKClient(options(say("hi"))) as client:
         log = watch()
         await client.query("hi")
@@ -433,7 +433,7 @@ async def test_an_observer_that_is_added_sees_runs_from_then_on(watch):
 
 
 async def test_a_method_of_an_object_can_be_added_and_removed():
-    """Each look at a bound method makes a new one; equal ones count as the same."""
+    """Every access creates a new bound method; equal ones count as the same observer."""
 
     class Library:
         seen = 0
@@ -450,13 +450,13 @@ async def test_a_method_of_an_object_can_be_added_and_removed():
 
 
 def test_only_a_function_can_be_added():
-    """An instance, where its class is meant, is refused at once."""
+    """An instance instead of its class is refused at once."""
     with pytest.raises(TypeError, match="takes a function or a class, got RunObserver"):
         add_observer(RunObserver())
 
 
 async def test_the_reason_of_a_failed_run_is_told(watch, tmp_path):
-    """A CLI that is not there, one that ends by itself, and prompts that raise."""
+    """A missing CLI, one that exits by itself, and a stream of prompts that raises."""
     log = watch()
     with pytest.raises(CLINotFoundError):
         await run("hi", options=ClaudeAgentOptions(cli_path=tmp_path / "none"))
@@ -476,7 +476,7 @@ async def test_the_reason_of_a_failed_run_is_told(watch, tmp_path):
 
 
 async def test_a_program_that_leaves_early_is_no_failure_of_the_run(watch):
-    """Neither an exception in the loop, nor a cancelled task."""
+    """Neither an exception in the user's loop nor a cancelled task is an error of the run."""
     log = watch()
     messages = query(prompt="hi", options=options(say("hi")))
     with pytest.raises(LookupError):
@@ -505,7 +505,7 @@ async def test_a_program_that_leaves_early_is_no_failure_of_the_run(watch):
 
 
 async def test_prompts_are_seen_in_the_context_of_the_sender(watch):
-    """A client lives longer than the request that it is used for: a span of that is current there."""
+    """A client may be used in several web requests: for a prompt, the span of its own request is current."""
     seen = []
 
     class Contexts(RunObserver):
@@ -528,14 +528,14 @@ async def test_prompts_are_seen_in_the_context_of_the_sender(watch):
 
 @contextmanager
 def never_yields():
-    """No context manager, for lack of a yield that is reached."""
+    """A context manager whose generator ends without a yield."""
     if CURRENT.get() == "never":
         yield
 
 
 @contextmanager
 def yields_twice():
-    """A context manager that cannot be left."""
+    """A context manager that raises when it is exited."""
     yield
     yield
 
@@ -551,7 +551,7 @@ def turns_it_into_another():
 
 @asynccontextmanager
 async def is_async():
-    """A context manager of the other kind."""
+    """An async context manager."""
     yield
 
 
@@ -567,7 +567,7 @@ ODD = [
 
 @pytest.mark.parametrize("make", ODD)
 async def test_an_odd_context_manager_changes_nothing_for_the_call(watch, make, caplog):
-    """The tool runs and its result arrives, whatever is held around it."""
+    """The tool runs and its result arrives, whatever context manager wraps it."""
 
     class Odd(RunObserver):
         def call(self, _call):
@@ -582,7 +582,7 @@ async def test_an_odd_context_manager_changes_nothing_for_the_call(watch, make, 
 
 
 async def test_observers_may_come_and_go_while_they_are_told(watch):
-    """One that removes itself, and adds another, in the middle of an event."""
+    """An observer may remove itself and add another one during an event."""
     log = []
 
     class Fickle(RunObserver):
@@ -602,7 +602,7 @@ async def test_observers_may_come_and_go_while_they_are_told(watch):
 
 
 async def test_runs_at_the_same_time_have_an_observer_each(watch):
-    """No event of one is told to another."""
+    """No observer gets events of another run."""
     log = []
 
     class Own(RunObserver):
@@ -629,7 +629,7 @@ async def test_runs_at_the_same_time_have_an_observer_each(watch):
 
 
 def test_tracing_is_asked_for_by_option_or_variable(monkeypatch):
-    """The option wins; the variable has the usual words for off."""
+    """The option wins; the variable accepts the usual words for off."""
     monkeypatch.delenv(VARIABLE, raising=False)
     assert not is_tracing_wanted()
     assert is_tracing_wanted(True)

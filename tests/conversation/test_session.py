@@ -1,4 +1,4 @@
-"""A session over an in-memory pipe: who gets which answer, what a handler may do, and the end of it all."""
+"""A session over an in-memory pipe: matching of responses, handlers, messages, and the end."""
 
 import asyncio
 import contextvars
@@ -27,7 +27,7 @@ ASYNCIO_ONLY = pytest.mark.parametrize("anyio_backend", ["asyncio"])
 
 
 class FakePipe:
-    """Keeps what is written, and lets a test say what the CLI says."""
+    """Records what is written, and lets a test play the CLI."""
 
     def __init__(self):
         self.written = []
@@ -71,7 +71,7 @@ class FakePipe:
 
     @property
     def replies(self):
-        """The answers that were written, by the id of their request."""
+        """The responses that were written, by the id of their request."""
         bodies = [frame["response"] for frame in self.written if frame["type"] == "control_response"]
         assert len({body["request_id"] for body in bodies}) == len(bodies), "a request was answered twice"
         return {body["request_id"]: body for body in bodies}
@@ -138,7 +138,7 @@ def prompt(text="hi"):
 
 
 async def collect(into, session, subtype, seconds=5.0, **body):
-    """Ask, and note the answer or the exception."""
+    """Send a request, and record the response or the exception."""
     try:
         into[subtype] = await session.request({"subtype": subtype, **body}, seconds)
     except Exception as error:  # noqa: BLE001 - whatever it was is what the test looks at
@@ -147,7 +147,7 @@ async def collect(into, session, subtype, seconds=5.0, **body):
 
 class TestOurQuestions:
     async def test_responses_out_of_order_find_their_callers(self):
-        """Every caller gets the answer to its own request, whatever the order."""
+        """Every caller gets the response to its own request, whatever the order."""
         async with opened() as (session, pipe):
             answers = {}
             async with anyio.create_task_group() as group:
@@ -161,7 +161,7 @@ class TestOurQuestions:
             assert answers == {f"s{number}": {"was": f"s{number}"} for number in range(5)}
 
     async def test_a_second_answer_is_ignored(self):
-        """The first answer counts; a repeated one harms neither its caller nor the next."""
+        """The first response counts; a repeated one affects neither its caller nor the next."""
         async with opened() as (session, pipe):
             answers = {}
             async with anyio.create_task_group() as group:
@@ -176,7 +176,7 @@ class TestOurQuestions:
             assert session.unread == 0
 
     async def test_a_cancelled_caller_leaves_nothing_behind(self):
-        """An answer that comes after its caller was cancelled is dropped, and the next request works."""
+        """A response that arrives after its caller was cancelled is dropped, and the next request works."""
         async with opened() as (session, pipe):
             answers = {}
             async with anyio.create_task_group() as group:
@@ -234,7 +234,7 @@ class TestOurQuestions:
             assert answers == {"x": {}}
 
     async def test_the_end_wakes_every_caller_with_the_reason(self):
-        """Questions open when the CLI dies raise what happened to it."""
+        """Requests that are pending when the CLI dies raise the reason."""
         async with opened() as (session, pipe):
             answers = {}
             async with anyio.create_task_group() as group:
@@ -249,7 +249,7 @@ class TestOurQuestions:
                 await session.request({"subtype": "late"}, 5)
 
     async def test_an_answer_that_comes_together_with_the_end_is_an_answer(self):
-        """The CLI answers and is gone before the caller has run: the answer counts."""
+        """The CLI responds and exits before the caller has run: the response counts."""
         async with opened() as (session, pipe):
             answers = {}
             async with anyio.create_task_group() as group:
@@ -259,7 +259,7 @@ class TestOurQuestions:
             assert answers == {"x": {"n": 1}}
 
     async def test_closing_wakes_every_caller(self):
-        """A request open when we close raises a connection error at once."""
+        """A request that is pending when we close raises a connection error at once."""
         async with opened() as (session, pipe):
             answers = {}
             async with anyio.create_task_group() as group:
@@ -269,7 +269,7 @@ class TestOurQuestions:
             assert isinstance(answers["x"], CLIConnectionError)
 
     async def test_a_request_that_is_not_json_is_refused_to_its_maker(self):
-        """What JSON cannot carry is a TypeError, and nothing is written."""
+        """A value that is not JSON raises TypeError, and nothing is written."""
         async with opened() as (session, pipe):
             with pytest.raises(TypeError):
                 await session.request({"subtype": "x", "value": object()}, 5)
@@ -278,7 +278,7 @@ class TestOurQuestions:
 
 class TestTheirQuestions:
     async def test_slow_and_quick_answers_do_not_wait_for_each_other(self):
-        """Each request has a task of its own; answers go out as they are ready."""
+        """Each request has its own task; responses are written as they are ready."""
         release = anyio.Event()
 
         async def ping(body):
@@ -299,7 +299,7 @@ class TestTheirQuestions:
             }
 
     async def test_the_same_id_twice_is_one_request(self):
-        """A request repeated while it is open runs its handler once and gets one answer."""
+        """A request repeated while it is pending runs its handler once and gets one response."""
         runs = []
         release = anyio.Event()
 
@@ -318,7 +318,7 @@ class TestTheirQuestions:
             assert list(pipe.replies) == ["same"]
 
     async def test_an_id_may_be_used_again_once_it_was_answered(self):
-        """An id is taken only while its request is open."""
+        """An id is in use only while its request is pending."""
 
         async def ping(body):
             return {"n": body["n"]}
@@ -341,7 +341,7 @@ class TestTheirQuestions:
         ],
     )
     async def test_an_exception_in_a_handler_is_a_refusal(self, error, text):
-        """The CLI hears of every failure, and the session goes on."""
+        """The CLI is sent every failure, and the session continues."""
 
         async def ping(body):
             if body.get("fail"):
@@ -358,7 +358,7 @@ class TestTheirQuestions:
 
     @pytest.mark.parametrize("answer", [{"x": object()}, {"x": {1, 2}}, {object(): 1}])
     async def test_an_answer_that_is_not_json_is_a_refusal(self, answer):
-        """A handler that returns what JSON cannot carry does not leave the CLI waiting."""
+        """A handler that returns something that is not JSON does not leave the CLI waiting."""
 
         async def ping(_):
             return answer
@@ -370,7 +370,7 @@ class TestTheirQuestions:
 
     @ASYNCIO_ONLY
     async def test_a_cancellation_of_the_handlers_own_making_is_a_refusal(self, anyio_backend):
-        """A handler that awaits a task which somebody cancelled fails; the CLI must not wait for it for ever."""
+        """A handler that awaits a cancelled task fails; the CLI must not wait for it forever."""
 
         async def ping(_):
             inner = asyncio.ensure_future(asyncio.sleep(60))
@@ -462,7 +462,7 @@ class TestTheirQuestions:
         assert "did not stop" not in caplog.text
 
     async def test_the_end_of_the_cli_cancels_its_requests(self):
-        """Nobody wants the answers any more."""
+        """Handlers are cancelled when the CLI has ended, since nothing reads their responses."""
         started, cleaned = anyio.Event(), anyio.Event()
 
         async def ping(_):
@@ -486,7 +486,7 @@ class TestTheirQuestions:
             assert "without a request object" in pipe.replies["b"]["error"]
 
     async def test_a_handler_may_ask_back(self):
-        """A handler can wait for an answer of the CLI: the reader does not wait for the handler."""
+        """A handler can wait for a response of the CLI: the reader does not wait for the handler."""
 
         async def ping(_):
             return await session.request({"subtype": "back"}, 5)
@@ -525,7 +525,7 @@ def test_a_handler_that_raises_no_exception_but_a_base_exception_is_refused(back
 
 @pytest.mark.parametrize("anyio_backend", ["trio"])
 async def test_a_cancelled_handler_with_a_nursery_is_no_failure(anyio_backend, caplog):
-    """trio wraps several cancellations in a group: cancelling the request is still not a failed answer."""
+    """trio wraps several cancellations in a group: cancelling the request still does not count as a failure."""
     trio = pytest.importorskip("trio")
     started = anyio.Event()
 
@@ -568,7 +568,7 @@ class TestReading:
             assert all(numbers == sorted(numbers) for numbers in taken.values())
 
     async def test_a_cancelled_consumer_loses_no_message(self):
-        """A time-out around the wait takes nothing out of the queue."""
+        """A timeout around the wait takes nothing out of the queue."""
         async with opened() as (session, pipe):
             for number in range(3):
                 with anyio.move_on_after(0.01):
@@ -578,7 +578,7 @@ class TestReading:
             assert session.unread == 0
 
     async def test_a_failed_end_comes_after_the_messages_and_to_every_consumer(self):
-        """What was said is read first; then each reader gets the error."""
+        """Messages that arrived are read first; then each reader gets the error."""
         async with opened() as (session, pipe):
             pipe.say(said("one"), said("two"))
             pipe.listener.ended(1)
@@ -596,7 +596,7 @@ class TestReading:
             assert await session.next_frame() is None
 
     async def test_what_was_not_read_can_still_be_read_after_closing(self):
-        """Closing throws no message away."""
+        """Closing discards no message."""
         async with opened() as (session, pipe):
             pipe.say(said("one"), said("two"))
             await session.aclose()
@@ -605,7 +605,7 @@ class TestReading:
             assert session.unread == 1
 
     async def test_a_failed_result_is_the_reason_of_a_failed_exit(self):
-        """Exit code and stderr join the result; anything said after it makes the exit a fresh failure."""
+        """The error has exit code, stderr and the result, unless a message arrived after the result."""
         for frames, kind in (
             ([result("bad", is_error=True)], ResultError),
             ([result("bad", is_error=True), state("idle")], ResultError),
@@ -631,7 +631,7 @@ class TestTheRun:
             assert pipe.calls == ["end_input"]
 
     async def test_the_input_ends_at_idle_and_not_at_the_result(self):
-        """The result alone does not end the input while the CLI says that it runs."""
+        """The result alone does not end the input while the CLI reports that it is running."""
         async with opened() as (session, pipe):
             session.prompt(prompt())
             async with anyio.create_task_group() as group:
@@ -744,7 +744,7 @@ class TestWaitingForAResponse:
             assert "end_input" in pipe.calls
 
     async def test_a_response_that_never_comes_ends_with_the_session(self):
-        """Whoever waits for one is woken when the session is closed."""
+        """A task that waits for a response is woken when the session is closed."""
         async with opened() as (session, _pipe):
             session.prompt(prompt())
             async with anyio.create_task_group() as group:
@@ -790,7 +790,7 @@ class TestClosing:
             assert pipe.calls == ["stop"]
 
     async def test_handlers_are_cancelled_before_the_pipe_is_stopped(self):
-        """Clean-up in a handler runs while the pipe is still there, and no new handler starts."""
+        """Clean-up in a handler runs while the pipe is still open, and no new handler starts."""
         order = []
         started = anyio.Event()
 
@@ -813,7 +813,7 @@ class TestClosing:
 
     @pytest.mark.slow
     async def test_a_handler_that_ignores_cancellation_is_given_up(self, caplog):
-        """Closing waits a bounded time for it, says so, and stops the pipe."""
+        """Closing waits a bounded time for it, logs a warning, and stops the pipe."""
         started, release, ended = anyio.Event(), anyio.Event(), anyio.Event()
 
         async def ping(_):
@@ -878,7 +878,7 @@ class TestClosing:
 
     @ASYNCIO_ONLY
     async def test_the_pipe_is_stopped_even_if_the_loop_goes_down_at_once(self, anyio_backend):
-        """asyncio cancels every task in the very moment in which closing begins: the CLI is ended all the same."""
+        """asyncio cancels every task at the moment in which closing begins: the CLI is still ended."""
         before = asyncio.all_tasks()
         pipe = FakePipe()
         session = Session(pipe, {})
@@ -894,7 +894,7 @@ class TestClosing:
             await asyncio.wait_for(session.aclose(), 1)
 
     async def test_a_busy_cli_is_interrupted_first(self):
-        """Without an interrupt the CLI would finish its turn before it heeds the end of input."""
+        """Without an interrupt the CLI would finish its turn before reacting to the end of its input."""
         async with opened() as (session, pipe):
             session.prompt(prompt())
             pipe.say(state("running"), said("working"))
@@ -921,7 +921,7 @@ class TestClosing:
             assert pipe.written == []
 
     async def test_a_pipe_that_fails_to_stop_does_not_hold_us(self, caplog):
-        """An exception while stopping is logged, and closing is over."""
+        """An exception while stopping is logged, and closing completes."""
 
         class Broken(FakePipe):
             async def stop(self):

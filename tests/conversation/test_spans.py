@@ -1,4 +1,4 @@
-"""OpenTelemetry spans of runs: when there are any, what they are, and that they count every token once."""
+"""OpenTelemetry spans of runs: when they are made, their contents, and that every token is counted once."""
 
 import re
 import subprocess
@@ -146,7 +146,7 @@ async def test_an_exception_in_a_span_shows_no_secret(spans):
 
 
 async def test_the_cli_continues_the_trace(spans):
-    """It is told of the run's span in its environment, unless the user has set that."""
+    """The CLI gets the run's span in its environment, unless the user has set that variable."""
     seen = []
 
     def spawning(command):
@@ -162,7 +162,7 @@ async def test_the_cli_continues_the_trace(spans):
 
 
 async def test_a_failed_run_shows_in_its_spans(spans):
-    """A result that says it failed marks the turn."""
+    """A failed result marks the turn as failed."""
     with pytest.raises(ResultError):
         await run(
             "hi", options=ClaudeAgentOptions(tracing=True, spawn_claude_code_process=ScriptedCLI([fail(400)]))
@@ -171,7 +171,7 @@ async def test_a_failed_run_shows_in_its_spans(spans):
 
 
 async def test_there_are_no_spans_unless_they_are_asked_for(spans, monkeypatch):
-    """A provider alone says nothing: by the option, or by the variable, which the option overrules."""
+    """A provider alone is not enough: spans need the option, or the variable, which the option overrides."""
     monkeypatch.delenv(VARIABLE, raising=False)
     await run("hi", options=ClaudeAgentOptions(spawn_claude_code_process=ScriptedCLI([say("hi")])))
     monkeypatch.setenv(VARIABLE, "1")
@@ -184,7 +184,7 @@ async def test_there_are_no_spans_unless_they_are_asked_for(spans, monkeypatch):
 
 
 async def test_every_token_is_on_one_span(spans):
-    """Backends add up what all spans say: it is what the results say, with what came from the cache, once."""
+    """Backends add up all spans: the sum is that of the results, including tokens from the cache, counted once."""
     results = []
 
     def edit(frame):
@@ -235,7 +235,7 @@ async def test_every_token_is_on_one_span(spans):
 
 
 async def test_a_turn_is_part_of_the_span_in_which_its_prompt_is_sent(spans):
-    """A client or a pool lives longer than what it is used in; a link leads to the run."""
+    """A client or a pool may outlive the span in which it is used; a link leads to the run."""
     tracer = trace.get_tracer("app")
     cli = ScriptedCLI([say("1"), say("2")])
     options = ClaudeAgentOptions(tracing=True, spawn_claude_code_process=cli)
@@ -278,7 +278,7 @@ def test_a_subagent_in_the_background_starts_no_turn(spans):
 
 @pytest.mark.parametrize("usage", [None, 3, {}, {"input_tokens": "many"}, {"output_tokens": None}])
 def test_a_result_with_odd_numbers_ends_its_turn(spans, usage):
-    """What is no number is left out."""
+    """A value that is not a number is left out."""
     observer = start_spans(RunInfo(ClaudeAgentOptions(), {}))
     observer.frame("in", {"type": "result", "usage": usage, "total_cost_usd": "free", "session_id": 7})
     observer.end(None)
@@ -318,7 +318,7 @@ def written_in(module, wrapped):
 
 
 class Wrapt:
-    """Looks as a wrapper of wrapt does: all names are those of what it wraps, but for one."""
+    """Looks like a wrapper of wrapt: all names but one are those of the wrapped object."""
 
     def __init__(self, wrapper, wrapped):
         self._self_wrapper = wrapper
@@ -330,7 +330,7 @@ class Wrapt:
 
 
 async def test_there_are_no_spans_beside_those_of_another_tracer(spans, monkeypatch, caplog):
-    """Every token would count twice. It is said once, with the name of the other."""
+    """Every token would be counted twice. One warning names the other tracer."""
     monkeypatch.setattr("toolwire._conversation.spans._warned", set())
     options = ClaudeAgentOptions(tracing=True, spawn_claude_code_process=ScriptedCLI([say("1")] * 3))
     monkeypatch.setattr(ClaudeSDKClient, "query", written_in("openinference.x", ClaudeSDKClient.query))
@@ -344,7 +344,7 @@ async def test_there_are_no_spans_beside_those_of_another_tracer(spans, monkeypa
 
 
 def test_other_tracers_are_found_by_the_code_that_they_put_in_place(monkeypatch):
-    """By methods, by class or function of a module, wrapped in any way; a program's own wrapper is none."""
+    """By methods, by class or function of a module, wrapped in any way; a program's own wrapper does not count."""
     assert find_other_tracer() is None
     with monkeypatch.context() as patch:
         patch.setattr(ClaudeSDKClient, "connect", written_in("my_app.retries", ClaudeSDKClient.connect))
@@ -370,7 +370,7 @@ def test_other_tracers_are_found_by_the_code_that_they_put_in_place(monkeypatch)
 
 
 async def test_a_client_around_ours_is_another_tracer(spans):
-    """It patches nothing, and is seen where it starts a run; a traced function of the program's is none."""
+    """It patches nothing, and is found among the callers of a run; a program's own traced function is not."""
     names = {"__name__": "unheard_of.claude_agent_sdk.client", "run": run}
     exec("async def traced_run(*args, **more):\n    return await run(*args, **more)\n", names)  # noqa: S102 - as it stands
     cli = ScriptedCLI([say("1"), say("2")])
@@ -387,7 +387,7 @@ async def test_a_client_around_ours_is_another_tracer(spans):
 
 
 def test_a_tracer_of_the_official_package_is_none_of_ours(monkeypatch):
-    """A program may use both: what is patched there does not see our runs."""
+    """A program may use both packages: a patch of the official one does not see our runs."""
     import claude_agent_sdk  # noqa: PLC0415 - only here
 
     method = claude_agent_sdk.ClaudeSDKClient.connect
@@ -397,7 +397,7 @@ def test_a_tracer_of_the_official_package_is_none_of_ours(monkeypatch):
 
 @pytest.mark.process
 def test_without_a_provider_it_is_said_once_that_there_are_no_spans():
-    """That OpenTelemetry's API is loaded says nothing: `mcp` loads it."""
+    """It does not matter whether OpenTelemetry's API is loaded: `mcp` loads it."""
     program = (
         "import logging, anyio\n"
         "from toolwire import ClaudeAgentOptions, run\n"

@@ -1,4 +1,4 @@
-"""Blocks as values: what counts when they are compared and shown."""
+"""Blocks as values: which fields `==` and `repr` use."""
 
 import dataclasses
 import pickle
@@ -31,13 +31,13 @@ def test_different_values_or_classes_are_not_equal():
 
 
 def test_unknown_blocks_are_told_apart_by_what_they_hold():
-    """`raw` is all that an unknown block has, so there it counts."""
+    """`raw` is the only content of an unknown block, so `==` uses it."""
     assert UnknownBlock("new", {"a": 1}) != UnknownBlock("new", {"a": 2})
     assert repr(UnknownBlock("new", {"a": 1})) == "UnknownBlock(type='new', raw={'a': 1})"
 
 
 def test_a_server_tool_result_says_which_tool_it_is_from():
-    """Without a type it is the advisor's, the only one that the official class stands for."""
+    """Without a type it is a result of the advisor, the only one that the official class represents."""
     assert ServerToolResultBlock("id", {}).type == "advisor_tool_result"
     assert ServerToolResultBlock("id", []) != ServerToolResultBlock("id", [], "web_search_tool_result")
 

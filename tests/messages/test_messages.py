@@ -38,7 +38,7 @@ NOTICE = {"type": "system", "subtype": "status", "status": "requesting"}
 
 
 def test_text_of_an_assistant_message_is_its_text_blocks_joined():
-    """Thinking and tool use are not text; nothing is put between two pieces."""
+    """Thinking and tool use are not text; two text blocks are joined without a separator."""
     content = [ThinkingBlock("hm", "s"), TextBlock("a"), ToolUseBlock("1", "t", {}), TextBlock("b")]
     assert AssistantMessage(content, "m").text == "ab"
     assert AssistantMessage([], "m").text == ""
@@ -51,7 +51,7 @@ def test_text_of_a_user_message():
 
 
 def test_fields_of_ours_stay_out_of_comparison_and_repr():
-    """A comparison written for the official class holds for what we parse."""
+    """A comparison written for the official class holds for parsed messages."""
     ours = UserMessage("hi", session_id="s", is_replay=True, tool_result_meta=[{}], raw={"type": "user"})
     assert ours == UserMessage("hi")
     assert "session_id" not in repr(ours)
@@ -68,7 +68,7 @@ def test_every_message_shows_the_frame(kind):
 
 
 def test_a_notice_equals_the_plain_system_message():
-    """Where the official SDK gives a SystemMessage, one written in a test still equals what we give."""
+    """Where the official SDK yields a SystemMessage, one written in a test equals our typed class."""
     notice = StatusMessage("status", NOTICE, status="requesting")
     assert notice == SystemMessage("status", NOTICE)
     assert SystemMessage("status", NOTICE) == notice
@@ -86,7 +86,7 @@ def test_an_official_subclass_does_not_equal_the_plain_one():
 
 
 def test_fields_of_a_notice_have_defaults_of_their_own():
-    """A list that one message was born with is not shared with the next."""
+    """The default list of one message is not shared with the next."""
     first, second = InitMessage("init", {}), InitMessage("init", {})
     first.tools.append("Bash")
     assert second.tools == []

@@ -37,7 +37,7 @@ def ask(query=None, *steps):
 
 
 def run(code, *arguments, cwd=None, install=True, path=None):
-    """What a program prints."""
+    """Return the lines that a program prints."""
     program = [sys.executable, "-W", "error", *(path or ["-c", (INSTALL if install else "") + code])]
     done = subprocess.run(
         [*program, *arguments], capture_output=True, text=True, check=False, cwd=cwd, timeout=100
@@ -176,7 +176,7 @@ print(again.TextBlock is toolwire.TextBlock)
 
 
 def test_the_package_is_found_where_the_official_one_is():
-    """Programs look for the package, its files and the CLI that it carries."""
+    """Programs look for the package, its files and its bundled CLI."""
     folder = str(Path(claude_agent_sdk.__file__).parent)
     assert run("""
 import importlib.metadata, importlib.resources, importlib.util, os
@@ -192,7 +192,7 @@ print(os.path.dirname(before[1]), importlib.metadata.version("claude-agent-sdk")
 
 
 def test_it_works_where_the_official_package_is_not_installed():
-    """Then its metadata has our API level, so that instrumentation libraries find the version that they want."""
+    """Without it, its metadata has our API level, so that instrumentation libraries find a supported version."""
     assert run("""
 import importlib.metadata as metadata, importlib.util, sys
 sys.path[:] = [each for each in sys.path if not each.endswith("site-packages")]
@@ -208,7 +208,7 @@ print([each.name for each in metadata.distributions() if "claude" in each.name])
 
 
 def test_what_is_missing_says_so():
-    """The official package's internals that nobody patches are not there."""
+    """Internals of the official package that no library patches do not exist."""
     lines = run("""
 import claude_agent_sdk, claude_agent_sdk.testing
 for code in (
@@ -234,7 +234,7 @@ print(hasattr(claude_agent_sdk, "list_sessions"), getattr(claude_agent_sdk, "oth
 
 
 def test_it_is_an_error_when_the_official_package_was_imported_before():
-    """The error names who did. A second call after a first is none."""
+    """The error names the importing module. A second call is not an error."""
     lines = run(
         """
 import sys, types
@@ -257,7 +257,7 @@ except RuntimeError as error:
 
 
 def test_import_hooks_of_other_libraries_still_see_the_import():
-    """They put a finder in front, which asks those behind it and wraps the loader that it gets."""
+    """They put a finder in front, which calls those behind it and wraps the loader that it gets."""
     code = """
 import importlib.util, sys
 class Watching:
@@ -285,7 +285,7 @@ print(claude_agent_sdk.query is toolwire.query)
 
 
 def test_a_pickled_query_runs_in_a_process_without_alias_mode():
-    """A child process does not inherit alias mode; what it gets by pickle is toolwire's all the same."""
+    """A child process does not inherit alias mode; objects that it gets by pickle are still toolwire's."""
     code = (
         ASK.replace("claude_agent_sdk", "toolwire")
         + """

@@ -1,4 +1,4 @@
-"""The official package's inner classes: what a library patches there takes effect, and what it unpatches does not.
+"""Internal classes of the official package: a library's patches take effect, and stop when they are undone.
 
 Each test is a program in a process of its own, with a CLI that is a few lines of Python.
 """
@@ -92,7 +92,7 @@ SEEN = "SystemMessage AssistantMessage ResultMessage"
 
 @pytest.fixture
 def run(tmp_path):
-    """Run a program; the lines that it prints."""
+    """Run a program and return the lines that it prints."""
     cli = tmp_path / "claude"
     cli.write_text(CLI.format(python=sys.executable))
     cli.chmod(0o755)
@@ -120,7 +120,7 @@ def run(tmp_path):
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_patched_transport_starts_every_cli(run, backend):
-    """As a library does that puts a proxy between: options changed at `connect()` reach the CLI."""
+    """Options that a library changes at `connect()`, to insert a proxy, reach the CLI."""
     lines = run(
         """
 from claude_agent_sdk._internal.transport.subprocess_cli import SubprocessCLITransport as T
@@ -155,7 +155,7 @@ print(ask())
 
 
 def test_a_transport_can_be_subclassed_wrapped_and_looked_at(run):
-    """Programs give their own subclass, put a transport around it, or read the command line that it would start."""
+    """Programs pass their own subclass, put a transport around it, or read the command line that it would start."""
     assert run(f"""
 from claude_agent_sdk._internal.transport.subprocess_cli import SubprocessCLITransport
 class Mine(SubprocessCLITransport):
