@@ -1,10 +1,23 @@
 """Stores that frameworks bring along, with options built from a dict: they are used as they are."""
 
+import asyncio
 import json
+from contextlib import asynccontextmanager
 
+import anyio
 import pytest
 
-from toolwire import ClaudeAgentOptions, ClaudeSDKClient, MirrorErrorMessage, ResultMessage, query
+from toolwire import (
+    ClaudeAgentOptions,
+    ClaudeSDKClient,
+    MirrorErrorMessage,
+    ResultMessage,
+    RunObserver,
+    ToolServer,
+    add_observer,
+    query,
+    remove_observer,
+)
 from toolwire.sessions.transcript import read_entries
 from toolwire.testing import ScriptedCLI, say
 
@@ -122,3 +135,59 @@ async def test_a_store_without_dedupe_gets_nothing_twice_after_a_failure(tmp_pat
 def sort(entries):
     """Entries in an order that does not depend on when they were stored."""
     return sorted(json.dumps(each, sort_keys=True) for each in entries)
+
+
+def test_a_cancelled_wait_for_a_store_still_ends_everything_else(tmp_path):
+    """`Task.cancel()` while closing waits for a store that hangs: observers, servers and tasks end all the same."""
+    ended = []
+
+    class Hanging(FrameworkStore):
+        async def append(self, key, entries):
+            await anyio.sleep_forever()
+
+    @asynccontextmanager
+    async def lifespan(_):
+        yield
+        ended.append("server")
+
+    class Ends(RunObserver):
+        def end(self, error):
+            ended.append("observer")
+
+    options = make_options(
+        tmp_path,
+        "one",
+        [say("One.")],
+        session_store=Hanging([]),
+        session_store_timeout_ms=10,
+        mcp_servers={"tools": ToolServer("tools", lifespan=lifespan)},
+    )
+
+    async def use(done):
+        async with ClaudeSDKClient(options) as client:
+            await client.query("first")
+            async for _ in client.receive_response():
+                pass
+            done.set()
+
+    async def main():
+        done = asyncio.Event()
+        task = asyncio.create_task(use(done))
+        await done.wait()
+        await anyio.wait_all_tasks_blocked()
+        assert ended == []  # closing waits for the store
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert sorted(ended) == ["observer", "server"]
+        await anyio.wait_all_tasks_blocked()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    def observe(_):
+        return Ends()
+
+    add_observer(observe)
+    try:
+        asyncio.run(main())
+    finally:
+        remove_observer(observe)

@@ -363,25 +363,29 @@ class Conversation:
                 if self._session is not None:
                     await self._session.aclose()
             finally:
-                await self._finish_mirror()
                 if self._files is not None:
                     self._files.remove()
-                if self._observers is not None:
-                    self._observers.end(None if self._session is None else self._session.error)
-                if self._servers is not None:
-                    await self._servers.aclose()
+                try:
+                    await self._finish_mirror()
+                finally:
+                    if self._observers is not None:
+                        self._observers.end(None if self._session is None else self._session.error)
+                    if self._servers is not None:
+                        await self._servers.aclose()
 
     def _report(self, frame: dict[str, Any]) -> None:
         """Add an error message of the session store before a result that may be waiting for it."""
         self.session.inject(frame, first=True)
 
     async def _finish_mirror(self) -> None:
-        """Store the CLI's last transcript reports, in bounded time, even when cancelled."""
+        """Store the CLI's last transcript reports, in bounded time. Only `Task.cancel()` interrupts it."""
         mirror, self._mirror = self._mirror, None
         if mirror is not None and self._mirroring is not None:
-            with shield():
-                is_stored = await mirror.finish()
-            self._mirroring.cancel()
+            try:
+                with shield():
+                    is_stored = await mirror.finish()
+            finally:
+                self._mirroring.cancel()
             if is_stored and self._resumed_from is not None:
                 from toolwire.sessions.resume import remove_folder  # noqa: PLC0415 - as above
 
