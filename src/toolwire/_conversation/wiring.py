@@ -31,7 +31,7 @@ from toolwire._transport.process import Command, process_pipe
 from toolwire._version import __version__
 from toolwire.errors import CanUseToolShadowedWarning, CLIConnectionError, OptionsError
 from toolwire.hooks.registry import RegisteredHook, blocks_on_failure, register
-from toolwire.options import command_line as _argv
+from toolwire.options import command_line
 from toolwire.options.agent_options import ClaudeAgentOptions, OnElicitation, OnUserDialog, prepare
 from toolwire.options.checks import check_paths
 from toolwire.options.mcp_servers import check_servers, get_policies, split_servers
@@ -119,12 +119,14 @@ class Conversation:
         """Start the CLI and initialize it. After an exception nothing is left behind."""
         options = self.options = prepare(self.options)
         self._mcp_servers = _copy_servers(options.mcp_servers)
-        if (warning := _argv.explain_shadowing(options)) is not None:
+        if (warning := command_line.explain_shadowing(options)) is not None:
             warnings.warn(warning, CanUseToolShadowedWarning, stacklevel=3)
         hooks_config, hooks = register(options.hooks or {})
         instances, configs = split_servers(options.mcp_servers)
         keep_secret(secret_values([configs or options.mcp_servers, *_more_secrets(options)]))
-        env = _argv.build_environment(options, os.environ, __version__) if self._transport is None else {}
+        env: dict[str, str] = {}
+        if self._transport is None:
+            env = command_line.build_environment(options, os.environ, __version__)
         env = self._start_observers(env)
         for name, handler in make_handlers(options, hooks).items():
             self._add_handler(name, handler)
@@ -155,10 +157,10 @@ class Conversation:
                 everything=options.include_all_messages,
                 before_result=None if self._mirror is None else self._mirror.flush,
             )
-            request = _argv.build_initialize_request(options, hooks_config)
+            request = command_line.build_initialize_request(options, hooks_config)
             self.info = await self._session.request(request, _initialize_timeout(options))
-            if self._files is not None:
-                self._files.remove(_argv.MCP_CONFIG)  # the CLI reads it once, before its first response
+            if self._files is not None:  # the CLI reads it once, before its first response
+                self._files.remove(command_line.MCP_CONFIG)
             _check_initialized(options, hooks_config, self.info)
         except BaseException as error:
             if self._observers is not None:
@@ -212,7 +214,8 @@ class Conversation:
 
     def send_prompt(self, prompt: str, session_id: str) -> None:
         """Send one prompt without waiting."""
-        self.session.prompt(_argv.build_user_message(prompt, session_id, self.options.verbatim_prompts))
+        verbatim = self.options.verbatim_prompts
+        self.session.prompt(command_line.build_user_message(prompt, session_id, verbatim))
 
     async def send_stream(
         self, prompts: AsyncIterable[dict[str, Any]], session_id: str | None = None
@@ -428,7 +431,7 @@ def make_command(
     keep_secret(secret_values(env))
     # A spawner may start it elsewhere, with no CLI on this machine.
     cli = find_cli(options.cli_path) if here else os.fspath(options.cli_path or "claude")
-    argv = _argv.build_command(options, cli, to_file)
+    argv = command_line.build_command(options, cli, to_file)
     cwd = os.fspath(options.cwd) if options.cwd else None
     return Command(argv, env, cwd, options.user, options.close_timeout)
 

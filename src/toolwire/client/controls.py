@@ -56,7 +56,7 @@ from toolwire.client.responses import (
 )
 from toolwire.errors import CLIConnectionError, CLITimeoutError, OptionsError, UnsupportedRequestError
 from toolwire.hooks.registry import register
-from toolwire.options import command_line as _argv
+from toolwire.options import command_line
 from toolwire.permissions import PermissionMode
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ class Controls:
         """
         live = self._live
         hooks, _ = register(live.options.hooks or {})
-        request = {**_argv.build_initialize_request(live.options, hooks), **fields}
+        request = {**command_line.build_initialize_request(live.options, hooks), **fields}
         response = await self.control_request(request.pop("subtype"), **request)
         live.info = response
         return cast("InitializeResponse", response)
