@@ -159,7 +159,7 @@ class Conversation:
             )
             request = command_line.build_initialize_request(options, hooks_config)
             self.info = await self._session.request(request, _initialize_timeout(options))
-            if self._files is not None:  # the CLI reads it once, before its first response
+            if self._files is not None:  # the CLI reads the configuration once, before its first response
                 self._files.remove(command_line.MCP_CONFIG)
             _check_initialized(options, hooks_config, self.info)
         except BaseException as error:
