@@ -48,16 +48,16 @@ def test_json_and_yaml_of_all_versions_are_read(content, version):
         (b"", "neither `openapi` nor `swagger`"),
         (b"[]", "neither `openapi` nor `swagger`"),
         (b"{", "neither JSON nor YAML"),
-        (b'{"openapi": "3.0.0", "x": NaN}', "no NaN"),
+        (b'{"openapi": "3.0.0", "x": NaN}', "NaN is not valid JSON"),
         (b'{"swagger": "1.2"}', "2.0, 3.0 and 3.1"),
         (b'{"openapi": "4.0.0"}', "2.0, 3.0 and 3.1"),
-        (b'{"openapi": "3.0.0", "paths": []}', "table of paths"),
+        (b'{"openapi": "3.0.0", "paths": []}', "`paths` must be an object"),
         (b"\xff\xff\xff", "UTF-8"),
         (b'{"openapi": "3.0.0", "x": ' + b"[" * 5000 + b"]" * 5000 + b"}", "neither JSON|deep"),
-        (b'{"openapi": "3.0.0", "x": ' + b"[" * 200 + b"]" * 200 + b"}", "150 deep"),
+        (b'{"openapi": "3.0.0", "x": ' + b"[" * 200 + b"]" * 200 + b"}", "150 levels deep"),
     ],
 )
-def test_what_is_no_document_is_told(content, said):
+def test_an_invalid_document_is_an_error(content, said):
     """The error names the source and the reason."""
     with pytest.raises(UsageError, match=said) as raised:
         open_document(content, "spec.json")
@@ -65,7 +65,7 @@ def test_what_is_no_document_is_told(content, said):
 
 
 def test_a_missing_file_is_an_error_at_once(tmp_path):
-    """Not only when somebody connects."""
+    """Not only when a client connects."""
     with pytest.raises(UsageError, match="does not exist"):
         OpenAPI(tmp_path / "nowhere.yaml")
     with pytest.raises(UsageError, match="is not a file"):
@@ -111,8 +111,8 @@ def test_no_file_is_read_without_leave(files):
     assert {each.label for each in server.operations.values()} == {"POST /own", "POST /self"}
     reasons = {each.name: each.reason for each in server.status.skipped}
     assert "external_files=True" in reasons["POST /pet"]
-    assert "ever fetched" in reasons["POST /web"]
-    assert "there is nothing" in reasons["POST /broken"]
+    assert "never fetched" in reasons["POST /web"]
+    assert "does not exist" in reasons["POST /broken"]
 
 
 def test_with_leave_files_in_the_folder_are_read_and_no_others(files):
@@ -126,7 +126,7 @@ def test_with_leave_files_in_the_folder_are_read_and_no_others(files):
     for name in ("/up", "/link", "/absolute"):
         assert "outside the document's folder" in reasons[f"POST {name}"]
     for name in ("/web", "/scheme", "/file"):
-        assert "ever fetched" in reasons[f"POST {name}"]
+        assert "never fetched" in reasons[f"POST {name}"]
     assert "does not exist" in reasons["POST /none"]
 
 

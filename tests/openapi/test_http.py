@@ -99,8 +99,8 @@ async def test_a_response_is_read_up_to_the_limit(api):
         (Reply(body=b'{"a":1}\n{"a":2}\n', kind="application/x-ndjson"), '{"a":1}\n{"a":2}\n'),
         (Reply(body=b'{"a":1}\n', kind="application/jsonl"), '{"a":1}\n'),
         (Reply(body=b"a=1&b=2", kind="application/x-www-form-urlencoded"), "a=1&b=2"),
-        (Reply(204, b"", None), "HTTP 204 (No Content): done, without content"),
-        (Reply(201, b"", None), "HTTP 201 (Created): done, without content"),
+        (Reply(204, b"", None), "HTTP 204 (No Content): success, no content"),
+        (Reply(201, b"", None), "HTTP 201 (Created): success, no content"),
         (Reply(body=b'{"a":1}', kind="application/problem+json"), '{"a":1}'),
     ],
 )
@@ -145,7 +145,7 @@ async def test_structured_content_has_status_and_result(api):
     api.reply = Reply(body=b'{"n": "no number"}')
     result = await call(api, given, "go", {}, output_schemas=True)
     assert result.is_error
-    assert "does not fit" in result.text
+    assert "does not match its schema" in result.text
     assert "no number" in result.text
 
 

@@ -176,9 +176,7 @@ def test_a_base_with_a_discriminator_names_its_kinds():
         "properties": {"kind": {"type": "string"}},
     }
     tool = tool_for(ref("Pet"), Pet=pet, Cat={"allOf": [ref("Pet"), {"type": "object"}]})
-    assert (
-        "`kind` says which kind it is: cat" in tool.definition["inputSchema"]["$defs"]["Pet"]["description"]
-    )
+    assert "`kind` selects the kind: cat" in tool.definition["inputSchema"]["$defs"]["Pet"]["description"]
     assert accepts(tool, {"kind": "cat", "lives": 9})
 
 

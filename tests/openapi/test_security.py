@@ -103,7 +103,7 @@ async def test_no_argument_stands_where_a_key_goes(api, scheme, place, key):
     given["paths"]["/x"]["get"]["parameters"] = [{"name": "f", "in": place, "schema": {"type": "object"}}]
     result = await call(api, given, "go", {"f": {key: "mine"}}, auth={scheme: SECRET})
     assert result.is_error
-    assert f"an argument has '{key}', which is for credentials; nothing was sent" in result.text
+    assert f"an argument sets '{key}', which is for credentials; nothing was sent" in result.text
     assert not api.requests
     assert not (await call(api, given, "go", {"f": {"other": "mine"}}, auth={scheme: SECRET})).is_error
 
@@ -170,7 +170,7 @@ async def test_credentials_come_from_the_environment_or_a_private_file(api, tmp_
         ({"digest": "x"}, "not supported"),
         ({"header_key": ClientCredentials("a", "b")}, "takes no OAuth2 client"),
         ({"oauth": {"client": "x"}}, "client_id"),
-        ("x", "which scheme"),
+        ("x", "must name its security scheme"),
     ],
 )
 def test_wrong_credentials_are_an_error_at_once(auth, said):
@@ -341,7 +341,7 @@ async def test_the_time_limit_of_a_call_is_for_its_token_too(api):
                         tasks.start_soon(go, client)
     finally:
         ended.set()
-    assert texts == ["GET /x: no access token could be had within 0.3 s; nothing was sent"] * 3
+    assert texts == ["GET /x: no access token could be fetched within 0.3 s; nothing was sent"] * 3
 
 
 async def test_a_token_that_was_lost_does_not_mean_that_the_call_was_sent(api):
@@ -349,7 +349,7 @@ async def test_a_token_that_was_lost_does_not_mean_that_the_call_was_sent(api):
     api.paths["/token"] = Reply(0)
     auth = {"oauth": {"client_id": "i", "client_secret": SECRET, "token_url": f"{api.url}/token"}}
     result = await call(api, secured({"oauth": []}, method="post"), "go", {}, auth=auth)
-    assert result.text.startswith("POST /x: no access token could be had (")
+    assert result.text.startswith("POST /x: no access token could be fetched (")
     assert result.text.endswith("; nothing was sent")
 
 

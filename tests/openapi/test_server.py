@@ -96,7 +96,7 @@ def test_operations_are_chosen_by_tag_path_method_and_id(patterns, left):
 def test_a_pattern_that_fits_nothing_is_told(caplog):
     """It may be misspelt."""
     load(document({"/x": {"get": operation()}}), include=["GET", "tag:nope"])
-    assert "no operation fits the pattern 'tag:nope'" in caplog.text
+    assert "no operation matches the pattern 'tag:nope'" in caplog.text
     with pytest.raises(UsageError, match="globs"):
         OpenAPI(document({}), include=[" "])
 
@@ -268,8 +268,8 @@ async def test_a_document_is_fetched_and_its_server_is_where_it_came_from(api):
         (Reply(body=b"<html>"), "neither"),
     ],
 )
-async def test_a_document_that_cannot_be_had_is_told(api, reply, said):
-    """The server lives, and says why it has no tools."""
+async def test_a_document_that_cannot_be_fetched_is_reported(api, reply, said):
+    """The server stays up, and its status says why it has no tools."""
     api.reply = reply
     server = OpenAPI(f"{api.url}/openapi.json", environ={})
     async with connect(server) as client:
@@ -285,7 +285,7 @@ async def test_a_document_that_cannot_be_had_is_told(api, reply, said):
 )
 def test_the_address_of_a_document_is_checked(url):
     """Before anything is fetched."""
-    with pytest.raises(UsageError, match="address of the document"):
+    with pytest.raises(UsageError, match="URL of the document"):
         OpenAPI(url)
 
 

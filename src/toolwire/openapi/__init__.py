@@ -1,1 +1,1 @@
-"""OpenAPI documents as tools: one tool an operation, called over HTTP with checked arguments."""
+"""OpenAPI documents as tools: one tool per operation, called over HTTP with validated arguments."""

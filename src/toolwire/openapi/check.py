@@ -1,4 +1,4 @@
-"""Finds what is odd about a document, and what would trip a model or a call."""
+"""Finds problems in a document that would confuse a model or make calls fail."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -14,11 +14,11 @@ _MOST_NAMED: Final = 5
 
 
 def find_problems(server: "OpenAPI") -> list[Finding]:
-    """Return the problems of a document that was read."""
-    return [*_left_out(server), *_names(server), *_descriptions(server), *_calls(server), *_notes(server)]
+    """Return the problems of a document that has been loaded."""
+    return [*_skipped(server), *_names(server), *_descriptions(server), *_calls(server), *_notes(server)]
 
 
-def _left_out(server: "OpenAPI") -> Iterator[Finding]:
+def _skipped(server: "OpenAPI") -> Iterator[Finding]:
     for each in server.status.skipped:
         yield Finding("warning", None, f"{each.name} is left out: {each.reason}", "correct it, or exclude it")
 
@@ -29,11 +29,11 @@ def _names(server: "OpenAPI") -> Iterator[Finding]:
     for name, base in wanted.items():
         label = server.operations[name].label
         if shared[base.casefold()] > 1:
-            what = f"other operations have the operationId {base} too, so that of {label} has a suffix"
-            yield Finding("warning", name, what, "give every operation an operationId of its own")
+            what = f"several operations have the operationId {base}, so the tool of {label} has a suffix"
+            yield Finding("warning", name, what, "give every operation a unique operationId")
         elif base != name and not name.startswith(base):
-            what = f"the name {base} of {label} is too long ({len(base)} characters) and was cut"
-            yield Finding("hint", name, what, "shorten the operationId, or the name of the server")
+            what = f"the name {base} of {label} is too long ({len(base)} characters) and was shortened"
+            yield Finding("hint", name, what, "shorten the operationId or the name of the server")
 
 
 def _descriptions(server: "OpenAPI") -> Iterator[Finding]:
@@ -49,7 +49,7 @@ def _descriptions(server: "OpenAPI") -> Iterator[Finding]:
 
 def _calls(server: "OpenAPI") -> Iterator[Finding]:
     if server.base_url is None and server.base_problem:
-        yield Finding("warning", None, f"no call can be made: {server.base_problem}", "give --base-url")
+        yield Finding("warning", None, f"no call can be made: {server.base_problem}", "set --base-url")
     missing: dict[str, list[str]] = {}
     for name, problem in server.missing_credentials().items():
         missing.setdefault(problem, []).append(name)

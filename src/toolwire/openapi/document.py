@@ -1,8 +1,8 @@
-"""Reads an OpenAPI document, and follows the references in it.
+"""Reads an OpenAPI document and follows the references in it.
 
-Owns what a document is (3.0, 3.1 or Swagger 2.0; JSON or YAML), its limits of size, depth and parts, and where a
-reference may lead: to a place in the document, or to a file in its folder if that is allowed. No reference is ever
-fetched from the network. Must not know what operations and schemas mean.
+Owns which documents are accepted (3.0, 3.1 or Swagger 2.0; JSON or YAML), their limits (size, depth, number of
+values), and where a reference may point: to a place in the document or, if allowed, to a file in its folder. No
+reference is ever fetched from the network. Must not know what operations and schemas mean.
 """
 
 import json
@@ -42,14 +42,14 @@ class Place:
 
 @dataclass
 class Document:
-    """A document that was read, with the files that it refers to."""
+    """A parsed document, with the files that it refers to."""
 
     data: Mapping[str, Any]
     version: Version
     source: str
-    """The path or URL that it came from."""
+    """The path or URL of the document."""
     folder: Path | None = None
-    """The folder whose files it may refer to; None if it may refer to none."""
+    """The folder whose files it may refer to; None if references to other files are not allowed."""
     files: dict[str, Any] = field(default_factory=dict)
     """The other files that were read, by path."""
     main: Path | None = None
@@ -57,45 +57,47 @@ class Document:
     _bytes: int = 0
 
     def locate(self, reference: str, file: str) -> Place:
-        """Return the place that a reference leads to; it stands in `file`. `Unusable` if it may not be followed."""
+        """Return the place that a reference in `file` points to. `Unusable` if it may not be followed."""
         address, _, pointer = reference.partition("#")
         return Place(file if not address else self._open(address, file, reference), pointer)
 
     def get(self, place: Place) -> Any:
-        """Return what is at a place. `Unusable` if nothing is."""
+        """Return the value at a place. `Unusable` if there is none."""
         root = self.data if place.file == _MAIN else self.files[place.file]
         found = resolve(f"#{place.pointer}", root) if isinstance(root, Mapping) else None
         if found is None:
             where = f" of {place.file}" if place.file else ""
-            raise Unusable(f"it refers to #{place.pointer[:200]}{where}, and there is nothing")
+            raise Unusable(f"it refers to #{place.pointer[:200]}{where}, which does not exist")
         return found
 
     def follow(self, node: Any, file: str = _MAIN) -> tuple[Any, str]:
-        """Return a node and its file, after following `$ref`s."""
+        """Follow `$ref`s until there is none. Returns the node and the file that it is in."""
         for _ in range(_LONGEST_CHAIN):
             if not isinstance(node, Mapping) or not isinstance(node.get("$ref"), str):
                 return node, file
             place = self.locate(node["$ref"], file)
             node, file = self.get(place), place.file
-        raise Unusable(f"a chain of more than {_LONGEST_CHAIN} references does not end")
+        raise Unusable(f"it has a chain of more than {_LONGEST_CHAIN} references")
 
     def _open(self, address: str, file: str, reference: str) -> str:
-        """Read the file that a reference leads to, and return its key."""
+        """Read the file that a reference points to, and return its key in `files`."""
         shown = reference[:200]
         try:
             parts = urlsplit(address)
         except ValueError:
-            raise Unusable(f"it refers to {shown!r}, which is not an address") from None
+            raise Unusable(f"it refers to {shown!r}, which is not a valid URL") from None
         if parts.scheme or parts.netloc or self.main is None:
-            raise Unusable(f"it refers to {shown!r}, and nothing outside the document is ever fetched")
+            raise Unusable(
+                f"it refers to {shown!r}, which is outside the document: references are never fetched"
+            )
         base = self.main if file == _MAIN else Path(file)
         path = (base.parent / unquote(parts.path)).resolve()
         if path == self.main:
             return _MAIN
         if self.folder is None:
             raise Unusable(
-                f"it refers to {shown!r}, another file: allow those in the document's folder with "
-                "external_files=True (--external-files)"
+                f"it refers to {shown!r}, another file: external_files=True (--external-files) allows files in the "
+                "document's folder"
             )
         if not path.is_relative_to(self.folder):
             raise Unusable(f"it refers to {shown!r}, which is outside the document's folder")
@@ -121,25 +123,27 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     if len(content) > most:
-        raise UsageError(f"{path} has over {most:,} bytes: too large for a document")
+        raise UsageError(
+            f"{path} is too large: a document and its files may have {MOST_BYTES:,} bytes in total"
+        )
     return content
 
 
 def open_document(
     content: bytes, source: str, *, path: Path | None = None, external_files: bool = False
 ) -> Document:
-    """Make a document of its bytes. `UsageError` says why it is none."""
+    """Parse the bytes of a document. `UsageError` if it is not an OpenAPI document."""
     data = parse(content, source)
     version = _find_version(data, source)
     if not isinstance(data.get("paths", {}), Mapping):
-        raise UsageError(f"{source}: `paths` must be a table of paths")
+        raise UsageError(f"{source}: `paths` must be an object")
     main = path.resolve() if path is not None else None
     folder = main.parent if main is not None and external_files else None
     return Document(data, version, source, folder, main=main, _bytes=len(content))
 
 
 def parse(content: bytes, name: str) -> Any:
-    """Parse JSON or YAML. `UsageError` says what is wrong, and where."""
+    """Parse JSON or YAML. `UsageError` says what is wrong and where."""
     try:
         text = content.decode("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     except UnicodeDecodeError as error:
@@ -158,7 +162,7 @@ def parse(content: bytes, name: str) -> Any:
                 return data
         return read_yaml(text, most_nodes=MOST_NODES, most_depth=MOST_DEPTH)
     except RecursionError:
-        raise UsageError(f"{name}: it is nested too deep") from None
+        raise UsageError(f"{name} is nested too deeply") from None
     except ValueError as error:
         raise UsageError(f"{name} is neither JSON nor YAML: {error}") from None
 
@@ -167,31 +171,32 @@ def _parse_json(text: str) -> Any:
     try:
         return loads(text.encode())
     except ValueError:
-        # Control characters in texts and halves of surrogate pairs occur; they are cleaned where a model sees them.
+        # Real documents have control characters and lone surrogates in strings. Texts for the model are cleaned
+        # later.
         return json.loads(text, strict=False, parse_constant=_refuse_constant)
 
 
 def _refuse_constant(word: str) -> Any:
-    raise ValueError(f"JSON has no {word}")
+    raise ValueError(f"{word} is not valid JSON")
 
 
 def _measure(data: Any) -> None:
-    """Refuse what is too deep or has too many parts. Does not recurse."""
+    """Reject a document that is too deep or has too many values. Does not recurse."""
     stack, nodes = [(data, 1)], 0
     while stack:
         each, depth = stack.pop()
         if depth > MOST_DEPTH:
-            raise ValueError(f"it is nested more than {MOST_DEPTH} deep")
+            raise ValueError(f"it is nested more than {MOST_DEPTH} levels deep")
         inner = each.values() if isinstance(each, dict) else each
         nodes += len(each)
         if nodes > MOST_NODES:
-            raise ValueError(f"it has more than {MOST_NODES:,} parts")
+            raise ValueError(f"it has more than {MOST_NODES:,} values")
         stack.extend((value, depth + 1) for value in inner if isinstance(value, dict | list))
 
 
 def _find_version(data: Any, source: str) -> Version:
-    told = data if isinstance(data, Mapping) else {}
-    swagger, openapi = str(told.get("swagger", "")), str(told.get("openapi", ""))
+    top = data if isinstance(data, Mapping) else {}
+    swagger, openapi = str(top.get("swagger", "")), str(top.get("openapi", ""))
     if swagger.startswith("2"):
         return "2.0"
     if openapi.startswith("3.0") or openapi == "3":
@@ -199,7 +204,9 @@ def _find_version(data: Any, source: str) -> Version:
     if openapi.startswith("3."):
         return "3.1"
     if swagger or openapi:
-        raise UsageError(f"{source} is OpenAPI {(swagger or openapi)[:20]!r}: 2.0, 3.0 and 3.1 can be read")
+        raise UsageError(
+            f"{source} is OpenAPI {(swagger or openapi)[:20]!r}; versions 2.0, 3.0 and 3.1 are supported"
+        )
     raise UsageError(
-        f"{source} is not an OpenAPI document: it has neither `openapi` nor `swagger` at its top"
+        f"{source} is not an OpenAPI document: it has neither `openapi` nor `swagger` at its top level"
     )

@@ -1,7 +1,7 @@
-"""Sends requests to one origin, with the checked connections of the catalogue.
+"""Sends requests to one origin, over the same restricted connections that the catalogue uses.
 
-Owns when a request is sent again: GET and HEAD, after a failure that may pass; anything else never. A redirect is
-not followed. Bodies of responses are read up to a limit.
+Owns retries: GET and HEAD are sent again after a failure that may be temporary; other methods never are. Redirects
+are not followed. Response bodies are read up to a limit.
 """
 
 import ssl
@@ -32,22 +32,22 @@ from toolwire.catalog.secrets import Credentials
 from toolwire.errors import CatalogError, UsageError
 
 SAFE_METHODS: Final = ("GET", "HEAD")
-"""Those whose requests may be sent again."""
-_PASSING: Final = PASSING - {500}  # a 500 is told at once
+"""Methods whose requests may be sent again."""
+_PASSING: Final = PASSING - {500}  # a 500 is reported at once
 
 
 @dataclass(frozen=True)
-class Received:
-    """A response that was read to its end, or as far as it was worth reading. May hold secrets: scrub it."""
+class Response:
+    """A response; the body of an error may be cut. It may contain secrets: scrub it before showing it."""
 
     status: int
     headers: Mapping[str, str] = field(repr=False)
-    """Names in small letters."""
+    """Names in lower case."""
     content: bytes = field(repr=False)
 
 
-class NotReceived(CatalogError):  # noqa: N818 - what it is
-    """There is no response. `sent` tells whether the request may have been carried out."""
+class NoResponse(CatalogError):  # noqa: N818 - what it is
+    """No response was received. `sent` is True if the server may have carried out the request."""
 
     def __init__(self, message: str, *, sent: bool) -> None:
         self.sent = sent
@@ -61,11 +61,11 @@ class Limits:
     timeout: float = 30.0
     """Seconds, retries included."""
     most_bytes: int = 4 * 1024 * 1024
-    """Of a response."""
+    """The largest response body."""
 
 
 class Sender:
-    """Sends requests below one base URL. It has no credentials: requests come with theirs."""
+    """Sends requests to one base URL. It holds no credentials: requests already contain them."""
 
     def __init__(
         self,
@@ -82,42 +82,42 @@ class Sender:
             base_url, Credentials(), network=Network.of(network), resolver=resolver, ssl_context=ssl_context
         )
 
-    async def send(self, request: OutgoingRequest, limits: Limits, scrubber: Scrubber) -> Received:
-        """Send a request and read the response. `NotReceived` if there is none, else `CatalogError`."""
+    async def send(self, request: OutgoingRequest, limits: Limits, scrubber: Scrubber) -> Response:
+        """Send a request and read the response. `NoResponse` if there is none, else `CatalogError`."""
         safe, tries, sent = request.method in SAFE_METHODS, 0, Attempt()
         with anyio.move_on_after(limits.timeout):
             while True:
                 tries += 1
                 try:
-                    received = await self._send_once(request, limits, sent)
+                    response = await self._send_once(request, limits, sent)
                 except (httpx2.HTTPError, OSError) as error:
                     if not safe or tries >= self._retry.attempts:
-                        raise NotReceived(describe_error(error, scrubber.text), sent=sent.sent) from None
+                        raise NoResponse(describe_error(error, scrubber.text), sent=sent.sent) from None
                     pause = self._retry.pause(tries, None)
                 else:
-                    if not safe or received.status not in _PASSING or tries >= self._retry.attempts:
-                        return received
-                    pause = self._retry.pause(tries, parse_retry_after(received.headers.get("retry-after")))
+                    if not safe or response.status not in _PASSING or tries >= self._retry.attempts:
+                        return response
+                    pause = self._retry.pause(tries, parse_retry_after(response.headers.get("retry-after")))
                 await anyio.sleep(pause)
-        raise NotReceived(f"there was no answer within {round(limits.timeout, 2):g} s", sent=sent.sent)
+        raise NoResponse(f"there was no response within {round(limits.timeout, 2):g} s", sent=sent.sent)
 
-    async def _send_once(self, request: OutgoingRequest, limits: Limits, sent: Attempt) -> Received:
+    async def _send_once(self, request: OutgoingRequest, limits: Limits, sent: Attempt) -> Response:
         order = None
         if request.method not in SAFE_METHODS or request.content:
-            order = Order(request.content, sent)  # notes in `sent` when the first byte goes out
+            order = Order(request.content, sent)  # sets `sent.sent` when the first byte goes out
         async with self._connections.open(request, limits.timeout, order) as response:
             good = is_success(response.status_code)
             most = limits.most_bytes if good else min(REFUSAL_BYTES, limits.most_bytes)
             try:
                 content = await collect(response, most, lenient=not good)
             except Unreadable as error:
-                raise NotReceived(f"HTTP {response.status_code}: {error}", sent=True) from None
+                raise NoResponse(f"HTTP {response.status_code}: {error}", sent=True) from None
             headers = {name.lower(): value for name, value in response.headers.items()}
-            return Received(response.status_code, headers, content)
+            return Response(response.status_code, headers, content)
 
 
 def split_url(url: str, network: NetworkSettings, what: str) -> tuple[str, str]:
-    """Split a URL into its origin and the rest. `UsageError` if no request may go there."""
+    """Split a URL into its origin and the rest. `UsageError` if requests to it are not allowed."""
     try:
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
@@ -126,7 +126,7 @@ def split_url(url: str, network: NetworkSettings, what: str) -> tuple[str, str]:
         raise UsageError(f"{what} {error}") from None
     rest = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if not rest.isascii() or not rest.isprintable() or " " in rest:
-        raise UsageError(f"{what} must be a URL, got {url[:200]!r}")
+        raise UsageError(f"{what} must be a valid URL, got {url[:200]!r}")
     return origin, rest
 
 

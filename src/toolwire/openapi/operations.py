@@ -1,15 +1,15 @@
 """Reads the operations of a document: their parameters, bodies and security, and the schema of their arguments.
 
-Owns the differences between Swagger 2.0 and OpenAPI 3, which end here: an `Operation` says where each argument
-goes, whatever the document looked like. Arguments are the parameters by name, and `body`. Parameters of one name in
-several places get the place in front (`path_id`, `query_id`). An operation that cannot be called right is left out
-with the reason; one bad operation never costs the others. Pure.
+Owns the differences between Swagger 2.0 and OpenAPI 3, and hides them: an `Operation` says where each argument
+goes, for either. Arguments are the parameters by name, and `body`. If parameters in several places share a name,
+each is prefixed with its place (`path_id`, `query_id`). An operation that cannot be called correctly is skipped
+with a reason; it does not affect the others. Pure.
 """
 
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, Final, Literal
 from urllib.parse import quote
@@ -27,9 +27,9 @@ Where = Literal["path", "query", "header", "cookie"]
 BodyKind = Literal["json", "form", "multipart", "text", "binary"]
 
 METHODS: Final = ("get", "head", "post", "put", "patch", "delete", "options")
-_NEVER_SENT: Final = ("trace",)  # it sends our own headers back, secrets included
+_NEVER_SENT: Final = ("trace",)  # the response to TRACE repeats our headers, credentials included
 BODY: Final = "body"
-"""The argument that holds the body of a request."""
+"""The name of the argument that holds the request body."""
 _FILE: Final = "File"
 _ARGUMENT: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}", re.ASCII)
 _TEMPLATE: Final = re.compile(r"\{([^{}/]*)\}")
@@ -37,8 +37,8 @@ _LITERAL: Final = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")
 _SAFE: Final = "/%!$&'()*+,;=:@~\\"
 _QUERY: Final = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*")
 _MEDIA: Final = re.compile(r"[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+*-]+")
-# Set from what else the document says, or from credentials.
-_FOREIGN_HEADERS: Final = frozenset({"accept", "authorization", "cookie", "set-cookie"})
+# Set from other parts of the document or from credentials, never by an argument.
+_RESERVED_HEADERS: Final = frozenset({"accept", "authorization", "cookie", "set-cookie"})
 _SEPARATORS: Final = {"csv": ",", "ssv": "%20", "tsv": "%09", "pipes": "%7C"}
 _STYLES: Final[dict[str, tuple[str, ...]]] = {
     "path": ("simple", "label", "matrix"),
@@ -46,11 +46,11 @@ _STYLES: Final[dict[str, tuple[str, ...]]] = {
     "header": ("simple",),
     "cookie": ("form",),
 }
-# Keys of a parameter of Swagger 2 that are no part of its schema.
-_NO_SCHEMA: Final = frozenset(
+# Keys of a Swagger 2 parameter that are not part of its schema.
+_NOT_SCHEMA: Final = frozenset(
     {"name", "in", "required", "description", "collectionFormat", "allowEmptyValue"}
 )
-# Content types below application/ that are text; an x- before them changes nothing.
+# Subtypes of application/ that are text, with or without an x- prefix.
 _TEXT_TYPES: Final = frozenset(
     {"json", "jsonl", "ndjson", "xml", "yaml", "csv", "graphql", "javascript", "sql", "www-form-urlencoded"}
 )
@@ -80,7 +80,7 @@ _BASE64: Final = {"type": "string", "contentEncoding": "base64", "description": 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter: the argument that has its value, and where that goes."""
+    """One parameter: the argument that holds its value, and where in the request it goes."""
 
     argument: str
     name: str
@@ -91,11 +91,11 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """How a property of a form is written."""
+    """How a property of a form is encoded."""
 
     style: Style = field(default_factory=Style)
     content_type: str = ""
-    """Of a part of a multipart body; "" for the usual one."""
+    """The content type of its part in a multipart body; "" for the default."""
     file: bool = False
 
 
@@ -110,7 +110,7 @@ class Body:
 
 
 Requirement = Mapping[str, Sequence[str]]
-"""Schemes that are needed together, by name, with their scopes."""
+"""Security schemes that are needed together: their scopes by scheme name."""
 
 
 @dataclass(frozen=True)
@@ -118,39 +118,39 @@ class Operation:
     """An operation that can be called."""
 
     label: str
-    """Its method and path, as the document has them."""
+    """Its method and path, as in the document."""
     method: str
     path: str
-    """With `{name}` where path parameters go."""
+    """With a `{name}` placeholder for each path parameter."""
     name: str
-    """Its operationId, or what stands for it."""
+    """Its operationId, or a name made of method and path."""
     description: str
     tags: tuple[str, ...]
     parameters: tuple[Parameter, ...]
     body: Body | None
     security: tuple[Requirement, ...]
-    """Any one of these will do; none are needed if there are none."""
+    """Alternatives: one of them must be met. If empty, no credentials are needed."""
     schema: dict[str, Any]
-    """Of the arguments, without its definitions."""
+    """The schema of the arguments, without its definitions."""
     uses: frozenset[str]
     """The names of the definitions that the schema refers to directly."""
     output: tuple[tuple[Any, str], ...] = ()
-    """The schemas of successful JSON responses, as the document has them, each with its file."""
+    """The schemas of successful JSON responses, not converted yet, each with its file."""
     server: str = ""
-    """The URL of a server that this operation has for itself."""
+    """The URL of the operation's own server; "" if it has none."""
     query: str = ""
-    """What stands behind a question mark in the path."""
+    """The query string that the path contains, without the question mark."""
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """An operation as the document lists it, not read yet."""
+class ListedOperation:
+    """An operation as the document lists it, before it is read."""
 
     method: str
     path: str
     name: str
-    """Its operationId; made of method and path if it has none."""
+    """Its operationId, or a name made of method and path."""
     tags: tuple[str, ...]
     item: Mapping[str, Any]
     item_file: str
@@ -166,9 +166,9 @@ class Listed:
 Progress = Callable[[int, int], None]
 
 
-def list_operations(document: Document) -> tuple[list[Listed], list[Skipped]]:
-    """List the operations of a document, and those that cannot even be listed."""
-    listed: list[Listed] = []
+def list_operations(document: Document) -> tuple[list[ListedOperation], list[Skipped]]:
+    """List the operations of a document. Returns them, and the paths and operations that cannot be read at all."""
+    listed: list[ListedOperation] = []
     skipped: list[Skipped] = []
     for path, given in document.data.get("paths", {}).items():
         if path.startswith("x-"):
@@ -179,7 +179,7 @@ def list_operations(document: Document) -> tuple[list[Listed], list[Skipped]]:
             skipped.append(Skipped(path, path, str(reason)))
             continue
         if not isinstance(item, Mapping):
-            skipped.append(Skipped(path, path, "it is not a table of operations"))
+            skipped.append(Skipped(path, path, "it is not an object with operations"))
             continue
         for method in (*METHODS, *_NEVER_SENT):
             if method not in item:
@@ -190,22 +190,22 @@ def list_operations(document: Document) -> tuple[list[Listed], list[Skipped]]:
             except Unusable as reason:
                 skipped.append(Skipped(label, label, str(reason)))
                 continue
-            told = operation if isinstance(operation, Mapping) else {}
-            name = _operation_id(told) or _make_name(method, path)
-            listed.append(Listed(method, path, name, _tags(told), item, file, operation, where))
+            fields = operation if isinstance(operation, Mapping) else {}
+            name = _operation_id(fields) or _make_name(method, path)
+            listed.append(ListedOperation(method, path, name, _tags(fields), item, file, operation, where))
     return listed, skipped
 
 
 def read_operations(
     document: Document,
     schemas: Schemas,
-    listed: Sequence[Listed],
+    listed: Sequence[ListedOperation],
     reserved: Collection[tuple[str, str]] = (),
     on_progress: Progress = lambda _done, _all: None,
 ) -> tuple[list[Operation], list[Skipped]]:
-    """Read these operations. Returns those that can be called, and the others with the reason.
+    """Read these operations. Returns those that can be called, and the others with the reason why not.
 
-    No argument of a model goes where credentials go: `reserved` has these places, each with a name.
+    `reserved` has the places (with names) where credentials go: a parameter there does not become an argument.
     """
     reader = _Reader(document, schemas, reserved)
     usable: list[Operation] = []
@@ -217,11 +217,11 @@ def read_operations(
             operation = reader.read(each)
             schemas.check(operation.uses)
             usable.append(operation)
-        except (Unusable, Unrepairable) as reason:
-            skipped.append(Skipped(each.label, each.label, str(reason)))
-        except Exception as error:  # noqa: BLE001 - a mistake of ours with one operation must not cost the others
-            what = f"it cannot be read: {type(error).__name__}: {error}"
-            skipped.append(Skipped(each.label, each.label, what))
+        except (Unusable, Unrepairable) as error:
+            skipped.append(Skipped(each.label, each.label, str(error)))
+        except Exception as error:  # noqa: BLE001 - a bug of ours in one operation must not affect the others
+            reason = f"it cannot be read: {type(error).__name__}: {error}"
+            skipped.append(Skipped(each.label, each.label, reason))
     on_progress(len(listed), len(listed))
     return usable, skipped
 
@@ -243,16 +243,18 @@ class _Reader:
     def __init__(self, document: Document, schemas: Schemas, reserved: Collection[tuple[str, str]]) -> None:
         self._document = document
         self._schemas = schemas
-        self._old = document.version == "2.0"
+        self._is_swagger = document.version == "2.0"
         self._reserved = reserved
 
-    def read(self, listed: Listed) -> Operation:
+    def read(self, listed: ListedOperation) -> Operation:
         """Read one operation. `Unusable` says why it cannot be called."""
         method, path, operation, file = listed.method, listed.path, listed.operation, listed.file
         if method in _NEVER_SENT:
-            raise Unusable(f"{method.upper()} sends our own headers back, credentials included")
+            raise Unusable(
+                f"the response to {method.upper()} repeats the request's headers, credentials included"
+            )
         if not isinstance(operation, Mapping):
-            raise Unusable("it is not a table")
+            raise Unusable("it is not an object")
         plain, query = _check_path(path)
         notes: list[str] = []
         given = self._parameters(listed.item, listed.item_file, operation, file)
@@ -265,12 +267,12 @@ class _Reader:
         for argument, (parameter, where) in zip(arguments, found, strict=True):
             style, schema = self._parameter(parameter, where)
             name, place = parameter["name"], parameter["in"]
-            wanted = place == "path" or parse_flag(parameter.get("required")) is True
-            parameters.append(Parameter(argument, name, place, style, wanted))
+            is_required = place == "path" or parse_flag(parameter.get("required")) is True
+            parameters.append(Parameter(argument, name, place, style, is_required))
             properties[argument] = self._schemas.share(
                 _describe(schema, parameter.get("description"), argument, name)
             )
-            if wanted:
+            if is_required:
                 required.append(argument)
         if body is not None:
             properties[BODY] = self._schemas.share(body_schema)
@@ -303,49 +305,54 @@ class _Reader:
     def _parameters(
         self, item: Mapping[str, Any], item_file: str, operation: Mapping[str, Any], file: str
     ) -> list[tuple[Mapping[str, Any], str]]:
-        """Return the parameters of the path and of the operation, which replace those, without references."""
+        """Return the parameters of the path and the operation, with references followed.
+
+        A parameter of the operation replaces one of the path with the same place and name.
+        """
         found: dict[tuple[str, str], tuple[Mapping[str, Any], str]] = {}
         for owner, where in ((item, item_file), (operation, file)):
             listed = owner.get("parameters") or []
             if not isinstance(listed, list) or len(listed) > _MOST_PARAMETERS:
-                raise Unusable("`parameters` is not a list, or a very long one")
+                raise Unusable(f"`parameters` is not a list, or has more than {_MOST_PARAMETERS} entries")
             for each in listed:
                 parameter, place = self._document.follow(each, where)
                 name = parameter.get("name") if isinstance(parameter, Mapping) else None
                 if not isinstance(name, str) or not isinstance(parameter.get("in"), str):
-                    raise Unusable("a parameter has no name, or does not say where it goes")
+                    raise Unusable("a parameter has no `name` or no `in`")
                 found[parameter["in"], name] = (parameter, place)
         return list(found.values())
 
     def _read_parameters(
         self, given: list[tuple[Mapping[str, Any], str]], path: str, notes: list[str]
     ) -> Iterator[tuple[Mapping[str, Any], str]]:
-        """Yield the parameters that an argument is for."""
+        """Yield the parameters that become arguments. Parameters of the body are read elsewhere."""
         needed = list(dict.fromkeys(_TEMPLATE.findall(path)))
         for parameter, file in given:
             name, place = parameter["name"], parameter["in"]
             if place in ("body", "formData"):
                 continue
             if place not in _STYLES:
-                raise Unusable(
-                    f"the parameter {name[:80]!r} goes into {str(place)[:40]!r}, which there is not"
-                )
+                raise Unusable(f"the parameter {name[:80]!r} has an unknown place, `in: {str(place)[:40]}`")
             if place == "path":
                 if name not in needed:
-                    notes.append(f"the path has no {{{name[:80]}}}")
+                    notes.append(
+                        f"the path parameter {name[:80]!r} is ignored: the path has no {{{name[:80]}}}"
+                    )
                     continue
                 needed.remove(name)
-            if place == "header" and (name.lower() in _FOREIGN_HEADERS or not is_header(name)):
-                notes.append(f"the header {name[:80]!r} is not for a model to set")
+            if place == "header" and (name.lower() in _RESERVED_HEADERS or not is_header(name)):
+                notes.append(f"the header {name[:80]!r} is ignored: a model must not set it")
                 continue
             if (place, name.lower() if place == "header" else name) in self._reserved:
                 notes.append(
-                    f"the {place} parameter {name[:80]!r} is for credentials, and not for a model to set"
+                    f"the {place} parameter {name[:80]!r} is ignored: it is for credentials, not for a model"
                 )
                 continue
             yield parameter, file
         for name in needed:
-            notes.append(f"the path has {{{name[:80]}}}, which is not described")
+            notes.append(
+                f"the path has {{{name[:80]}}}, but no parameter describes it; it is sent as a string"
+            )
             yield (
                 {
                     "name": name,
@@ -358,23 +365,23 @@ class _Reader:
             )
 
     def _parameter(self, parameter: Mapping[str, Any], file: str) -> tuple[Style, Any]:
-        """Return how a parameter is written, and its schema."""
+        """Return how a parameter is serialised, and its schema."""
         place = parameter["in"]
         content = parameter.get("content")
         if isinstance(content, Mapping) and content:
-            media, told = next(iter(content.items()))
-            told, file = self._document.follow(told, file)
+            media, inner = next(iter(content.items()))
+            inner, file = self._document.follow(inner, file)
             schema = self._schemas.convert(
-                told.get("schema", {}) if isinstance(told, Mapping) else {}, file
+                inner.get("schema", {}) if isinstance(inner, Mapping) else {}, file
             ).schema
             if _is_json(str(media).lower()):
                 return Style("json"), schema
             return Style("form" if place in ("query", "cookie") else "simple", explode=False), {
                 "type": "string"
             }
-        if self._old:
+        if self._is_swagger:
             style = _swagger_style(parameter)
-            own = {key: value for key, value in parameter.items() if key not in _NO_SCHEMA}
+            own = {key: value for key, value in parameter.items() if key not in _NOT_SCHEMA}
             schema = self._schemas.convert(own, file).schema
         else:
             style = _style(parameter)
@@ -388,12 +395,12 @@ class _Reader:
     def _body(
         self, given: list[tuple[Mapping[str, Any], str]], operation: Mapping[str, Any], file: str
     ) -> tuple[Body | None, Any]:
-        if self._old:
+        if self._is_swagger:
             return self._swagger_body(given, operation)
-        told, file = self._document.follow(operation.get("requestBody"), file)
-        if told is None:
+        request_body, file = self._document.follow(operation.get("requestBody"), file)
+        if request_body is None:
             return None, None
-        content = told.get("content") if isinstance(told, Mapping) else None
+        content = request_body.get("content") if isinstance(request_body, Mapping) else None
         if not isinstance(content, Mapping) or not content:
             raise Unusable("its body has no content type")
         media, kind = _choose_media(content, self._has_files(content, file))
@@ -402,9 +409,8 @@ class _Reader:
         body, schema = self._make_body(
             media, kind, inner.get("schema", {}), inner.get("encoding"), inner_file
         )
-        required = parse_flag(told.get("required")) is True
-        made = Body(body.media_type, body.kind, required, body.fields)
-        return made, _describe(schema, told.get("description"), BODY, BODY)
+        body = replace(body, required=parse_flag(request_body.get("required")) is True)
+        return body, _describe(schema, request_body.get("description"), BODY, BODY)
 
     def _swagger_body(
         self, given: list[tuple[Mapping[str, Any], str]], operation: Mapping[str, Any]
@@ -417,9 +423,8 @@ class _Reader:
             parameter, file = whole
             media, kind = _choose_media(dict.fromkeys(medias or ["application/json"], None), files=False)
             body, schema = self._make_body(media, kind, parameter.get("schema", {}), None, file)
-            required = parse_flag(parameter.get("required")) is True
-            made = Body(body.media_type, body.kind, required, body.fields)
-            return made, _describe(schema, parameter.get("description"), BODY, BODY)
+            body = replace(body, required=parse_flag(parameter.get("required")) is True)
+            return body, _describe(schema, parameter.get("description"), BODY, BODY)
         if not fields:
             return None, None
         files = any(parameter.get("type") == "file" for parameter, _ in fields)
@@ -431,9 +436,9 @@ class _Reader:
         for parameter, file in fields:
             name = parameter["name"]
             if parameter.get("type") == "file":
-                schema, made_fields[name] = self._file(), Field(file=True)
+                schema, made_fields[name] = self._file_schema(), Field(file=True)
             else:
-                own = {key: value for key, value in parameter.items() if key not in _NO_SCHEMA}
+                own = {key: value for key, value in parameter.items() if key not in _NOT_SCHEMA}
                 schema = self._schemas.convert(own, file).schema
                 made_fields[name] = Field(_swagger_style(parameter))
             properties[name] = _describe(schema, parameter.get("description"), name, name)
@@ -463,7 +468,7 @@ class _Reader:
 
     def _form(self, media: str, kind: BodyKind, schema: Any, encoding: Any, file: str) -> tuple[Body, Any]:
         """Read a body of named fields. Its properties may be spread over `allOf`."""
-        table = _Table(self._document)
+        table = _Properties(self._document)
         table.collect(schema, file)
         encodings = encoding if isinstance(encoding, Mapping) else {}
         fields: dict[str, Field] = {}
@@ -473,14 +478,14 @@ class _Reader:
             target = target if isinstance(target, Mapping) else {}
             if target.get("readOnly") is True:
                 continue
-            told = encodings.get(name)
-            told = told if isinstance(told, Mapping) else {}
-            many, files = self._is_file(target, target_file, kind)
-            fields[name] = Field(_field_style(told, target, kind), _content_type(told), files)
+            own = encodings.get(name)
+            own = own if isinstance(own, Mapping) else {}
+            is_list, is_file = self._is_file(target, target_file, kind)
+            fields[name] = Field(_field_style(own, target, kind), _content_type(own), is_file)
             properties[name] = self._schemas.convert(given, where).schema
-            if files:
-                single = self._file()
-                properties[name] = {"type": "array", "items": single} if many else single
+            if is_file:
+                single = self._file_schema()
+                properties[name] = {"type": "array", "items": single} if is_list else single
                 properties[name] = _describe(properties[name], target.get("description"), name, name)
         if not properties:
             return Body(media, kind, fields=fields), self._schemas.convert(schema, file).schema
@@ -493,10 +498,10 @@ class _Reader:
 
     def _has_files(self, content: Mapping[str, Any], file: str) -> bool:
         """True if a multipart form has files in it."""
-        for media, told in content.items():
-            if _kind(str(media).lower()) == "multipart" and isinstance(told, Mapping):
-                table = _Table(self._document)
-                table.collect(told.get("schema", {}), file)
+        for media, inner in content.items():
+            if _kind(str(media).lower()) == "multipart" and isinstance(inner, Mapping):
+                table = _Properties(self._document)
+                table.collect(inner.get("schema", {}), file)
                 for given, where in table.properties.values():
                     target, target_file = self._document.follow(given, where)
                     if isinstance(target, Mapping) and self._is_file(target, target_file, "multipart")[1]:
@@ -505,18 +510,17 @@ class _Reader:
 
     def _is_file(self, schema: Mapping[str, Any], file: str, kind: BodyKind) -> tuple[bool, bool]:
         """Return whether a field is a list, and whether it is a file or a list of files."""
-        many = schema.get("type") == "array" or (
-            isinstance(schema.get("type"), list) and "array" in schema["type"]
-        )
-        inner = schema.get("items") if many else schema
+        given = schema.get("type")
+        is_list = given == "array" or (isinstance(given, list) and "array" in given)
+        inner = schema.get("items") if is_list else schema
         inner, _ = self._document.follow(inner, file)
         if kind != "multipart" or not isinstance(inner, Mapping):
-            return many, False
+            return is_list, False
         encoded = "contentEncoding" in inner
         binary = inner.get("format") == "binary" or inner.get("type") == "file"
-        return many, binary or ("contentMediaType" in inner and not encoded)
+        return is_list, binary or ("contentMediaType" in inner and not encoded)
 
-    def _file(self) -> dict[str, Any]:
+    def _file_schema(self) -> dict[str, Any]:
         return {"$ref": f"#/$defs/{self._schemas.add(_FILE, _FILE_SCHEMA)}"}
 
     # The rest.
@@ -526,7 +530,7 @@ class _Reader:
         if given is None:
             return ()
         if not isinstance(given, list) or not all(isinstance(each, Mapping) for each in given):
-            raise Unusable("`security` is not a list of tables")
+            raise Unusable("`security` is not a list of objects")
         return tuple(
             {
                 str(name): tuple(map(str, scopes)) if isinstance(scopes, list) else ()
@@ -543,16 +547,16 @@ class _Reader:
             if not str(status).startswith("2"):
                 continue
             try:
-                told, where = self._document.follow(given, file)
+                response, where = self._document.follow(given, file)
             except Unusable:
                 continue
-            if not isinstance(told, Mapping):
+            if not isinstance(response, Mapping):
                 continue
-            if self._old:
-                if isinstance(told.get("schema"), Mapping):
-                    found.append((told["schema"], where))
+            if self._is_swagger:
+                if isinstance(response.get("schema"), Mapping):
+                    found.append((response["schema"], where))
                 continue
-            content = told.get("content")
+            content = response.get("content")
             for media, inner in content.items() if isinstance(content, Mapping) else ():
                 if _is_json(str(media).lower()) and isinstance(inner, Mapping) and "schema" in inner:
                     found.append((inner["schema"], where))
@@ -560,8 +564,8 @@ class _Reader:
         return tuple(found)
 
 
-class _Table:
-    """The properties of an object schema, those of its `allOf` included."""
+class _Properties:
+    """The properties of an object schema, including those of its `allOf`."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -570,7 +574,7 @@ class _Table:
         self.closed = False
 
     def collect(self, schema: Any, file: str) -> None:
-        """Collect the properties of a schema, each branch once."""
+        """Collect the properties of a schema, visiting each branch once."""
         seen: set[int] = set()
         left: list[tuple[Any, str]] = [(schema, file)]
         while left:
@@ -591,10 +595,10 @@ class _Table:
 
 
 def _check_path(path: str) -> tuple[str, str]:
-    """Return a path without its query, and the query. `Unusable` for one that cannot be sent as it is."""
+    """Return a path without its query, and the query. `Unusable` if it cannot be sent as it is."""
     plain, _, query = path.partition("?")
-    if "#" not in plain:  # spaces and other scripts are encoded
-        pieces = _TEMPLATE.split(plain)  # every other one is a name
+    if "#" not in plain:  # encode spaces and non-ASCII characters
+        pieces = _TEMPLATE.split(plain)  # literal text and parameter names, in turn
         names = [f"{{{name}}}" for name in pieces[1::2]]
         plain = "".join(
             text
@@ -603,23 +607,25 @@ def _check_path(path: str) -> tuple[str, str]:
         )
     literal = _TEMPLATE.sub("x", plain)
     if not plain.startswith("/") or plain.startswith("//") or not _LITERAL.fullmatch(literal):
-        raise Unusable("its path has characters that a path cannot have, or does not begin with one slash")
+        raise Unusable(
+            "its path has characters that are not allowed in a path, or does not begin with one slash"
+        )
     if climbs(literal) or not _QUERY.fullmatch(query):
-        raise Unusable("its path has a step . or .., or a query that cannot be sent")
+        raise Unusable("its path has . or .. as a segment, or a query that cannot be sent")
     return plain, query
 
 
 def _make_name(method: str, path: str) -> str:
     """Make a name of method and path: `GET /pets/{id}` is `get_pets_by_id`."""
-    steps = [_TEMPLATE.sub(lambda found: f"by_{found[1]}", step) for step in path.split("/")]
-    return "_".join([method, *filter(None, (slug(step) for step in steps))])
+    segments = [_TEMPLATE.sub(lambda found: f"by_{found[1]}", segment) for segment in path.split("/")]
+    return "_".join([method, *filter(None, (slug(segment) for segment in segments))])
 
 
 def _own_server(operation: Mapping[str, Any], item: Mapping[str, Any], document: Mapping[str, Any]) -> str:
-    """Return the URL of the server that an operation or its path has; "" for none, or that which all use."""
+    """Return the URL of the operation's own server; "" if it has none or uses the document's first server."""
     urls = _server_urls(operation) or _server_urls(item)
-    usual = _server_urls(document)[:1]  # base_url stands for the first one; the others are other places
-    return "" if not urls or set(urls) & set(usual) else urls[0]
+    default = _server_urls(document)[:1]  # base_url replaces only the first one
+    return "" if not urls or set(urls) & set(default) else urls[0]
 
 
 def _server_urls(owner: Mapping[str, Any]) -> list[str]:
@@ -633,14 +639,14 @@ def _server_urls(owner: Mapping[str, Any]) -> list[str]:
 
 def _write_description(operation: Mapping[str, Any], label: str) -> str:
     summary, long = tidy(operation.get("summary"), LONGEST_TEXT), tidy(operation.get("description"), 1_500)
-    old = "Deprecated. " if operation.get("deprecated") is True else ""
+    prefix = "Deprecated. " if operation.get("deprecated") is True else ""
     text = long if not summary or long.startswith(summary) else "\n\n".join(filter(None, (summary, long)))
     label = tidy(label, LONGEST_TEXT)
-    return f"{old}{text}\n\n{label}" if text else f"{old}{label}"
+    return f"{prefix}{text}\n\n{label}" if text else f"{prefix}{label}"
 
 
 def _describe(schema: Any, description: Any, argument: str, name: str) -> Any:
-    """Add the description of a parameter to its schema, and its real name where the argument has another."""
+    """Add the description of a parameter to its schema, and its real name if the argument has a different one."""
     text = tidy(description, 2 * LONGEST_TEXT)
     if argument != name and not argument.endswith(f"_{name}"):
         text = f"{text} Sent as {tidy(name, 80)}.".strip()
@@ -650,7 +656,7 @@ def _describe(schema: Any, description: Any, argument: str, name: str) -> Any:
 
 
 def _name_arguments(found: Sequence[tuple[str, str]], has_body: bool) -> list[str]:
-    """Name the arguments of parameters: each by its own name if that is legal and no other has it."""
+    """Choose the argument names of parameters: the parameter's own name if it is valid and unique."""
     plain = [name if _ARGUMENT.fullmatch(name) else slug(name)[:64] or "value" for _, name in found]
     counts = Counter(plain)
     taken = {BODY} if has_body else set()
@@ -670,17 +676,19 @@ def _name_arguments(found: Sequence[tuple[str, str]], has_body: bool) -> list[st
 
 
 def _style(parameter: Mapping[str, Any]) -> Style:
-    """Return the style of a parameter of OpenAPI 3. `Unusable` for one that there is not."""
+    """Return the style of an OpenAPI 3 parameter. `Unusable` if the style is not allowed in its place."""
     place = parameter["in"]
     given = parameter.get("style") or _STYLES[place][0]
     if given not in _STYLES[place]:
-        raise Unusable(f"the {place} parameter {parameter['name'][:80]!r} has the style {str(given)[:40]!r}")
+        raise Unusable(
+            f"the {place} parameter {parameter['name'][:80]!r} has an unsupported style, {str(given)[:40]!r}"
+        )
     return _make_style(given, parameter)
 
 
-def _make_style(given: str, told: Mapping[str, Any]) -> Style:
-    explode = parse_flag(told.get("explode"))
-    reserved = parse_flag(told.get("allowReserved")) is True
+def _make_style(given: str, owner: Mapping[str, Any]) -> Style:
+    explode = parse_flag(owner.get("explode"))
+    reserved = parse_flag(owner.get("allowReserved")) is True
     separator = {"spaceDelimited": "%20", "pipeDelimited": "%7C"}.get(given, ",")
     exploded = given in ("form", "deepObject") if explode is None else explode
     kind: Any = "form" if given in ("spaceDelimited", "pipeDelimited") else given
@@ -694,26 +702,26 @@ def _swagger_style(parameter: Mapping[str, Any]) -> Style:
         return Style(kind, explode=True)
     if form not in _SEPARATORS:
         raise Unusable(
-            f"the parameter {parameter['name'][:80]!r} has the collectionFormat {str(form)[:40]!r}"
+            f"the parameter {parameter['name'][:80]!r} has an unsupported collectionFormat, {str(form)[:40]!r}"
         )
     return Style(kind, explode=False, separator=_SEPARATORS[form])
 
 
-def _field_style(told: Mapping[str, Any], schema: Mapping[str, Any], kind: BodyKind) -> Style:
+def _field_style(encoding: Mapping[str, Any], schema: Mapping[str, Any], kind: BodyKind) -> Style:
     """Return how a field of a form is written: by its `encoding`, else objects as JSON and lists repeated."""
-    given = told.get("style")
+    given = encoding.get("style")
     if isinstance(given, str) and given in _STYLES["query"]:
-        return _make_style(given, told)
-    if "explode" in told or "allowReserved" in told:
-        return _make_style("form", told)
-    if _is_json(_content_type(told)):
+        return _make_style(given, encoding)
+    if "explode" in encoding or "allowReserved" in encoding:
+        return _make_style("form", encoding)
+    if _is_json(_content_type(encoding)):
         return Style("json")
     nested = schema.get("type") == "object" or "properties" in schema
     return Style("json") if nested or (kind == "multipart" and "allOf" in schema) else Style()
 
 
-def _content_type(told: Mapping[str, Any]) -> str:
-    given = told.get("contentType")
+def _content_type(encoding: Mapping[str, Any]) -> str:
+    given = encoding.get("contentType")
     first = given.partition(",")[0].strip().lower() if isinstance(given, str) else ""
     return first if _MEDIA.fullmatch(first) and "*" not in first else ""
 
@@ -737,7 +745,7 @@ def is_text(media: str) -> bool:
 
 
 def _kind(media: str) -> BodyKind | None:
-    """Return the kind of body that a content type means; None for one that cannot be written."""
+    """Return the kind of body of a content type; None if such a body is not supported."""
     plain = media.partition(";")[0].strip()
     if _is_json(plain) or plain in ("*/*", "application/*"):
         return "json"
@@ -754,11 +762,11 @@ _ORDER: Final[tuple[BodyKind, ...]] = ("json", "form", "multipart", "text", "bin
 
 
 def _choose_media(content: Mapping[str, Any], files: bool) -> tuple[str, BodyKind]:
-    """Choose the content type that a model can write best. A form with files goes before one without."""
-    headers = [each for each in map(str, content) if each.isascii() and each.isprintable()]
-    kinds = [(media, kind) for media in headers if (kind := _kind(media.lower())) is not None]
+    """Choose the content type that is easiest for a model. A multipart form comes first if it has files."""
+    medias = [each for each in map(str, content) if each.isascii() and each.isprintable()]
+    kinds = [(media, kind) for media in medias if (kind := _kind(media.lower())) is not None]
     if not kinds:
-        raise Unusable(f"its body is of type {', '.join(map(str, content))[:100]}, which cannot be written")
+        raise Unusable(f"its body is of type {', '.join(map(str, content))[:100]}, which is not supported")
     order = ("multipart", *_ORDER) if files else _ORDER
     exact = [each for each in kinds if "*" not in each[0]] or kinds
     return min(exact, key=lambda each: order.index(each[1]))

@@ -1,7 +1,8 @@
-"""Builds the request of a call: every argument in its place, escaped so that it cannot leave it. Pure.
+"""Builds the HTTP request of a call: every argument goes to its place, escaped so that it cannot affect others.
+Pure.
 
-Arguments already fit the operation's schema. A request has no credentials in it; those are added when it is sent.
-`CatalogError` says why a request cannot be built: nothing is sent then.
+Arguments have already been validated against the operation's schema. The request contains no credentials; those are
+added when it is sent. If a request cannot be built, `CatalogError` says why and nothing is sent.
 """
 
 import base64
@@ -50,7 +51,7 @@ def build_request(operation: Operation, arguments: Mapping[str, Any]) -> Outgoin
         else:
             headers[parameter.name] = _check_header(parameter, write_header(value, parameter.style))
     if climbs(path):
-        raise CatalogError(f"the arguments would change the path to {path[:200]!r}, so nothing was sent")
+        raise CatalogError(f"the arguments would change the path to {path[:200]!r}; nothing was sent")
     if cookies:
         headers["Cookie"] = "; ".join(f"{name}={text}" for name, text in cookies)
     content = b""
@@ -60,13 +61,14 @@ def build_request(operation: Operation, arguments: Mapping[str, Any]) -> Outgoin
     target = f"{path}?{pairs}" if pairs else path
     if len(target) > _LONGEST_TARGET:
         raise CatalogError(
-            f"the path and query would have {len(target):,} characters, {_LONGEST_TARGET:,} fit: nothing was sent"
+            f"the path and query would have {len(target):,} characters, more than the {_LONGEST_TARGET:,} allowed; "
+            "nothing was sent"
         )
     return OutgoingRequest(operation.method, target, headers, content)
 
 
 def write_body(body: Body, value: Any) -> tuple[bytes, str]:
-    """Write a body. Returns its bytes and content type."""
+    """Encode a body. Returns its bytes and content type."""
     if body.kind == "json":
         return _to_bytes(to_json_text(value)), body.media_type
     if body.kind == "text":
@@ -75,7 +77,7 @@ def write_body(body: Body, value: Any) -> tuple[bytes, str]:
     if body.kind == "binary":
         return _decode(value, BODY), body.media_type
     if not isinstance(value, Mapping):
-        raise CatalogError("the body of a form must be an object, so nothing was sent")
+        raise CatalogError("the body of a form must be an object; nothing was sent")
     if body.kind == "form":
         pairs = [
             pair
@@ -102,19 +104,19 @@ def _write_multipart(body: Body, value: Mapping[str, Any]) -> tuple[bytes, str]:
 
 
 def _parts(name: str, value: Any, field: Field) -> list[tuple[str, bytes]]:
-    """Return the parts of a field: one for each value of a list, with head and content."""
+    """Return the parts of a field, as headers and content: one part, or one for each value of a list."""
     if value is None:
         return []
     if isinstance(value, list) and field.style.kind != "json":
         return [part for each in value for part in _parts(name, each, field)]
     where = f'Content-Disposition: form-data; name="{_quote(name)}"'
     if field.file:
-        told = value if isinstance(value, Mapping) else {"base64": value}
-        content = _to_bytes(told["text"]) if "text" in told else _decode(told.get("base64"), name)
-        media = str(told.get("content_type") or field.content_type or "application/octet-stream")
+        file = value if isinstance(value, Mapping) else {"base64": value}
+        content = _to_bytes(file["text"]) if "text" in file else _decode(file.get("base64"), name)
+        media = str(file.get("content_type") or field.content_type or "application/octet-stream")
         if not _MEDIA.fullmatch(media):
-            raise CatalogError(f"the content type of {name} is not one: {media[:80]!r}; nothing was sent")
-        filename = _quote(str(told.get("filename") or name))
+            raise CatalogError(f"the content type of {name} is not valid: {media[:80]!r}; nothing was sent")
+        filename = _quote(str(file.get("filename") or name))
         return [(f'{where}; filename="{filename}"\r\nContent-Type: {media}', content)]
     nested = field.style.kind == "json" or isinstance(value, Mapping)
     media = field.content_type or ("application/json" if nested else "")
@@ -123,15 +125,15 @@ def _parts(name: str, value: Any, field: Field) -> list[tuple[str, bytes]]:
 
 
 def _fill(path: str, parameter: Parameter, value: Any) -> str:
-    """Put a path parameter into its place."""
+    """Replace the placeholder of a path parameter with its value."""
     text = "" if value is None else write_path(parameter.name, value, parameter.style)
     bare = text if parameter.style.kind == "simple" else text[1:]
     if not bare or _is_blank(value, parameter.style):
         raise CatalogError(
-            f"{parameter.argument} cannot be empty: that would change the path; nothing was sent"
+            f"{parameter.argument} must not be empty: that would change the path; nothing was sent"
         )
     if climbs(to_text(value)) if not isinstance(value, Mapping | list) else climbs(text):
-        raise CatalogError(f"{parameter.argument} cannot have a step . or .. in it; nothing was sent")
+        raise CatalogError(f"{parameter.argument} must not have . or .. as a path segment; nothing was sent")
     return path.replace(f"{{{parameter.name}}}", text)
 
 
@@ -140,11 +142,11 @@ def _is_blank(value: Any, style: Style) -> bool:
 
 
 def _check_header(parameter: Parameter, text: str) -> str:
-    """Reject a header's value that could be more than that."""
+    """Return the value of a header parameter, or raise if it could break out of the header or is too long."""
     if not text.isascii() or not text.replace("\t", " ").isprintable() or text != text.strip():
         raise CatalogError(
-            f"{parameter.argument} goes into a header, and must be printable ASCII without spaces around it; "
-            "nothing was sent"
+            f"{parameter.argument} is sent as a header: it must be printable ASCII without leading or trailing "
+            "spaces; nothing was sent"
         )
     if len(text) > _LONGEST_HEADER:
         raise CatalogError(f"{parameter.argument} is too long for a header; nothing was sent")
@@ -156,7 +158,7 @@ def _decode(value: Any, name: str) -> bytes:
         joined = "".join(str(value).split())
         return base64.b64decode(joined + "=" * (-len(joined) % 4), validate=True)
     except (binascii.Error, ValueError):
-        raise CatalogError(f"{name} must be base64, and is not; nothing was sent") from None
+        raise CatalogError(f"{name} is not valid base64; nothing was sent") from None
 
 
 def _quote(name: str) -> str:

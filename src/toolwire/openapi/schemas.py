@@ -1,10 +1,10 @@
-"""Converts the schemas of a document to small ones of draft 2020-12, each once.
+"""Converts the schemas of a document to small schemas of JSON Schema draft 2020-12, each once.
 
-Owns the differences between the schemas of OpenAPI and JSON Schema (`nullable`, `discriminator`, `readOnly`, what a
-`$ref` stands beside), what a model does not need (examples, titles, vendor extensions), and the definitions that an
-operation needs. A `$ref` stays one: its target becomes a definition that is converted once and shared by all tools
-that use it, so that neither cycles nor shared schemas are ever written out. Usual mistakes are mended as those of
-catalogues are. One bad schema costs only the operations that use it.
+Owns the differences between the schemas of OpenAPI and JSON Schema (`nullable`, `discriminator`, `readOnly`,
+keywords next to a `$ref`), which parts a model does not need (examples, titles, vendor extensions), and which
+definitions an operation needs. A `$ref` is kept: its target becomes a definition that is converted once and shared
+by all tools that use it, so neither cycles nor shared schemas are ever expanded. Common mistakes are repaired as in
+catalogues. One bad schema only affects the operations that use it.
 """
 
 import re
@@ -30,46 +30,36 @@ from toolwire.tools.schema.json_schema import from_json_schema
 Direction = Literal["request", "response"]
 
 LONGEST_TEXT: Final = 300
-"""Characters of a description inside a schema."""
+"""The longest description inside a schema, in characters."""
 _DROPPED: Final = frozenset(
     {
         *("example", "examples", "xml", "externalDocs", "title", "deprecated", "readOnly", "writeOnly"),
-        *(
-            "$schema",
-            "$id",
-            "id",
-            "$comment",
-            "$anchor",
-            "$dynamicAnchor",
-            "$vocabulary",
-            "$defs",
-            "definitions",
-        ),
-        *("collectionFormat", "discriminator", "contentSchema"),
+        *("$schema", "$id", "id", "$comment", "$anchor", "$dynamicAnchor", "$vocabulary"),
+        *("$defs", "definitions", "collectionFormat", "discriminator", "contentSchema"),
     }
 )
 _CONTAINERS: Final = frozenset({*TABLES, *LISTS, *ONE}) - _DROPPED
 _UNNAMED: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 _LONGEST_NAME: Final = 80
 _MOST_KINDS: Final = 20
-_CUT: Final = "Any value is listed here; calls are checked by the whole schema."
+_CUT: Final = "Shortened here; calls are validated against the complete schema."
 
 
 @dataclass
 class _Definition:
-    """A target of references."""
+    """The converted target of references."""
 
     schema: Any = None
     uses: frozenset[str] = frozenset()
     problem: str | None = None
     bare: Any = None
-    """The schema without descriptions, once it was needed."""
+    """The schema without descriptions; made when first needed."""
     sizes: dict[bool, int] = field(default_factory=dict)
-    """Its bytes in a list, by whether it is bare."""
+    """Its size in bytes: without descriptions (True) and with them (False)."""
 
 
 @dataclass
-class Converted:
+class ConvertedSchema:
     """A converted schema, and the names of the definitions that it uses directly."""
 
     schema: Any
@@ -78,7 +68,7 @@ class Converted:
 
 @dataclass
 class _Walk:
-    """A walk through one schema: the file that it is in, and the definitions that were met."""
+    """A walk through one schema: the file that it is in, and the definitions that it refers to so far."""
 
     file: str
     uses: set[str] = field(default_factory=set)
@@ -94,7 +84,7 @@ class Schemas:
     _places: dict[str, Place] = field(default_factory=dict)
     _definitions: dict[str, _Definition] = field(default_factory=dict)
     _shared: dict[bytes, Any] = field(default_factory=dict)
-    _converted: dict[tuple[str, bytes], Converted] = field(default_factory=dict)
+    _converted: dict[tuple[str, bytes], ConvertedSchema] = field(default_factory=dict)
     _good: set[str] = field(default_factory=set)
     _bad: dict[frozenset[str], str] = field(default_factory=dict)
 
@@ -103,15 +93,15 @@ class Schemas:
         try:
             return self._shared.setdefault(dumps(schema), schema)
         except (TypeError, ValueError) as error:
-            raise Unusable(f"a schema holds something that is not JSON: {error}") from error
+            raise Unusable(f"a schema contains a value that is not JSON: {error}") from error
 
-    def convert(self, schema: Any, place: str = "") -> Converted:
-        """Convert a schema that stands in the file `place`. Raises `Unusable` with the reason."""
-        walk = _Walk(place)
+    def convert(self, schema: Any, file: str = "") -> ConvertedSchema:
+        """Convert a schema of this file. Raises `Unusable` with the reason."""
+        walk = _Walk(file)
         try:
-            key = (place, dumps(schema))
+            key = (file, dumps(schema))
         except (TypeError, ValueError) as error:
-            raise Unusable(f"a schema holds something that is not JSON: {error}") from error
+            raise Unusable(f"a schema contains a value that is not JSON: {error}") from error
         if key in self._converted:
             return self._converted[key]
         try:
@@ -120,19 +110,19 @@ class Schemas:
             raise Unusable(str(reason)) from reason
         if (found := find_hidden(made)) is not None:
             raise Unusable(f"a schema has invisible characters, in {found[:60]!a}")
-        self._converted[key] = converted = Converted(made, frozenset(walk.uses))
+        self._converted[key] = converted = ConvertedSchema(made, frozenset(walk.uses))
         return converted
 
     def definitions(self, names: Iterable[str]) -> dict[str, Any]:
-        """Return the definitions that these names need, nearest first. `Unusable` if one is bad."""
+        """Return these definitions and all that they refer to, nearest first. `Unusable` if one is bad."""
         return {name: self._get(name).schema for name in self._reach(names)}
 
-    def has_many(self, names: Iterable[str], most: int) -> bool:
-        """True if these names need more definitions than that."""
-        return len(list(islice(self._reach(names), most + 1))) > most
+    def needs_more_than(self, count: int, names: Iterable[str]) -> bool:
+        """True if these definitions and all that they refer to are more than `count`."""
+        return len(list(islice(self._reach(names), count + 1))) > count
 
     def check(self, names: frozenset[str]) -> None:
-        """Build all that these names need. `Unusable` if something of it is bad."""
+        """Build these definitions and all that they refer to. `Unusable` if one is bad."""
         if names in self._bad:
             raise Unusable(self._bad[names])
         try:
@@ -142,7 +132,7 @@ class Schemas:
             raise
 
     def _reach(self, names: Iterable[str], known: AbstractSet[str] = frozenset()) -> Iterator[str]:
-        """Yield the names that these need, nearest first, each once; not those that are known already."""
+        """Yield these names and all that their definitions refer to, nearest first, without the known ones."""
         seen = set(known)
         queue = deque(sorted(names))
         while queue:
@@ -161,10 +151,11 @@ class Schemas:
         return definition
 
     def fit(self, schema: dict[str, Any], uses: frozenset[str], most: int) -> tuple[dict[str, Any], str]:
-        """Add its definitions to a schema so that it fits into so many bytes, and say how: "" if all of it does.
+        """Add to a schema as many of its definitions as fit into `most` bytes.
 
-        First the descriptions inside the definitions go, then the definitions that are farthest away take any
-        value. Calls are checked by the whole schema. Looks no further than what fits.
+        Returns the schema, and a note on what was left out ("" if nothing was). If it is too large, descriptions
+        inside the definitions are removed first; then the farthest definitions are replaced by ones that accept any
+        value. Calls are validated against the complete schema. Definitions beyond the limit are not even built.
         """
         if not uses:
             return schema, ""
@@ -174,14 +165,17 @@ class Schemas:
             return {**schema, "$defs": whole}, ""
         kept, complete = self._nearest(uses, room, bare=True)
         if complete:
-            return {**schema, "$defs": kept}, f"over {most:,} bytes: descriptions inside it were left out"
+            return {
+                **schema,
+                "$defs": kept,
+            }, f"over {most:,} bytes: the descriptions in its definitions were left out"
         needed = self.uses_of([schema["properties"], *kept.values()])
         cut = {name: _outline(self._get(name).schema) for name in sorted(needed - kept.keys())}
-        note = f"over {most:,} bytes: of the definitions {len(kept)} are listed, the others were cut"
+        note = f"over {most:,} bytes: only {len(kept)} definitions are listed, the others were cut"
         return {**schema, "$defs": {**kept, **cut}}, note
 
     def _nearest(self, uses: frozenset[str], room: int, *, bare: bool) -> tuple[dict[str, Any], bool]:
-        """Return the nearest definitions that fit, and whether these are all; `bare` without descriptions."""
+        """Return the nearest definitions that fit, and True if that is all. `bare`: without descriptions."""
         found: dict[str, Any] = {}
         for name in self._reach(uses):
             definition = self._get(name)
@@ -198,18 +192,18 @@ class Schemas:
         return found, True
 
     def all(self) -> dict[str, Any]:
-        """Return all definitions that were built and can be used."""
+        """Return all definitions that have been built and are usable."""
         return {name: each.schema for name, each in self._definitions.items() if each.problem is None}
 
     def add(self, name: str, schema: Any) -> str:
-        """Add a definition of our own. Returns its name."""
+        """Add a definition that is not in the document. Returns its name."""
         place = Place("\0", name)
         if place not in self._names:
             self._definitions[self._name(place, name)] = _Definition(schema)
         return self._names[place]
 
     def forget_document(self) -> None:
-        """Let go of the document, when all definitions are built: it is as large as all the rest."""
+        """Free the memory of the document, once all definitions are built: it is as large as everything else."""
         self.document = Document({}, self.document.version, self.document.source)
         self._shared.clear()
         self._converted.clear()
@@ -228,10 +222,10 @@ class Schemas:
                 stack.extend(each.values())
             elif isinstance(each, list):
                 stack.extend(each)
-        return frozenset(found & self._places.keys())  # data may look like a reference too
+        return frozenset(found & self._places.keys())  # other data may look like a reference
 
-    def spoil(self, name: str, problem: str) -> None:
-        """Mark a definition as one that cannot be used."""
+    def mark_unusable(self, name: str, problem: str) -> None:
+        """Record that a definition cannot be used, and why."""
         self._definitions[name].problem = problem
         self._good.clear()
 
@@ -243,7 +237,7 @@ class Schemas:
                 self._definitions[name] = _Definition(made.schema, made.uses)
             except Unusable as reason:
                 self._definitions[name] = _Definition(problem=str(reason))
-            except Exception as error:  # noqa: BLE001 - a mistake of ours with one schema must not cost the others
+            except Exception as error:  # noqa: BLE001 - a bug of ours in one schema must not affect the others
                 problem = f"the schema {name} cannot be read: {type(error).__name__}: {error}"
                 self._definitions[name] = _Definition(problem=problem)
         return self._definitions[name]
@@ -260,11 +254,11 @@ class Schemas:
         return self._names[place]
 
     def _convert(self, node: Any, walk: _Walk, depth: int, hidden: frozenset[str] = frozenset()) -> Any:
-        """Convert a schema. `hidden` are properties that another branch of an `allOf` says not to send."""
+        """Convert a schema. `hidden` has properties that another branch of the same `allOf` excludes."""
         if not isinstance(node, Mapping):
             return node
         if depth > MOST_DEPTH:
-            raise Unusable(f"a schema is nested more than {MOST_DEPTH} deep")
+            raise Unusable(f"a schema is nested more than {MOST_DEPTH} levels deep")
         if isinstance(reference := node.get("$ref", node.get("$dynamicRef")), str):
             return self._convert_reference(reference, node, walk, depth)
         hidden |= self._hidden_names(node, walk.file)
@@ -301,22 +295,24 @@ class Schemas:
         self, reference: str, node: Mapping[str, Any], walk: _Walk, depth: int
     ) -> dict[str, Any]:
         place = self.document.locate(reference, walk.file)
-        self.document.get(place)  # a reference that leads nowhere is an error here, where it stands
+        self.document.get(place)  # a dangling reference is an error of the schema that contains it
         name = self._name(place, place.pointer.rpartition("/")[2] or "root")
         walk.uses.add(name)
         made: dict[str, Any] = {"$ref": f"#/$defs/{name}"}
         beside = {key: value for key, value in node.items() if key not in ("$ref", "$dynamicRef")}
-        if self.document.version != "3.1":  # the standard ignores all of it; these two are common, and meant
+        if (
+            self.document.version != "3.1"
+        ):  # the standard ignores all siblings; these two are common and intended
             beside = {key: beside[key] for key in ("description", "nullable") if key in beside}
         if beside:
             made |= self._convert(beside, walk, depth)
         return made
 
     def _hidden_names(self, node: Mapping[str, Any], file: str) -> frozenset[str]:
-        """Return the names of properties that are not in this direction: `readOnly` ones are not sent."""
+        """Return the names of properties that do not occur in this direction: `readOnly` ones are not sent."""
         flag = "readOnly" if self.direction == "request" else "writeOnly"
         found: set[str] = set()
-        seen: set[int] = set()  # schemas may inherit from one another in circles, or from one in many ways
+        seen: set[int] = set()  # schemas may inherit in cycles, or from the same schema several times
         left: list[tuple[Any, str]] = [(node, file)]
         while left:
             each, where = left.pop()
@@ -341,14 +337,14 @@ class Schemas:
     def _follow(self, node: Any, file: str) -> tuple[Any, str]:
         try:
             return self.document.follow(node, file)
-        except Unusable:  # told where it is converted
+        except Unusable:  # reported when it is converted
             return None, file
 
     def _discriminate(self, node: Mapping[str, Any], made: dict[str, Any], file: str) -> None:
-        """Let the value of one property choose among the variants, as `discriminator` says."""
-        told = node["discriminator"]
-        name = told.get("propertyName") if isinstance(told, Mapping) else told
-        mapping = told.get("mapping") if isinstance(told, Mapping) else None
+        """Apply `discriminator`: each variant requires its own value of the discriminating property."""
+        given = node["discriminator"]
+        name = given.get("propertyName") if isinstance(given, Mapping) else given
+        mapping = given.get("mapping") if isinstance(given, Mapping) else None
         if not isinstance(name, str):
             return
         targets = {
@@ -360,12 +356,12 @@ class Schemas:
         if keyword is None:
             if targets:
                 kinds = ", ".join(list(targets)[:_MOST_KINDS])
-                text = f"{made.get('description', '')} `{name}` says which kind it is: {kinds}.".strip()
+                text = f"{made.get('description', '')} `{name}` selects the kind: {kinds}.".strip()
                 made["description"] = tidy(text, 2 * LONGEST_TEXT)
             return
         branches = []
-        for given, branch in zip(node[keyword], made.pop(keyword), strict=True):
-            reference = given.get("$ref") if isinstance(given, Mapping) else None
+        for variant, branch in zip(node[keyword], made.pop(keyword), strict=True):
+            reference = variant.get("$ref") if isinstance(variant, Mapping) else None
             if isinstance(reference, str) and isinstance(branch, dict):
                 place = self._variant(reference, file)
                 values = [key for key, target in targets.items() if target == place]
@@ -377,23 +373,23 @@ class Schemas:
         made["anyOf"] = branches
 
     def _variant(self, target: str, file: str) -> Place | None:
-        """Return the place of a variant, which is a reference or the name of a schema."""
+        """Return the place of a variant, given as a reference or a schema name; None if there is none."""
         if "#" not in target and "/" not in target and not target.endswith((".json", ".yaml", ".yml")):
-            old = self.document.version == "2.0"
-            target = f"#/definitions/{target}" if old else f"#/components/schemas/{target}"
+            is_swagger = self.document.version == "2.0"
+            target = f"#/definitions/{target}" if is_swagger else f"#/components/schemas/{target}"
         try:
             return self.document.locate(target, file)
         except Unusable:
             return None
 
 
-def find_bad(schemas: Schemas, wholes: Mapping[str, dict[str, Any]]) -> dict[str, str]:
-    """Compile all schemas at once, and drop keywords that make no sense. Returns the bad ones of `wholes` by name.
+def find_invalid(schemas: Schemas, inputs: Mapping[str, dict[str, Any]]) -> dict[str, str]:
+    """Compile all schemas at once, dropping invalid keywords. Returns the reasons why inputs are invalid, by name.
 
-    `wholes` are the input schemas without their definitions. Their properties are shared ones (`share`): each is
-    compiled once.
+    `inputs` are the input schemas of operations, without their definitions. Equal properties are one object (see
+    `share`), so each is compiled once.
     """
-    different = {id(each): each for whole in wholes.values() for each in whole["properties"].values()}
+    different = {id(each): each for schema in inputs.values() for each in schema["properties"].values()}
     together = {
         "type": "object",
         "properties": {str(number): each for number, each in enumerate(different.values())},
@@ -404,27 +400,27 @@ def find_bad(schemas: Schemas, wholes: Mapping[str, dict[str, Any]]) -> dict[str
         check_work(together)
         drop_invalid(together)
     except (Unrepairable, ToolDefinitionError):
-        return _find_bad_singly(schemas, wholes)
+        return _find_invalid_singly(schemas, inputs)
     return {}
 
 
-def _find_bad_singly(schemas: Schemas, wholes: Mapping[str, dict[str, Any]]) -> dict[str, str]:
-    """Find the definitions that do not compile, then the operations; each for itself, which takes longer."""
-    bad: dict[str, str] = {}
+def _find_invalid_singly(schemas: Schemas, inputs: Mapping[str, dict[str, Any]]) -> dict[str, str]:
+    """Compile each definition and then each input by itself, which takes longer. Marks bad definitions unusable."""
+    invalid: dict[str, str] = {}
     for name in schemas.all():
         try:
-            _try_one({"type": "object", "properties": {"x": {"$ref": f"#/$defs/{name}"}}}, schemas, {name})
+            _compile({"type": "object", "properties": {"x": {"$ref": f"#/$defs/{name}"}}}, schemas, {name})
         except Unusable as reason:
-            schemas.spoil(name, str(reason))
-    for name, whole in wholes.items():
+            schemas.mark_unusable(name, str(reason))
+    for name, schema in inputs.items():
         try:
-            _try_one(whole, schemas, schemas.uses_of(whole))
+            _compile(schema, schemas, schemas.uses_of(schema))
         except Unusable as reason:
-            bad[name] = str(reason)
-    return bad
+            invalid[name] = str(reason)
+    return invalid
 
 
-def _try_one(schema: dict[str, Any], schemas: Schemas, uses: Iterable[str]) -> None:
+def _compile(schema: dict[str, Any], schemas: Schemas, uses: Iterable[str]) -> None:
     whole = {**schema, "$defs": schemas.definitions(uses)}
     try:
         check_work(whole)
@@ -439,7 +435,7 @@ def _outline(definition: Any) -> dict[str, Any]:
 
 
 def _without_texts(schema: Any, names: bool = False) -> Any:
-    """Copy a schema without descriptions. `names`: the keys are names of properties, not keywords."""
+    """Copy a schema without descriptions. `names`: the keys are property names, not keywords."""
     if isinstance(schema, list):
         return [_without_texts(each) for each in schema]
     if not isinstance(schema, dict):
@@ -462,13 +458,13 @@ def _keep(keyword: str, value: Any, hidden: frozenset[str]) -> tuple[Any] | None
         text = tidy(value, LONGEST_TEXT)
         return (text,) if text else None
     if keyword == "pattern" and not (isinstance(value, str) and is_pattern(value)):
-        return None  # other languages have other patterns
+        return None  # regular expressions of other languages differ
     return ("string",) if keyword == "type" and value == "file" else (value,)
 
 
 @lru_cache(maxsize=4096)
 def is_pattern(pattern: str) -> bool:
-    """True if the validator understands a pattern."""
+    """True if the validator accepts a regular expression."""
     try:
         from_json_schema({"type": "object", "patternProperties": {pattern: True}})
     except ToolDefinitionError:
@@ -477,4 +473,4 @@ def is_pattern(pattern: str) -> bool:
 
 
 def _ignore(_where: str, _what: str) -> None:
-    """Take no notice of a repair: documents of thousands of operations have thousands."""
+    """Ignore the report of a repair: a document with thousands of operations has thousands of repairs."""

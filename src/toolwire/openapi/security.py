@@ -1,9 +1,10 @@
 """The credentials of an API: which ones an operation needs, where they come from, and how they are sent.
 
 They come from the caller, the environment or a file that only its owner can read; never from a model, and never
-from the document. An operation's requirements are alternatives, each of one or more schemes: the first one is used
-for which all credentials are there. A token of OAuth2 (client credentials) is fetched when it is first needed and
-again before it expires; its endpoint is the caller's, or the document's if that is on the origin of the API itself.
+from the document. An operation's requirements are alternatives, each of one or more schemes: the first one with all
+its credentials present is used. An OAuth2 token (client credentials) is fetched when it is first needed and again
+before it expires. Its endpoint is set by the caller, or taken from the document if it is on the origin of the API
+itself.
 """
 
 import base64
@@ -29,19 +30,19 @@ from toolwire.catalog.profile.rules import is_header
 from toolwire.catalog.secrets import read_credentials_file
 from toolwire.errors import CatalogError, UsageError
 from toolwire.openapi.document import Document, Unusable
-from toolwire.openapi.http import Limits, Received, same_origin
+from toolwire.openapi.http import Limits, Response, same_origin
 from toolwire.openapi.operations import Requirement
 
 Kind = Literal["apiKey", "basic", "bearer", "unsupported"]
-SendTokenRequest = Callable[[str, OutgoingRequest, Limits], Awaitable[Received]]
+SendTokenRequest = Callable[[str, OutgoingRequest, Limits], Awaitable[Response]]
 """Sends a request to the URL of a token endpoint."""
 
 VARIABLE: Final = "TOOLWIRE_AUTH_"
-"""What the variable of a scheme begins with; the rest is its name in capitals."""
+"""The prefix of a scheme's environment variable; the name of the scheme in capitals follows."""
 _TOKEN_LIMITS: Final = Limits(timeout=20.0, most_bytes=64 * 1024)
-_MARGIN: Final = 30.0  # seconds before its end at which a token is replaced
-_USUAL_LIFE: Final = 300.0
-_MOST_TOKENS: Final = 8  # earlier ones that are still taken out of texts
+_MARGIN: Final = 30.0  # seconds before its expiry at which a token is replaced
+_DEFAULT_LIFETIME: Final = 300.0  # of a token whose response does not say
+_MOST_TOKENS: Final = 8  # the latest tokens, which are removed from all texts
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,10 @@ class ClientCredentials:
     client_id: str
     client_secret: str = field(repr=False)
     token_url: str = ""
-    """"" for the document's, which must be on the origin of the API."""
+    """If empty, the document's token endpoint is used; it must be on the origin of the API."""
     scopes: Sequence[str] = ()
     in_body: bool = False
-    """True sends id and secret in the body instead of a header."""
+    """True to send id and secret in the body instead of a header."""
 
 
 Auth = str | tuple[str, str] | ClientCredentials | Mapping[str, Any]
@@ -70,25 +71,25 @@ class Scheme:
     place: str = "header"
     key: str = "Authorization"
     token_url: str = ""
-    """Of OAuth2 with client credentials."""
-    told: str = ""
-    """What the document calls it."""
+    """The token endpoint for OAuth2 client credentials."""
+    type_name: str = ""
+    """The type of the scheme, as the document names it."""
 
     @property
     def variable(self) -> str:
-        """The environment variable that its credentials may be in."""
+        """The environment variable for its credentials."""
         return VARIABLE + re.sub(r"[^A-Z0-9]+", "_", self.name.upper()).strip("_")
 
 
 @dataclass
-class Added:
-    """What credentials add to a request."""
+class RequestCredentials:
+    """The headers, query parameters and cookies that credentials add to a request."""
 
     headers: dict[str, str] = field(default_factory=dict, repr=False)
     query: dict[str, str] = field(default_factory=dict, repr=False)
     cookies: dict[str, str] = field(default_factory=dict, repr=False)
     tokens: dict[str, str] = field(default_factory=dict, repr=False)
-    """The access tokens among them, by scheme."""
+    """The access tokens among them, by scheme name."""
 
 
 def read_schemes(document: Document) -> dict[str, Scheme]:
@@ -101,42 +102,44 @@ def read_schemes(document: Document) -> dict[str, Scheme]:
     found = {}
     for name, given in table.items() if isinstance(table, Mapping) else ():
         try:
-            told, _ = document.follow(given)
+            definition, _ = document.follow(given)
         except Unusable:
             continue
-        if isinstance(told, Mapping):
-            found[str(name)] = _read_scheme(str(name), told)
+        if isinstance(definition, Mapping):
+            found[str(name)] = _read_scheme(str(name), definition)
     return found
 
 
 def find_key_places(schemes: Mapping[str, Scheme]) -> set[tuple[str, str]]:
-    """Return where API keys go: place and name, that of a header in small letters."""
+    """Return where API keys go, as place and name; the names of headers are in lower case."""
     keys = [each for each in schemes.values() if each.kind == "apiKey"]
     return {(each.place, each.key.lower() if each.place == "header" else each.key) for each in keys}
 
 
-def _read_scheme(name: str, told: Mapping[str, Any]) -> Scheme:
-    kind, way = str(told.get("type", "")), str(told.get("scheme", "")).lower()
+def _read_scheme(name: str, definition: Mapping[str, Any]) -> Scheme:
+    kind, http_scheme = str(definition.get("type", "")), str(definition.get("scheme", "")).lower()
     if kind == "apiKey":
-        key, place = told.get("name"), told.get("in")
-        usual = isinstance(key, str) and key and place in ("header", "query", "cookie")
-        if not usual or (place == "header" and not is_header(str(key))):
-            return Scheme(name, "unsupported", told=f"apiKey in {place!r}")
-        return Scheme(name, "apiKey", str(place), str(key), told="apiKey")
-    if kind == "basic" or (kind == "http" and way == "basic"):
-        return Scheme(name, "basic", told="basic")
-    if kind == "http" and way == "bearer":
-        return Scheme(name, "bearer", told="bearer")
+        key, place = definition.get("name"), definition.get("in")
+        valid = isinstance(key, str) and key and place in ("header", "query", "cookie")
+        if not valid or (place == "header" and not is_header(str(key))):
+            return Scheme(name, "unsupported", type_name=f"apiKey in {place!r}")
+        return Scheme(name, "apiKey", str(place), str(key), type_name="apiKey")
+    if kind == "basic" or (kind == "http" and http_scheme == "basic"):
+        return Scheme(name, "basic", type_name="basic")
+    if kind == "http" and http_scheme == "bearer":
+        return Scheme(name, "bearer", type_name="bearer")
     if kind in ("oauth2", "openIdConnect"):
-        return Scheme(name, "bearer", token_url=_token_url(told), told=kind)
-    return Scheme(name, "unsupported", told=" ".join(filter(None, (kind, way))) or "nothing")
+        return Scheme(name, "bearer", token_url=_token_url(definition), type_name=kind)
+    type_name = " ".join(filter(None, (kind, http_scheme))) or "without a type"
+    return Scheme(name, "unsupported", type_name=type_name)
 
 
-def _token_url(told: Mapping[str, Any]) -> str:
-    flows = told.get("flows")
+def _token_url(definition: Mapping[str, Any]) -> str:
+    flows = definition.get("flows")
     flow = flows.get("clientCredentials") if isinstance(flows, Mapping) else None
-    owner = flow if isinstance(flow, Mapping) else told if told.get("flow") == "application" else {}
-    url = owner.get("tokenUrl")
+    if not isinstance(flow, Mapping):
+        flow = definition if definition.get("flow") == "application" else {}  # Swagger 2
+    url = flow.get("tokenUrl")
     return url if isinstance(url, str) else ""
 
 
@@ -146,13 +149,13 @@ def find_auth(
     environ: Mapping[str, str],
     file: str | Path | None,
 ) -> dict[str, Auth]:
-    """Find the credentials of schemes: those given, else of the environment, else of a file."""
+    """Find the credentials of schemes: in `auth`, else in the environment, else in the file."""
     if isinstance(auth, str):
         usable = [name for name, scheme in schemes.items() if scheme.kind != "unsupported"]
         if len(usable) != 1:
             known = ", ".join(usable) or "none"
             raise UsageError(
-                f"auth must say which scheme it is for, as in auth={{NAME: ...}}: the document has {known}"
+                f"auth must name its security scheme, as in auth={{NAME: ...}}: the document has {known}"
             )
         auth = {usable[0]: auth}
     given: dict[str, Auth] = dict(auth or {})
@@ -161,7 +164,7 @@ def find_auth(
             near = closest(name, schemes)
             hint = f"; did you mean {near}?" if near else f": it has {', '.join(schemes) or 'none'}"
             raise UsageError(
-                f"auth has credentials for {name!r}, and the document has no such security scheme{hint}"
+                f"auth has credentials for {name!r}, but the document has no such security scheme{hint}"
             )
     stored = read_credentials_file(Path(file)) if file is not None else {}
     for name, scheme in schemes.items():
@@ -184,7 +187,7 @@ def _look_up(scheme: Scheme, environ: Mapping[str, str], stored: Mapping[str, An
         return None
     if not identity or not secret:
         raise UsageError(
-            f"{scheme.variable}_CLIENT_ID and {scheme.variable}_CLIENT_SECRET go together: one of them is not set"
+            f"set both {scheme.variable}_CLIENT_ID and {scheme.variable}_CLIENT_SECRET: one of them is missing"
         )
     return ClientCredentials(identity, secret, get("_token_url"), tuple(get("_scopes").split()))
 
@@ -207,7 +210,7 @@ class Credentials:
                 raise UsageError(f"headers must not have {name!r}: the connection sets that itself")
             check_value(name, value)
             self._secrets += [value, value.partition(" ")[2]]
-        self._static: dict[str, Added] = {}
+        self._static: dict[str, RequestCredentials] = {}
         self._tokens: dict[str, _Token] = {}
         for name, given in auth.items():
             self._add(schemes[name], given, base_url)
@@ -218,46 +221,46 @@ class Credentials:
 
     @property
     def known(self) -> frozenset[str]:
-        """The names of the schemes that there are credentials for."""
+        """The names of the schemes with credentials."""
         return frozenset({*self._static, *self._tokens})
 
     def problem_of(self, security: Sequence[Requirement]) -> str | None:
-        """Say what is missing for an operation; None if it can be called."""
+        """Return a sentence about the credentials that an operation lacks; None if it can be called."""
         if not security or self._choose(security) is not None or self._fixed:
             return None
-        ways = [" and ".join(map(self._describe, each)) for each in security]
-        return f"it needs credentials: {', or '.join(ways)}"
+        alternatives = [" and ".join(map(self._describe, each)) for each in security]
+        return f"it needs credentials: {', or '.join(alternatives)}"
 
-    async def find(self, security: Sequence[Requirement], send: SendTokenRequest) -> Added:
-        """Return what an operation's requests need. `CatalogError` says what is missing."""
+    async def find(self, security: Sequence[Requirement], send: SendTokenRequest) -> RequestCredentials:
+        """Return the credentials for a request of an operation. `CatalogError` says what is missing."""
         if (problem := self.problem_of(security)) is not None:
             raise CatalogError(f"{problem}; nothing was sent")
-        added = Added(dict(self._fixed))
+        found = RequestCredentials(dict(self._fixed))
         for name in self._choose(security) or ():
             if name in self._tokens:
-                token = await self._tokens[name].get(send, self._keep)
-                added.headers["Authorization"] = f"Bearer {token}"
-                added.tokens[name] = token
+                token = await self._tokens[name].get(send, self._add_secret)
+                found.headers["Authorization"] = f"Bearer {token}"
+                found.tokens[name] = token
             else:
                 static = self._static[name]
-                added.headers |= static.headers
-                added.query |= static.query
-                added.cookies |= static.cookies
-        return added
+                found.headers |= static.headers
+                found.query |= static.query
+                found.cookies |= static.cookies
+        return found
 
-    def reject(self, used: Added) -> bool:
-        """Forget the tokens that a request had, because the API refused them. True if there were any."""
+    def discard_tokens(self, used: RequestCredentials) -> bool:
+        """Discard the tokens of a request that the API rejected. Returns True if there were any."""
         for name, token in used.tokens.items():
-            self._tokens[name].forget(token)
+            self._tokens[name].discard(token)
         return bool(used.tokens)
 
     def start(self) -> None:
-        """Begin in an event loop."""
+        """Prepare for use in the current event loop."""
         for token in self._tokens.values():
             token.start()
 
     def _choose(self, security: Sequence[Requirement]) -> tuple[str, ...] | None:
-        """Return the schemes of the first requirement that can be met; those with credentials go first."""
+        """Return the schemes of the first requirement that can be met; an empty one only if no other can be."""
         met = [tuple(each) for each in security if each.keys() <= self.known]
         return next((each for each in met if each), met[0] if met else None)
 
@@ -266,11 +269,11 @@ class Credentials:
         if scheme is None:
             return f"{name[:80]} (which the document does not define)"
         if scheme.kind == "unsupported":
-            return f"{name[:80]} ({scheme.told[:80]}, which is not supported)"
+            return f"{name[:80]} ({scheme.type_name[:80]}, which is not supported)"
         return f"{name[:80]} (auth={{{name[:80]!r}: ...}}, or {scheme.variable})"
 
-    def _keep(self, secret: str) -> None:
-        """Take one more secret out of all texts from now on."""
+    def _add_secret(self, secret: str) -> None:
+        """Remove one more secret from all texts from now on."""
         keep_secret([secret])
         self._fetched.append(secret)
         self.scrubber = Scrubber([*self._secrets, *self._fetched])
@@ -278,7 +281,7 @@ class Credentials:
     def _add(self, scheme: Scheme, given: Auth, base_url: str | None) -> None:
         name = scheme.name
         if scheme.kind == "unsupported":
-            raise UsageError(f"auth[{name!r}]: the scheme is {scheme.told[:80]}, which is not supported")
+            raise UsageError(f"auth[{name!r}]: the scheme is {scheme.type_name[:80]}, which is not supported")
         if isinstance(given, Mapping):
             try:
                 given = ClientCredentials(**given)
@@ -294,18 +297,18 @@ class Credentials:
             return
         if not isinstance(given, str) or not given:
             raise UsageError(
-                f"auth[{name!r}] must be the {'key' if scheme.kind == 'apiKey' else 'token'}, as text"
+                f"auth[{name!r}] must be the {'key' if scheme.kind == 'apiKey' else 'token'}, as a string"
             )
         check_value(f"auth[{name!r}]", given)
-        self._secrets += [given, quote_plus(given)]  # as it is in a query or a cookie
+        self._secrets += [given, quote_plus(given)]  # the second as in a query or a cookie
         if scheme.kind == "bearer":
-            self._static[name] = Added({"Authorization": f"Bearer {given}"})
+            self._static[name] = RequestCredentials({"Authorization": f"Bearer {given}"})
         elif scheme.place == "query":
-            self._static[name] = Added(query={scheme.key: given})
+            self._static[name] = RequestCredentials(query={scheme.key: given})
         elif scheme.place == "cookie":
-            self._static[name] = Added(cookies={scheme.key: given})
+            self._static[name] = RequestCredentials(cookies={scheme.key: given})
         else:
-            self._static[name] = Added({scheme.key: given})
+            self._static[name] = RequestCredentials({scheme.key: given})
 
     def _add_login(self, name: str, given: str | tuple[str, str]) -> None:
         user, mark, password = given.partition(":") if isinstance(given, str) else (given[0], ":", given[1])
@@ -313,41 +316,39 @@ class Credentials:
             raise UsageError(f"auth[{name!r}] must be (user, password), or user:password")
         encoded = base64.b64encode(f"{user}:{password}".encode()).decode()
         self._secrets += [f"{user}:{password}", password, encoded]
-        self._static[name] = Added({"Authorization": f"Basic {encoded}"})
+        self._static[name] = RequestCredentials({"Authorization": f"Basic {encoded}"})
 
     def _add_client(self, scheme: Scheme, client: ClientCredentials, base_url: str | None) -> None:
         name = scheme.name
         if scheme.kind != "bearer":
-            raise UsageError(f"auth[{name!r}]: the scheme is {scheme.told}, and takes no OAuth2 client")
+            raise UsageError(f"auth[{name!r}]: the scheme is {scheme.type_name} and takes no OAuth2 client")
         if not client.client_id or not client.client_secret:
             raise UsageError(f"auth[{name!r}] must have client_id and client_secret")
         url = client.token_url
         if not url:
             url = scheme.token_url
             if not url or base_url is None or not same_origin(url, base_url):
-                named = (
-                    f"the document names {url[:200]}, which is not on the API's own origin"
+                reason = (
+                    f"the document's own, {url[:200]}, is not on the origin of the API"
                     if url
-                    else "it has none"
+                    else "the document has none"
                 )
-                raise UsageError(
-                    f"auth[{name!r}] needs token_url, the address of the token endpoint: {named}"
-                )
+                raise UsageError(f"auth[{name!r}] needs token_url, the URL of the token endpoint: {reason}")
         self._tokens[name] = token = _Token(client, url)
         self._secrets += [client.client_secret, quote_plus(client.client_secret), token.login]
 
 
-def add_to(request: OutgoingRequest, added: Added) -> OutgoingRequest:
-    """Add credentials to a request. From here on it must not be shown.
+def add_credentials(request: OutgoingRequest, added: RequestCredentials) -> OutgoingRequest:
+    """Add credentials to a request. The result must not be shown or logged.
 
-    `CatalogError` if an argument stands where a key goes: the keys of an object may be names of parameters.
+    `CatalogError` if an argument uses the place of a key: the keys of an object may become names of parameters.
     """
     target = request.target
     sent = {name for name, _ in parse_qsl(target.partition("?")[2], keep_blank_values=True)}
     sent_cookies = {each.partition("=")[0] for each in request.headers.get("Cookie", "").split("; ")}
     taken = [*(sent & added.query.keys()), *(sent_cookies & set(map(quote_plus, added.cookies)))]
     if taken:
-        raise CatalogError(f"an argument has {taken[0]!r}, which is for credentials; nothing was sent")
+        raise CatalogError(f"an argument sets {taken[0]!r}, which is for credentials; nothing was sent")
     if added.query:
         target += ("&" if "?" in target else "?") + urlencode(added.query)
     own = {name.lower() for name in added.headers}
@@ -367,7 +368,7 @@ class _Token:
         self._client = client
         self._url = url
         self._token = ""
-        self._ends = 0.0
+        self._expires = 0.0
         self._lock = anyio.Lock()
         login = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret)}"
         self.login = base64.b64encode(login.encode()).decode()
@@ -375,20 +376,21 @@ class _Token:
     def start(self) -> None:
         self._lock = anyio.Lock()
 
-    def forget(self, token: str) -> None:
-        """Forget this token. Another call may have replaced it already: the new one stays."""
+    def discard(self, token: str) -> None:
+        """Discard this token. If another call has replaced it already, the new one is kept."""
         if self._token == token:
             self._token = ""
 
-    async def get(self, send: SendTokenRequest, keep: Callable[[str], None]) -> str:
-        """Return a token that is valid for a while, fetched by one caller if many need it."""
+    async def get(self, send: SendTokenRequest, add_secret: Callable[[str], None]) -> str:
+        """Return a valid token. If several callers need a new one, it is fetched once."""
         async with self._lock:
-            if not self._token or time.monotonic() >= self._ends:
-                self._token, life = await self._fetch(send, keep)
-                self._ends = time.monotonic() + max(0.0, life - min(_MARGIN, life / 2))
+            if not self._token or time.monotonic() >= self._expires:
+                self._token, lifetime = await self._fetch(send, add_secret)
+                self._expires = time.monotonic() + max(0.0, lifetime - min(_MARGIN, lifetime / 2))
             return self._token
 
-    async def _fetch(self, send: SendTokenRequest, keep: Callable[[str], None]) -> tuple[str, float]:
+    async def _fetch(self, send: SendTokenRequest, add_secret: Callable[[str], None]) -> tuple[str, float]:
+        """Fetch a token. Returns it with its lifetime in seconds."""
         client = self._client
         fields = {"grant_type": "client_credentials"}
         if client.scopes:
@@ -399,23 +401,23 @@ class _Token:
         else:
             headers["Authorization"] = f"Basic {self.login}"
         request = OutgoingRequest("POST", "", headers, urlencode(fields).encode())
-        received = await send(self._url, request, _TOKEN_LIMITS)
+        response = await send(self._url, request, _TOKEN_LIMITS)
         try:
-            told = loads(received.content)
+            body = loads(response.content)
         except ValueError:
-            told = None
-        token = told.get("access_token") if isinstance(told, dict) else None
-        if not is_success(received.status) or not isinstance(token, str) or not token:
-            reason = told.get("error") if isinstance(told, dict) else None
-            said = f": {reason[:200]}" if isinstance(reason, str) else ""
+            body = None
+        token = body.get("access_token") if isinstance(body, dict) else None
+        if not is_success(response.status) or not isinstance(token, str) or not token:
+            error = body.get("error") if isinstance(body, dict) else None
+            reason = f": {error[:200]}" if isinstance(error, str) else ""
             raise CatalogError(
-                f"no access token could be had (HTTP {received.status}{said}); nothing was sent"
+                f"no access token could be fetched (HTTP {response.status}{reason}); nothing was sent"
             )
         try:
             check_value("the access token", token)
         except UsageError as error:
             raise CatalogError(str(error)) from None
-        keep(token)
-        life = told.get("expires_in")
-        seconds = float(life) if isinstance(life, int | float) and not isinstance(life, bool) else _USUAL_LIFE
-        return token, seconds
+        add_secret(token)
+        lifetime = body.get("expires_in")
+        is_number = isinstance(lifetime, int | float) and not isinstance(lifetime, bool)
+        return token, float(lifetime) if is_number else _DEFAULT_LIFETIME

@@ -1,8 +1,8 @@
 """`OpenAPI`: a server whose tools are the operations of an OpenAPI document.
 
-Owns which tools there are, where requests go and what a call does. The document is read in a thread behind the
-handshake, when the first client connects, and again on request or at intervals. Nothing is fetched but the document
-itself, and requests with credentials only go to the base URL.
+Owns which tools there are, where requests go and what a call does. The document is read in a thread when the first
+client connects, without delaying the handshake, and again on request or at intervals. Nothing is fetched except the
+document itself, and requests with credentials only go to the base URL.
 """
 
 import os
@@ -35,21 +35,21 @@ from toolwire.openapi.document import MOST_BYTES, Document, open_document, read_
 from toolwire.openapi.http import (
     SAFE_METHODS,
     Limits,
-    NotReceived,
-    Received,
+    NoResponse,
+    Response,
     Sender,
     same_origin,
     split_url,
 )
-from toolwire.openapi.operations import Listed, Operation, list_operations, read_operations
+from toolwire.openapi.operations import ListedOperation, Operation, list_operations, read_operations
 from toolwire.openapi.requests import build_request
 from toolwire.openapi.responses import to_tool_result
-from toolwire.openapi.schemas import Schemas, find_bad
+from toolwire.openapi.schemas import Schemas, find_invalid
 from toolwire.openapi.security import (
     Auth,
     Credentials,
     Scheme,
-    add_to,
+    add_credentials,
     find_auth,
     find_key_places,
     read_schemes,
@@ -66,17 +66,17 @@ from toolwire.tools.tool import Tool
 logger = logger_for("openapi")
 
 BASE_URL: Final = "TOOLWIRE_BASE_URL"
-"""The variable with the base URL, if none is given."""
-_MOST_SCHEMA: Final = 32 * 1024  # bytes of a listed schema
-_LEAST_SCHEMA: Final = 4 * 1024
-_MOST_LIST: Final = 4 * 1024 * 1024  # bytes for all of them, as long as each has the least
+"""The environment variable with the base URL, used if none is passed."""
+_MOST_SCHEMA: Final = 32 * 1024  # the limit for one listed schema, in bytes
+_LEAST_SCHEMA: Final = 4 * 1024  # the limit is not lowered below this, however many tools there are
+_MOST_LIST: Final = 4 * 1024 * 1024  # the target for all listed schemas together, in bytes
 _FETCH_LIMITS: Final = Limits(timeout=60.0, most_bytes=MOST_BYTES)
-_LONGEST_NAME: Final = 24  # of the server: the names of its tools come behind it
+_LONGEST_NAME: Final = 24  # of the server: it is a prefix of the names of its tools
 _PLAIN_STEMS: Final = ("openapi", "swagger", "spec", "api", "index", "schema", "api_docs", "openapi_spec")
 _VARIABLE: Final = re.compile(r"\{([^{}]*)\}")
 
 Progress = Callable[[str, int, int], None]
-"""Hears what is being done, how much of it is done, and how much there is; "" at the end."""
+"""Called with the current step, how much of it is done, and the total; the step is "" at the end."""
 
 
 class OpenAPI(RefreshedServer):
@@ -117,24 +117,24 @@ class OpenAPI(RefreshedServer):
         environ: Mapping[str, str] = os.environ,
         on_progress: Progress | None = None,
     ) -> None:
-        """Make a server of a document; nothing is read before a client connects.
+        """Create a server for a document. The document is read when the first client connects, or by `load()`.
 
-        `document` is a file, an address, or the document itself. Requests go to `base_url` (or the variable
-        `TOOLWIRE_BASE_URL`); without it to the first server that the document names, if `allow_servers` is set or
-        the document came from there.
-        `server_variables` are for that one's address. `auth` has the credentials by security scheme, `headers` are
-        sent with every request; both may also come from the environment or from `credentials_file` (see
-        docs/openapi.md). `include` and `exclude` choose operations (see `Selection`). `external_files` lets the
-        document refer to files in its folder. `output_schemas` lists the schemas of responses too. A schema of more
-        than `max_schema_bytes` (32 KiB, and less if there are over 128 tools) is listed in short, and still checked
-        whole. `timeout` is in seconds for a call, retries included. At most `max_in_flight` requests are out at
-        once. `network` has the settings of a profile's `[network]`: `allow`, `allow_http`, `proxy`, `ca_file`.
-        `refresh` reads the document again every so many seconds.
+        `document` is a path, a URL, or the document itself. Requests go to `base_url` (or the environment variable
+        `TOOLWIRE_BASE_URL`). Without it they go to the first server that the document names, but only if
+        `allow_servers` is set or the document was fetched from that server; `server_variables` fills in the
+        variables of its URL. `auth` has the credentials by security scheme; they may also come from the environment
+        or from `credentials_file` (see docs/openapi.md). `headers` are sent with every request. `include` and
+        `exclude` select operations (see `Selection`). `external_files` allows references to files in the document's
+        folder. `output_schemas` also lists the schemas of responses. A schema of more than `max_schema_bytes` (32
+        KiB, and less if there are over 128 tools) is listed in a shortened form; arguments are still validated
+        against the complete one. `timeout` limits one call in seconds, retries included. At most `max_in_flight`
+        requests are sent concurrently. `network` has the settings of a profile's `[network]`: `allow`,
+        `allow_http`, `proxy`, `ca_file`. `refresh` is the number of seconds after which the document is read again.
 
-        `UsageError` names what is wrong.
+        Raises `UsageError` for a wrong setting.
         """
         self.source = document if isinstance(document, Mapping) else os.fspath(document)
-        super().__init__(name or _name_of(self.source), refresh, logger, lifespan=self._live)
+        super().__init__(name or _default_name(self.source), refresh, logger, lifespan=self._live)
         self._url = self.source if isinstance(self.source, str) and _is_url(self.source) else None
         try:
             self._network = (
@@ -142,13 +142,13 @@ class OpenAPI(RefreshedServer):
             )
         except (TypeError, ValueError) as error:
             raise UsageError(f"network has wrong settings: {error}") from None
-        wanted = base_url if base_url is not None else environ.get(BASE_URL)
-        self._given_base = None if wanted is None else self._check_base(wanted)
+        given_base = base_url if base_url is not None else environ.get(BASE_URL)
+        self._given_base = None if given_base is None else self._check_base(given_base)
         if self._url is not None:
-            split_url(self._url, self._network, "the address of the document")
+            split_url(self._url, self._network, "the URL of the document")
         elif isinstance(self.source, str) and not Path(self.source).is_file():
-            found = "is not a file" if Path(self.source).exists() else "does not exist"
-            raise UsageError(f"{self.source} {found}: give the path or the address of an OpenAPI document")
+            problem = "is not a file" if Path(self.source).exists() else "does not exist"
+            raise UsageError(f"{self.source} {problem}: pass the path or the URL of an OpenAPI document")
         self._allow_servers = allow_servers
         self._server_variables = dict(server_variables or {})
         self._auth = auth
@@ -171,49 +171,51 @@ class OpenAPI(RefreshedServer):
         self._slots: anyio.CapacityLimiter | None = None
         self._credentials = Credentials({}, {}, self._headers, self._given_base)
         self._senders: dict[str, Sender] = {}
-        self._names: dict[str, str] = {}  # of tools, by method and path; they outlive a refresh
+        self._names: dict[str, str] = {}  # tool names by method and path; a refresh keeps them
         self._own: frozenset[str] = frozenset()
         self.content: bytes | None = None
-        """The bytes of the document, as they were read."""
+        """The bytes of the document; None before it is read, and if it was passed as a mapping."""
         self.base_url: str | None = self._given_base
-        """Where requests go; None if it is not known, or not allowed."""
+        """The base URL of all requests; None if it is unknown or not allowed."""
         self.base_problem = ""
         """Why there is no base URL."""
         self.named_server: str | None = None
         """The first server that the document names."""
         self.title_of_document = ""
-        """What the document calls itself, in one line."""
+        """The title of the document, in one line."""
         self.schemes: Mapping[str, Scheme] = {}
         """The security schemes of the document."""
         self.operations: dict[str, Operation] = {}
         """The operations by tool name."""
         self.notes: dict[str, tuple[str, ...]] = {}
-        """What a reader of the document should know, by tool name."""
+        """Remarks on the operations, such as ignored parameters, by tool name."""
 
     # For users and clients.
 
     async def loaded(self, within: float = 120.0) -> Status:
-        """Wait until the document has been read, or could not be. For a server that somebody is connected to."""
+        """Wait until the document has been read or reading it has failed. Only for a server with a client."""
         return await super().loaded(within)
 
     def load(self) -> Status:
-        """Read a document that is no address, now. `UsageError` says why it cannot be used."""
+        """Read the document now, if it is not a URL. `UsageError` says why it cannot be used."""
         if self._url is not None:
-            raise UsageError(f"{self._url} is fetched when a client connects; wait for `loaded()`")
+            raise UsageError(
+                f"{self._url} is fetched when a client connects: connect one and await `loaded()`"
+            )
         try:
-            self._offer(None if isinstance(self.source, Mapping) else read_bytes(Path(self.source)))
+            self._publish(None if isinstance(self.source, Mapping) else read_bytes(Path(self.source)))
         finally:
-            self._tell_progress("", 0, 0)
+            self._report_progress("", 0, 0)
         return self.status
 
     def find_problems(self) -> list[Finding]:
-        """Return what is odd about the document, once it is read; `toolwire check` shows it."""
-        from toolwire.openapi.check import find_problems  # noqa: PLC0415 - only for those who check
+        """Return the problems of the document, after it has been read. `toolwire check` shows them."""
+        from toolwire.openapi.check import find_problems  # noqa: PLC0415 - only needed by `toolwire check`
 
         return find_problems(self)
 
     def missing_credentials(self) -> dict[str, str]:
-        """Return what is missing for each operation that cannot be called, by tool name."""
+        """Return the operations that lack credentials: a sentence about what is missing, by tool name."""
         problems = {
             name: self._credentials.problem_of(each.security) for name, each in self.operations.items()
         }
@@ -240,54 +242,54 @@ class OpenAPI(RefreshedServer):
                 tasks.cancel_scope.cancel()
 
     async def _take_document(self) -> None:
-        """Read the document, and make tools of it if it has changed."""
+        """Read the document, and replace the tools if it has changed."""
         try:
             content = await self._read()
             if content is None or content != self.content or self.status.state != "live":
-                await self._io.run(partial(self._offer, content))
+                await self._io.run(partial(self._publish, content))
                 self._credentials.start()
         finally:
-            self._tell_progress("", 0, 0)
+            self._report_progress("", 0, 0)
 
     async def _read(self) -> bytes | None:
-        """Return the bytes of the document; None if it was given as it is."""
+        """Return the bytes of the document; None if it was passed as a mapping."""
         if isinstance(self.source, Mapping):
             return None
         if self._url is None:
             return await self._io.run(partial(read_bytes, Path(self.source)))
-        origin, target = split_url(self._url, self._network, "the address of the document")
+        origin, target = split_url(self._url, self._network, "the URL of the document")
         request = OutgoingRequest("GET", target, {"Accept": "application/json, application/yaml, */*;q=0.5"})
-        self._tell_progress("fetching", 0, 0)
-        received = await self._sender(origin).send(request, _FETCH_LIMITS, Scrubber(()))
-        if received.status != 200:  # noqa: PLR2004 - nothing else is a document
-            where = received.headers.get("location", "")
-            to = f", to {where[:200]!r}: redirects are not followed, give that address" if where else ""
-            raise CatalogError(f"{self._url}: HTTP {received.status}{to}")
-        return received.content
+        self._report_progress("fetching", 0, 0)
+        response = await self._sender(origin).send(request, _FETCH_LIMITS, Scrubber(()))
+        if response.status != 200:  # noqa: PLR2004 - nothing else is a document
+            location = response.headers.get("location", "")
+            hint = f", to {location[:200]!r}: redirects are not followed, pass that URL" if location else ""
+            raise CatalogError(f"{self._url}: HTTP {response.status}{hint}")
+        return response.content
 
     # The tools.
 
-    def _offer(self, content: bytes | None) -> None:
-        """Make tools of a document, and offer them in place of those until now. In a thread."""
+    def _publish(self, content: bytes | None) -> None:
+        """Build the tools of a document, and replace the current tools with them. Runs in a thread."""
         document = self._open(content)
         credentials, base, problem = self._prepare(document)
         listed, skipped = list_operations(document)
         names = self._assign_names(listed)
-        chosen = [each for each in listed if self._selection.wants(each, names.get(each.label) or "")]
+        chosen = [each for each in listed if self._selection.includes(each, names.get(each.label) or "")]
         for pattern in self._selection.unused([(each, names.get(each.label) or "") for each in listed]):
-            logger.warning("%s: no operation fits the pattern %r", self.name, pattern)
+            logger.warning("%s: no operation matches the pattern %r", self.name, pattern)
         schemas = Schemas(document)
         usable, unusable = read_operations(
             document,
             schemas,
             chosen,
             find_key_places(self.schemes),
-            partial(self._tell_progress, "reading operations"),
+            partial(self._report_progress, "reading operations"),
         )
-        self._tell_progress("checking schemas", 0, 0)
-        bad = find_bad(schemas, {each.label: each.schema for each in usable})
+        self._report_progress("checking schemas", 0, 0)
+        invalid = find_invalid(schemas, {each.label: each.schema for each in usable})
         most = self._most_schema or min(_MOST_SCHEMA, max(_LEAST_SCHEMA, _MOST_LIST // max(1, len(usable))))
-        makers = _Makers(schemas, Schemas(document, "response"), bad, base, most)
+        source = _ToolSource(schemas, Schemas(document, "response"), invalid, base, most)
         tools: list[Tool[Any]] = []
         operations: dict[str, Operation] = {}
         notes: dict[str, tuple[str, ...]] = {}
@@ -296,8 +298,8 @@ class OpenAPI(RefreshedServer):
             label, name = operation.label, names[operation.label]
             lean = replace(operation, output=())
             try:
-                tool, noted = self._make_tool(operation, lean, name, makers)
-            except Exception as error:  # noqa: BLE001 - one bad operation never costs the others
+                tool, noted = self._make_tool(operation, lean, name, source)
+            except Exception as error:  # noqa: BLE001 - one bad operation must not affect the others
                 skipped.append(Skipped(label, label, str(error) or type(error).__name__))
                 continue
             tools.append(tool)
@@ -315,29 +317,29 @@ class OpenAPI(RefreshedServer):
         self.status = Status("live", len(listed), len(tools), tuple(skipped), at=time.time())
 
     def _make_tool(
-        self, operation: Operation, lean: Operation, name: str | None, makers: "_Makers"
+        self, operation: Operation, lean: Operation, name: str | None, source: "_ToolSource"
     ) -> tuple[Tool[Any], tuple[str, ...]]:
-        """Make the tool of an operation, and notes on it. Raises if it can be none."""
-        if operation.label in makers.bad:
-            raise ToolDefinitionError(makers.bad[operation.label])
+        """Build the tool of an operation, and the notes on it. Raises if it cannot be a tool."""
+        if operation.label in source.invalid:
+            raise ToolDefinitionError(source.invalid[operation.label])
         if name is None:
-            raise ToolDefinitionError("no name is free for it")
-        prefix = self._prefix(operation, makers.base)
-        short, cut = makers.schemas.fit(operation.schema, operation.uses, makers.most)
-        output, note = make_output(operation, makers.outputs) if self._output_schemas else (None, "")
-        arguments = Arguments(short, lean, makers.schemas)
+            raise ToolDefinitionError("every name that it could have is taken")
+        prefix = self._prefix(operation, source.base)
+        short, cut = source.schemas.fit(operation.schema, operation.uses, source.most)
+        output, note = make_output(operation, source.outputs) if self._output_schemas else (None, "")
+        arguments = Arguments(short, lean, source.schemas)
         call = partial(self._call, lean, prefix, arguments, output)
         tool = build_tool(lean, name, arguments, call, None if output is None else output.json_schema)
         return tool, tuple(filter(None, (*operation.notes, cut, note)))
 
     def _open(self, content: bytes | None) -> Document:
         source = self._url or (str(self.source) if isinstance(self.source, str) else "the document")
-        self._tell_progress("reading", 0, 0)
+        self._report_progress("reading", 0, 0)
         if content is None:
             try:
                 content = dumps(self.source)
             except (TypeError, ValueError) as error:
-                raise UsageError(f"the document holds something that is not JSON: {error}") from None
+                raise UsageError(f"the document contains a value that is not JSON: {error}") from None
         path = Path(self.source) if self._url is None and isinstance(self.source, str) else None
         return open_document(content, source, path=path, external_files=self._external_files)
 
@@ -347,7 +349,7 @@ class OpenAPI(RefreshedServer):
         info = document.data.get("info")
         title = info.get("title") if isinstance(info, Mapping) else None
         self.title_of_document = " ".join(tidy(title, 80).split()) or self.name
-        self.named_server = _server_of(document, self._server_variables)
+        self.named_server = _first_server(document, self._server_variables)
         if self._url is not None and self.named_server is not None:
             self.named_server = urljoin(self._url, self.named_server)
         if base is None:
@@ -357,17 +359,17 @@ class OpenAPI(RefreshedServer):
         return Credentials(schemes, auth, self._headers, base), base, problem
 
     def _find_server(self) -> tuple[str | None, str]:
-        """Return the URL of the document's first server if requests may go there; else None, and why not."""
-        told = self.named_server
-        if told is None or not _is_url(told):
-            return None, "the document names no server: give base_url (--base-url)"
-        if not self._allow_servers and not (self._url is not None and same_origin(self._url, told)):
+        """Return the URL of the document's first server if requests may go there; else None and the reason."""
+        server = self.named_server
+        if server is None or not _is_url(server):
+            return None, "the document names no server: set base_url (--base-url)"
+        if not self._allow_servers and not (self._url is not None and same_origin(self._url, server)):
             return None, (
-                f"the document names the server {told[:200]}, which is not used without leave: give "
-                f"base_url={told[:200]!r} (--base-url), or allow_servers=True (--allow-servers)"
+                f"the document names the server {server[:200]}, which needs your permission: set "
+                f"base_url={server[:200]!r} (--base-url), or allow_servers=True (--allow-servers)"
             )
         try:
-            return self._check_base(told), ""
+            return self._check_base(server), ""
         except UsageError as error:
             return None, str(error)
 
@@ -378,7 +380,7 @@ class OpenAPI(RefreshedServer):
             raise UsageError(f"base_url {error}") from None
 
     def _prefix(self, operation: Operation, base: str | None) -> str:
-        """Return the path that goes before that of an operation, which may have a server of its own."""
+        """Return the path that precedes the operation's path: that of the base URL or of its own server."""
         if base is None:
             return ""
         if not operation.server:
@@ -386,11 +388,11 @@ class OpenAPI(RefreshedServer):
         url = urljoin(f"{base}/", operation.server)
         if _VARIABLE.search(url) or not same_origin(url, base):
             raise ToolDefinitionError(
-                f"it has a server of its own, {operation.server[:200]}, and requests only go to {base}"
+                f"it has its own server, {operation.server[:200]}, but requests only go to {base}"
             )
         return urlsplit(self._check_base(url)).path.rstrip("/")
 
-    def _assign_names(self, listed: Sequence[Listed]) -> dict[str, str | None]:
+    def _assign_names(self, listed: Sequence[ListedOperation]) -> dict[str, str | None]:
         longest = max(LONGEST - len(full_name(self.name, "")), _LONGEST_NAME)
         wishes = [Wish(each.label, slug(each.name) or f"{each.method}_operation") for each in listed]
         taken = set(self.tools) - self._own
@@ -398,7 +400,7 @@ class OpenAPI(RefreshedServer):
         self._names = {label: name for label, name in names.items() if name is not None}
         return names
 
-    def _tell_progress(self, what: str, done: int, total: int) -> None:
+    def _report_progress(self, what: str, done: int, total: int) -> None:
         if self._on_progress is not None:
             self._on_progress(what, done, total)
 
@@ -421,45 +423,45 @@ class OpenAPI(RefreshedServer):
                 await self._io.run(partial(checker.validate_whole, arguments))
             request = build_request(operation, arguments)
             request = replace(request, target=prefix + request.target)
-            received = await self._send(operation, request, base, credentials)
+            response = await self._send(operation, request, base, credentials)
         except InvalidArguments as error:
             return error_result(str(error))
         except CatalogError as error:
-            said = credentials.scrubber.text(str(error))
-            if isinstance(error, NotReceived) and error.sent and operation.method not in SAFE_METHODS:
-                said += ". It may have been carried out: check before you repeat it"
-            return error_result(f"{operation.label}: {said}")
-        return await to_tool_result(received, operation.method, credentials.scrubber, self._io, output)
+            text = credentials.scrubber.text(str(error))
+            if isinstance(error, NoResponse) and error.sent and operation.method not in SAFE_METHODS:
+                text += ". The request may have been carried out: check before you repeat it"
+            return error_result(f"{operation.label}: {text}")
+        return await to_tool_result(response, operation.method, credentials.scrubber, self._io, output)
 
     async def _send(
         self, operation: Operation, request: OutgoingRequest, base: str, credentials: Credentials
-    ) -> Received:
-        """Send a request. GET and HEAD are sent again with a new token if the API refuses the one in use.
+    ) -> Response:
+        """Send a request. GET and HEAD are sent again with a new token if the API rejects the current one.
 
-        The time limit is for all of it: waiting for a token, too.
+        The timeout covers everything, including the wait for a token.
         """
         sender = self._sender(base)
-        again = operation.method in SAFE_METHODS
+        may_repeat = operation.method in SAFE_METHODS
         async with self._slots or anyio.CapacityLimiter(1):
-            ends = anyio.current_time() + self._limits.timeout
+            deadline = anyio.current_time() + self._limits.timeout
             while True:
                 added = None
-                with anyio.move_on_after(ends - anyio.current_time()):
+                with anyio.move_on_after(deadline - anyio.current_time()):
                     added = await credentials.find(
                         operation.security, partial(self._send_token_request, credentials)
                     )
                 if added is None:
                     seconds = f"{self._limits.timeout:g} s"
-                    raise CatalogError(f"no access token could be had within {seconds}; nothing was sent")
-                limits = replace(self._limits, timeout=max(0.0, ends - anyio.current_time()))
-                received = await sender.send(add_to(request, added), limits, credentials.scrubber)
-                if received.status != 401 or not credentials.reject(added) or not again:  # noqa: PLR2004
-                    return received
-                again = False
+                    raise CatalogError(f"no access token could be fetched within {seconds}; nothing was sent")
+                limits = replace(self._limits, timeout=max(0.0, deadline - anyio.current_time()))
+                response = await sender.send(add_credentials(request, added), limits, credentials.scrubber)
+                if response.status != 401 or not credentials.discard_tokens(added) or not may_repeat:  # noqa: PLR2004
+                    return response
+                may_repeat = False
 
     async def _send_token_request(
         self, credentials: Credentials, url: str, request: OutgoingRequest, limits: Limits
-    ) -> Received:
+    ) -> Response:
         try:
             origin, target = split_url(url, self._network, "token_url")
         except UsageError as error:
@@ -468,11 +470,11 @@ class OpenAPI(RefreshedServer):
             return await self._sender(origin).send(
                 replace(request, target=target), limits, credentials.scrubber
             )
-        except NotReceived as error:  # of the token: the call itself was not sent
-            raise CatalogError(f"no access token could be had ({error}); nothing was sent") from None
+        except NoResponse as error:  # to the token request: the call itself was not sent
+            raise CatalogError(f"no access token could be fetched ({error}); nothing was sent") from None
 
     def _sender(self, url: str) -> Sender:
-        """Return the sender to the origin of a URL."""
+        """Return the sender for the origin of a URL."""
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
         if origin not in self._senders:
@@ -481,24 +483,24 @@ class OpenAPI(RefreshedServer):
 
 
 @dataclass(frozen=True)
-class _Makers:
-    """What the tools of one document are made with."""
+class _ToolSource:
+    """What all tools of one document are built from."""
 
     schemas: Schemas
     outputs: Schemas
-    bad: Mapping[str, str]
-    """Operations whose schema does not compile, and why."""
+    invalid: Mapping[str, str]
+    """Operations whose schema does not compile, with the reason."""
     base: str | None
     most: int
-    """Bytes of a listed schema."""
+    """The largest listed schema, in bytes."""
 
 
 def _is_url(text: str) -> bool:
     return text.lower().startswith(("http://", "https://"))
 
 
-def _name_of(source: str | Mapping[str, Any]) -> str:
-    """Name a server after its document."""
+def _default_name(source: str | Mapping[str, Any]) -> str:
+    """Return the name of a server whose user gave none, from the title or location of its document."""
     if isinstance(source, Mapping):
         info = source.get("info")
         title = info.get("title") if isinstance(info, Mapping) else None
@@ -514,8 +516,8 @@ def _name_of(source: str | Mapping[str, Any]) -> str:
     return words[0][:_LONGEST_NAME].rstrip("_-") if words else "api"
 
 
-def _server_of(document: Document, variables: Mapping[str, str]) -> str | None:
-    """Return the URL of a document's first server, with its variables filled in; it may be relative."""
+def _first_server(document: Document, variables: Mapping[str, str]) -> str | None:
+    """Return the URL of a document's first server, with its variables filled in. It may be relative."""
     data = document.data
     if document.version == "2.0":
         schemes, host, path = data.get("schemes"), data.get("host"), data.get("basePath")
@@ -531,19 +533,20 @@ def _server_of(document: Document, variables: Mapping[str, str]) -> str | None:
     if not isinstance(first, Mapping) or not isinstance(url, str):
         return None
     table = first.get("variables")
-    told = table if isinstance(table, Mapping) else {}
+    definitions = table if isinstance(table, Mapping) else {}
 
     def fill(found: re.Match[str]) -> str:
-        entry = told.get(found[1])
-        usual = entry.get("default") if isinstance(entry, Mapping) else None
+        entry = definitions.get(found[1])
+        default = entry.get("default") if isinstance(entry, Mapping) else None
         choices = entry.get("enum") if isinstance(entry, Mapping) else None
-        value = variables.get(found[1], usual)
+        value = variables.get(found[1], default)
         if value is None:
             raise UsageError(
-                f"the server {url[:200]} has a variable {found[1]!r}: set it in server_variables"
+                f"the server URL {url[:200]} has a variable {found[1]!r} without a default: set it in "
+                "server_variables"
             )
         if isinstance(choices, list) and choices and value not in choices:
-            raise UsageError(f"the server's variable {found[1]!r} must be one of {choices}, got {value!r}")
+            raise UsageError(f"the server variable {found[1]!r} must be one of {choices}, got {value!r}")
         return str(value)
 
     return _VARIABLE.sub(fill, url)

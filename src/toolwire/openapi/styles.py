@@ -1,9 +1,9 @@
-"""Writes the values of parameters as the standard has it: every style for every type.
+"""Serialises the values of parameters: every style of the standard, for every type.
 
 Owns the serialisation of OpenAPI 3 (`style`, `explode`, `allowReserved`) and Swagger 2 (`collectionFormat`), after
-RFC 6570. Pure. Values are JSON that already fits its schema; null and empty lists are left out, as RFC 6570 leaves
-out what is undefined. What is nested deeper than the standard describes is written as JSON, but for `deepObject`,
-which goes on with brackets: `a[b][0]=x`.
+RFC 6570. Pure. Values are JSON that has already been validated. Null and empty lists are left out, as RFC 6570
+leaves out undefined values. Values nested deeper than the standard describes are written as JSON, except for
+`deepObject`, which continues with brackets: `a[b][0]=x`.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,15 +18,15 @@ Kind = Literal["simple", "label", "matrix", "form", "deepObject", "json"]
 Encode = Callable[[str], str]
 Pairs = list[tuple[str, str]]
 
-# Reserved characters that mean nothing between the & of a query. The others (&, +, #, [ and ]) stay encoded even
-# where `allowReserved` is set, as OpenAPI 3.1.1 asks: they would end the value, or the query.
+# Reserved characters without a meaning inside a query value. The others (&, +, #, [ and ]) are encoded even with
+# `allowReserved`, as OpenAPI 3.1.1 requires: they would end the value or the query.
 _RESERVED: Final = ":/?@!$'()*,;="
 _EXACT: Final = 1 << 53
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How a parameter is written. `separator`, encoded, stands between values that are not exploded."""
+    """How a parameter is written. `separator` (already encoded) joins the values if they are not exploded."""
 
     kind: Kind = "form"
     explode: bool = True
@@ -35,7 +35,7 @@ class Style:
 
 
 def to_text(value: Any) -> str:
-    """Write a value as text: text as it is, the rest as JSON, whole numbers without a point."""
+    """Write a value as text: strings unchanged, anything else as JSON, whole numbers without a decimal point."""
     if isinstance(value, str):
         return value
     if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
@@ -50,17 +50,17 @@ def to_json_text(value: Any) -> str:
 
 def encode(text: str) -> str:
     """Percent-encode everything but letters, digits, `-`, `.`, `_` and `~`."""
-    return _checked(quote, text, safe="")
+    return _percent_encode(quote, text, safe="")
 
 
 def encode_form(text: str) -> str:
     """Encode as HTML forms do: a space is a plus sign."""
-    return _checked(quote_plus, text, safe="")
+    return _percent_encode(quote_plus, text, safe="")
 
 
 def encode_reserved(text: str) -> str:
-    """Percent-encode, but for reserved characters that are harmless in a query, and triples such as %20."""
-    encoded = _checked(quote, text, safe=_RESERVED + "%")
+    """Percent-encode, but keep reserved characters that are harmless in a query, and triples such as %20."""
+    encoded = _percent_encode(quote, text, safe=_RESERVED + "%")
     return "".join(_keep_triple(piece, at) for at, piece in enumerate(encoded.split("%")))
 
 
@@ -73,7 +73,7 @@ def write_path(name: str, value: Any, style: Style) -> str:
     if isinstance(value, Mapping):
         pairs = [(encode(key), encode(to_text(each))) for key, each in _present(value).items()]
         items = [f"{key}{'=' if style.explode else style.separator}{each}" for key, each in pairs]
-        named = named and not style.explode  # then each has its own name
+        named = named and not style.explode  # exploded: each entry has its own name
     else:
         several = value if isinstance(value, list) else [value]
         items = [encode(to_text(each)) for each in several if each is not None]
@@ -107,7 +107,7 @@ def write_query(name: str, value: Any, style: Style, encoder: Encode = encode) -
 
 
 def write_header(value: Any, style: Style) -> str:
-    """Write a header parameter (`simple`). It is not encoded: whoever sends it checks its characters."""
+    """Write a header parameter (`simple`). It is not encoded: the caller must check its characters."""
     if style.kind == "json":
         return to_json_text(value)
     separator = {"%20": " ", "%09": "\t", "%7C": "|"}.get(style.separator, style.separator)
@@ -138,7 +138,7 @@ def _present(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _keep_triple(piece: str, at: int) -> str:
-    """Give a piece its percent sign back: as it was before two hexadecimal digits, else encoded."""
+    """Restore the percent sign before a piece: as it was before two hexadecimal digits, else encoded."""
     if at == 0:
         return piece
     digits = piece[:2]
@@ -146,7 +146,7 @@ def _keep_triple(piece: str, at: int) -> str:
     return f"%{piece}" if whole else f"%25{piece}"
 
 
-def _checked(quoting: Callable[..., str], text: str, safe: str) -> str:
+def _percent_encode(quoting: Callable[..., str], text: str, safe: str) -> str:
     try:
         return quoting(text, safe=safe)
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
-"""Chooses operations by name, path, method and tag, and makes tools of them.
+"""Selects operations by name, path, method and tag, and builds their tools.
 
-A tool lists a schema that may be shortened, and checks its arguments by the whole one, which is compiled at the
-first call: of thousands of operations few are ever called, and the definitions are shared by all of them.
+A tool lists a schema that may be shortened, and validates its arguments against the complete one. That is compiled
+at the first call: of thousands of operations only a few are ever called, and all of them share the definitions.
 """
 
 import fnmatch
@@ -12,7 +12,7 @@ from typing import Any, Final
 from toolwire.errors import ToolDefinitionError, UsageError
 from toolwire.openapi.document import Unusable
 from toolwire.openapi.http import SAFE_METHODS
-from toolwire.openapi.operations import METHODS, Listed, Operation
+from toolwire.openapi.operations import METHODS, ListedOperation, Operation
 from toolwire.openapi.schemas import Schemas
 from toolwire.tools.context import Context
 from toolwire.tools.schema.arguments import Parameters
@@ -30,15 +30,17 @@ _HINTS: Final[dict[str, dict[str, bool]]] = {
     "DELETE": {"destructiveHint": True, "idempotentHint": True},
 }
 _KINDS: Final = ("tag", "path", "method", "id")
-_MANY: Final = 150  # definitions that are compiled in a thread: about a tenth of a second
+_MANY: Final = (
+    150  # with more definitions, a schema is compiled in a thread: it takes about a tenth of a second
+)
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The operations that are wanted: those of `include` (all without one) that are not of `exclude`.
+    """The selected operations: those that match `include` (all if it is empty) and do not match `exclude`.
 
-    A pattern is a glob, whatever the case: `tag:pets`, `path:/users/*` or just `/users/*`, `method:GET` or just
-    `GET`, `GET /users/*`, `id:list*`, and anything else is the name of a tool or an operation id.
+    A pattern is a glob that ignores case: `tag:pets`, `path:/users/*` or just `/users/*`, `method:GET` or just
+    `GET`, `GET /users/*`, `id:list*`. Anything else is matched against the tool name and the operation id.
     """
 
     include: tuple[str, ...] = ()
@@ -51,19 +53,19 @@ class Selection:
                     f"include and exclude take globs such as 'GET /users/*' or 'tag:pets', got {pattern!r}"
                 )
 
-    def wants(self, operation: Listed, name: str) -> bool:
-        """True if an operation is wanted; `name` is that of its tool."""
-        if any(_fits(pattern, operation, name) for pattern in self.exclude):
+    def includes(self, operation: ListedOperation, name: str) -> bool:
+        """True if an operation is selected; `name` is the name of its tool."""
+        if any(_matches(pattern, operation, name) for pattern in self.exclude):
             return False
-        return not self.include or any(_fits(pattern, operation, name) for pattern in self.include)
+        return not self.include or any(_matches(pattern, operation, name) for pattern in self.include)
 
-    def unused(self, listed: Sequence[tuple[Listed, str]]) -> list[str]:
-        """Return the patterns that fit no operation: they may be misspelt."""
+    def unused(self, listed: Sequence[tuple[ListedOperation, str]]) -> list[str]:
+        """Return the patterns that match no operation: they may be misspelt."""
         patterns = (*self.include, *self.exclude)
-        return [each for each in patterns if not any(_fits(each, *operation) for operation in listed)]
+        return [each for each in patterns if not any(_matches(each, *operation) for operation in listed)]
 
 
-def _fits(pattern: str, operation: Listed, name: str) -> bool:
+def _matches(pattern: str, operation: ListedOperation, name: str) -> bool:
     kind, mark, rest = pattern.partition(":")
     if mark and kind.lower() in _KINDS:
         values = {
@@ -72,25 +74,25 @@ def _fits(pattern: str, operation: Listed, name: str) -> bool:
             "method": (operation.method,),
             "id": (operation.name,),
         }[kind.lower()]
-        return any(_match(each, rest) for each in values)
+        return any(_glob(each, rest) for each in values)
     if pattern.startswith("/"):
-        return _match(operation.path, pattern)
+        return _glob(operation.path, pattern)
     if pattern.lower() in METHODS:
         return pattern.lower() == operation.method
     if " /" in pattern:
-        return _match(operation.label, pattern)
-    return _match(name, pattern) or _match(operation.name, pattern)
+        return _glob(operation.label, pattern)
+    return _glob(name, pattern) or _glob(operation.name, pattern)
 
 
-def _match(text: str, pattern: str) -> bool:
+def _glob(text: str, pattern: str) -> bool:
     return fnmatch.fnmatchcase(text.casefold(), pattern.casefold().strip())
 
 
 class Arguments:
-    """The arguments of an operation: a listed schema, and validation by the whole one.
+    """The arguments of an operation: a listed schema, and validation against the complete one.
 
-    The whole one may have thousands of definitions, and take seconds to compile: then `validate`, which runs on the
-    event loop, checks by the listed schema, and `validate_whole` is for a thread.
+    The complete schema may have thousands of definitions and take seconds to compile. Then `validate`, which runs
+    on the event loop, validates against the listed schema only, and `validate_whole` must be called in a thread.
     """
 
     def __init__(self, listed: dict[str, Any], operation: Operation, schemas: Schemas) -> None:
@@ -100,17 +102,17 @@ class Arguments:
         self._checked: Parameters | None = None
         self._whole: Parameters | None = None
         self.is_large = False
-        """True once `validate` has found that there is more to check."""
+        """True once `validate` has found that `validate_whole` must be called too."""
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments if they fit; `InvalidArguments` otherwise."""
+        """Return the arguments if they are valid; `InvalidArguments` otherwise."""
         if self._checked is None:
-            self.is_large = self._schemas.has_many(self._operation.uses, _MANY)
+            self.is_large = self._schemas.needs_more_than(_MANY, self._operation.uses)
             self._checked = from_json_schema(self.json_schema) if self.is_large else self._compile_whole()
         return self._checked.validate(arguments)
 
     def validate_whole(self, arguments: dict[str, Any]) -> None:
-        """Check arguments by the whole schema. `InvalidArguments` if they do not fit."""
+        """Validate arguments against the complete schema. `InvalidArguments` if they do not match."""
         if self._whole is None:
             self._whole = self._compile_whole()
         self._whole.validate(arguments)
@@ -122,7 +124,7 @@ class Arguments:
 
 
 class _Signature:
-    """Takes the place of a typed function's signature: the handler gets the arguments and the context."""
+    """Stands in for a typed function's signature: the handler gets the arguments and the context."""
 
     context_parameter = "context"
     output_schema = None
@@ -162,7 +164,10 @@ def build_tool(
 
 
 def make_output(operation: Operation, schemas: Schemas) -> tuple[Parameters, str]:
-    """Compile the schema of a call's structured content: its status, and the JSON of the response as `result`."""
+    """Compile the schema of a call's structured content: `status`, and the JSON of the response as `result`.
+
+    Returns it with a note: why the schema of `result` was left out, or "".
+    """
     properties: dict[str, Any] = {"status": {"type": "integer"}}
     made: dict[str, Any] = {"type": "object", "properties": properties, "required": ["status"]}
     note = ""
@@ -174,7 +179,7 @@ def make_output(operation: Operation, schemas: Schemas) -> tuple[Parameters, str
             variants = list(different.values())
             result = variants[0] if len(variants) == 1 else {"anyOf": variants}
             whole = {**made, "properties": {**properties, "result": result}, "$defs": definitions}
-            return from_json_schema(whole), note
+            return from_json_schema(whole), ""
         except (Unusable, ToolDefinitionError) as reason:
             note = f"its output schema is left out: {reason}"
     properties["result"] = {}

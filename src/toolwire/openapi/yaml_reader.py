@@ -1,9 +1,9 @@
-"""Reads YAML as the JSON that it stands for, with limits.
+"""Reads YAML as the JSON that it represents, with limits.
 
-Owns the meaning of YAML here: the rules of its JSON schema, as OpenAPI prescribes. So a date, `no` and `12:30` stay
-text, a key is always text, and a tag that would make another object is an error. Events are turned into values
-without recursion, and an alias counts as much as it stands for: neither a deep document nor one that doubles itself
-with each line costs more than its limit. Needs PyYAML, and uses its C parser where there is one.
+Owns how YAML is interpreted: by the rules of YAML's JSON schema, as OpenAPI prescribes. So a date, `no` and `12:30`
+stay strings, a key is always a string, and a tag for any other type is an error. Events are turned into values
+without recursion, and an alias counts as many values as its target has: neither a deep document nor one that
+doubles its size with each line can exceed the limits. Needs PyYAML, and uses its C parser if available.
 """
 
 import math
@@ -28,12 +28,12 @@ _MERGE: Final = "<<"
 
 
 def read_yaml(text: str, *, most_nodes: int, most_depth: int) -> Any:
-    """Read the one document in a text. ValueError says what is wrong, and in which line."""
+    """Parse a text with exactly one YAML document. ValueError says what is wrong and in which line."""
     try:
         import yaml  # type: ignore[import-untyped]  # noqa: PLC0415 - an optional dependency
     except ImportError:
         raise UsageError(
-            "a document in YAML needs PyYAML: pip install 'toolwire[openapi]', or give JSON"
+            "a YAML document needs PyYAML: run pip install 'toolwire[openapi]', or convert the document to JSON"
         ) from None
     loader: Any = getattr(yaml, "CLoader", yaml.SafeLoader)
     builder = _Builder(most_nodes, most_depth)
@@ -59,20 +59,20 @@ def read_yaml(text: str, *, most_nodes: int, most_depth: int) -> Any:
 
 
 class _Open:
-    """A list or table that is being read."""
+    """A list or mapping that is being read."""
 
     __slots__ = ("anchor", "key", "merges", "size", "value")
 
     def __init__(self, value: Any, anchor: str | None) -> None:
         self.value = value
         self.anchor = anchor
-        self.key: str | None = None  # of a table: the key whose value comes next
+        self.key: str | None = None  # in a mapping: the key whose value comes next
         self.merges: list[Any] = []
         self.size = 1
 
 
 class _Builder:
-    """Builds values from events."""
+    """Builds values from parser events."""
 
     def __init__(self, most_nodes: int, most_depth: int) -> None:
         self.document: Any = None
@@ -86,7 +86,7 @@ class _Builder:
     def start_document(self, event: Any) -> None:
         self._documents += 1
         if self._documents > 1:
-            raise _fault(event, "there is a second document; give one in a file")
+            raise _error(event, "there is a second document; a file must have one")
 
     def scalar(self, event: Any) -> None:
         value: Any = event.value
@@ -96,11 +96,11 @@ class _Builder:
         elif event.tag in _PLAIN_TAGS:
             value = _resolve_plain(value)
         elif event.tag not in _TEXT_TAGS and event.tag != "!":
-            raise _fault(event, f"the tag {event.tag!r} has no meaning in JSON")
-        at = self._open[-1] if self._open else None
-        if at is not None and at.key is None and isinstance(at.value, dict):
+            raise _error(event, f"the tag {event.tag!r} has no meaning in JSON")
+        parent = self._open[-1] if self._open else None
+        if parent is not None and parent.key is None and isinstance(parent.value, dict):
             self._count(event, 1)
-            at.key = event.value  # a key is text, whatever it looks like
+            parent.key = event.value  # a key is always a string
             return
         self._put(event, value, 1, event.anchor)
 
@@ -118,17 +118,19 @@ class _Builder:
 
     def alias(self, event: Any) -> None:
         if event.anchor not in self._anchors:
-            raise _fault(event, f"the alias *{event.anchor} stands for nothing, or for what it is in")
+            raise _error(
+                event, f"the alias *{event.anchor} is not defined, or refers to a value that contains it"
+            )
         value, size = self._anchors[event.anchor]
         self._put(event, value, size, None)
 
     def _begin(self, event: Any, value: Any) -> None:
         if event.tag is not None and event.tag not in _NESTED_TAGS:
-            raise _fault(event, f"the tag {event.tag!r} has no meaning in JSON")
+            raise _error(event, f"the tag {event.tag!r} has no meaning in JSON")
         if len(self._open) >= self._most_depth:
-            raise _fault(event, f"it is nested more than {self._most_depth} deep")
+            raise _error(event, f"it is nested more than {self._most_depth} levels deep")
         if self._open and self._open[-1].key is None and isinstance(self._open[-1].value, dict):
-            raise _fault(event, "a key must be text")
+            raise _error(event, "a key must be a string")
         self._count(event, 1)
         self._open.append(_Open(value, event.anchor))
 
@@ -140,23 +142,23 @@ class _Builder:
         if not self._open:
             self.document = value
             return
-        at = self._open[-1]
-        at.size += size
-        if isinstance(at.value, list):
-            at.value.append(value)
-        elif at.key is None:
-            raise _fault(event, "a key must be text")
-        elif at.key == _MERGE and isinstance(value, dict | list):
-            at.merges += value if isinstance(value, list) else [value]
-            at.key = None
+        parent = self._open[-1]
+        parent.size += size
+        if isinstance(parent.value, list):
+            parent.value.append(value)
+        elif parent.key is None:
+            raise _error(event, "a key must be a string")
+        elif parent.key == _MERGE and isinstance(value, dict | list):
+            parent.merges += value if isinstance(value, list) else [value]
+            parent.key = None
         else:
-            at.value[at.key] = value
-            at.key = None
+            parent.value[parent.key] = value
+            parent.key = None
 
     def _merge(self, event: Any, into: _Open, table: Any) -> None:
-        """Add the entries of another table that this one does not have (`<<: *base`)."""
+        """Add the entries of another mapping that this one does not have (`<<: *base`)."""
         if not isinstance(table, dict):
-            raise _fault(event, "<< takes a table, or a list of tables")
+            raise _error(event, "<< takes a mapping or a list of mappings")
         self._count(event, len(table))
         for key, value in table.items():
             into.value.setdefault(key, value)
@@ -164,7 +166,9 @@ class _Builder:
     def _count(self, event: Any, nodes: int) -> None:
         self._nodes += nodes
         if self._nodes > self._most_nodes:
-            raise _fault(event, f"it has more than {self._most_nodes:,} parts, aliases written out")
+            raise _error(
+                event, f"it has more than {self._most_nodes:,} values, counting what aliases refer to"
+            )
 
 
 def _resolve_plain(text: str) -> Any:
@@ -178,6 +182,6 @@ def _resolve_plain(text: str) -> Any:
     return text
 
 
-def _fault(event: Any, what: str) -> ValueError:
+def _error(event: Any, what: str) -> ValueError:
     mark = getattr(event, "start_mark", None)
     return ValueError(f"line {mark.line + 1}: {what}" if mark is not None else what)
