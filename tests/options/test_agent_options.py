@@ -162,7 +162,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"system_prompt": {"type": "custom", "prompt": "a\0b"}}, "system_prompt", "NUL"),
     ({"add_dirs": [Path("a\0b")]}, "add_dirs", "NUL"),
     ({"extra_args": {"--debug": None}}, "extra_args", "without --, so write 'debug'"),
-    ({"extra_args": {"--": None}}, "extra_args", "give its name"),
+    ({"extra_args": {"--": None}}, "extra_args", "write the name of a flag"),
     ({"client_app": "größer-\u4e2d"}, "client_app", "HTTP header"),
     ({"client_app": "a\nb"}, "client_app", "HTTP header"),
     ({"tool_config": {"askUserQuestion": {"previewFormat": "pdf"}}}, "tool_config", "'markdown' or 'html'"),
@@ -180,8 +180,8 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"session_id": UUID, "resume": "x"}, "session_id", "fork_session=True"),
     ({"session_id": UUID, "continue_conversation": True}, "session_id", "fork_session=True"),
-    ({"resume_session_at": UUID}, "resume_session_at", "with resume"),
-    ({"resume_session_at": UUID, "continue_conversation": True}, "resume_session_at", "with resume"),
+    ({"resume_session_at": UUID}, "resume_session_at", "set resume"),
+    ({"resume_session_at": UUID, "continue_conversation": True}, "resume_session_at", "set resume"),
     ({"resume": "x", "resume_drops_turn": UUID}, "resume_drops_turn", "resume_session_at"),
     ({"resume": "x", "resume_session_at": UUID, "resume_drops_turn": ""}, "resume_drops_turn", "is empty"),
     ({"supported_dialog_kinds": ["x"]}, "supported_dialog_kinds", "on_user_dialog"),
@@ -206,7 +206,7 @@ SERVERS_REFUSED: list[tuple[dict[Any, Any], str]] = [
 
 @pytest.mark.parametrize(("servers", "text"), SERVERS_REFUSED)
 def test_a_bad_server_is_refused_when_options_are_built(servers: dict[Any, Any], text: str):
-    """What is no server and no JSON either cannot be told to the CLI."""
+    """An entry that is neither a server nor JSON cannot be sent to the CLI."""
     with pytest.raises(OptionsError) as caught:
         ClaudeAgentOptions(mcp_servers=servers)
     assert caught.value.option == "mcp_servers"

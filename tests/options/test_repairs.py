@@ -60,7 +60,7 @@ def test_an_iterator_is_read_once():
 def test_a_file_gets_the_lines_of_stderr():
     """A file in place of the callback gets what the callback would."""
     file = io.StringIO()
-    with pytest.warns(ToolwireWarning, match="is a file and gets each line"):
+    with pytest.warns(ToolwireWarning, match="is a file; each line is written to it"):
         options = ClaudeAgentOptions(stderr=file)
     prepare(options).stderr("a line")
     assert file.getvalue() == "a line\n"
@@ -68,7 +68,7 @@ def test_a_file_gets_the_lines_of_stderr():
 
 def test_resume_wins_over_continue():
     """The CLI lets it win, so both may be given; the warning says which counts."""
-    with pytest.warns(ToolwireWarning, match="resume counts; leave out continue_conversation"):
+    with pytest.warns(ToolwireWarning, match="resume takes precedence; leave out continue_conversation"):
         ClaudeAgentOptions(continue_conversation=True, resume="x")
 
 

@@ -1,4 +1,4 @@
-"""The options of a conversation: what may be set, what is refused, and the command line made from them.
+"""The options of a conversation: their fields, their checks, and the command line built from them.
 
 Each public name is loaded when it is first used.
 """

@@ -1,15 +1,15 @@
-"""`ClaudeAgentOptions`: every option is one field, and all that toolwire knows of it is in that field's row.
+"""`ClaudeAgentOptions`: every option is one field, and everything that toolwire knows about it is declared there.
 
 The first fifty fields are those of `claude_agent_sdk`, in its order and with its defaults; ours follow. The
-annotation says which values are taken, `option()` the rest: the flag, the environment variable or the field of the
-`initialize` request that carries the option to the CLI (functions in `command_line`), and checks beyond its
-type (functions in `checks`). A field without `option()` matters in this process only.
+annotation gives the accepted types. `option()` gives the rest: the flag, the environment variable or the field of
+the `initialize` request that carries the option to the CLI (functions in `command_line`), and checks beyond its
+type (functions in `checks`). A field without `option()` is only used in this process.
 
-`resolve` decides about options as a whole. Refused is only what cannot run. What `claude_agent_sdk` takes and the
-CLI runs, runs: where a value fails its checks, `repairs` knows the other forms that it may stand for, and a warning
-tells what was made of it.
+`resolve` checks the options as a whole. It rejects only values that cannot work. Anything that `claude_agent_sdk`
+accepts and the CLI can run is accepted here too: if a value fails its checks, `repairs` looks for a documented form
+that it may stand for, and a warning says how the value was interpreted.
 """
-# ruff: noqa: RUF009 - `option()` is `dataclasses.field()` with a row
+# ruff: noqa: RUF009 - `option()` is `dataclasses.field()` with metadata
 
 import copy
 import functools
@@ -68,15 +68,15 @@ from toolwire.permissions import CanUseTool, PermissionMode
 from toolwire.sessions.types import implements
 
 OnElicitation: TypeAlias = Callable[..., Awaitable[Any]]
-"""Called when an MCP server asks the user for input; see `ClaudeAgentOptions.on_elicitation`."""
+"""Called when an MCP server requests input from the user; see `ClaudeAgentOptions.on_elicitation`."""
 OnSampling: TypeAlias = Callable[..., Awaitable[Any]]
-"""Called when an in-process server asks for a model's answer; see `ClaudeAgentOptions.on_sampling`."""
+"""Called when an in-process server requests a response of a model; see `ClaudeAgentOptions.on_sampling`."""
 SpawnProcess: TypeAlias = Callable[[Any], Any]
 """Runs the CLI somewhere else; see `ClaudeAgentOptions.spawn_claude_code_process`."""
 OnFrame: TypeAlias = Callable[[Literal["in", "out"], dict[str, Any]], None]
-"""Called with frames as they go by; see `ClaudeAgentOptions.on_frame`."""
+"""Called with each frame that is sent or received; see `ClaudeAgentOptions.on_frame`."""
 OnUserDialog: TypeAlias = Callable[..., Awaitable[Any]]
-"""Called with a dialog that the CLI wants shown; see `ClaudeAgentOptions.on_user_dialog`."""
+"""Called to show a dialog for the CLI; see `ClaudeAgentOptions.on_user_dialog`."""
 
 
 def option(
@@ -91,12 +91,12 @@ def option(
     raw_text: bool | None = None,
     secret: bool = False,
 ) -> Any:
-    """A dataclass field with the row of an option.
+    """Return a dataclass field with the metadata of an option.
 
-    `flag`, `variable` and `initialize` say how it reaches the CLI. `kind` is for values that the annotation does
-    not tell: where None is taken for unset, as in the official SDK, or more is accepted. `check` looks inside the
-    value. `raw_text`: its strings reach the operating system as they are, so they may not contain NUL; by default
-    those of options with a flag. `secret`: errors do not show its value.
+    `flag`, `variable` and `initialize` say how it reaches the CLI. `kind` replaces the kind of value that follows
+    from the annotation, where the official SDK accepts None for unset or other values are accepted as well. `check`
+    looks inside the value. `raw_text` means that its strings reach the operating system unchanged, so they may not
+    contain NUL; it defaults to True for options with a flag. `secret` means that errors do not show its value.
     """
     row = {
         "flag": flag,
@@ -118,22 +118,22 @@ def option(
 class ClaudeAgentOptions(RecordWithSecrets):
     """The options of a session. Every field has a default, and most sessions set three or four.
 
-    What it can do: `tools`, `allowed_tools`, `disallowed_tools`, `mcp_servers`, `skills`, `agents`.
-    What it is told: `system_prompt`, `model`, `thinking`, `effort`, `output_format`.
-    Who decides: `permission_mode`, `can_use_tool`, `hooks`, `sandbox`, `settings`, `setting_sources`.
-    How far it goes: `max_turns`, `max_budget_usd`, `task_budget`.
-    Which conversation: `resume`, `continue_conversation`, `fork_session`, `session_id`, `persist_session`.
-    Where it runs: `cwd`, `add_dirs`, `env`, `inherit_env`, `cli_path`, `user`.
-    What you see: `include_partial_messages`, `include_all_messages`, `include_hook_events`, `stderr`.
+    Tools: `tools`, `allowed_tools`, `disallowed_tools`, `mcp_servers`, `skills`, `agents`.
+    Model and prompt: `system_prompt`, `model`, `thinking`, `effort`, `output_format`.
+    Permissions: `permission_mode`, `can_use_tool`, `hooks`, `sandbox`, `settings`, `setting_sources`.
+    Limits: `max_turns`, `max_budget_usd`, `task_budget`.
+    Sessions: `resume`, `continue_conversation`, `fork_session`, `session_id`, `persist_session`.
+    Process: `cwd`, `add_dirs`, `env`, `inherit_env`, `cli_path`, `user`.
+    Messages and output: `include_partial_messages`, `include_all_messages`, `include_hook_events`, `stderr`.
 
-    Options that cannot work raise `OptionsError`, which names the option, what was given and what to do. The repr
-    hides values that can be secrets: those of environments, headers and parameters in URLs.
+    Options that cannot work raise `OptionsError`, which names the option, its value and what to do. The repr hides
+    values that can be secrets: those of environments, headers and parameters in URLs.
     """
 
     tools: list[str] | ToolsPreset | None = option(
         flag=Flag("--tools", line.build_tools), check=checks.check_tools
     )
-    """Built-in tools that exist at all. `[]`: none. None or the preset: all that Claude Code has."""
+    """Built-in tools that are available. `[]`: none. None or the preset: all that Claude Code has."""
     allowed_tools: list[str] = option(factory=list, flag=Flag("--allowedTools", line.build_allowed_tools))
     """Tools that run without permission: `Read`, `Bash(git *)`, `mcp__server`, `mcp__server__tool`."""
     system_prompt: str | list[str] | SystemPromptPreset | SystemPromptCustom | SystemPromptFile | None = (
@@ -144,7 +144,7 @@ class ClaudeAgentOptions(RecordWithSecrets):
             check=checks.check_system_prompt,
         )
     )
-    """None: an empty prompt. A string or a list of blocks: yours. Or the preset, custom and file dicts."""
+    """The system prompt: a string, a list of blocks, or a preset, custom or file dict. None: an empty prompt."""
     mcp_servers: dict[str, Any] | str | Path = option(
         factory=dict,
         kind=DICT | PATH,
@@ -156,52 +156,54 @@ class ClaudeAgentOptions(RecordWithSecrets):
     )
     """Server name -> config dict or in-process server object. Or a path to a config file, or its JSON.
 
-    Configurations reach the CLI by a private file, which is deleted once it has started: others cannot read them.
+    Configurations are passed to the CLI in a private file, which other users cannot read and which is deleted once
+    the CLI has started.
     """
     strict_mcp_config: bool = option(False, flag=line.switch("--strict-mcp-config"))
-    """True: only `mcp_servers`; the servers of settings files, projects and plugins are left out."""
+    """True: use only `mcp_servers`, and ignore the servers of settings files, projects and plugins."""
     permission_mode: PermissionMode | None = option(flag=line.pair("--permission-mode"))
-    """Decides about tools that no rule allows or denies. None: as the CLI's settings say."""
+    """How to decide about tools that no rule allows or denies. None: as in the CLI's settings."""
     continue_conversation: bool = option(False, flag=line.switch("--continue"))
-    """Continue the latest conversation of the directory. `resume` wins over it."""
+    """Continue the latest conversation of the directory. `resume` takes precedence."""
     resume: str | None = option(flag=line.identifier("--resume"))
     """Session id or title of the conversation to continue."""
     session_id: str | None = option(flag=line.identifier("--session-id"), check=checks.check_session_id)
-    """UUID for the new session. With `resume` or `continue_conversation` only if `fork_session` is set."""
+    """UUID for the new session. With `resume` or `continue_conversation` it needs `fork_session`."""
     max_turns: int | None = option(kind=NUMBER | NOTHING, flag=line.pair("--max-turns"))
-    """Stop after so many turns. None or 0: no limit."""
+    """Stop after this number of turns. None or 0: no limit."""
     max_budget_usd: float | None = option(
         flag=line.number("--max-budget-usd"), check=checks.more_than(0, finite=True)
     )
-    """Stop when so many dollars are spent; the result then is `error_max_budget_usd`."""
+    """Stop when this amount (in US dollars) is spent; the result is then `error_max_budget_usd`."""
     disallowed_tools: list[str] = option(factory=list, kind=TEXTS, flag=line.comma_list("--disallowedTools"))
-    """Tools that are taken away, whatever else allows them."""
+    """Tools that are removed, even if another option allows them."""
     model: str | None = option(flag=line.pair("--model"))
     """Alias (`sonnet`) or full name. None: the CLI's default."""
     fallback_model: str | None = option(flag=line.pair("--fallback-model"))
-    """Model, or several with commas, to use when the first is overloaded."""
+    """Model to use when the first is overloaded, or several separated by commas."""
     betas: list[SdkBeta] = option(factory=list, kind=TEXTS, flag=line.comma_list("--betas"))
-    """API beta headers. Any string is passed on."""
+    """API beta headers. Any string is passed to the CLI."""
     permission_prompt_tool_name: str | None = option(
         flag=Flag("--permission-prompt-tool", line.build_permission_prompt_tool)
     )
-    """MCP tool that answers permission requests. Not together with `can_use_tool`, which is the tool `stdio`."""
+    """MCP tool that responds to permission requests. Cannot be combined with `can_use_tool`, which is the tool
+    `stdio`."""
     cwd: str | Path | None = option(
         variable=Variable("PWD", lambda value: os.fspath(value) if value else None), raw_text=True
     )
-    """Directory in which the CLI works. None: this process's own."""
+    """Working directory of the CLI. None: that of this process."""
     cli_path: str | Path | None = option(raw_text=True)
     """The CLI to run. None: search for it."""
     settings: str | Path | dict[str, Any] | None = option(
         flag=Flag("--settings", line.build_settings), raw_text=False, secret=True
     )
-    """More settings, above all others of the user: a path, JSON, or a dict."""
+    """More settings, which take precedence over the user's other settings: a path, JSON, or a dict."""
     add_dirs: list[str | Path] = option(
         factory=list, kind=checks.many(PATH), flag=Flag("--add-dir", line.build_add_dirs)
     )
     """Directories besides `cwd` that tools may work in."""
     env: dict[str, str] = option(factory=dict, check=checks.check_env, raw_text=True, secret=True)
-    """Environment variables for the CLI, over the inherited ones (see `inherit_env`)."""
+    """Environment variables for the CLI, which replace inherited ones (see `inherit_env`)."""
     extra_args: dict[str, str | None] = option(
         factory=dict,
         kind=checks.by_name(TEXT | NUMBER | NOTHING),
@@ -209,34 +211,34 @@ class ClaudeAgentOptions(RecordWithSecrets):
         check=checks.check_extra_args,
         secret=True,
     )
-    """More CLI flags: name without dashes -> value, or None for a flag that takes none. No place for secrets:
+    """More CLI flags: name without dashes -> value, or None for a flag without a value. Do not pass secrets here:
     every user of the machine can read a command line."""
     max_buffer_size: int | None = option(check=checks.more_than(0))
-    """Longest line in bytes to take from the CLI. None: 256 MiB."""
+    """The longest line to accept from the CLI, in bytes. None: 256 MiB."""
     debug_stderr: Any = sys.stderr
-    """Kept for old code and never read. Use `stderr`."""
+    """Kept for compatibility and never used. Use `stderr`."""
     stderr: Callable[[str], None] | None = None
     """Called with each line that the CLI writes to stderr."""
     can_use_tool: CanUseTool | None = None
     """Called before a tool runs that no rule, mode or hook has already allowed or denied."""
     hooks: dict[HookEvent, list[HookMatcher]] | Hooks | None = option(check=checks.check_hooks)
-    """`Hooks`, or event -> matchers with the functions to call. The CLI runs those of one event side by side."""
+    """`Hooks`, or event -> matchers with functions. The CLI calls the functions of one event concurrently."""
     user: str | int | None = option(raw_text=True)
     """Operating-system user (name or id) to run the CLI as."""
     include_partial_messages: bool = option(False, flag=line.switch("--include-partial-messages"))
-    """Also yield each piece of a message as it streams in."""
+    """Also yield each chunk of a message while it is streamed."""
     include_hook_events: bool = option(False, flag=line.switch("--include-hook-events"))
     """Also yield a message when a hook starts and ends."""
     forward_subagent_text: bool = option(False, initialize=line.plain_field("forwardSubagentText"))
     """Also yield the text and thinking of subagents, not only their tool use."""
     verbatim_prompts: bool = False
-    """Prompts reach the model as written: no `@file` expansion, no slash commands."""
+    """Send prompts to the model as written: no `@file` expansion, no slash commands."""
     fork_session: bool = option(False, flag=line.switch("--fork-session"))
-    """With `resume` or `continue_conversation`: continue in a copy, under a new id."""
+    """With `resume` or `continue_conversation`: continue in a copy of the conversation, with a new id."""
     resume_session_at: str | None = option(flag=line.identifier("--resume-session-at"))
     """With `resume`: UUID of the last message to keep."""
     resume_drops_turn: str | None = option(flag=line.identifier("--resume-drops-turn"))
-    """With `resume_session_at`: UUID of the prompt whose turn may be lost; more is refused."""
+    """With `resume_session_at`: UUID of the prompt whose turn may be dropped; dropping more is refused."""
     agents: dict[str, AgentDefinition] | None = option(
         initialize=Field("agents", line.send_agents), check=checks.check_agents
     )
@@ -248,9 +250,10 @@ class ClaudeAgentOptions(RecordWithSecrets):
     skills: list[str] | Literal["all"] | None = option(
         kind=checks.SKILLS, initialize=Field("skills", line.send_skills), check=checks.check_skills
     )
-    """Skills to offer, by exact name, or `"all"`. Sets `allowed_tools` and `setting_sources` as they need."""
+    """Skills to make available, by exact name, or `"all"`. Extends `allowed_tools` and, if it is not set,
+    `setting_sources` as skills require."""
     sandbox: SandboxSettings | None = option(kind=JSON_DICT | NOTHING, secret=True)
-    """The sandbox for shell commands; put into `settings`."""
+    """The sandbox for shell commands; passed as a part of `settings`."""
     plugins: list[SdkPluginConfig] = option(
         factory=list,
         kind=checks.many(DICT),
@@ -260,20 +263,20 @@ class ClaudeAgentOptions(RecordWithSecrets):
     )
     """Plugins to load, from local directories."""
     max_thinking_tokens: int | None = None
-    """Deprecated; use `thinking`, which wins."""
+    """Deprecated; use `thinking`, which takes precedence."""
     thinking: ThinkingConfig | None = option(
         flag=Flag("--thinking", line.build_thinking), check=checks.check_thinking
     )
     """Extended thinking: adaptive, enabled with a budget, or disabled."""
     effort: EffortLevel | None = option(flag=line.pair("--effort"))
-    """The effort that the model puts into an answer."""
+    """How much effort the model spends on a response."""
     output_format: dict[str, Any] | None = option(
         flag=Flag("--json-schema", line.build_json_schema),
         initialize=Field("jsonSchema", line.send_long_schema),
         check=checks.check_output_format,
         raw_text=False,
     )
-    """`{"type": "json_schema", "schema": {...}}`: the result then carries data of that shape."""
+    """`{"type": "json_schema", "schema": {...}}`: the result then has data that matches the schema."""
     enable_file_checkpointing: bool = option(
         False,
         variable=Variable(
@@ -285,23 +288,23 @@ class ClaudeAgentOptions(RecordWithSecrets):
         flag=Flag("--session-mirror", lambda value, _: ["--session-mirror"] if value is not None else []),
         check=checks.check_session_store,
     )
-    """Where to keep the conversation besides the local disk (a `SessionStore`); `resume` then finds it there."""
+    """A `SessionStore` that keeps the conversation in addition to the local disk; `resume` then looks there."""
     session_store_flush: SessionStoreFlushMode = "batched"
-    """`batched`: store a turn's entries together; `eager`: each as soon as the one before is stored."""
+    """`batched`: store the entries of a turn together; `eager`: store each as soon as the one before is stored."""
     load_timeout_ms: int = 60_000
-    """Milliseconds that each call of `session_store` may take when a conversation is resumed from it."""
+    """Timeout in milliseconds for each call of `session_store` when a conversation is resumed from it."""
     task_budget: TaskBudget | None = option(
         flag=Flag("--task-budget", lambda value, _: ["--task-budget", str(value["total"])] if value else []),
         check=checks.check_task_budget,
     )
-    """Tokens for the task, which the model is told about."""
+    """Token budget of the task, which the model can see."""
     client_app: str | None = option(
         variable=Variable("CLAUDE_AGENT_SDK_CLIENT_APP", lambda value: value), check=checks.check_client_app
     )
     """Name of your application, such as `my-app/1.0`, for the User-Agent header."""
 
     inherit_env: bool = True
-    """False: the CLI's environment is `env` and what toolwire itself sets, nothing of this process's."""
+    """False: the CLI's environment is `env` and the variables that toolwire sets, without those of this process."""
     include_all_messages: bool = False
     """Also yield the messages that the official SDK hides, and system messages in their own classes (`typed`)."""
     initialize_timeout: float | None = option(check=checks.more_than(0))
@@ -309,11 +312,12 @@ class ClaudeAgentOptions(RecordWithSecrets):
     control_timeout: float = option(60.0, check=checks.more_than(0))
     """Seconds to wait for the response to any other control request."""
     close_timeout: float = option(5.0, check=checks.at_least(0))
-    """Seconds that the CLI gets to end by itself once its input has ended. Then SIGTERM, after 2 more SIGKILL."""
+    """Seconds to wait for the CLI to exit after its input is closed. Then it gets SIGTERM, and 2 seconds later
+    SIGKILL."""
     agent: str | None = option(flag=line.single_argument("--agent"))
-    """Agent that leads the session: its prompt, tools and model. One of `agents` or of the settings."""
+    """Agent that leads the session with its prompt, tools and model: one of `agents` or of the settings."""
     tool_aliases: dict[str, str] | None = option(initialize=line.plain_field("toolAliases", dict))
-    """Name that the model calls -> tool that runs instead: `{"Bash": "mcp__workspace__bash"}`."""
+    """Tool name that the model uses -> tool that runs instead: `{"Bash": "mcp__workspace__bash"}`."""
     tool_config: ToolConfig | None = option(
         kind=JSON_DICT | NOTHING,
         variable=Variable("CLAUDE_CODE_QUESTION_PREVIEW_FORMAT", line.get_preview_format),
@@ -321,12 +325,12 @@ class ClaudeAgentOptions(RecordWithSecrets):
     )
     """Settings of built-in tools: `{"askUserQuestion": {"previewFormat": "html"}}`."""
     on_elicitation: OnElicitation | None = None
-    """Called when an MCP server asks the user for input. None: a request of the CLI is declined, and that of an
-    in-process tool fails."""
+    """Called when an MCP server requests input from the user. None: requests of the CLI are declined, and requests
+    of in-process tools fail."""
     on_sampling: OnSampling | None = None
-    """Called when an in-process server asks for a model's answer. None: such requests fail."""
+    """Called when an in-process server requests a response of a model. None: such requests fail."""
     roots: list[str | Path | dict[str, Any]] | None = None
-    """Places that in-process servers may ask for: paths, URIs, or `{"uri": ..., "name": ...}`."""
+    """The MCP roots for in-process servers: paths, URIs, or `{"uri": ..., "name": ...}`."""
     on_user_dialog: OnUserDialog | None = None
     """Called to show the dialogs named in `supported_dialog_kinds`."""
     supported_dialog_kinds: list[str] | None = option(
@@ -334,13 +338,14 @@ class ClaudeAgentOptions(RecordWithSecrets):
     )
     """Dialogs that `on_user_dialog` can show. The CLI sends no others."""
     per_task_stop_affordance: bool = option(False, initialize=line.plain_field("perTaskStopAffordance"))
-    """You can stop single tasks, so an interrupt spares those in the background."""
+    """True: your program can stop single tasks, so an interrupt does not stop background tasks."""
     session_store_timeout_ms: int = option(10_000, check=checks.at_least(0))
-    """Milliseconds that a result waits for `session_store`."""
+    """Milliseconds that a result waits until `session_store` has stored the turn."""
     session_store_close_timeout_ms: int = option(30_000, check=checks.at_least(0))
-    """Milliseconds that the end of the conversation waits for `session_store` to take the rest."""
+    """Milliseconds that closing the conversation waits for `session_store` to store the remaining entries."""
     session_store_spool: str | Path | None = None
-    """Folder for what `session_store` did not take and no lasting file of the CLI has. None: one of the user."""
+    """Folder for entries that `session_store` did not store and that no permanent file of the CLI contains. None: a
+    folder of the user."""
     persist_session: bool = option(
         True,
         flag=Flag("--no-session-persistence", lambda value, _: [] if value else ["--no-session-persistence"]),
@@ -351,13 +356,14 @@ class ClaudeAgentOptions(RecordWithSecrets):
     allow_dangerously_skip_permissions: bool = option(
         False, flag=line.switch("--allow-dangerously-skip-permissions")
     )
-    """Let the session switch to `bypassPermissions` later on."""
+    """Allow the session to switch to `bypassPermissions` later."""
     permission_prompts: PermissionPrompts | None = option(flag=line.single_argument("--permission-prompts"))
-    """`"none"`: nobody is asked, and what would need permission is denied. None or `"host"`: you are asked."""
+    """`"none"`: calls that would need permission are denied without asking. None or `"host"`: your program is
+    asked."""
     plugin_delivery: PluginDelivery = "argv"
     """`"initialize"`: send the plugin list on stdin, for lists too long for a command line."""
     prompt_suggestions: bool = option(False, initialize=line.plain_field("promptSuggestions"))
-    """After each turn, the CLI guesses the user's next prompt (`include_all_messages` shows it)."""
+    """After each turn, the CLI suggests the user's next prompt (yielded with `include_all_messages`)."""
     agent_progress_summaries: bool = option(False, initialize=line.plain_field("agentProgressSummaries"))
     """Running subagents report what they are doing, about every 30 seconds."""
     managed_settings: dict[str, Any] | None = option(
@@ -366,34 +372,34 @@ class ClaudeAgentOptions(RecordWithSecrets):
         raw_text=False,
         secret=True,
     )
-    """Settings with the rank of an administrator's; only restrictions count."""
+    """Settings with the precedence of an administrator's; only restrictions take effect."""
     debug: bool | str = option(False, flag=Flag("--debug", line.build_debug))
-    """Let the CLI write its debug log; a string says of what, as in `"mcp,hooks"`."""
+    """Make the CLI write its debug log. A string selects topics, as in `"mcp,hooks"`."""
     debug_file: str | Path | None = option(flag=line.single_argument("--debug-file"))
-    """Let the CLI write its debug log into this file."""
+    """Make the CLI write its debug log to this file."""
     title: str | None = option(initialize=line.plain_field("title"))
     """Title of a new session."""
     spawn_claude_code_process: SpawnProcess | None = None
-    """Called with the command (`argv`, `env`, `cwd`, `user`) in place of starting it; returns a `Transport`.
+    """Called with the command (`argv`, `env`, `cwd`, `user`) instead of starting it; returns a `Transport`.
 
-    All that fits is in `argv`, secrets too, since files of ours may not be where the CLI runs. If they are, set
-    `starts_here = True` on the callable, and secrets come in private files.
+    Everything that fits is in `argv`, secrets included, because files of this machine may not exist where the CLI
+    runs. If they do, set `starts_here = True` on the callable; secrets are then passed in private files.
     """
     project_config_root: str | Path | None = option(
         flag=line.single_argument("--project-config-root"), check=checks.check_absolute
     )
-    """Trusted checkout (absolute) whose project settings count instead of those in `cwd`."""
+    """Trusted checkout (an absolute path) whose project settings are used instead of those in `cwd`."""
     on_frame: OnFrame | None = None
-    """Called with `"in"` or `"out"` and each frame, long texts cut; for debugging. Must not block."""
+    """Called with `"in"` or `"out"` and each frame, with long texts cut. For debugging. Must not block."""
     tracing: bool | None = None
-    """True: OpenTelemetry spans of the run, for a provider that the program has set up, unless another library
-    traces it already. None: as the variable `TOOLWIRE_TRACING` says; without it none."""
+    """True: emit OpenTelemetry spans of the run to the provider that the program has set up, unless another library
+    already traces it. None: use the environment variable `TOOLWIRE_TRACING`; if it is not set, emit none."""
 
     def __post_init__(self) -> None:
         resolve(self, lambda text: warn_at_user_line(text, ToolwireWarning))
 
     def check(self) -> None:
-        """Raise `OptionsError` if these options cannot work. Fields may have changed since they were set."""
+        """Raise `OptionsError` if these options cannot work. For options that were changed after their creation."""
         resolve(self)
 
 
@@ -417,9 +423,9 @@ setattr(ClaudeAgentOptions, "__init__", _init_or_suggest)  # noqa: B010 - a type
 
 
 def prepare(options: object) -> ClaudeAgentOptions:
-    """Return options to start with: each value in its documented form. `OptionsError` for one that cannot work.
+    """Return the options with each value in its documented form. `OptionsError` for a value that cannot work.
 
-    Options of another class with the same fields, such as the official one, are taken too.
+    Options of another class with the same fields, such as the official one, are accepted too.
     """
     if not isinstance(options, ClaudeAgentOptions):
         if isinstance(options, type) or not is_dataclass(options):
@@ -441,12 +447,12 @@ Warn = Callable[[str], None]
 
 
 class _Row(NamedTuple):
-    """An option, as `resolve` looks at it."""
+    """An option, as `resolve` uses it."""
 
     name: str
     default: object
-    """MISSING, which no value is, where a factory makes it."""
-    make_default: Any
+    """MISSING if `factory` makes the default."""
+    factory: Any
     kind: Kind
     raw_text: bool
     check: Check | None
@@ -454,13 +460,13 @@ class _Row(NamedTuple):
 
 @functools.cache
 def _rows(options_class: type) -> list[_Row]:
-    """Collect the rows that `option()` put beside the fields of a class."""
+    """Return a row for each field of a class, with the metadata of `option()`."""
     kinds = kinds_of(options_class)
     return [
         _Row(
             field.name,
             field.default,
-            field.default_factory if field.default is MISSING else functools.partial(_get, field.default),
+            field.default_factory,
             kinds[field.name],
             field.metadata.get("raw_text", False),
             field.metadata.get("check"),
@@ -469,22 +475,18 @@ def _rows(options_class: type) -> list[_Row]:
     ]
 
 
-def _get(value: Any) -> Any:
-    return value
-
-
 def resolve(options: Any, warn: Warn | None = None) -> Any:
-    """Return the options with every value in its documented form; these themselves if all are.
+    """Return a copy of the options with every value in its documented form; the options themselves if all are.
 
-    Raises `OptionsError` for the first option that cannot work. `warn` gets a text for each value whose form says
-    something else than its author may have meant.
+    Raises `OptionsError` for the first option that cannot work. `warn` is called for each value whose
+    interpretation may differ from what its author meant.
     """
     changes: dict[str, Any] = {}
     for row in _rows(options.__class__):
         value = getattr(options, row.name)
-        if value is row.default:  # a default is never wrong
+        if value is row.default:  # a default is always valid
             continue
-        if row.kind.item is not None and isinstance(value, Iterator):  # it can be read once only
+        if row.kind.item is not None and isinstance(value, Iterator):  # it can be consumed only once
             value = list(value)
             setattr(options, row.name, value)
         if (resolved := _resolve_value(row, value, warn)) is not value:
@@ -501,16 +503,16 @@ def resolve(options: Any, warn: Warn | None = None) -> Any:
 def _resolve_value(row: _Row, value: Any, warn: Warn | None) -> Any:
     """Return the value of an option in its documented form."""
     if value is None and not row.kind.fits(None):
-        return row.make_default()
+        return row.factory() if row.default is MISSING else row.default
     try:
         _check_value(row, value)
     except OptionsError:
-        from toolwire.options.repairs import find_repairs  # noqa: PLC0415 - few programs need one
+        from toolwire.options.repairs import find_repairs  # noqa: PLC0415 - few programs need it
 
         for repair in find_repairs(row.name, value, row.kind.literals):
             if repair.final or _fits(row, repair.value):
                 for warning in repair.warnings:
-                    _tell(warn, row.name, warning)
+                    _warn_about(warn, row.name, warning)
                 return repair.value
         raise
     return value
@@ -533,8 +535,8 @@ def _fits(row: _Row, value: Any) -> bool:
     return True
 
 
-def _tell(warn: Warn | None, option: str, warning: str) -> None:
-    """Warn about an option, or about a part of it, which the text then begins with."""
+def _warn_about(warn: Warn | None, option: str, warning: str) -> None:
+    """Warn about an option, or about a part of it if the text begins with `[`."""
     if warn is not None:
         text = f"ClaudeAgentOptions.{option}{'' if warning.startswith('[') else ' '}{warning}"
         warn(text if text.endswith("?") else f"{text}.")
@@ -545,7 +547,7 @@ def _check_conflicts(options: Any, warn: Warn | None) -> None:
         if conflict.when(options):
             if not conflict.runs:
                 refuse(conflict.option, conflict.problem)
-            _tell(warn, conflict.option, conflict.problem)
+            _warn_about(warn, conflict.option, conflict.problem)
 
 
 # --- options that contradict each other -----------------------------------------------------------------------
@@ -556,42 +558,42 @@ class _Conflict(NamedTuple):
     when: Callable[[Any], bool]
     problem: str
     runs: bool = False
-    """True: the CLI decides which of them counts, and a warning says so."""
+    """True: the CLI accepts both, and a warning says which one takes effect."""
 
 
 _CONFLICTS = (
     _Conflict(
         "can_use_tool",
-        # "stdio" is the tool that the callback is for the CLI: options that were prepared for it have both.
+        # "stdio" is the CLI's name for the callback: options that were prepared for it have both.
         lambda it: bool(it.can_use_tool and it.permission_prompt_tool_name not in (None, "", "stdio")),
-        "and permission_prompt_tool_name both answer permission requests; use one or the other",
+        "and permission_prompt_tool_name both respond to permission requests; set only one of them",
     ),
     _Conflict(
         "continue_conversation",
         lambda it: bool(it.continue_conversation and it.resume),
-        "and resume both name a conversation to continue: resume counts; leave out continue_conversation",
+        "and resume both select a conversation: resume takes precedence; leave out continue_conversation",
         runs=True,
     ),
     _Conflict(
         "session_id",
         lambda it: bool(it.session_id and (it.resume or it.continue_conversation) and not it.fork_session),
-        "cannot be given for a conversation that has an id already; set fork_session=True, "
+        "cannot be set for a conversation that already has an id; set fork_session=True, "
         "or leave out resume and continue_conversation",
     ),
     _Conflict(
         "resume_session_at",
         lambda it: bool(it.resume_session_at and not it.resume),
-        "is a point in a resumed conversation; say which one with resume",
+        "is a point in a resumed conversation; set resume to that conversation",
     ),
     _Conflict(
         "resume_drops_turn",
         lambda it: it.resume_drops_turn == "",
-        "is empty; give the UUID of the prompt whose turn may be dropped, or None",
+        "is empty; set it to the UUID of the prompt whose turn may be dropped, or None",
     ),
     _Conflict(
         "resume_drops_turn",
         lambda it: it.resume_drops_turn is not None and not it.resume_session_at,
-        "guards a cut in the conversation; say where to cut with resume_session_at",
+        "limits what resume_session_at may drop; set resume_session_at too",
     ),
     _Conflict(
         "session_store",
@@ -599,12 +601,13 @@ _CONFLICTS = (
             it.session_store is not None
             and not (it.persist_session and "no-session-persistence" not in it.extra_args)
         ),
-        "gets what the CLI saves, and with persist_session=False (or that flag) it saves nothing; use one of them",
+        "stores what the CLI saves, but with persist_session=False (or the flag no-session-persistence) the CLI "
+        "saves nothing; set only one of them",
     ),
     _Conflict(
         "session_store",
         lambda it: it.session_store is not None and bool(it.enable_file_checkpointing),
-        "does not hold copies of files, so enable_file_checkpointing cannot be used with it",
+        "does not store copies of files, so it cannot be combined with enable_file_checkpointing",
     ),
     _Conflict(
         "session_store",
@@ -613,11 +616,11 @@ _CONFLICTS = (
             and bool(it.continue_conversation and not it.resume)
             and not implements(it.session_store, "list_sessions")
         ),
-        "needs the method list_sessions() for continue_conversation; name the session with resume, or add it",
+        "needs the method list_sessions() for continue_conversation; add it, or select a session with resume",
     ),
     _Conflict(
         "supported_dialog_kinds",
         lambda it: bool(it.supported_dialog_kinds) and it.on_user_dialog is None,
-        "names dialogs that nothing would answer; set on_user_dialog too",
+        "lists dialogs, but no callback would show them; set on_user_dialog too",
     ),
 )

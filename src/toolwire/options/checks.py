@@ -1,8 +1,8 @@
-"""Checks single values, with errors that name the option, what was given, and what to do.
+"""Checks single values, with errors that name the option, its value, and what to do.
 
-The kind of a value follows from the field's annotation; `check` in an option's row looks inside. An error here is
-not the last word: `resolve` looks for another form that the value may stand for. Only `check_paths` looks at the
-file system. Must not know what an option is for, nor how it reaches the CLI.
+The kind of a value follows from the field's annotation; the `check` of an option looks inside the value. An error
+here is not final: `resolve` then looks for another form that the value may stand for. Only `check_paths` looks at
+the file system. Must not know what an option is for, nor how it reaches the CLI.
 """
 
 import json
@@ -48,14 +48,19 @@ def refuse(option: str, problem: str) -> NoReturn:
 
 
 class Kind(NamedTuple):
-    """A test for values, and the words for those that pass; the rest is for better error messages."""
+    """A kind of value: a test for values, and the words that describe it in error messages."""
 
     words: tuple[str, ...]
+    """The alternatives in words: "a string", "None"."""
     fits: Callable[[Any], bool]
     plurals: tuple[str, ...] = ()
+    """The alternatives in the plural, for a list or a dict of them."""
     literals: tuple[str, ...] = ()
+    """The strings that are allowed, if only some are."""
     item: "Kind | None" = None
+    """The kind of the items of a list or a dict."""
     secret: bool = False
+    """True: errors do not show the value."""
 
     @property
     def wanted(self) -> str:
@@ -79,13 +84,16 @@ def _enumerate(words: Iterable[str]) -> str:
 
 
 def one_of(*names: str) -> Kind:
-    """One of these strings."""
+    """Return the kind for one of these strings."""
     words = tuple(map(repr, names))
     return Kind(words, lambda value: isinstance(value, str) and value in names, words, literals=names)
 
 
 def many(item: Kind, *, ordered: bool = False) -> Kind:
-    """A list of such items. Sets are taken too, unless the order counts or the list is sent as JSON."""
+    """Return the kind for a list of such items. Sets are accepted too, unless `ordered` is True.
+
+    Pass that if the order matters or the list is sent as JSON.
+    """
     types = (list, tuple) if ordered else (list, tuple, set, frozenset)
     return Kind(
         (f"a list of {_enumerate(item.plurals)}",),
@@ -96,7 +104,7 @@ def many(item: Kind, *, ordered: bool = False) -> Kind:
 
 
 def by_name(item: Kind) -> Kind:
-    """A dict of such items, with strings as keys."""
+    """Return the kind for a dict of such items, with strings as keys."""
     return Kind(
         (f"a dict of {_enumerate(item.plurals)}",),
         lambda value: (
@@ -109,7 +117,7 @@ def by_name(item: Kind) -> Kind:
 
 
 def is_json(value: object) -> bool:
-    """True if the CLI can be sent this as JSON; NaN and infinity are not JSON."""
+    """True if a value can be sent to the CLI as JSON; NaN and infinity are not JSON."""
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
@@ -157,12 +165,14 @@ _KINDS: dict[Any, Kind] = {
 
 
 def kind_of(annotation: Any, *, ordered: bool = False) -> Kind:
-    """The kind of value that an annotation allows; `ordered` as in `many`."""
+    """Return the kind of value that an annotation allows; `ordered` as in `many`."""
     if isinstance(annotation, GenericAlias | type) and (known := _KINDS.get(annotation)):
         return known
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is UnionType or origin is Union:
-        members = [each for each in arguments if each is not str or Path not in arguments]  # a path is either
+        members = [
+            each for each in arguments if each is not str or Path not in arguments
+        ]  # a path may be a string anyway
         kinds = [kind_of(each, ordered=ordered) for each in members]
         united = kinds[0]
         for kind in kinds[1:]:
@@ -182,7 +192,7 @@ def _is_class(annotation: Any, base: type) -> bool:
 
 
 def check_kind(option: str, value: object, kind: Kind) -> None:
-    """Raise `OptionsError` unless the value is of that kind."""
+    """Raise `OptionsError` unless the value is of this kind."""
     if not kind.fits(value):
         why = _describe_item(value, kind) + _suggest(option, value, kind)
         refuse(option, f"must be {kind.wanted}, got {describe(value, secret=kind.secret)}{why}")
@@ -199,7 +209,7 @@ def describe(value: object, *, secret: bool = False) -> str:
 
 
 def _describe_item(value: object, kind: Kind) -> str:
-    """Name the item of a list or a dict that is of the wrong kind."""
+    """Describe the first item of a list or a dict that is of the wrong kind."""
     if kind.item is None or not isinstance(value, Mapping | list | tuple):
         return ""
     for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
@@ -212,7 +222,7 @@ def _describe_item(value: object, kind: Kind) -> str:
 
 
 def _suggest(option: str, value: object, kind: Kind) -> str:
-    """Suggest the fix, where it can be guessed."""
+    """Suggest a fix if one can be guessed."""
     if isinstance(value, str) and len(value) < _LONGEST_SHOWN and kind.fits([value]):
         return f". Did you mean [{value!r}]?"
     if option == "mcp_servers" and (hasattr(value, "connect") or isinstance(value, list | tuple)):
@@ -221,7 +231,7 @@ def _suggest(option: str, value: object, kind: Kind) -> str:
         shown = ", ".join(f'"{name if isinstance(name, str) else "name"}": ...' for name in names[:3])
         return f". Each server needs a name: {{{shown}}}"
     if option == "extra_args" and isinstance(value, Mapping) and any(map(FLAG.fits, value.values())):
-        return "; for a flag that takes no value, give None"
+        return "; for a flag without a value, use None"
     words = [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []
     for word in words if kind.literals else []:
         import difflib  # noqa: PLC0415 - only a mistake needs it
@@ -233,16 +243,16 @@ def _suggest(option: str, value: object, kind: Kind) -> str:
 
 
 def find_fields(record: type) -> tuple[Field[Any], ...]:
-    """The fields of a dataclass of ours with their rows; of a user's subclass, those that it inherits from ours.
+    """Return the fields of one of our dataclasses; for a user's subclass, the fields of our class.
 
-    A subclass that gives a field another default replaces the field, and its row with it.
+    A subclass that changes a default replaces the field, and would lose the metadata of `option()`.
     """
     ours = next((base for base in record.__mro__ if base.__module__.startswith("toolwire.")), record)
     return fields(ours)
 
 
 def kinds_of(record: type, *, ordered: bool = False) -> dict[str, Kind]:
-    """The kind of each field of a dataclass: the one in its row, or else the one of its annotation."""
+    """Return the kind of each field of a dataclass: the one passed to `option()`, else that of its annotation."""
     kinds = {}
     for field in find_fields(record):
         kind = field.metadata.get("kind") or kind_of(field.type, ordered=ordered)
@@ -251,7 +261,7 @@ def kinds_of(record: type, *, ordered: bool = False) -> dict[str, Kind]:
 
 
 def iterate_texts(value: object) -> Iterator[str]:
-    """All strings in a value."""
+    """Yield all strings in a value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, os.PathLike):
@@ -269,7 +279,7 @@ def iterate_texts(value: object) -> Iterator[str]:
 
 
 def at_least(least: float) -> Check:
-    """A check that a number is not below this."""
+    """Return a check that a number is not below `least`."""
 
     def check_number(option: str, value: float) -> None:
         if value < least:
@@ -279,7 +289,7 @@ def at_least(least: float) -> Check:
 
 
 def more_than(least: float, *, finite: bool = False) -> Check:
-    """A check that a number is above this."""
+    """Return a check that a number is above `least`."""
 
     def check_number(option: str, value: float) -> None:
         if value <= least:
@@ -325,32 +335,32 @@ def _check_by_type(option: str, value: Mapping[str, Any], types: Mapping[str, An
 
 
 def check_system_prompt(option: str, value: object) -> None:
-    """Check the keys of a prompt that is given as a dict."""
+    """Check the keys of a system prompt that is a dict."""
     if isinstance(value, Mapping):
         _check_by_type(option, value, _SYSTEM_PROMPTS)
 
 
 def check_tools(option: str, value: object) -> None:
-    """Check the keys of the preset."""
+    """Check the keys of a tools preset."""
     if isinstance(value, Mapping):
         _check_key(option, value, "type", one_of("preset"), needed=True)
         _check_key(option, value, "preset", _CLAUDE_CODE)
 
 
 def check_thinking(option: str, value: Mapping[str, Any]) -> None:
-    """Check the keys."""
+    """Check the keys of a thinking configuration."""
     _check_by_type(option, value, _THINKING)
 
 
 def check_task_budget(option: str, value: Mapping[str, Any]) -> None:
-    """Check that there is a total above zero."""
+    """Check that the total is present and above zero."""
     _check_key(option, value, "total", WHOLE, needed=True)
     if value["total"] <= 0:
         refuse(f"{option}['total']", f"must be more than 0, got {value['total']}")
 
 
 def check_output_format(option: str, value: Mapping[str, Any]) -> None:
-    """Check that a schema is wrapped as the CLI takes it."""
+    """Check that a schema is wrapped as the CLI expects it."""
     want = '{"type": "json_schema", "schema": {...}}'
     if value.get("type") != "json_schema":
         hint = "; this looks like the schema itself" if "properties" in value else ""
@@ -384,7 +394,7 @@ def check_env(option: str, value: Mapping[str, str]) -> None:
     """Check the names of the variables."""
     for name in value:
         if "=" in name:
-            refuse(option, f"has a variable called {name!r}; a name has no '='")
+            refuse(option, f"has a variable called {name!r}; a name must not contain '='")
 
 
 def check_extra_args(option: str, value: Mapping[str, Any]) -> None:
@@ -392,15 +402,15 @@ def check_extra_args(option: str, value: Mapping[str, Any]) -> None:
     for name in value:
         bare = name.lstrip("-")
         if not bare:
-            refuse(option, f"has a flag called {name!r}; give its name")
+            refuse(option, f"has a flag called {name!r}, which has no name; write the name of a flag")
         if bare != name:
             refuse(option, f"has {name!r}: flags are named without --, so write {bare!r}")
 
 
 def check_client_app(option: str, value: str) -> None:
-    """Check that an HTTP header can hold it."""
+    """Check that an application name can be sent in an HTTP header."""
     if re.search(r"[^\x20-\x7e\x80-\xff]", value):
-        refuse(option, f"is sent as an HTTP header and cannot hold such characters: {value!r}")
+        refuse(option, f"has characters that an HTTP header cannot contain: {value!r}; remove them")
 
 
 EVENTS: frozenset[str] = frozenset(get_args(HookEvent))
@@ -409,7 +419,7 @@ _MATCHER_KINDS = {
     "matcher": TEXT | NOTHING,
     "hooks": many(FUNCTION),
     "timeout": NUMBER | NOTHING,
-    # The CLI takes a word that it does not know for "block".
+    # The CLI treats an unknown word as "block".
     "on_failure": one_of("continue", "block") | NOTHING,
 }
 
@@ -437,7 +447,7 @@ def check_agents(option: str, value: Mapping[Any, Any]) -> None:
     """Check the name and the fields of each agent."""
     for name, agent in value.items():
         if not isinstance(name, str) or not name.strip():
-            refuse(option, f"has {name!r} as an agent's name; names are strings that are not empty")
+            refuse(option, f"has {name!r} as an agent's name; a name must be a non-empty string")
         where = f"{option}[{name!r}]"
         if isinstance(agent, Mapping) or not hasattr(agent, "__dataclass_fields__"):
             hint = "; write AgentDefinition(**...)" if isinstance(agent, Mapping) else ""
@@ -449,7 +459,7 @@ def check_agents(option: str, value: Mapping[Any, Any]) -> None:
 
 @cache
 def agent_kinds() -> dict[str, Kind]:
-    """The kinds of an agent's fields. They are sent as JSON, so a list may not be a set."""
+    """Return the kinds of an agent's fields. They are sent as JSON, so sets are not accepted as lists."""
     kinds = kinds_of(AgentDefinition, ordered=True)
     return {**kinds, "mcpServers": kinds["mcpServers"]._replace(secret=True)}
 
@@ -470,16 +480,16 @@ def check_absolute(option: str, value: str | os.PathLike[str]) -> None:
 
 # --- names of skills ------------------------------------------------------------------------------------------
 
-# A skill is allowed by a `Skill(name)` rule. The CLI splits its list of rules at commas and blanks, knows no
-# escapes there, and trims names. A name that it would read as something else is refused: its rule would allow
-# nothing, or something else.
+# A skill is allowed by a `Skill(name)` rule. The CLI splits its list of rules at commas and spaces, supports no
+# escapes there, and trims names. A name that it would interpret differently is rejected: its rule would allow
+# nothing or something else.
 _SKILL_NAME_PROBLEMS: tuple[tuple[Callable[[str], object], str], ...] = (
-    (lambda name: not name.strip(), "a name is not empty"),
-    (lambda name: re.search("[\ud800-\udfff]", name), "half a surrogate pair is in no skill's name"),
-    (lambda name: name != name.strip(), "blanks around a name never match; remove them"),
+    (lambda name: not name.strip(), "a name must not be empty"),
+    (lambda name: re.search("[\ud800-\udfff]", name), "a name cannot contain half of a surrogate pair"),
+    (lambda name: name != name.strip(), "spaces around a name never match; remove them"),
     (
         lambda name: re.search("[(),\x00-\x1f\x7f-\x9f\ufeff]", name),
-        "parentheses, commas and control characters are in no skill's name",
+        "a name cannot contain parentheses, commas or control characters",
     ),
     (lambda name: name == "*", 'for every skill, write skills="all"'),
     (
@@ -505,7 +515,7 @@ def check_skills(option: str, value: object) -> None:
 
 
 def find_skill_name_problem(name: object) -> str | None:
-    """Say why this cannot be the name of a skill. None: it can."""
+    """Return why this cannot be the name of a skill; None if it can."""
     if not isinstance(name, str):
-        return f"names are strings, this is a {type(name).__name__}"
+        return f"a name must be a string, not a {type(name).__name__}"
     return next((problem for wrong, problem in _SKILL_NAME_PROBLEMS if wrong(name)), None)

@@ -1,12 +1,12 @@
-"""Turns options into the CLI's command line, its environment, and the `initialize` request.
+"""Converts options to the CLI's command line, its environment, and the `initialize` request.
 
-Each option says in its row (`ClaudeAgentOptions`) which of the three carries it. Here are the functions that the
-rows name, and those that go through the rows. For equal options all three are those of `claude_agent_sdk`, except
-for secrets. Text that can be too long for an argument, or that holds secrets, goes by a private file or by the
-`initialize` request instead: every user of a machine can read the command lines of all processes.
+Each field of `ClaudeAgentOptions` declares which of the three carries it, with a function of this module. For equal
+options all three are identical to those of `claude_agent_sdk`, except for secrets. Text that may be too long for an
+argument, or that contains secrets, is passed in a private file or in the `initialize` request instead: every user
+of a machine can read the command lines of all processes.
 
-Nothing is started or written here: `to_file` belongs to the caller. Only a settings file that a sandbox must be
-merged into is read.
+Nothing is started or written here: the caller provides `to_file`. The only file that is read is a settings file
+that must be merged with a sandbox.
 """
 
 import json
@@ -23,23 +23,24 @@ from toolwire.errors import CLIConnectionError, OptionsError
 from toolwire.options.checks import find_fields
 from toolwire.options.mcp_servers import get_policies, split_servers
 
-if TYPE_CHECKING:  # it imports this module for its rows
+if TYPE_CHECKING:  # that module imports this one
     from toolwire.options.agent_options import ClaudeAgentOptions
 
 ToFile = Callable[[str, str], str]
-"""`(name, text) -> path` of a private file that holds the text for as long as the CLI needs it."""
+"""`(name, text) -> path` of a private file that contains the text for as long as the CLI needs it."""
 MCP_CONFIG: Final = "mcp-config.json"
-"""The file for `--mcp-config`, which the CLI reads once, before it answers `initialize`."""
+"""The file for `--mcp-config`, which the CLI reads once, before it responds to `initialize`."""
 
 
 class Limits(NamedTuple):
-    """Bytes of UTF-8: text above `inline` travels otherwise if it can; nothing may be above `most`."""
+    """Limits for one argument in bytes of UTF-8: text above `inline` is passed in another way if possible, and text
+    above `most` is an error."""
 
     inline: int
     most: int
 
 
-# Linux allows 128 KiB for one argument with its end mark; Windows 32 KiB for the whole line.
+# Linux allows 128 KiB for one argument with its terminating NUL; Windows 32 KiB for the whole line.
 POSIX: Final = Limits(inline=100_000, most=128 * 1024 - 1)
 WINDOWS: Final = Limits(inline=8_000, most=32_000)
 HERE: Final = WINDOWS if sys.platform == "win32" else POSIX
@@ -48,7 +49,7 @@ _CMD_CHARACTERS: Final = frozenset('&|<>^%!"\r\n')
 
 
 class Build(NamedTuple):
-    """The arguments of a flag's `build`, besides its own value."""
+    """What the `build` function of a flag gets besides the option's value."""
 
     options: "ClaudeAgentOptions"
     to_file: ToFile
@@ -79,7 +80,7 @@ class Field(NamedTuple):
 def build_command(
     options: "ClaudeAgentOptions", cli: str, to_file: ToFile, limits: Limits = HERE
 ) -> list[str]:
-    """Build the command line. `OptionsError` names the option whose value cannot be put on one."""
+    """Build the command line. `OptionsError` names an option whose value cannot be an argument."""
     build = Build(options, to_file, limits)
     argv = [cli, "--output-format", "stream-json", "--verbose"]
     for option, flag in _rows(options, "flag"):
@@ -93,7 +94,7 @@ def build_environment(options: "ClaudeAgentOptions", base: Mapping[str, str], ve
     """Build the CLI's environment; `base` is this process's own."""
     env = {name: value for name, value in base.items() if name != "CLAUDECODE"} if options.inherit_env else {}
     env |= {"CLAUDE_CODE_ENTRYPOINT": "sdk-py", **options.env, "CLAUDE_AGENT_SDK_VERSION": version}
-    # A label that an outer session derived names that session's application, not this one's.
+    # Inside another session this is set to the name of that session's application.
     env.pop("CLAUDE_AGENT_SDK_DERIVED_CLIENT_APP", None)
     if not any(name.upper() == "CLAUDE_CODE_SDK_READS_SESSION_STATE" for name in env):
         env["CLAUDE_CODE_SDK_READS_SESSION_STATE"] = "1"
@@ -106,7 +107,7 @@ def build_environment(options: "ClaudeAgentOptions", base: Mapping[str, str], ve
 def build_initialize_request(
     options: "ClaudeAgentOptions", hooks_config: Mapping[str, Any] | None, limits: Limits = HERE
 ) -> dict[str, Any]:
-    """Build the first control request. `hooks_config` is what the hook registry made of `options.hooks`."""
+    """Build the first control request. `hooks_config` is the result of `hooks.registry.register(options.hooks)`."""
     request: dict[str, Any] = {"subtype": "initialize", "hooks": hooks_config or None}
     for option, field in _rows(options, "initialize"):
         request |= field.build(getattr(options, option), options, limits)
@@ -125,53 +126,45 @@ def build_user_message(prompt: str | list[dict[str, Any]], session_id: str, verb
 
 
 def explain_shadowing(options: "ClaudeAgentOptions") -> str | None:
-    """Say why `can_use_tool` will not be called for some tools or any. None: it will be called for all."""
+    """Return why `can_use_tool` will not be called for some or all tools; None if it will be called for all."""
     if not options.can_use_tool:
         return None
     advice = "To see every call, use a PreToolUse hook."
     if options.permission_mode == "bypassPermissions":
         return f"can_use_tool is never called: permission_mode='bypassPermissions' allows all tools. {advice}"
     if options.permission_prompts == "none":
-        return f"can_use_tool is never called: permission_prompts='none' denies what would need it. {advice}"
+        return f"can_use_tool is never called: permission_prompts='none' denies such calls at once. {advice}"
     tools = dict.fromkeys(tool for rule in _list_allowed_tools(options) if (tool := _get_whole_tool(rule)))
     if not tools:
         return None
     return (
-        f"can_use_tool is not called for {', '.join(tools)}: allowed_tools allows them outright. "
-        f"Take them out, or narrow the rule as in Bash(git *). {advice} Rules in settings files do it too."
+        f"can_use_tool is not called for {', '.join(tools)}: allowed_tools allows all their calls. "
+        f"Remove them, or narrow the rule as in Bash(git *). {advice} Rules in settings files have the same effect."
     )
 
 
 def _get_whole_tool(rule: str) -> str | None:
-    """The tool that a rule allows whatever its input; None if it only allows some of its calls."""
+    """Return the tool that a rule allows with any input; None if it only allows some of its calls."""
     name, bracket, inside = rule.partition("(")
     if not name.strip() or (bracket and inside not in (")", "*)")):
         return None
     return name
 
 
-# The order in which `claude_agent_sdk` writes its flags, so that equal options give equal command lines. Flags of
-# other options come after them, in the order of the options.
+# The order of the flags in `claude_agent_sdk`, so that equal options give equal command lines. Flags of other
+# options follow in the order of the options.
 _OFFICIAL_ORDER: Final = (
     *("system_prompt", "tools", "allowed_tools", "max_turns", "max_budget_usd", "disallowed_tools"),
     *("task_budget", "model", "fallback_model", "betas", "permission_prompt_tool_name", "permission_mode"),
     *("continue_conversation", "resume", "session_id", "settings", "add_dirs", "mcp_servers"),
     *("include_partial_messages", "include_hook_events", "strict_mcp_config", "fork_session"),
-    *(
-        "resume_session_at",
-        "resume_drops_turn",
-        "session_store",
-        "setting_sources",
-        "plugins",
-        "extra_args",
-        "thinking",
-    ),
-    *("effort", "output_format"),
+    *("resume_session_at", "resume_drops_turn", "session_store", "setting_sources", "plugins", "extra_args"),
+    *("thinking", "effort", "output_format"),
 )
 
 
 def _rows(options: Any, column: Literal["flag", "variable", "initialize"]) -> list[tuple[str, Any]]:
-    """The options that have this column in their row, with what stands there."""
+    """Return the options with a flag, a variable or an `initialize` field, each with that."""
     return _columns(options.__class__)[column]
 
 
@@ -194,12 +187,12 @@ def _columns(options_class: type) -> dict[str, list[tuple[str, Any]]]:
 
 
 def switch(name: str) -> Flag:
-    """A flag that stands alone: there if the option is set."""
+    """Return a flag without a value, which is present if the option is true."""
     return Flag(name, lambda value, _: [name] if value else [])
 
 
 def pair(name: str) -> Flag:
-    """A flag and its value."""
+    """Return a flag with a value as the next argument."""
     # str() of an enum member that is a string would be its name.
     return Flag(
         name, lambda value, _: [name, value if isinstance(value, str) else str(value)] if value else []
@@ -207,22 +200,25 @@ def pair(name: str) -> Flag:
 
 
 def number(name: str) -> Flag:
-    """A flag and a number, which may be 0."""
+    """Return a flag with a number, which may be 0."""
     return Flag(name, lambda value, _: [] if value is None else [name, str(value)])
 
 
 def comma_list(name: str) -> Flag:
-    """A flag and several values with commas between."""
+    """Return a flag with several values, joined by commas."""
     return Flag(name, lambda value, _: [name, ",".join(value)] if value else [])
 
 
 def single_argument(name: str) -> Flag:
-    """One argument, so that a value that starts with a dash cannot be taken for a flag."""
+    """Return a flag as `--name=value`, so that a value that starts with a dash cannot be taken for a flag."""
     return Flag(name, lambda value, _: [f"{name}=" + os.fspath(value)] if value else [])
 
 
 def identifier(name: str) -> Flag:
-    """As `single_argument`; these often come from outside, so they must not mean anything to a Windows shell."""
+    """Return a flag as `single_argument` does, and reject characters that have a meaning in a Windows shell.
+
+    For ids, which often come from untrusted input.
+    """
 
     def build_argument(value: str | None, build: Build) -> list[str]:
         if not value:
@@ -239,17 +235,17 @@ def identifier(name: str) -> Flag:
 
 
 def _check_argument(option: str, argument: str, limits: Limits) -> None:
-    """Raise `OptionsError` if no command line can carry this argument."""
+    """Raise `OptionsError` if this cannot be an argument of a command line."""
     try:
         size = len(argument.encode("utf-8", "surrogateescape"))
     except UnicodeEncodeError:
-        problem = "holds half a surrogate pair, which cannot be written as UTF-8"
+        problem = "contains half of a surrogate pair, which cannot be encoded as UTF-8"
     else:
         if "\0" in argument:
             problem = "contains a NUL character"
         elif size > limits.most:
             problem = (
-                f"is too long for a command line: {size} bytes in one argument, {limits.most} are allowed"
+                f"is too long for a command line: {size} bytes in one argument, and {limits.most} are allowed"
             )
         else:
             return
@@ -257,7 +253,7 @@ def _check_argument(option: str, argument: str, limits: Limits) -> None:
 
 
 def _is_long(text: str, limits: Limits) -> bool:
-    """True if the text should travel otherwise, if it can."""
+    """True if the text should be passed in another way than as an argument, if possible."""
     return len(text) > limits.inline // 4 and len(text.encode("utf-8", "surrogatepass")) > limits.inline
 
 
@@ -266,27 +262,27 @@ def _write_to_file(option: str, name: str, text: str, build: Build) -> str:
         text.encode()
     except UnicodeEncodeError:
         raise OptionsError(
-            f"ClaudeAgentOptions.{option} holds half a surrogate pair, which cannot be written as UTF-8.",
+            f"ClaudeAgentOptions.{option} contains half of a surrogate pair, which cannot be encoded as UTF-8.",
             option,
         ) from None
     return build.to_file(name, text)
 
 
 def _build_json_or_path(option: str, flag: str, text: str, build: Build, *, secret: bool) -> list[str]:
-    """The CLI takes either here; only JSON can be too long or secret."""
+    """Return a flag whose value is JSON or a path; JSON that is too long or secret is replaced by a file."""
     if _is_long(text, build.limits) or (secret and _starts_here(build.options)):
         return [flag, _write_to_file(option, flag.strip("-") + ".json", text, build)]
     return [flag, text]
 
 
 def _starts_here(options: "ClaudeAgentOptions") -> bool:
-    """True if the CLI will see our files: if it starts elsewhere, all that fits is on the command line."""
+    """True if the CLI can read files of this machine. If not, everything that fits goes on the command line."""
     spawner = options.spawn_claude_code_process
     return spawner is None or getattr(spawner, "starts_here", False) is True
 
 
 def build_system_prompt(value: Any, build: Build) -> list[str]:
-    """The flags of `system_prompt`. A list of blocks has none: only the `initialize` request can carry it."""
+    """Build the flags of `system_prompt`. A list of blocks has none: it goes into the `initialize` request."""
     if value is None:
         return ["--system-prompt", ""]
     if isinstance(value, str):
@@ -311,20 +307,20 @@ def _build_prompt(flag: str, text: str, build: Build) -> list[str]:
 
 
 def build_tools(value: Any, _: Build) -> list[str]:
-    """The flag of `tools`, which may be empty."""
+    """Build the flag of `tools`. An empty list gives a flag with an empty value."""
     if value is None:
         return []
     return ["--tools", "default" if isinstance(value, Mapping) else ",".join(value)]
 
 
 def build_allowed_tools(_: Any, build: Build) -> list[str]:
-    """The flag of `allowed_tools`, with the rules of `skills`."""
+    """Build the flag of `allowed_tools`, with the rules that `skills` needs."""
     rules = _list_allowed_tools(build.options)
     return ["--allowedTools", ",".join(rules)] if rules else []
 
 
 def _list_allowed_tools(options: "ClaudeAgentOptions") -> list[str]:
-    """The rules of `allowed_tools`, and those that `skills` needs."""
+    """Return the rules of `allowed_tools`, and those that `skills` needs."""
     rules = list(options.allowed_tools)
     skills = options.skills
     wanted = ["Skill"] if skills == "all" else [f"Skill({name})" for name in skills or ()]
@@ -332,20 +328,20 @@ def _list_allowed_tools(options: "ClaudeAgentOptions") -> list[str]:
 
 
 def build_permission_prompt_tool(value: str | None, build: Build) -> list[str]:
-    """The flag of `permission_prompt_tool_name`; `can_use_tool` is a tool called `stdio`."""
+    """Build the flag of `permission_prompt_tool_name`; for the CLI, `can_use_tool` is a tool called `stdio`."""
     tool = "stdio" if build.options.can_use_tool else value
     return ["--permission-prompt-tool", tool] if tool else []
 
 
 def build_settings(value: Any, build: Build) -> list[str]:
-    """The flag of `settings` and `sandbox`."""
+    """Build the flag of `settings` and `sandbox`."""
     text = _build_settings_text(value, build.options)
     secret = text.lstrip().startswith("{") and holds_secrets(text)
     return _build_json_or_path("settings", "--settings", text, build, secret=secret) if text else []
 
 
 def _build_settings_text(settings: Any, options: "ClaudeAgentOptions") -> str:
-    """Settings as the flag takes them; the sandbox is a part of them, so then a file has to be read."""
+    """Return the value of the settings flag. To add the sandbox to a settings file, the file is read."""
     if options.sandbox is None:
         if isinstance(settings, Mapping):
             return json.dumps(settings) if settings else ""
@@ -356,7 +352,7 @@ def _build_settings_text(settings: Any, options: "ClaudeAgentOptions") -> str:
             if text and not (text.startswith("{") and text.endswith("}")):
                 text = (Path(options.cwd or "") / text).read_text(encoding="utf-8-sig")
             settings = json.loads(text or "{}")
-        except OSError as error:  # without the name: text that is not a JSON object is taken for one
+        except OSError as error:  # not with the file's name: it may be malformed JSON with secrets in it
             raise CLIConnectionError(f"Failed to load settings: {error.strerror or error}") from None
         except ValueError as error:
             raise CLIConnectionError(f"Failed to load settings: {error}") from error
@@ -366,12 +362,12 @@ def _build_settings_text(settings: Any, options: "ClaudeAgentOptions") -> str:
 
 
 def build_add_dirs(value: Any, _: Build) -> list[str]:
-    """A flag for each directory of `add_dirs`."""
+    """Build a flag for each directory of `add_dirs`."""
     return [part for directory in value or () for part in ("--add-dir", os.fspath(directory))]
 
 
 def build_mcp_config(value: Any, build: Build) -> list[str]:
-    """The flag of `mcp_servers`."""
+    """Build the flag of `mcp_servers`."""
     if not value:
         return []
     if isinstance(value, Mapping):
@@ -383,25 +379,25 @@ def build_mcp_config(value: Any, build: Build) -> list[str]:
 
 
 def _names_other_servers(text: str) -> bool:
-    """True if a configuration holds anything but the names of in-process servers. A path does not."""
+    """True if a configuration contains more than the names of in-process servers. False for a path."""
     if not text.lstrip().startswith("{"):
         return False
     try:
         servers = json.loads(text)["mcpServers"].values()
         return holds_secrets(text) or any(each["type"] != "sdk" for each in servers)
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
-        return True  # unknown, so it may
+        return True  # not understood, so it may contain secrets
 
 
 def build_setting_sources(value: Any, build: Build) -> list[str]:
-    """The flag of `setting_sources`; skills are found in the settings of user and project."""
+    """Build the flag of `setting_sources`. Its default with `skills` is user and project, which contain them."""
     if value is None:
         value = None if build.options.skills is None else ("user", "project")
     return [] if value is None else [f"--setting-sources={','.join(value)}"]
 
 
 def build_plugins(value: Any, build: Build) -> list[str]:
-    """A flag for each plugin, or the one that makes the CLI wait for the `initialize` request."""
+    """Build a flag for each plugin, or the one that makes the CLI wait for the `initialize` request."""
     if not value:
         return []
     if build.options.plugin_delivery == "initialize":
@@ -417,7 +413,7 @@ def build_plugins(value: Any, build: Build) -> list[str]:
 
 
 def build_extra_args(value: Mapping[str, Any], _: Build) -> Iterable[str]:
-    """The flags of `extra_args`, as they are."""
+    """Build the flags of `extra_args`."""
     for name, given in value.items():
         text = None if given is None else str(given)
         if text is None:
@@ -430,7 +426,7 @@ def build_extra_args(value: Mapping[str, Any], _: Build) -> Iterable[str]:
 
 
 def build_thinking(value: Any, build: Build) -> list[str]:
-    """The flags of `thinking`, or of the older `max_thinking_tokens`."""
+    """Build the flags of `thinking`, or of the older `max_thinking_tokens`."""
     if value is None:
         tokens = build.options.max_thinking_tokens
         return [] if tokens is None else ["--max-thinking-tokens", str(tokens)]
@@ -443,26 +439,26 @@ def build_thinking(value: Any, build: Build) -> list[str]:
 
 
 def build_json_schema(value: Any, build: Build) -> list[str]:
-    """The flag of `output_format`, unless the schema is too long for one."""
+    """Build the flag of `output_format`, unless the schema is too long for an argument."""
     text = "" if value is None else json.dumps(value["schema"])
     return ["--json-schema", text] if text and not _is_long(text, build.limits) else []
 
 
 def build_debug(value: bool | str, build: Build) -> list[str]:
-    """The flag of `debug`, which `debug_file` implies."""
+    """Build the flag of `debug`, which `debug_file` implies."""
     if build.options.debug_file or not value:
         return []
     return ["--debug" if value is True else f"--debug={value}"]
 
 
 def build_managed_settings(value: Any, build: Build) -> list[str]:
-    """The flag of `managed_settings`, or those that announce them in the `initialize` request."""
+    """Build the flag of `managed_settings`, or the flags that announce them in the `initialize` request."""
     if not value:
         return []
     text = json.dumps(value)
     if not (_is_long(text, build.limits) or holds_secrets(value)):
         return ["--managed-settings", text]
-    waits = build.options.plugins and build.options.plugin_delivery == "initialize"  # has the flag already
+    waits = build.options.plugins and build.options.plugin_delivery == "initialize"  # the flag is already set
     return [*([] if waits else ["--await-initialize"]), "--managed-settings-in-initialize"]
 
 
@@ -470,7 +466,7 @@ def build_managed_settings(value: Any, build: Build) -> list[str]:
 
 
 def get_preview_format(value: Any) -> str | None:
-    """The preview format in `tool_config`."""
+    """Return the preview format in `tool_config`."""
     return ((value or {}).get("askUserQuestion") or {}).get("previewFormat") or None
 
 
@@ -478,12 +474,12 @@ def get_preview_format(value: Any) -> str | None:
 
 
 def plain_field(name: str, convert: Callable[[Any], Any] | None = None) -> Field:
-    """One field of the `initialize` request, if the option is set."""
+    """Return a field of the `initialize` request that is sent if the option is set."""
     return Field(name, lambda value, *_: {name: convert(value) if convert else value} if value else {})
 
 
 def send_agents(value: Any, *_: Any) -> dict[str, Any]:
-    """Each agent with the fields that are set."""
+    """Return each agent with the fields that are set."""
     agents = {
         name: {key: part for key, part in asdict(agent).items() if part is not None}
         for name, agent in (value or {}).items()
@@ -492,7 +488,7 @@ def send_agents(value: Any, *_: Any) -> dict[str, Any]:
 
 
 def send_system_prompt(value: Any, *_: Any) -> dict[str, Any]:
-    """The parts of a system prompt that have no flag: blocks, and two switches."""
+    """Return the parts of a system prompt that have no flag: blocks, and two switches."""
     blocks = value["prompt"] if isinstance(value, Mapping) and value["type"] == "custom" else value
     entries: dict[str, Any] = {}
     if isinstance(value, Mapping):
@@ -503,33 +499,33 @@ def send_system_prompt(value: Any, *_: Any) -> dict[str, Any]:
 
 
 def send_skills(value: Any, *_: Any) -> dict[str, Any]:
-    """The skills to offer, also if there are none."""
+    """Return the list of skills, even if it is empty."""
     return {"skills": value} if isinstance(value, list) else {}
 
 
 def send_long_schema(value: Any, _: "ClaudeAgentOptions", limits: Limits) -> dict[str, Any]:
-    """A schema that is too long for a flag."""
+    """Return the output schema if it is too long for a flag."""
     return {"jsonSchema": value["schema"]} if value and _is_long(json.dumps(value["schema"]), limits) else {}
 
 
 def send_managed_settings(value: Any, _: "ClaudeAgentOptions", limits: Limits) -> dict[str, Any]:
-    """Managed settings that are too long or too secret for a flag."""
+    """Return the managed settings if they are too long for a flag or contain secrets."""
     wanted = value and (_is_long(json.dumps(value), limits) or holds_secrets(value))
     return {"managedSettings": value} if wanted else {}
 
 
 def send_policies(value: Any, *_: Any) -> dict[str, Any]:
-    """Tools of in-process servers that always need permission, or never run."""
+    """Return the tools of in-process servers that always need permission, or never run."""
     instances, _configs = split_servers(value)
     configs = {
         name: {"tools": tools} for name, server in instances.items() if (tools := get_policies(server))
     }
-    # The CLI heeds the configs only of servers that this request names as well.
+    # The CLI only uses the configs of servers that this request lists as well.
     return {"sdkMcpServers": list(configs), "sdkMcpServerConfigs": configs} if configs else {}
 
 
 def send_plugins(value: Any, options: "ClaudeAgentOptions", _: Limits) -> dict[str, Any]:
-    """The plugins, if they are to be sent this way."""
+    """Return the plugins if `plugin_delivery` is "initialize"."""
     if not value or options.plugin_delivery != "initialize":
         return {}
     return {"plugins": [{**plugin, "path": os.fspath(plugin["path"])} for plugin in value]}

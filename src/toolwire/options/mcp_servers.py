@@ -1,8 +1,7 @@
-"""`ClaudeAgentOptions.mcp_servers`: checks the entries, and finds those that are objects of this process.
+"""`ClaudeAgentOptions.mcp_servers`: checks the entries, and finds those that are server objects of this process.
 
-An in-process server is recognised by its methods, not by its class, so neither `mcp` nor a server class of
-ours is imported here. The CLI never sees the object: `split_servers` leaves it `{"type": "sdk",
-"name": ...}`.
+An in-process server is recognised by its methods, not by its class, so neither `mcp` nor our own server classes are
+imported here. The CLI never gets the object: `split_servers` replaces it with `{"type": "sdk", "name": ...}`.
 """
 
 import os
@@ -14,7 +13,7 @@ from toolwire.errors import OptionsError
 from toolwire.options.checks import NOTHING, ORDERED_TEXTS, TEXT, TEXT_BY_NAME, Kind, is_json, refuse
 from toolwire.tools.names import wire_name
 
-# Names that JavaScript objects already have; the CLI skips servers called so.
+# Names that JavaScript objects already have; the CLI ignores servers with these names.
 _RESERVED = frozenset(
     {"__proto__", "__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__"}
 )
@@ -41,25 +40,25 @@ def is_server(value: object) -> bool:
 
 
 def build_tool_prefix(name: str) -> str:
-    """The prefix that the CLI gives to the names of this server's tools."""
+    """Return the prefix that the CLI adds to the tool names of this server."""
     return f"mcp__{wire_name(name)}__"
 
 
 def split_servers(mcp_servers: object) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split the servers: objects in this process by key, and the configurations of all servers for the CLI.
+    """Return the server objects of this process by key, and the configurations of all servers for the CLI.
 
-    Both are empty if `mcp_servers` is a path or JSON text, which goes to the CLI as it is.
+    Both are empty if `mcp_servers` is a path or JSON text, which is passed to the CLI unchanged.
     """
     instances: dict[str, Any] = {}
     configs: dict[str, Any] = {}
     for key, entry in mcp_servers.items() if isinstance(mcp_servers, Mapping) else ():
         if entry is None or isinstance(entry, str | int | float | list):
-            configs[key] = entry  # the CLI leaves it out, and has been warned about
+            configs[key] = entry  # the CLI ignores it; the user has been warned
         elif not isinstance(entry, Mapping):
             instances[key] = entry
             configs[key] = {"type": "sdk", "name": key, **_get_own_config(entry)}
         elif entry.get("type") == "sdk":
-            if is_server(entry["instance"]):  # otherwise each message to it is answered with an error
+            if is_server(entry["instance"]):  # otherwise each message to it gets an error response
                 instances[key] = entry["instance"]
             config = {name: value for name, value in entry.items() if name != "instance"}
             config = {**_get_own_config(entry["instance"]), **config}
@@ -70,13 +69,13 @@ def split_servers(mcp_servers: object) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _get_own_config(server: Any) -> dict[str, Any]:
-    """The configuration that a server of ours wants the CLI to have."""
+    """Return the entries that one of our servers adds to its configuration for the CLI."""
     config: dict[str, Any] = server.cli_config() if hasattr(server, "cli_config") else {}
     return config
 
 
 def get_policies(server: Any) -> list[dict[str, Any]]:
-    """The tools of a server of ours that always need permission, or never run."""
+    """Return the tools of one of our servers that always need permission, or never run."""
     tools: list[dict[str, Any]] = server.cli_policies() if hasattr(server, "cli_policies") else []
     return tools
 
@@ -90,7 +89,7 @@ def check_servers(mcp_servers: object) -> None:
 
 
 def find_problems(servers: Mapping[str, Any]) -> dict[str, OptionsError]:
-    """Find the servers that cannot work, each with the reason."""
+    """Return an error for each server that cannot work, by name."""
     prefixes: dict[str, str] = {}
     found = {}
     for name, entry in servers.items():
@@ -101,21 +100,21 @@ def find_problems(servers: Mapping[str, Any]) -> dict[str, OptionsError]:
     return found
 
 
-def can_be_named(entry: object) -> bool:
-    """True if the CLI can be told of this entry, whether or not it can use it."""
+def can_be_sent(entry: object) -> bool:
+    """True if this entry can be sent to the CLI, whether or not the CLI can use it."""
     if isinstance(entry, Mapping) and entry.get("type") == "sdk":
         return "instance" in entry and is_json({**entry, "instance": None})
     return is_server(entry) or is_json(entry)
 
 
 def _check_server(name: Any, entry: object, prefixes: dict[str, str]) -> None:
-    """Raise `OptionsError` if the entry cannot work beside those that have the prefixes so far."""
+    """Raise `OptionsError` if the entry cannot work. `prefixes` has the tool prefixes of earlier servers."""
     _check_name(name)
     other = prefixes.setdefault(build_tool_prefix(name), name)
     if other != name:
         _refuse(
-            f"has two servers, {other!r} and {name!r}, whose tools would both be called "
-            f"{build_tool_prefix(name)}...; rename one"
+            f"has two servers, {other!r} and {name!r}, whose tool names would both begin with "
+            f"{build_tool_prefix(name)}; rename one"
         )
     if isinstance(entry, Mapping):
         _check_config(f"mcp_servers[{name!r}]", entry)
@@ -131,7 +130,7 @@ def _check_name(name: object) -> None:
     if not isinstance(name, str):
         _refuse(f"has a key that is not a string: {name!r} ({type(name).__name__}); keys are server names")
     if not name.strip():
-        _refuse(f"has an empty server name {name!r}; give the server a name")
+        _refuse(f"has an empty server name {name!r}; name the server")
     if _CONTROL.search(name):
         _refuse(f"has a server name with control characters: {name!r}; remove them")
     if name in _RESERVED:
@@ -140,12 +139,12 @@ def _check_name(name: object) -> None:
 
 def _check_object(where: str, entry: object) -> None:
     if entry is None:
-        refuse(where, "is None; give a config dict or a server object, or leave the entry out")
+        refuse(where, "is None; use a config dict or a server object, or remove the entry")
     if not is_server(entry):
         refuse(
             where,
             f"is {_describe_type(entry)}, which is neither a config dict nor an MCP server object; "
-            'give {"command": ...}, {"type": "http", "url": ...} or a ToolServer',
+            'use {"command": ...}, {"type": "http", "url": ...} or a ToolServer',
         )
 
 
@@ -159,21 +158,19 @@ def _check_config(where: str, config: Mapping[str, Any]) -> None:
     for field, (wanted, needed) in fields.items():
         if field in config:
             if not wanted.fits(config[field]):
-                # The value itself is not shown: headers and environments hold secrets.
+                # The value itself is not shown: headers and environments contain secrets.
                 refuse(f"{where}[{field!r}]", f"must be {wanted.wanted}, is {_describe_type(config[field])}")
         elif needed:
             refuse(where, f"is of type {kind!r} and needs {field!r}, {wanted.wanted}")
     if not is_json({key: value for key, value in config.items() if key != "instance"}):
-        refuse(where, "holds a value that cannot be written as JSON, so the CLI cannot be told about it")
+        refuse(where, "contains a value that cannot be written as JSON, so it cannot be sent to the CLI")
 
 
 def _describe_type(value: object) -> str:
     return f"the class {value.__name__}" if isinstance(value, type) else f"of type {type(value).__name__}"
 
 
-_SOME_TEXT = Kind(
-    ("a string that is not empty",), lambda value: isinstance(value, str) and bool(value.strip())
-)
+_SOME_TEXT = Kind(("a non-empty string",), lambda value: isinstance(value, str) and bool(value.strip()))
 _REMOTE = {"url": (_SOME_TEXT, True), "headers": (TEXT_BY_NAME, False)}
 _FIELDS: dict[str, dict[str, tuple[Kind, bool]]] = {
     "stdio": {"command": (_SOME_TEXT, True), "args": (ORDERED_TEXTS, False), "env": (TEXT_BY_NAME, False)},

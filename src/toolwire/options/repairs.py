@@ -1,7 +1,7 @@
-"""Puts options into their documented form, where `claude_agent_sdk` and the CLI take another one too.
+"""Converts values to their documented form, where `claude_agent_sdk` and the CLI accept another form too.
 
-Loaded when a value has failed its checks. Each function knows the other forms of some values, and says what was
-made of them where the author may have meant something else. What it returns is checked again.
+Loaded when a value has failed its checks. Each function knows other forms of some values. Where the author may have
+meant something else, it adds a warning that says how the value is interpreted. Its result is checked again.
 """
 
 import copy
@@ -16,27 +16,27 @@ from toolwire._support.words import closest, did_you_mean
 from toolwire.errors import OptionsError
 from toolwire.hooks import HookMatcher
 from toolwire.options.checks import EVENTS, check_agents, check_hooks, is_json
-from toolwire.options.mcp_servers import can_be_named, find_problems
+from toolwire.options.mcp_servers import can_be_sent, find_problems
 
 _LONGEST_SHOWN: Final = 100
 
 
 class Repair(NamedTuple):
-    """A value in another form. The warnings, put after the option's name, say what it stands for."""
+    """A value in its documented form. The warnings follow the option's name and say how it was interpreted."""
 
     value: Any
     warnings: tuple[str, ...] = ()
     final: bool = False
-    """True: the CLI decides about this value, so it is not checked again."""
+    """True: the value is passed to the CLI, which decides about it, so it is not checked again."""
 
 
-def _tell(value: Any, warning: str) -> Repair:
-    """A repair with one warning, or with none if that is empty."""
+def _repair(value: Any, warning: str) -> Repair:
+    """Return a repair with one warning, or without one if the text is empty."""
     return Repair(value, (warning,) if warning else ())
 
 
 def find_repairs(option: str, value: Any, literals: tuple[str, ...]) -> Iterator[Repair]:
-    """Yield the forms that a value may stand for, the most likely first; `literals` are the words it can be."""
+    """Yield the values that a value may stand for, the most likely first; `literals` are the allowed strings."""
     own = _REPAIRS.get(option)
     if own is not None:
         yield from own(value)
@@ -45,7 +45,7 @@ def find_repairs(option: str, value: Any, literals: tuple[str, ...]) -> Iterator
         yield from _read_text(value, literals)
     elif isinstance(value, os.PathLike):
         yield Repair(os.fspath(value))
-        yield _tell([value], f"is one path and counts as [{_show(os.fspath(value))}]; write a list")
+        yield _repair([value], f"is one path and counts as [{_show(os.fspath(value))}]; write a list")
     elif not isinstance(value, bool):
         yield from _read_number(value)
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
@@ -55,13 +55,13 @@ def find_repairs(option: str, value: Any, literals: tuple[str, ...]) -> Iterator
         if literals and unknown and all(isinstance(item, str) for item in items):
             yield _leave_to_cli(items, unknown[0], literals)
     try:
-        yield _tell(bool(value), _explain_truth(value))
+        yield _repair(bool(value), _explain_truth(value))
     except Exception:  # noqa: BLE001 - the code of the value's own class
         return
 
 
 def _read_text(text: str, literals: tuple[str, ...]) -> Iterator[Repair]:
-    """A string may be a number in quotes, one item of a list, or a word of a newer CLI."""
+    """Interpret a string as a number in quotes, as one item of a list, or as a word of a newer CLI."""
     for read in (int, float):
         with suppress(ValueError):
             yield Repair(read(text))
@@ -69,13 +69,13 @@ def _read_text(text: str, literals: tuple[str, ...]) -> Iterator[Repair]:
         yield Repair([])
         yield Repair("", final=bool(literals))
     else:
-        yield _tell([text], f"is a string and counts as [{_show(text)}]; write a list")
+        yield _repair([text], f"is a string and counts as [{_show(text)}]; write a list")
         if literals:
             yield _leave_to_cli(text, text, literals)
 
 
 def _read_number(value: Any) -> Iterator[Repair]:
-    """A whole number may come as a float, and any number in a class of its own (Decimal, numpy)."""
+    """Interpret a float as a whole number, and an object of a number class (Decimal, numpy) as a number."""
     for read in (int, float):
         with suppress(Exception):  # the code of the value's own class
             number = read(value)
@@ -87,25 +87,26 @@ def _leave_to_cli(value: Any, word: str, literals: tuple[str, ...]) -> Repair:
     by_lower = {each.lower(): each for each in literals}
     near = closest(word.lower(), by_lower, cutoff=0.5)
     hint = f". Did you mean {by_lower[near]!r}?" if near else ""
-    text = f"has {_show(word)}, which toolwire does not know, and goes to the CLI as it is; known are"
+    text = f"has {_show(word)}, which toolwire does not know, and is passed to the CLI unchanged; known are"
     return Repair(value, (f"{text} {', '.join(map(repr, literals))}{hint}",), final=True)
 
 
 def _explain_truth(value: Any) -> str:
-    told = isinstance(value, str) and value
-    return f"is the string {_show(value)} and counts as True; write True or False" if told else ""
+    if not isinstance(value, str) or not value:
+        return ""
+    return f"is the string {_show(value)} and counts as True; write True or False"
 
 
 def _show(value: Any) -> str:
-    """A value for a warning, cut short."""
+    """Return a value's repr for a warning, cut if it is long."""
     text = repr(value)
     return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
 
 
-def _pass_problem_on(error: OptionsError, option: str) -> str:
-    """The text of an error as a warning, for a value that the CLI is left to decide about."""
+def _to_warning(error: OptionsError, option: str) -> str:
+    """Return the text of an error as a warning, for a value that the CLI decides about."""
     problem = str(error).removeprefix(f"ClaudeAgentOptions.{option}").strip()
-    return f"{problem} It goes to the CLI as it is, which leaves out what it cannot use"
+    return f"{problem} It is passed to the CLI unchanged, which ignores what it cannot use"
 
 
 # --- single options -------------------------------------------------------------------------------------------
@@ -123,15 +124,17 @@ _DOCUMENTED_PROMPTS: Final = (
 
 
 def _read_system_prompt(value: Any) -> Iterator[Repair]:
-    """A dict of an unknown form stands for the text that it holds, or for the preset, as the CLI takes it."""
+    """Interpret a dict of an unknown form as the text in it, or as the preset, as the CLI does."""
     if not isinstance(value, Mapping):
         return
     kind = value.get("type")
     if kind not in ("custom", "file", "preset") or (kind == "custom" and "prompt" not in value):
         text = next((value[key] for key in _PROMPT_KEYS if isinstance(value.get(key), str)), None)
         if text is not None:
-            told = f"has the type {_show(kind)} and counts as the prompt that it holds; write {_DOCUMENTED_PROMPTS}"
-            yield _tell({"type": "custom", "prompt": text}, told)
+            warning = (
+                f"has the type {_show(kind)} and counts as the prompt in it; write {_DOCUMENTED_PROMPTS}"
+            )
+            yield _repair({"type": "custom", "prompt": text}, warning)
     if kind in ("custom", "file"):
         return
     kept = {key: each for key, each in value.items() if key == "append" and each is not None}
@@ -143,8 +146,8 @@ def _read_system_prompt(value: Any) -> Iterator[Repair]:
         each is None or key in repaired for key, each in value.items() if key not in ("type", "preset")
     )
     plain = kind == "preset" and value.get("preset", "claude_code") == "claude_code" and same
-    told = f"counts as the preset, Claude Code's own prompt; write {_DOCUMENTED_PROMPTS}"
-    yield _tell(repaired, "" if plain else told)
+    warning = f"counts as the preset, Claude Code's own prompt; write {_DOCUMENTED_PROMPTS}"
+    yield _repair(repaired, "" if plain else warning)
 
 
 def _read_thinking(value: Any) -> Iterator[Repair]:
@@ -153,7 +156,7 @@ def _read_thinking(value: Any) -> Iterator[Repair]:
     kept = {key: each for key, each in value.items() if key != "display" or each is not None}
     if kept["type"] not in ("adaptive", "enabled", "disabled"):
         known = "'adaptive', 'enabled' or 'disabled'"
-        yield _tell(None, f"has the type {kept['type']!r}, which changes nothing; write {known}")
+        yield _repair(None, f"has the type {kept['type']!r}, which has no effect; write {known}")
         return
     for number in _read_number(kept.get("budget_tokens")):
         kept["budget_tokens"] = number.value
@@ -179,21 +182,23 @@ def _read_output_format(value: Any) -> Iterator[Repair]:
         nested = value.get("json_schema")
         inner = nested.get("schema", nested) if isinstance(nested, Mapping) else None
         if isinstance(inner, Mapping):
-            yield _tell({"type": "json_schema", "schema": inner}, f"has its schema elsewhere; write {want}")
+            yield _repair(
+                {"type": "json_schema", "schema": inner}, f"has its schema in another place; write {want}"
+            )
         if value.keys() & {"properties", "$ref", "$defs", "anyOf", "items"}:
-            yield _tell(
+            yield _repair(
                 {"type": "json_schema", "schema": value}, f"counts as the schema itself; write {want}"
             )
     if not isinstance(value, Mapping) or value.get("type") != "json_schema" or value.get("schema") is None:
-        yield _tell(None, f"changes nothing: it is not {want}")
+        yield _repair(None, f"has no effect: it is not {want}")
 
 
 def _read_tools(value: Any) -> Iterator[Repair]:
     if isinstance(value, str) and value:
-        yield _tell([value], f"is a string and counts as [{_show(value)}]; write a list")
+        yield _repair([value], f"is a string and counts as [{_show(value)}]; write a list")
     elif isinstance(value, Mapping | bool | str):
-        told = f"is {_show(value)} and counts as all built-in tools; write None or a list of names"
-        yield _tell({"type": "preset", "preset": "claude_code"}, told)
+        warning = f"is {_show(value)} and counts as all built-in tools; write None or a list of names"
+        yield _repair({"type": "preset", "preset": "claude_code"}, warning)
     elif isinstance(value, Iterable):
         yield Repair(list(value))
 
@@ -206,10 +211,10 @@ def _read_env(value: Any) -> Iterator[Repair]:
 
 def _read_stderr(value: Any) -> Iterator[Repair]:
     if callable(write := getattr(value, "write", None)):
-        told = "is a file and gets each line; write a function, such as lambda line: print(line, file=file)"
-        yield _tell(lambda line: write(line + "\n"), told)
+        warning = "is a file; each line is written to it. Use a function: lambda line: print(line, file=file)"
+        yield _repair(lambda line: write(line + "\n"), warning)
     else:
-        yield _tell(None, "is not a function and is never called; write a function that takes a line")
+        yield _repair(None, "is not a function and is ignored; use a function that takes a line")
 
 
 def _read_plugins(value: Any) -> Iterator[Repair]:
@@ -221,49 +226,51 @@ def _read_plugins(value: Any) -> Iterator[Repair]:
 
 
 def _read_extra_args(value: Any) -> Iterator[Repair]:
-    """A flag that is True stands alone and one that is False is left out; other values are put into words."""
+    """Interpret True as a flag without a value and False as no flag; other values are converted to strings."""
     if not isinstance(value, Mapping):
         return
     kept: dict[Any, Any] = {}
-    told = []
+    warnings = []
     for name, given in value.items():
         if isinstance(given, bool):
-            what = "stands alone; write None" if given else "is left out"
-            told.append(f"[{name!r}] is {given} and the flag {what}")
+            effect = "has no value; write None" if given else "is left out"
+            warnings.append(f"[{name!r}] is {given} and the flag {effect}")
         if given is not False:
-            kept[name] = None if given is True else given if given is None else str(given)
-    yield Repair(kept, tuple(told))
+            kept[name] = None if given is True or given is None else str(given)
+    yield Repair(kept, tuple(warnings))
 
 
 def _read_hooks(value: Any) -> Iterator[Repair]:
-    """An event may be one that only another CLI has; a function or a dict stands for its `HookMatcher`."""
+    """Keep events that only another CLI may know, and convert a function or a dict to its `HookMatcher`."""
     if not isinstance(value, Mapping):
         if value == []:
             yield Repair(None)
         return
     repaired: dict[str, Any] = {}
-    told: list[str] = []
+    warnings: list[str] = []
     for event, matchers in value.items():
         name = event if isinstance(event, str) else str(event)
         if name not in EVENTS:
             hint = did_you_mean(name, EVENTS, cutoff=0.8)
             text = f"has the event {name!r}, which toolwire does not know: a CLI that does not know it either"
-            told.append(f"{text} never calls its hooks{hint and f'.{hint}'}")
+            warnings.append(f"{text} never calls its hooks{hint and f'.{hint}'}")
         listed = matchers if isinstance(matchers, list | tuple) else None
-        repaired[name] = matchers if listed is None else [_read_matcher(name, each, told) for each in listed]
+        repaired[name] = (
+            matchers if listed is None else [_read_matcher(name, each, warnings) for each in listed]
+        )
     try:
         check_hooks("hooks", repaired, any_event=True)
     except OptionsError:
         return
-    yield Repair(repaired, tuple(told), final=True)
+    yield Repair(repaired, tuple(warnings), final=True)
 
 
-def _read_matcher(event: str, given: Any, told: list[str]) -> Any:
+def _read_matcher(event: str, given: Any, warnings: list[str]) -> Any:
     if callable(given) and not hasattr(given, "hooks"):
-        told.append(f"[{event!r}] has a function; write HookMatcher(hooks=[function])")
+        warnings.append(f"[{event!r}] has a function; write HookMatcher(hooks=[function])")
         return HookMatcher(hooks=[given])
     if isinstance(given, Mapping) and given.keys() <= {field.name for field in fields(HookMatcher)}:
-        told.append(f"[{event!r}] has a dict; write HookMatcher(...)")
+        warnings.append(f"[{event!r}] has a dict; write HookMatcher(...)")
         given = HookMatcher(**given)
     if not hasattr(given, "hooks"):
         return given
@@ -271,7 +278,7 @@ def _read_matcher(event: str, given: Any, told: list[str]) -> Any:
     read.timeout = _read_timeout(getattr(given, "timeout", None))
     read.on_failure = getattr(given, "on_failure", None)
     if isinstance(read.on_failure, str) and read.on_failure not in ("continue", "block"):
-        told.append(
+        warnings.append(
             f"[{event!r}] has on_failure={_show(read.on_failure)}, which counts as 'block'; write that"
         )
         read.on_failure = "block"
@@ -285,13 +292,13 @@ def _read_timeout(value: Any) -> Any:
 
 
 def _read_agents(value: Any) -> Iterator[Repair]:
-    """The fields of an agent go to the CLI as they are: other CLIs know other words."""
+    """Pass the fields of an agent to the CLI unchanged: another version of the CLI may know other words."""
     if not isinstance(value, Mapping):
         if value == []:
             yield Repair(None)
         return
     repaired: dict[str, Any] = {}
-    told: list[str] = []
+    warnings: list[str] = []
     agents: dict[Any, Any] = dict(value)
     for name, agent in agents.items():
         if isinstance(agent, type) or not is_dataclass(agent):
@@ -300,50 +307,50 @@ def _read_agents(value: Any) -> Iterator[Repair]:
         for key in ("tools", "disallowedTools", "skills"):
             if isinstance(text := getattr(agent, key, None), str):
                 changes[key] = [text]
-                told.append(f"[{name!r}].{key} is a string and counts as [{_show(text)}]; write a list")
+                warnings.append(f"[{name!r}].{key} is a string and counts as [{_show(text)}]; write a list")
         repaired[str(name)] = copy.copy(agent)
         for key, each in changes.items():
             setattr(repaired[str(name)], key, each)
-    yield Repair(repaired, tuple(told))
+    yield Repair(repaired, tuple(warnings))
     try:
         check_agents("agents", repaired)
     except OptionsError as error:
-        told.append(_pass_problem_on(error, "agents"))
+        warnings.append(_to_warning(error, "agents"))
     wire = {name: asdict(agent) for name, agent in repaired.items()}
     if is_json(wire):
-        yield Repair(repaired, tuple(told), final=True)
+        yield Repair(repaired, tuple(warnings), final=True)
 
 
 def _read_servers(value: Any) -> Iterator[Repair]:
-    """The CLI leaves out a server that it cannot use, and so the conversation goes on without it."""
+    """Pass servers to the CLI even if it may not accept them: it ignores such a server and continues without it."""
     if not isinstance(value, Mapping):
         if not value:
             yield Repair({})
         return
-    told: list[str] = []
+    warnings: list[str] = []
     repaired: dict[str, Any] = {}
     if list(value) == ["mcpServers"] and isinstance(value["mcpServers"], Mapping):
-        told.append('is a whole configuration and counts as the servers in it; leave out "mcpServers"')
+        warnings.append('is a whole configuration and counts as the servers in it; leave out "mcpServers"')
         value = value["mcpServers"]
     for name, entry in value.items():
-        repaired[str(name)] = _read_server(name, entry, told) if isinstance(entry, Mapping) else entry
-    yield Repair(repaired, tuple(told))
+        repaired[str(name)] = _read_server(name, entry, warnings) if isinstance(entry, Mapping) else entry
+    yield Repair(repaired, tuple(warnings))
     errors = find_problems(repaired)
-    if all(can_be_named(repaired[name]) for name in errors):
-        told += [_pass_problem_on(error, "mcp_servers") for error in errors.values()]
-        yield Repair(repaired, tuple(told), final=True)
+    if all(can_be_sent(repaired[name]) for name in errors):
+        warnings += [_to_warning(error, "mcp_servers") for error in errors.values()]
+        yield Repair(repaired, tuple(warnings), final=True)
 
 
-def _read_server(name: Any, config: Mapping[str, Any], told: list[str]) -> dict[str, Any]:
+def _read_server(name: Any, config: Mapping[str, Any], warnings: list[str]) -> dict[str, Any]:
     kept = {key: each for key, each in config.items() if each is not None or key == "instance"}
     if isinstance(kept.get("url"), str) and not kept.keys() & {"type", "command"}:
-        told.append(f'[{name!r}] has a "url" and no "type", and counts as "http"; write that, or "sse"')
+        warnings.append(f'[{name!r}] has a "url" and no "type", and counts as "http"; write that, or "sse"')
         kept["type"] = "http"
     return kept
 
 
 def _pass_on(value: Any) -> Iterator[Repair]:
-    """It matters to nothing yet."""
+    """Accept any value: the option is not used yet."""
     yield Repair(value, final=True)
 
 
@@ -360,7 +367,7 @@ _REPAIRS: Final[dict[str, Callable[[Any], Iterator[Repair]]]] = {
     "agents": _read_agents,
     "mcp_servers": _read_servers,
     "plugins": _read_plugins,
-    "skills": lambda _: iter(()),  # the official SDK refuses other forms too
+    "skills": lambda _: iter(()),  # the official SDK rejects other forms too
     "session_store_flush": _pass_on,
     "load_timeout_ms": _pass_on,
     **dict.fromkeys(("resume", "session_id", "resume_session_at", "resume_drops_turn"), _spell_identifier),

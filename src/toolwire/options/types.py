@@ -1,7 +1,7 @@
 """The types of options: literals, typed dicts and `AgentDefinition`.
 
-Names, keys and order are those of `claude_agent_sdk`; keys that only the TypeScript SDK has come after them.
-Keys in camelCase travel to the CLI as they are written here. Nothing is checked in this module.
+Names, keys and order are those of `claude_agent_sdk`; keys that only the TypeScript SDK has follow them.
+Keys in camelCase are sent to the CLI as they are written here. Nothing is checked in this module.
 """
 # ruff: noqa: N815 - camelCase names are the CLI's own spelling
 
@@ -20,24 +20,25 @@ PermissionPrompts: TypeAlias = Literal["host", "none"]
 PluginDelivery: TypeAlias = Literal["argv", "initialize"]
 
 SYSTEM_PROMPT_DYNAMIC_BOUNDARY = "__SYSTEM_PROMPT_DYNAMIC_BOUNDARY__"
-"""In a system prompt given as a list: what stands before it may be cached across sessions, the rest not."""
+"""A block of a system prompt given as a list. Blocks before it may be cached across sessions, later ones not."""
 
 
 class SystemPromptPreset(TypedDict):
-    """Claude Code's own system prompt, with an addition if you like."""
+    """Claude Code's own system prompt, optionally with an addition."""
 
     type: Literal["preset"]
     preset: Literal["claude_code"]
     append: NotRequired[str]
     """Text put after the preset."""
     exclude_dynamic_sections: NotRequired[bool]
-    """Move what differs by user (directory, git status, memory) to the first message: the prompt caches."""
+    """True: move the parts that differ by user (directory, git status, memory) to the first message, so that the
+    prompt can be cached."""
     snapshot: NotRequired[bool]
-    """False: build the prompt anew for each request. Otherwise the session keeps the one it began with."""
+    """False: build the prompt again for each request. Otherwise the session keeps its first prompt."""
 
 
 class SystemPromptCustom(TypedDict):
-    """A prompt of your own, in the form that can say `snapshot`."""
+    """Your own prompt, in the form that supports `snapshot`."""
 
     type: Literal["custom"]
     prompt: str | list[str]
@@ -60,7 +61,7 @@ class ToolsPreset(TypedDict):
 
 
 class TaskBudget(TypedDict):
-    """Tokens for the whole task; the model is told how many are left."""
+    """Token budget of the whole task; the model can see how many tokens are left."""
 
     total: int
 
@@ -115,7 +116,7 @@ class SandboxNetworkConfig(TypedDict, total=False):
 
     allowedDomains: list[str]
     deniedDomains: list[str]
-    """Wins over `allowedDomains`."""
+    """Takes precedence over `allowedDomains`."""
     allowManagedDomainsOnly: bool
     allowUnixSockets: list[str]
     allowAllUnixSockets: bool
@@ -147,16 +148,16 @@ class SandboxSettings(TypedDict, total=False):
 
     enabled: bool
     autoAllowBashIfSandboxed: bool
-    """Sandboxed commands need no permission. True unless set."""
+    """Sandboxed commands need no permission. The default is True."""
     excludedCommands: list[str]
     """Commands that run outside the sandbox."""
     allowUnsandboxedCommands: bool
-    """The model may ask for a command to run outside. True unless set."""
+    """The model may request to run a command outside the sandbox. The default is True."""
     network: SandboxNetworkConfig
     ignoreViolations: SandboxIgnoreViolations
     enableWeakerNestedSandbox: bool
     failIfUnavailable: bool
-    """True: refuse to run where there is no sandbox."""
+    """True: fail if the sandbox is unavailable."""
     filesystem: SandboxFilesystemConfig
     credentials: dict[str, Any]
 
@@ -176,7 +177,7 @@ class McpStdioServerConfig(TypedDict):
     args: NotRequired[list[str]]
     env: NotRequired[dict[str, str]]
     timeout: NotRequired[int]
-    """Milliseconds that one tool call may take (at least 1000)."""
+    """Timeout of one tool call in milliseconds (at least 1000)."""
     alwaysLoad: NotRequired[bool]
     """True: its tools are never hidden behind tool search."""
 
@@ -219,7 +220,7 @@ class AgentDefinition(RecordWithSecrets):
     tools: list[str] | None = None
     """Tools that it has. None: those of its parent."""
     disallowedTools: list[str] | None = None
-    """Tools that it may not use; `mcp__server` stands for all of a server's."""
+    """Tools that it may not use; `mcp__server` means all tools of a server."""
     model: str | None = None
     """An alias such as `haiku`, a full model name, or `inherit`."""
     skills: list[str] | None = None
@@ -227,24 +228,24 @@ class AgentDefinition(RecordWithSecrets):
     memory: Literal["user", "project", "local"] | None = None
     """The place of its memory files."""
     mcpServers: list[str | dict[str, Any]] | None = None
-    """Names of the session's servers, or `{name: config}` of its own."""
+    """Names of the session's servers, or `{name: config}` for its own servers."""
     initialPrompt: str | None = None
     """Sent first when the agent leads the session."""
     maxTurns: int | None = None
-    """It stops after so many requests to the model."""
+    """It stops after this number of requests to the model."""
     background: bool | None = None
-    """True: it runs beside the conversation, which does not wait for it."""
+    """True: it runs in the background, and the conversation does not wait for it."""
     effort: EffortLevel | int | None = None
-    """The effort that it puts into an answer."""
+    """How much effort it spends on a response."""
     permissionMode: PermissionMode | None = None
     """Its own permission mode."""
     criticalSystemReminder_EXPERIMENTAL: str | None = None
     """A reminder added to its system prompt. Experimental in the CLI."""
     autoCompactWindow: int | None = None
-    """Tokens after which it compacts its conversation, if that is less than it would inherit."""
+    """Number of tokens after which it compacts its conversation, if that is less than the inherited number."""
     omitClaudeMd: bool | None = None
     """True: as a subagent it does not read the CLAUDE.md files, except managed ones."""
     observer: str | None = None
-    """Agents (up to four, comma between) that watch it run and report."""
+    """Agents (up to four, separated by commas) that observe it and report."""
     observerMessage: str | None = None
     """Text added to each digest that the observers get."""
