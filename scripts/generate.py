@@ -82,7 +82,7 @@ def hook_events() -> Iterator[tuple[Path, str]]:
         "HookInput = (",
         "    " + "\n    | ".join(inputs),
         ")",
-        '"""The input of any event; `hook_event_name` tells them apart."""',
+        '"""The input of any event; `hook_event_name` identifies the event."""',
         "",
         "HookSpecificOutput = (",
         "    " + "\n    | ".join(outputs),

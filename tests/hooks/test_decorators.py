@@ -191,7 +191,7 @@ def test_wrappers_without_a_signature_are_looked_through():
 def test_methods_in_a_class_body_are_refused(wrap):
     """They would get the input for their self."""
     hooks = Hooks()
-    with pytest.raises(TypeError, match="a method without an object"):
+    with pytest.raises(TypeError, match="an unbound method"):
 
         class Guards:
             @hooks.pre_tool_use("Bash")

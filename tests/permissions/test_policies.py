@@ -131,7 +131,7 @@ async def test_what_fails_or_answers_nonsense_denies(caplog):
     async def nonsense(*_):
         return True
 
-    for bad, words in ((broken, "check of its permission failed"), (nonsense, "no valid answer")):
+    for bad, words in ((broken, "permission check failed"), (nonsense, "no valid result")):
         assert words in await why(first_of(bad, allow("*")))
         assert bad.__name__ in caplog.text
 

@@ -276,7 +276,7 @@ async def test_a_policy_that_fails_denies(scripted, calc, caplog):
         raise RuntimeError("bug")
 
     (result,) = await asked_by_cli(scripted, calc, p.first_of(broken))
-    assert (result.is_error, "check of its permission failed" in result.text) == (True, True)
+    assert (result.is_error, "permission check failed" in result.text) == (True, True)
     assert "broken" in caplog.text
 
 

@@ -1,4 +1,4 @@
-"""Hooks: functions of yours that the CLI calls at certain moments. Each name is loaded when it is first used."""
+"""Hooks: your functions that the CLI calls on certain events. Each name is loaded when it is first used."""
 
 from toolwire import _NAMES, _find_names, _load_lazily
 

@@ -2,11 +2,11 @@
 
 The CLI knows each hook's `onFailure` from its registration and applies it when the response is an error. After its
 own timeout, however, the CLI blocks the action whatever `onFailure` says. So with `on_failure` set, our timeout is
-a little shorter. Without it the CLI's timeout decides: the CLI cancels the request, which cancels the callback,
-and ours only makes sure of that.
+a little shorter. Without it the CLI's timeout decides: the CLI cancels the request, which cancels the callback. Our
+own timeout is then only a safeguard.
 
 An output is checked before it is sent. The CLI silently ignores an unknown key and drops a whole output for one
-value of the wrong type, so a misspelt `deny` would deny nothing, nor would one whose reason is a number.
+value of the wrong type, so a denial with a misspelt key, or with a number as its reason, would deny nothing.
 """
 
 import functools
@@ -112,7 +112,7 @@ def _compute_limit(hook: RegisteredHook) -> float | None:
 
 
 def _log_cancellation(hook: RegisteredHook, seconds: float) -> None:
-    """Log why a hook was cancelled: after its timeout, the CLI gave up on it; earlier, the session ended."""
+    """Log why a hook was cancelled: after its timeout, by the CLI; earlier, because the session ended."""
     if seconds >= (hook.timeout or _CLI_DEFAULT) * 0.9:
         logger.warning("%s did not return within %g s, so the CLI cancelled it", hook, seconds)
     else:
@@ -140,10 +140,13 @@ def _to_wire(hook: RegisteredHook, returned: object, warned: set[str]) -> dict[s
 
 
 Severity = Literal["unknown", "repaired", "misspelt", "wrong", "malformed"]
-"""An unknown key may belong to a newer CLI; a misspelt one is a mistake; a repaired output is sent without the
-fault.
+"""The kind of a problem in an output:
 
-The CLI would refuse a wrong value, which is none of the allowed ones, and a malformed one, which has another type.
+- unknown: a key that may belong to a newer CLI
+- repaired: the output is sent without the faulty part
+- misspelt: a key that is similar to a known one
+- wrong: a value that is not one of the allowed ones, or a missing key; the CLI would reject the output
+- malformed: a value of the wrong type; the CLI would reject the output
 """
 
 
@@ -193,13 +196,13 @@ class _Part:
         self.problems += part.problems
 
     def refuse(self, key: str, problem: Problem) -> None:
-        """Add a problem with the value under the key, which is not sound."""
+        """Add a problem with the value under the key, and remove the value from `sound`."""
         self.sound.pop(key, None)
         self.problems.append(problem)
 
 
 def find_similar_event(event: str) -> str | None:
-    """Return the event that an unknown name probably means; None if it is known, or similar to none."""
+    """Return the event that an unknown name probably means; None if it is known or similar to no event."""
     return None if event in _EVENTS else closest(event, _EVENTS, cutoff=0.8)
 
 
@@ -207,7 +210,7 @@ def check_output(event: str, output: dict[str, Any]) -> tuple[dict[str, Any], li
     """Return the output to send, and its problems.
 
     A missing event name is added, and optional values that are None are removed. A clear denial is never lost: it
-    is sent without the parts that the CLI would refuse it for.
+    is sent without the parts for which the CLI would reject it.
     """
     if event not in _EVENTS:
         return output, []
@@ -265,7 +268,7 @@ def _check_dict(
     *,
     elsewhere: Mapping[str, Any] | None = None,
 ) -> _Part:
-    """Check a dict against the fields it may have; `elsewhere` has those of the dict around it, or inside it."""
+    """Check a dict against its allowed fields; `elsewhere` has those of the dict around it or inside it."""
     part = _Part()
     for key, value in given.items():
         if value is None and _is_removable(key, fields, required):
@@ -315,7 +318,7 @@ _ACCEPTED: dict[type, tuple[type, ...]] = {
     dict: (dict,),
     list: (list, tuple),
 }
-"""The type of a key in `events` -> the types of values that the CLI takes for it."""
+"""The type of a key in `events` -> the types of values that the CLI accepts for it."""
 
 
 def _describe_unknown(

@@ -82,7 +82,7 @@ class Event(Generic[Input, Output]):
         """Return a decorator for functions of one to three arguments: the input, the tool call's id, a context."""
         if self._hooks is None:
             raise TypeError(
-                f"the decorator for {self.name} needs an object: hooks = Hooks(), @hooks.<event>()"
+                f"the decorator for {self.name} needs an instance: write hooks = Hooks(), then @hooks.<event>()"
             )
         if callable(matcher):
             raise TypeError(f"write the decorator for {self.name} with parentheses, as in @hooks.stop()")
@@ -202,7 +202,7 @@ class AdaptedHook:
 
     async def __call__(self, event: Any, tool_use_id: str | None, context: HookContext) -> Any:
         function: Callable[..., Any] = self.__wrapped__  # type: ignore[attr-defined]  # set by update_wrapper
-        from toolwire.hooks.calling import invoke  # noqa: PLC0415 - it loads anyio, which options do without
+        from toolwire.hooks.calling import invoke  # noqa: PLC0415 - it imports anyio, which options do not need
 
         output = await invoke(function, *(event, tool_use_id, context)[: self._argument_count])
         return {} if output is None else output
@@ -219,8 +219,8 @@ def _count_arguments(function: Callable[..., Any]) -> int:
         return _ARGUMENTS
     if _is_unbound(function, parameters):
         raise TypeError(
-            f"{describe_callback(function)} cannot be a hook: it is a method without an object; decorate the bound "
-            "method, as in hooks.stop()(an_object.method), or use a function outside of the class"
+            f"{describe_callback(function)} cannot be a hook: it is an unbound method; decorate the bound method, "
+            "as in hooks.stop()(an_object.method), or use a function outside of the class"
         )
     if any(each.kind is each.VAR_POSITIONAL for each in parameters):
         return _ARGUMENTS

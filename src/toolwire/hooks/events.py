@@ -1,8 +1,8 @@
 """The hook events of the CLI: the input of each, and the output that a hook may return for it.
 
-Plain dicts with the CLI's own keys; nothing is checked when a hook is called. The types that `claude_agent_sdk` has
-are the same here: names, keys, and which keys are required. It types ten events; the others follow the CLI's
-published declarations.
+Inputs and outputs are plain dicts with the CLI's own keys; inputs are not checked. The types that
+`claude_agent_sdk` has are identical here in names, keys, and which keys are required. It has types for ten events;
+the others follow the CLI's published declarations.
 
 To add an event, write `<Event>HookInput` and, if the CLI reads a `hookSpecificOutput` after it,
 `<Event>HookSpecificOutput` below; list both in `toolwire._NAMES` and run `make generate`. It writes `HookEvent`,
@@ -137,7 +137,7 @@ class PermissionRequestHookInput(BaseHookInput, _InSubagent):
 
 
 class PermissionRequestHookSpecificOutput(TypedDict):
-    """Decide in place of a person: `decision` has `behavior` (allow or deny) and its fields."""
+    """Decide instead of the user: `decision` has `behavior` (allow or deny) and its fields."""
 
     hookEventName: Literal["PermissionRequest"]
     decision: dict[str, Any]
@@ -161,7 +161,7 @@ class PermissionDeniedHookSpecificOutput(TypedDict):
     retry: NotRequired[bool]
 
 
-# Prompts and answers.
+# Prompts and responses.
 
 
 class UserPromptSubmitHookInput(BaseHookInput):
@@ -172,7 +172,7 @@ class UserPromptSubmitHookInput(BaseHookInput):
 
 
 class UserPromptSubmitHookSpecificOutput(TypedDict):
-    """Add context, set the session title, leave the text of a blocked prompt out of the report."""
+    """Add context, set the session title, or leave the text of a blocked prompt out of the report."""
 
     hookEventName: Literal["UserPromptSubmit"]
     additionalContext: NotRequired[str]
@@ -192,7 +192,7 @@ class UserPromptExpansionHookInput(BaseHookInput):
 
 
 class UserPromptExpansionHookSpecificOutput(TypedDict):
-    """Add context, leave the text of a blocked prompt out of the report."""
+    """Add context, or leave the text of a blocked prompt out of the report."""
 
     hookEventName: Literal["UserPromptExpansion"]
     additionalContext: NotRequired[str]
@@ -236,7 +236,7 @@ class NotificationHookSpecificOutput(TypedDict):
 class BackgroundTaskSummary(TypedDict):
     """A background task that is still running when the model stops.
 
-    `command` is there for shells, `agent_type` for subagents, `server` and `tool` for MCP, `name` for
+    `command` is present for shells, `agent_type` for subagents, `server` and `tool` for MCP, `name` for
     workflows. Long texts are cut by the CLI.
     """
 
@@ -474,7 +474,7 @@ class InstructionsLoadedHookInput(BaseHookInput):
     parent_file_path: NotRequired[str]
 
 
-# MCP servers that ask the user.
+# Requests of MCP servers to the user.
 
 
 class ElicitationHookInput(BaseHookInput):
@@ -490,7 +490,7 @@ class ElicitationHookInput(BaseHookInput):
 
 
 class ElicitationHookSpecificOutput(TypedDict):
-    """Respond in place of the user; `content` is used with the action `accept`."""
+    """Respond instead of the user; `content` is used with the action `accept`."""
 
     hookEventName: Literal["Elicitation"]
     action: NotRequired[Literal["accept", "decline", "cancel"]]
@@ -653,7 +653,7 @@ HookInput = (
     | FileChangedHookInput
     | DirectoryAddedHookInput
 )
-"""The input of any event; `hook_event_name` tells them apart."""
+"""The input of any event; `hook_event_name` identifies the event."""
 
 HookSpecificOutput = (
     PreToolUseHookSpecificOutput

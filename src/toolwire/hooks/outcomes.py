@@ -1,4 +1,4 @@
-"""Decisions of hooks without the CLI's spelling: `deny("reason")`, `allow()`, `add_context("...")` and so on.
+"""Functions for the decisions of hooks, independent of the CLI's format: `deny("reason")`, `allow()` and so on.
 
 Each function returns a `HookOutcome`. When a hook returns one, or with `as_output(event)`, it becomes the right
 dict for the event; a decision that the event does not support raises ValueError. Pure.
@@ -64,7 +64,7 @@ class NoReasonError(TypeError):
 def allow(
     *, updated_input: dict[str, Any] | None = None, reason: str | None = None, context: str | None = None
 ) -> HookOutcome:
-    """Allow the tool call without asking anyone, with `updated_input` in place of its input if given."""
+    """Allow the tool call without a permission request; with `updated_input`, replace its input."""
     return HookOutcome("allow", reason, updated_input, context)
 
 

@@ -1,4 +1,4 @@
-"""Turns a user's hooks into the `hooks` field of the initialize request, and a hook's output into wire format.
+"""Converts a user's hooks to the `hooks` field of the initialize request, and a hook's output to wire format.
 
 Pure: it assigns the callback ids and calls nothing. Defines `HookMatcher` and the type of a callback.
 """
@@ -90,7 +90,7 @@ def _matcher_to_wire(
 
 
 def blocks_on_failure(config: Mapping[str, Sequence[Mapping[str, Any]]] | None) -> bool:
-    """Return True if a hook blocks on failure; a CLI that does not support that must be refused then."""
+    """Return True if a hook blocks on failure; then a CLI that does not support that must be rejected."""
     matchers = (matcher for entries in (config or {}).values() for matcher in entries)
     # Like the CLI, which treats any unknown value as "block".
     return any(matcher.get("onFailure", "continue") != "continue" for matcher in matchers)

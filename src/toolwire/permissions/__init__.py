@@ -1,4 +1,4 @@
-"""Permissions: who may use which tool. Ready-made policies are in `toolwire.permissions.policies`.
+"""Permissions: which tool calls are allowed. Ready-made policies are in `toolwire.permissions.policies`.
 
 Each name is loaded when it is first used.
 """

@@ -1,9 +1,9 @@
-"""A policy for files: nothing outside some folders.
+"""A policy for files: it denies access to files outside some folders.
 
-A path is interpreted in every way that a tool might interpret it (as it is, trimmed, with `~` or variables
+A path is interpreted in every way that a tool might interpret it (unchanged, trimmed, with `~` or variables
 expanded, with `..` resolved textually or through links), and all the results must be inside. Paths through the
-files of a process (`/proc/self`, `/dev/fd`) are refused: they mean something else to the CLI. On disk it looks
-only at links. It cannot see changes on disk between the decision and the call.
+files of a process (`/proc/self`, `/dev/fd`) are refused: in the CLI's process they mean something else. On disk the
+policy only looks at links. It cannot detect changes on disk between the decision and the call.
 """
 
 import fnmatch
@@ -44,7 +44,7 @@ _PROCESS_FILES: Final = re.compile(r"/proc/(self|thread-self|\d+)(/|\Z)|/dev/(fd
 """Paths that mean something else to the process that opens them than to this one."""
 _MAX_LINKS: Final = 40
 _MAX_PARTS: Final = 1_000
-"""Limit for the alternatives of a pattern, and for the folders that it goes through."""
+"""Limit for the alternatives of a pattern, and for the folders that it matches."""
 
 
 class _OutsideError(Exception):
@@ -58,9 +58,9 @@ def inside(
     cwd: str | os.PathLike[str] | None = None,
     allow: bool = False,
 ) -> Policy:
-    """Deny the file tools access outside the folders; inside: no opinion, or with `allow` permission.
+    """Deny the file tools access outside the folders. Inside: no opinion, or allow if `allow` is set.
 
-    Paths through `/proc/self`, `/proc/<pid>` or `/dev/fd` are denied wherever they lead.
+    Paths through `/proc/self`, `/proc/<pid>` or `/dev/fd` are always denied.
 
     `tools` adds tools and the names of their path arguments: `{"mcp__fs__*": "path"}`. Relative paths start at
     `cwd`: set it if `ClaudeAgentOptions.cwd` is not this process's own working directory.
@@ -72,14 +72,14 @@ def inside(
     }
 
     def judge(name: str, given: dict[str, Any], context: ToolPermissionContext) -> PermissionResult | None:
-        wanted = [
+        paths = [
             field for tool, fields in arguments.items() if matches_tool(name, (tool,)) for field in fields
         ]
-        if not wanted:
+        if not paths:
             return None
         start = os.path.abspath(cwd or (context.raw or {}).get("cwd") or Path.cwd())  # noqa: PTH100 - text
         try:
-            for field in wanted:
+            for field in paths:
                 for path in _find_paths(given, field, start):
                     _check(path, start, folders)
         except _OutsideError as outside:
@@ -112,7 +112,7 @@ def _find_paths(given: Mapping[str, Any], field: str, start: str) -> Iterator[st
 
 
 def _find_roots(pattern: Any, path: Any, start: str) -> Iterator[str]:
-    """Yield the folders that a glob pattern starts from, and the links that it goes through."""
+    """Yield the folders that a glob pattern starts from, and the links that its folders may be."""
     if not isinstance(pattern, str):
         raise _OutsideError("the pattern is missing")
     parts = re.split(r"[/{},()|]", pattern)
@@ -155,9 +155,9 @@ def _expand(pattern: str, unsure: str) -> list[str]:
             raise _OutsideError("the pattern has too many alternatives")
         each = left.pop()
         if inner := _BRACES.search(each):
-            ways = inner[1].split(",")
-            ways += ["*"] if len(ways) == 1 else []  # some tools treat `{a}` as a plain name
-            left += [each[: inner.start()] + one + each[inner.end() :] for one in ways]
+            choices = inner[1].split(",")
+            choices += ["*"] if len(choices) == 1 else []  # some tools treat `{a}` as a plain name
+            left += [each[: inner.start()] + choice + each[inner.end() :] for choice in choices]
         else:
             done.append(each)
     return done
@@ -169,7 +169,7 @@ def _goes_up(pattern: str) -> bool:
 
 
 def _find_links(base: str, pattern: str) -> Iterator[str]:
-    """Yield the links that the folders of a pattern may go through; `**` follows none."""
+    """Yield the links that the folders of a pattern may be; `**` does not follow links."""
     folders = [base if not pattern.startswith("/") else "/"]
     for part in pattern.split("/")[:-1]:
         if part in ("", ".", "**"):
@@ -179,7 +179,7 @@ def _find_links(base: str, pattern: str) -> Iterator[str]:
         yield from (each.path for each in found if each.is_symlink())
         folders = [each.path for each in found]
         if len(folders) > _MAX_PARTS:
-            raise _OutsideError("the pattern goes through too many folders")
+            raise _OutsideError("the pattern matches too many folders")
 
 
 def _list_folders(folder: str) -> list[os.DirEntry[str]]:

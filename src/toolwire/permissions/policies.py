@@ -1,7 +1,7 @@
 """Ready-made policies for `can_use_tool` and for hooks. They compose: `deny(...) | inside(...) | ask()`.
 
-The first opinion counts, and a call that no policy has an opinion on is denied. To add a policy, write a function
-here that returns a `Policy`; `inside` is in `folders`, and `shell` parses the lines that `commands` decides about.
+The first decision counts, and a call that no policy decides is denied. To add a policy, write a function here that
+returns a `Policy`; `inside` is in `folders`, and `shell` parses the command lines for `commands`.
 """
 
 import hashlib
@@ -124,7 +124,7 @@ def deny(
 
 
 def _find_texts(value: Any, path: str) -> Iterator[str]:
-    """Yield all texts at a dotted path; a list stands for each of its items, a dict at the end for all in it."""
+    """Yield all texts at a dotted path: of each item of a list, and of all keys and values of a dict at its end."""
     if isinstance(value, list):
         for item in value:
             yield from _find_texts(item, path)
@@ -175,8 +175,8 @@ def commands(
     commands that programs start in their own ways (scripts, `python -c`, `make`, an alias), nor every corner of
     the shell.
 
-    Lines over 64 KiB are denied. On all other lines there is no opinion. `tools` adds tools to `Bash`, each with
-    the name of the argument that has the command.
+    Lines over 65,536 characters are denied. There is no opinion on all other lines. `tools` adds tools to `Bash`,
+    each with the name of the argument that contains the command.
     """
     if isinstance(allow, str) or isinstance(deny, str):
         raise ValueError("commands: allow and deny must be lists of rules, got a string")  # noqa: TRY004 - as for rules
@@ -227,9 +227,9 @@ def budget(
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> Policy:
-    """Deny after a number of calls, of all tools or of one, or some time after the first; else no opinion.
+    """Deny after a number of calls, of all tools or of one, or some seconds after the first; else no opinion.
 
-    `per_tool` is a number for each tool, or a table of patterns: `{"WebFetch": 5, "mcp__mail__*": 1}`. The policy
+    `per_tool` is a number for each tool, or a dict of patterns: `{"WebFetch": 5, "mcp__mail__*": 1}`. The policy
     counts the calls that reach it, for the lifetime of this object.
     """
     counts: Counter[str] = Counter()
@@ -269,32 +269,35 @@ def _count_matching(counts: Counter[str], pattern: str) -> int:
 
 
 def ask(asker: Asker | None = None, *, timeout: float | None = None, otherwise: Otherwise = "deny") -> Policy:
-    """Ask someone, by default the user on the terminal. `"always"` allows with a rule for the rest of the session.
+    """Ask a function, by default one that asks the user on the terminal.
 
-    With `timeout`, `otherwise` decides if there is no answer within so many seconds.
+    Its answer `"always"` allows the call and adds a rule for the rest of the session. With `timeout` in seconds,
+    `otherwise` decides if there is no answer in time.
     """
-    question: Asker = ask_on_terminal() if asker is None else asker
-    in_thread = not is_async(question)  # it may block for long, and must not keep a timeout from expiring
+    asks: Asker = ask_on_terminal() if asker is None else asker
+    in_thread = not is_async(
+        asks
+    )  # it may block for a long time, and must not keep the timeout from expiring
 
     async def judge(name: str, given: dict[str, Any], context: ToolPermissionContext) -> Any:
-        call = partial(question, name, given, context)
+        call = partial(asks, name, given, context)
         answer = await maybe_await(await _workers.run(call) if in_thread else call())
         if answer == "always":
             return PermissionResultAllow(updated_permissions=_make_session_rules(name, context))
         if isinstance(answer, bool):
-            no = PermissionResultDeny(message="The user does not allow this call.")
-            return PermissionResultAllow() if answer else no
+            denial = PermissionResultDeny(message="The user does not allow this call.")
+            return PermissionResultAllow() if answer else denial
         return answer
 
-    policy = Policy(judge, f"ask({getattr(question, '__qualname__', repr(question))})")
+    policy = Policy(judge, f"ask({getattr(asks, '__qualname__', repr(asks))})")
     return policy if timeout is None else with_timeout(policy, timeout, otherwise)
 
 
 def _make_session_rules(name: str, context: ToolPermissionContext) -> list[PermissionUpdate] | None:
-    """Return rules that allow such calls in this session: those that the CLI suggests, or one for the tool; or
-    None.
+    """Return rules that allow such calls in this session: those that the CLI suggests, or one for the tool.
 
-    Suggestions to change the mode or the directories are not used: they would allow more than was asked.
+    None if the CLI says that no such rule may be added. Suggestions to change the mode or the directories are not
+    used: they would allow more than was asked.
     """
     if context.suppress_always_allow_rule:
         return None
@@ -307,11 +310,10 @@ def _make_session_rules(name: str, context: ToolPermissionContext) -> list[Permi
 
 
 def remember(policy: Judge) -> Policy:
-    """Return `policy`, not asked again about calls that it has allowed with a rule, for the lifetime of this
-    object.
+    """Return `policy`, but allow calls that it has already allowed with a rule, for the lifetime of this object.
 
-    The rule stays here and is not sent to the CLI, so that policies before this one still decide, and an audit
-    still records. A rule for a whole tool covers all its calls, any other rule only the same call.
+    The rule is kept here and not sent to the CLI, so policies before this one still decide, and an audit still
+    records. A rule for a whole tool covers all its calls, any other rule only the same call.
     """
     inner = as_policy(policy)
     known: set[tuple[str, str | None]] = set()
@@ -325,7 +327,7 @@ def remember(policy: Judge) -> Policy:
         if decision is None or not isinstance(decision.result, PermissionResultAllow):
             return decision
         if decision.result.updated_input is not None:
-            return decision  # the call that was allowed is not the one that was asked about
+            return decision  # the allowed call has another input than the requested one
         updates = decision.result.updated_permissions or []
         for update in filter(_adds_allow_rule, updates):
             whole = PermissionRuleValue(name) in (update.rules or ())
@@ -351,8 +353,7 @@ def audit(
     input: Detail = "keys",
     on_error: Literal["deny", "allow"] = "deny",
 ) -> Policy:
-    """Return `policy` with each of its decisions appended to a file (created with mode 0600) or passed to a
-    function.
+    """Return `policy`, and append each decision to a file (created with mode 0600) or pass it to a function.
 
     `input` says how much of the arguments is recorded: all (`full`), their names and a SHA-256 of the whole
     (`keys`), or only the SHA-256 (`digest`). If a line cannot be written, the call is denied, unless
@@ -383,7 +384,7 @@ def audit(
                 error = await _write(write, line)
         if error is None or on_error == "allow" or word == "deny":
             return decision
-        message = f"{name} was refused because the decision on it could not be recorded ({error})."
+        message = f"{name} was refused because the decision could not be recorded ({error})."
         return Decision(PermissionResultDeny(message=message), "audit")
 
     return Policy(judge, f"audit({inner!r})")

@@ -1,4 +1,4 @@
-"""Defines a policy, and how several policies make one. The ready-made ones are in `policies`.
+"""Defines policies and how they are combined. The ready-made ones are in `policies`.
 
 A policy is called with a tool call and allows it, denies it, or has no opinion. Any function with the signature of
 `can_use_tool` can be one, sync or async, and may return None for no opinion. `Policy` adds a name, `|`, and a
@@ -44,11 +44,11 @@ Judge: TypeAlias = Callable[[str, dict[str, Any], ToolPermissionContext], Opinio
 Otherwise: TypeAlias = "Literal['allow', 'deny'] | Judge"
 Answer: TypeAlias = bool | Literal["always"] | PermissionResult | None
 Asker: TypeAlias = Callable[[str, dict[str, Any], ToolPermissionContext], Answer | Awaitable[Answer]]
-"""Asks someone about a call: True, False, `"always"`, a whole result, or None for no opinion."""
+"""Asks for permission for a call. Returns True, False, `"always"`, a whole result, or None for no opinion."""
 
 
 class Policy:
-    """A function as a policy: `Policy(function)`. As `can_use_tool` it denies calls that it has no opinion on."""
+    """Makes a policy of a function: `Policy(function)`. As `can_use_tool` it denies calls without an opinion."""
 
     def __init__(self, judge: Judge, name: str | None = None) -> None:
         self._judge = judge
@@ -62,13 +62,13 @@ class Policy:
             opinion = await maybe_await(self._judge(name, given, context))
         except Exception:
             logger.exception("the policy %s failed on %s: denied", self, name)
-            return self._deny(f"{name} was refused because the check of its permission failed.")
+            return self._deny(f"{name} was refused because the permission check failed.")
         if opinion is None or isinstance(opinion, Decision):
             return opinion
         if isinstance(opinion, PermissionResultAllow | PermissionResultDeny):
             return Decision(opinion, self._name)
         logger.error("the policy %s returned %s for %s: denied", self, type(opinion).__name__, name)
-        return self._deny(f"{name} was refused because the check of its permission gave no valid answer.")
+        return self._deny(f"{name} was refused because the permission check returned no valid result.")
 
     async def __call__(
         self, name: str, given: dict[str, Any], context: ToolPermissionContext
@@ -99,7 +99,7 @@ class Policy:
 
 
 class _Chain(Policy):
-    """Several policies in order; flat, however it was written."""
+    """Several policies in order. Chains inside a chain are flattened."""
 
     def __init__(self, links: tuple[Policy, ...]) -> None:
         super().__init__(self._decide_first, " | ".join(map(repr, links)))
@@ -116,12 +116,12 @@ class _Chain(Policy):
 
 
 def as_policy(judge: Judge) -> Policy:
-    """Return `judge` itself if it is a `Policy`, else a policy of it."""
+    """Return `judge` itself if it is a `Policy`, else a policy that calls it."""
     return judge if isinstance(judge, Policy) else Policy(judge)
 
 
 def first_of(*policies: Judge) -> Policy:
-    """Return a policy that takes the first opinion: put denials before permissions. Same as `a | b`."""
+    """Return a policy that uses the first opinion, so put policies that deny first. Same as `a | b`."""
     if not policies:
         raise TypeError("first_of() needs at least one policy")
     links: list[Policy] = []
@@ -146,14 +146,14 @@ def make_fallback(answer: Otherwise, reason: str | None = None) -> Policy:
 
 
 def with_timeout(policy: Judge, seconds: float, otherwise: Otherwise = "deny") -> Policy:
-    """Return `policy` with a timeout: after so many seconds, `otherwise` decides."""
+    """Return `policy` with a timeout in seconds, after which `otherwise` decides."""
     inner = as_policy(policy)
     late = make_fallback(otherwise, f"The call was refused: no decision was made within {seconds:g} seconds.")
 
     async def judge(name: str, given: dict[str, Any], context: ToolPermissionContext) -> Decision | None:
         with anyio.move_on_after(seconds) as limit:
             decision = await inner.decide(name, given, context)
-            if anyio.current_time() < limit.deadline:  # a sync function cannot be cancelled, but is late too
+            if anyio.current_time() < limit.deadline:  # a sync function cannot be cancelled, but may be late
                 return decision
         return await late.decide(name, given, context)
 
@@ -161,10 +161,9 @@ def with_timeout(policy: Judge, seconds: float, otherwise: Otherwise = "deny") -
 
 
 def as_hook(policy: Judge) -> Callable[[Any, str | None, Any], Awaitable[HookJSONOutput]]:
-    """Return a callback for `HookMatcher(hooks=[...])` under `PreToolUse`, which also sees calls that a rule
-    allows.
+    """Return a callback for `HookMatcher(hooks=[...])` under `PreToolUse`, which is also called if a rule allows.
 
-    No opinion leaves the decision to the rules and the mode. If the policy allows, `can_use_tool` is not asked, as
+    No opinion leaves the decision to the rules and the mode. If the policy allows, `can_use_tool` is not called, as
     with any such hook. Updates of permission rules are dropped.
     """
     inner = as_policy(policy)
@@ -202,7 +201,7 @@ def as_hook(policy: Judge) -> Callable[[Any, str | None, Any], Awaitable[HookJSO
 def matches_tool(name: str, patterns: tuple[str, ...], *, wide: bool = False) -> bool:
     """Return True if a pattern matches the tool. `mcp__calc` matches all tools of that server, as in rules.
 
-    A pattern with more underscores may be a server or a tool: with `wide` it is taken as both.
+    A pattern such as `mcp__a__b` may mean a server `a__b` or a tool `b`: with `wide` it matches both.
     """
     for pattern in (part.strip() for each in patterns for part in each.split("|")):
         if fnmatchcase(name, pattern):

@@ -1,8 +1,8 @@
-"""Asks the user on the program's terminal: permission for a call, and the form of an elicitation.
+"""Asks the user on the program's terminal: for permission for a call, and for the form of an elicitation.
 
-Owns the reading and writing; wording and meaning are in `_support.dialogs`. Reading blocks, so it is done in a
-worker thread, one prompt at a time, and ends when the call that needs it is cancelled. Control characters in the
-text of others are replaced. Without a terminal the answer is no.
+Owns the reading and writing; the texts and their meaning are in `_support.dialogs`. Reading blocks, so it is done
+in a worker thread, one prompt at a time, and ends when the call that needs it is cancelled. Control characters in
+text from the model or a server are replaced. Without a terminal the answer is no.
 """
 
 import json
@@ -32,7 +32,7 @@ _turn = threading.Lock()  # one prompt at a time
 
 
 def ask_on_terminal(read_line: ReadLine | None = None) -> Asker:
-    """Return an asker for `ask` that shows a call and reads yes, always or no; `no because ...` gives why."""
+    """Return an asker for `ask` that shows a call and reads yes, always or no; `no because ...` adds a reason."""
 
     async def ask_on_terminal(name: str, given: dict[str, Any], context: ToolPermissionContext) -> Answer:
         read = read_line or (_read if _has_terminal() else None)

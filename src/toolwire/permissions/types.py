@@ -90,7 +90,7 @@ class MatchedAskRule(Record):
 
 @record
 class ToolPermissionContext(Record):
-    """The CLI's information about a tool call that waits for permission, besides its name and input."""
+    """Information of the CLI about a tool call that needs permission, besides its name and input."""
 
     signal: Any | None = None
     """Always None, as in the official class."""
@@ -122,7 +122,7 @@ class ToolPermissionContext(Record):
     """With the kind `hook`: `settings`, `plugin:<name>`, `skill:<name>`. For display."""
     decision_reason_hook_plugin_id: str | None = field(default=None, compare=False, repr=False)
     matched_ask_rule: MatchedAskRule | None = field(default=None, compare=False, repr=False)
-    """A rule of the user that requires asking a person, whatever the reason says."""
+    """A rule of the user that requires asking a person, whatever `decision_reason` says."""
     server_policy_ask_only: bool | None = field(default=None, compare=False, repr=False)
     """True if only the default behaviour, or a policy that this program set itself, caused the request."""
     classifier_approvable: bool | None = field(default=None, compare=False, repr=False)
@@ -130,7 +130,7 @@ class ToolPermissionContext(Record):
     requires_user_interaction: bool | None = field(default=None, compare=False, repr=False)
     """True if the tool is a dialog with the user, so that answering for them makes little sense."""
     default_to_no: bool | None = field(default=None, compare=False, repr=False)
-    """True if a dialog must have no as its default, and no single key for yes."""
+    """True if a dialog must default to no, and must not accept a single key for yes."""
     suppress_always_allow_rule: bool | None = field(default=None, compare=False, repr=False)
     """True if `always` must not be offered, because its rule would allow more than this call."""
     tool_kind: str | None = field(default=None, compare=False, repr=False)
@@ -207,7 +207,7 @@ def _parse_suggestion(sent: Any) -> PermissionUpdate | None:
 def result_to_wire(result: Any, original_input: dict[str, Any]) -> dict[str, Any]:
     """Return the callback's result in wire format; raises TypeError for anything but a `PermissionResult`.
 
-    Results of the official classes are taken as well: a library may return those.
+    Results of the official classes are accepted as well: a library may return those.
     """
     if isinstance(result, PermissionResultAllow) or _is_like(result, PermissionResultAllow):
         updated = original_input if result.updated_input is None else result.updated_input
@@ -228,7 +228,7 @@ def result_to_wire(result: Any, original_input: dict[str, Any]) -> dict[str, Any
 
 
 def _is_like(result: Any, known: type[PermissionResultAllow | PermissionResultDeny]) -> bool:
-    """True if a result of another class has the fields of ours, and says the same."""
+    """True if a result of another class has the same fields and the same behavior as ours."""
     ours = PermissionResultAllow, PermissionResultDeny
     return (
         not isinstance(result, (type, *ours))

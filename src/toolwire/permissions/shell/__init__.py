@@ -1,1 +1,1 @@
-"""Policies for shell commands: reading a line, and deciding about the programs in it."""
+"""Policies for shell commands: parses a line, and decides about the programs in it."""

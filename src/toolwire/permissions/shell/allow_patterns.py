@@ -3,7 +3,7 @@
 
 A line is read as commands whose words are all written out: plain characters, quotes and backslashes; `;`, `&&`,
 `||`, `|`, `&` and newlines between commands; comments; output to `/dev/null` and `2>&1`; `*` and `?`. sh, bash and
-zsh agree on these. All else raises `NotLiteralError`. Each character is read once.
+zsh agree on these. Anything else raises `NotLiteralError`. Each character is read once.
 
 A pattern is checked when it is built: one that would let its program start any other program raises ValueError.
 Facts about programs are in `programs`. Pure.
@@ -78,7 +78,7 @@ class LiteralWord:
 
     text: str = ""
     wildcard: bool = False
-    """It has a `*` or `?` that the shell may replace by the names of files."""
+    """It has a `*` or `?` that the shell may replace with file names."""
     starts_plain: bool = True
     """It does not begin with a wildcard, so the first character of `text` is exact."""
 
@@ -109,7 +109,7 @@ def read_literal(line: str) -> list[LiteralCommand]:
         at = token.end()
         if token.lastgroup in ("redirect", "both"):
             redirected = True
-            # `&>` ends a command for sh, and begins the next.
+            # In sh, `&>` ends a command and begins the next.
             complete |= token.lastgroup == "both"
         elif token.lastgroup == "operator":
             operator = token[0]
@@ -134,7 +134,7 @@ def _finish(found: list[LiteralCommand], command: LiteralCommand) -> None:
 
 
 def _read_word(line: str, start: int, command: LiteralCommand) -> int:
-    """Add the word that begins at `start`; returns where it ends."""
+    """Add the word that begins at `start`; returns the position of its end."""
     parts: list[str] = []
     word = LiteralWord()
     at = start
@@ -167,13 +167,13 @@ _FLAVOUR: Final = re.compile(r"[.-](exe|cmd|bat|basic|tiny|nox|gtk3?|athena|dist
 _XARGS_OPTIONS: Final = re.compile(r"-[0rtx]+|-[nLP]\d+")
 _HELP: Final = (
     "Write out the arguments: '*' stands for one word that does not begin with '-', a last '...' for any number of "
-    "them, '[-a --b]' for options that may be there, '[]' for no more words"
+    "them, '[-a --b]' for optional options, '[]' for no more words"
 )
 
 
 @dataclass(frozen=True)
 class _Options:
-    """Options that may be present, from their place in a pattern on."""
+    """Options that may be present at their position in a pattern or later."""
 
     words: tuple[str, ...]
 
@@ -276,8 +276,8 @@ def _build_listed(names: set[str], words: tuple[str, ...], shape: _Shape, text: 
     if shape is None and len(words) == 1 and not names & CHECKED:
         does = "start other programs" if names & STARTERS else "write any file"
         raise ValueError(
-            f"commands: allow={text!r}: {words[0]!r} can {does} if its arguments say so, so it is not allowed "
-            f"with any arguments. {_HELP}; for example {_make_example(words[0], names)!r}"
+            f"commands: allow={text!r}: some arguments make {words[0]!r} {does}, so it cannot be allowed with any "
+            f"arguments. {_HELP}; for example {_make_example(words[0], names)!r}"
         )
     if "xargs" in names:
         return _build_xargs(words, shape, text)
@@ -307,7 +307,7 @@ def check_together(patterns: Sequence[AllowPattern]) -> None:
     for each in patterns:
         if moving and "/" in each.program and not each.program.startswith("/"):
             raise ValueError(
-                f"commands: {each.program!r} is looked for in the working directory, which {moving[0].text!r} "
+                f"commands: {each.program!r} is relative to the working directory, which {moving[0].text!r} "
                 "changes, so it could be any file of that name: write its absolute path, or allow fixed folders "
                 "only ('cd app []')"
             )
@@ -330,7 +330,7 @@ def _parse(tokens: list[str], text: str) -> tuple[tuple[str, ...], _Shape]:
         if isinstance(word, str) and word != ONE and "*" in word:
             raise ValueError(
                 f"commands: allow={text!r}: '*' stands for a whole word and cannot be a part of one ({word!r}). "
-                "For any further words write ' ...' at the end; for a '*' itself give the rule as a list of words"
+                "For any further words write ' ...' at the end; for a literal '*' write the rule as a list of words"
             )
     return tuple(tokens[:first]), tuple(shape) if first < len(tokens) else None
 
@@ -343,7 +343,7 @@ def _parse_options(group: list[str], left: list[str], text: str) -> _Options:
         group.append(left.pop(0))
     options = " ".join(group)[1:-1].split()
     if not all(option.startswith("-") for option in options):
-        raise ValueError(f"commands: allow={text!r}: only options, which begin with '-', go into '[...]'")
+        raise ValueError(f"commands: allow={text!r}: '[...]' may only contain options, which begin with '-'")
     return _Options(tuple(options))
 
 
@@ -360,7 +360,7 @@ def _check_wildcards(
     if rest is None:
         raise ValueError(
             f"commands: allow={text!r}: a wildcard after {shlex.join(words)!r} could make it start "
-            "another program. Write out all the words, or allow a script of your own that does the rest"
+            "another program. Write out all the words, or allow a script of your own that runs it"
         )
     options = [word for item in shape for word in (item.words if isinstance(item, _Options) else (item,))]
     if unknown := _find_unknown_option((*words, *options), rest):
@@ -371,7 +371,7 @@ def _check_wildcards(
 
 
 def _find_unknown_option(words: tuple[str, ...], rest: Rest) -> str | None:
-    """Return the first option that may give another meaning to the words after it."""
+    """Return the first option that may change the meaning of the words after it."""
     if rest.any_option:
         return None
     return next((each for each in words if each.startswith("-") and not rest.options.fullmatch(each)), None)
@@ -387,27 +387,27 @@ def _has_wildcards(shape: _Shape) -> bool:
 def _build_builtin(words: tuple[str, ...], shape: _Shape, text: str) -> AllowPattern:
     if _has_wildcards(shape) or (shape is None and len(words) == 1):
         raise ValueError(
-            f"commands: allow={text!r}: {words[0]!r} is a builtin of the shell that may run what its arguments "
-            f"say, so all of them must be written out ('{words[0]} []' for none)"
+            f"commands: allow={text!r}: {words[0]!r} is a shell builtin that may run its arguments as code, so all "
+            f"of them must be written out ('{words[0]} []' for none)"
         )
     return AllowPattern(words, shape or (), None, takes_input=False, text=text)
 
 
 def _build_xargs(words: tuple[str, ...], shape: _Shape, text: str) -> AllowPattern:
-    """Return the pattern for `xargs`, whose command must be one that is allowed with any words."""
+    """Return the pattern for `xargs`; its command must be one that may be allowed with any words."""
     inner = list(words[1:])
     while inner and _XARGS_OPTIONS.fullmatch(inner[0]):
         inner.pop(0)
     if shape is not None or not inner or inner[0].startswith("-") or _list_names(inner[0]) & LISTED:
         raise ValueError(
             f"commands: allow={text!r}: xargs adds words of its input to a command, so it can only be allowed "
-            "with a command that starts nothing itself: 'xargs grep TODO', 'xargs -0 wc -l'"
+            "with a command that starts no other program: 'xargs grep TODO', 'xargs -0 wc -l'"
         )
     return AllowPattern(words, None, None, takes_input=True, text=text)
 
 
 def _list_names(program: str) -> set[str]:
-    """Return the names that a program may be listed under: without folder, version, and the `g` of GNU tools."""
+    """Return the names under which a program may be listed: without folder, version, and the `g` of GNU tools."""
     base = _FLAVOUR.sub("", base_name(program))
     names = {base, _VERSION.sub("", base)}
     names |= {each[1:] for each in names if each.startswith("g") and each[1:] in GNU}
@@ -417,7 +417,7 @@ def _list_names(program: str) -> set[str]:
 def _find_rest(names: set[str], words: tuple[str, ...]) -> Rest | None:
     for row, rest in KNOWN.items():
         given = words[1 : len(row)]
-        if row[:2] == ("python", "-m") and len(given) == 2:  # noqa: PLR2004 - a package stands for its modules
+        if row[:2] == ("python", "-m") and len(given) == 2:  # noqa: PLR2004 - a package includes its modules
             given = (given[0], given[1].partition(".")[0])
         same = row[0] in names and len(given) == len(row) - 1
         if same and all(_matches(wanted, word) for wanted, word in zip(row[1:], given, strict=True)):

@@ -1,7 +1,7 @@
 """Denied shell commands: parses a line and searches it. It prevents accidents and is not a security boundary.
 
 The parser understands words and quotes, `;`, `&`, `|`, newlines, subshells, `$(...)`, backticks, assignments,
-redirections. A word whose value is only known when the line runs (variables, wildcards, braces) is not `fixed`.
+redirections. A word whose value is only known at run time (variables, wildcards, braces) is not `fixed`.
 
 A line is denied if a command in it, or one inside a wrapper such as `sudo` or `sh -c`, may be a denied one. Raises
 `UnclearError` if the line cannot be parsed, or if the search would take too long. The lists of wrappers are in
@@ -30,13 +30,13 @@ from toolwire.permissions.shell.programs import (
 
 _META: Final = " \t\n;&|<>()"
 _JOINING: Final = "$`{}()[]<>=!*?@+~^"
-"""Characters that may have another meaning together with the next."""
+"""Characters that may have another meaning together with the next character."""
 _NAME: Final = re.compile(r"[A-Za-z_]\w*|[0-9?$!#@*-]", re.ASCII)
 _BRACED: Final = re.compile(r"\{[A-Za-z_]\w*\}", re.ASCII)
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*(\[[^]]*\])?\+?=", re.ASCII)
 _NUMBERED: Final = re.compile(r"\d+[<>]", re.ASCII)
 _BLOCK_WORDS: Final = KEYWORDS - {"nocorrect", "]]"}
-"""Keywords that make a line more than a list of commands."""
+"""Keywords of compound commands, which are not parsed."""
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./:,%-]+", re.ASCII)
 _PLAIN_QUOTED: Final = re.compile(r'[^"\\$`]+')
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
@@ -96,7 +96,7 @@ class _Reader:
         at = self.at + ahead
         return self.text[at] if at < len(self.text) else ""
 
-    def read_commands(self, end: str | None) -> None:  # noqa: C901, PLR0912 - one branch for each character that counts
+    def read_commands(self, end: str | None) -> None:  # noqa: C901, PLR0912 - one branch for each special character
         """Read up to the end, or to the closing bracket."""
         if end is not None:
             self.depth += 1
@@ -203,7 +203,7 @@ class _Reader:
                 if char in "*?" or (char == "[" and not alone) or (char == "{" and not alone and not braces):
                     word.fixed = False
                 elif char == "=" and not word.text:
-                    word.fixed = False  # zsh replaces it by the path of a program
+                    word.fixed = False  # zsh replaces it with the path of a program
                 word.text += char
                 self.at += 1
         if self.peek() == "(":
@@ -266,7 +266,7 @@ class _Reader:
         inner, at = "", self.at + 1
         while at < len(self.text) and self.text[at] != "`":
             if self.text.startswith('\\"', at):
-                raise UnclearError("backticks hold an escaped quote")  # its meaning depends on the context
+                raise UnclearError("backticks contain an escaped quote")  # its meaning depends on the context
             if self.text[at] == "\\" and self.text[at + 1 : at + 2] in ("`", "$", "\\"):
                 at += 1
             inner += self.text[at : at + 1]
@@ -407,8 +407,8 @@ class _Search:
 def _hides_commands(name: str, words: list[Word]) -> bool:
     """Return True if a wrapper splits a text in its own way, or reads commands from its input."""
     if name not in OPTIONS_WITH_VALUE:
-        said = any(re.match(r"-[A-Za-z]*c|--c", word.text) for word in words[1:])
-        return name == "parallel" or (name == "su" and not said)
+        has_command = any(re.match(r"-[A-Za-z]*c|--c", word.text) for word in words[1:])
+        return name == "parallel" or (name == "su" and not has_command)
     options, operands = _split_options(words, OPTIONS_WITH_VALUE[name])
     if name == "env":
         return any(re.match(r"-[^-]*S|--s", text) for text in options)
@@ -417,7 +417,7 @@ def _hides_commands(name: str, words: list[Word]) -> bool:
     if name in ("unshare", "nsenter"):
         return not operands
     following = _split_options(operands, OPTIONS_WITH_VALUE[name])[1] if operands else []
-    return bool(operands) and not following  # a host or a folder and no command: a shell
+    return bool(operands) and not following  # a host or a folder without a command starts a shell
 
 
 def _split_options(words: list[Word], taking: str) -> tuple[list[str], list[Word]]:

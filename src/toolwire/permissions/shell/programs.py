@@ -1,8 +1,8 @@
-"""All that the policy for shell commands knows about programs, keywords and builtins of shells.
+"""Everything that the policy for shell commands knows about programs, keywords and builtins of shells.
 
-To teach it about a program, edit this file only. The first part is for `allow_patterns`: which programs cannot be
-allowed with any arguments, and which arguments of them are harmless (`KNOWN`). A program that is not listed is
-allowed with any. The last part is for `deny_rules`: which programs run commands that are in their arguments. Data
+To add a program, edit only this file. The first part is for `allow_patterns`: which programs cannot be allowed with
+any arguments, and which of their arguments are harmless (`KNOWN`). A program that is not listed may be allowed with
+any arguments. The last part is for `deny_rules`: which programs run commands that are in their arguments. Data
 only.
 """
 
@@ -31,7 +31,7 @@ BUILTINS: Final = _word_set(
     " unset unsetopt vared wait whence where zcompile zformat zle zmodload zparseopts zpty zselect zsocket"
     " zstyle ztcp"
 )
-"""Builtins that evaluate arguments, or change what later words mean, in one shell or another."""
+"""Builtins that evaluate arguments, or change the meaning of later words, in one of the shells."""
 
 KEYWORDS: Final = _word_set(
     "! { } [[ ]] (( case coproc do done elif else end esac fi for foreach function if in nocorrect repeat"
@@ -107,23 +107,23 @@ _TOOLS: Final = _word_set(
     " vidir"
 )
 STARTERS: Final = SHELLS | INTERPRETERS | _STARTING_WRAPPERS | _REMOTE | _BUILDERS | _TOOLS
-"""Programs that some argument makes start another program, or run code."""
+"""Programs that start another program or run code, given certain arguments."""
 
 GNU: Final = _word_set(
     "awk cp csplit dd ed env find install ln m4 make mv nice nohup patch sed shred shuf sort split stdbuf tar"
     " tee"
     " time timeout truncate uniq xargs"
 )
-"""Programs that some systems have with a `g` in front of the name."""
+"""Programs whose names have the prefix `g` on some systems."""
 
 WRITERS: Final = _word_set(
     "cp mv ln tee dd truncate sponge curl shred unzip 7z unrar iconv xmllint xsltproc objcopy strip ar"
     " zstd brotli lz4"
 )
-"""Programs that write where an argument says, whatever they are given to write."""
+"""Programs that can write any content to a file that an argument names."""
 
 READ_DATA: Final = _word_set("awk nawk mawk sed git xargs tar bsdtar less more split csplit openssl gpg")
-"""Of `STARTERS`, those whose input is never code. The others are not allowed after a pipe."""
+"""The `STARTERS` that never run their input as code. The others are not allowed after a pipe."""
 
 
 _OPERAND: Final = re.compile(r"(?s:[^-].*)?")
@@ -142,7 +142,7 @@ class Rest:
     any_option: bool = False
     """All other options are harmless too."""
     implied: bool = True
-    """The options are part of `...`, and of a rule that is only the first words, as if `...` followed."""
+    """`...` includes the options, and a rule with only the first words is read as if `...` followed."""
 
 
 def _compile_options(*patterns: str) -> re.Pattern[str]:
@@ -151,7 +151,7 @@ def _compile_options(*patterns: str) -> re.Pattern[str]:
 
 _NONE: Final = _compile_options(r"(?!)")
 ANYTHING: Final = Rest(_compile_options(r"(?s:.*)"), any_option=True)
-"""Arguments of a script that the rule names."""
+"""Any arguments, for a script that the rule names."""
 _NUMBER: Final = r"-\d+"
 _GIT: Final = _compile_options(
     _NUMBER,
