@@ -158,7 +158,7 @@ def test_a_damaged_document_costs_no_more_than_what_is_damaged(seed, caplog):
         content = json.dumps(damage(dice))
         server = OpenAPI({}, base_url="https://api.example.com", environ={}, output_schemas=seed % 3 == 0)
         try:
-            server._offer(content.encode("utf-8", "surrogatepass"))
+            server._publish(content.encode("utf-8", "surrogatepass"))
         except UsageError:
             continue
         for tool in server.tools.values():
