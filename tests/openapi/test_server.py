@@ -316,6 +316,22 @@ async def test_a_document_that_changes_changes_the_tools(tmp_path):
         assert [tool.name for tool in await client.list_tools()] == ["a", "b"]
 
 
+async def test_a_refresh_reads_changed_referenced_files(tmp_path):
+    """With `external_files` the tools depend on other files too, even if the document itself stays the same."""
+    (tmp_path / "limit.json").write_text('{"type": "integer", "maximum": 5}')
+    file = tmp_path / "pets.json"
+    parameter = {"name": "limit", "in": "query", "schema": {"$ref": "limit.json"}}
+    file.write_bytes(as_json(document({"/a": {"get": operation(operationId="a", parameters=[parameter])}})))
+    server = OpenAPI(file, base_url=BASE, environ={}, external_files=True)
+    async with connect(server) as client:
+        await server.loaded()
+        (tmp_path / "limit.json").write_text('{"type": "integer", "maximum": 9}')
+        server.refresh()
+        await server.loaded()
+        [tool] = await client.list_tools()
+        assert '"maximum": 9' in json.dumps(tool.input_schema)
+
+
 async def test_five_thousand_operations_are_listed_in_pages():
     """All of them, each once."""
     server = OpenAPI(ordinary(5_000), base_url=BASE, environ={})

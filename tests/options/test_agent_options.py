@@ -153,7 +153,11 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"plugins": [{"path": "p"}]}, "plugins", "plugins[0] needs 'type'"),
     ({"plugins": [{"type": "git", "path": "p"}]}, "plugins", "must be 'local'"),
     ({"plugins": [{"type": "local"}]}, "plugins", "needs 'path'"),
-    ({"skills": ["pdf", "docx,xlsx"]}, "skills", "has 'docx,xlsx': a name cannot contain parentheses, commas"),
+    (
+        {"skills": ["pdf", "docx,xlsx"]},
+        "skills",
+        "has 'docx,xlsx': a name cannot contain parentheses, commas",
+    ),
     ({"session_id": "mine"}, "session_id", "must be a UUID"),
     ({"session_id": UUID.replace("-", "")}, "session_id", "must be a UUID"),
     ({"env": {"A=B": "x"}}, "env", "no '='"),

@@ -242,10 +242,11 @@ class OpenAPI(RefreshedServer):
                 tasks.cancel_scope.cancel()
 
     async def _take_document(self) -> None:
-        """Read the document, and replace the tools if it has changed."""
+        """Read the document, and replace the tools if it, or a file that it may refer to, may have changed."""
         try:
             content = await self._read()
-            if content is None or content != self.content or self.status.state != "live":
+            unchanged = content is not None and content == self.content and not self._external_files
+            if not unchanged or self.status.state != "live":
                 await self._io.run(partial(self._publish, content))
                 self._credentials.start()
         finally:
