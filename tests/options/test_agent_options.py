@@ -324,7 +324,7 @@ def test_any_object_with_two_methods_is_a_session_store():
         ({"session_store": object()}, r"append\(\)"),
         ({"session_store": Forgetful()}, r"load\(\)"),
         ({"session_store": Store(), "persist_session": False}, "persist_session=False"),
-        ({"session_store": Store(), "extra_args": {"no-session-persistence": None}}, "it saves nothing"),
+        ({"session_store": Store(), "extra_args": {"no-session-persistence": None}}, "CLI saves nothing"),
         ({"session_store": Store(), "enable_file_checkpointing": True}, "enable_file_checkpointing"),
         ({"session_store": Store(), "continue_conversation": True}, r"list_sessions\(\)"),
     ],
