@@ -160,7 +160,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"session_id": "mine"}, "session_id", "must be a UUID"),
     ({"session_id": UUID.replace("-", "")}, "session_id", "must be a UUID"),
-    ({"env": {"A=B": "x"}}, "env", "no '='"),
+    ({"env": {"A=B": "x"}}, "env", "must not contain '='"),
     ({"env": {"A": "x\0"}}, "env", "NUL"),
     ({"model": "a\0b"}, "model", "NUL"),
     ({"system_prompt": {"type": "custom", "prompt": "a\0b"}}, "system_prompt", "NUL"),

@@ -184,7 +184,7 @@ WARNED: list[tuple[str, Any, Any, str]] = [
         {"a": {"type": "sdk", "name": "a", "instance": None}},
         "must be an MCP server object",
     ),
-    ("mcp_servers", {"a": None, "b": STDIO}, {"a": None, "b": STDIO}, "is None; give a config"),
+    ("mcp_servers", {"a": None, "b": STDIO}, {"a": None, "b": STDIO}, "is None; use a config"),
     ("mcp_servers", {"a": "./server.py"}, {"a": "./server.py"}, "is of type str"),
     ("mcp_servers", {"": STDIO}, {"": STDIO}, "empty server name"),
     ("mcp_servers", {"a\nb": STDIO}, {"a\nb": STDIO}, "control characters"),
