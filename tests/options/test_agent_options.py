@@ -12,7 +12,7 @@ import pytest
 
 from toolwire.errors import CLIConnectionError, OptionsError
 from toolwire.hooks import HookMatcher
-from toolwire.options.agent_options import ClaudeAgentOptions
+from toolwire.options.agent_options import ClaudeAgentOptions, prepare
 from toolwire.options.checks import check_paths, kinds_of
 from toolwire.options.mcp_servers import split_servers
 from toolwire.options.types import SYSTEM_PROMPT_DYNAMIC_BOUNDARY, AgentDefinition
@@ -333,6 +333,21 @@ def test_a_store_that_would_lose_something_is_refused(given: dict[str, Any], pro
     """When the options are built, not when the conversation is over."""
     with pytest.raises(OptionsError, match=problem):
         ClaudeAgentOptions(**given)
+
+
+@pytest.mark.filterwarnings("ignore::toolwire.errors.ToolwireWarning")
+@pytest.mark.parametrize("extra_args", [None, {"no-session-persistence": False}])
+def test_conflicts_are_found_in_the_documented_form_of_options(extra_args: Any):
+    """None means no flags, and False leaves a flag out: neither conflicts with a store."""
+    ClaudeAgentOptions(session_store=Store(), extra_args=extra_args)
+
+
+def test_the_load_timeout_of_a_store_must_be_a_number():
+    """Without a store it is not used; with one, resuming would fail with a TypeError."""
+    assert prepare(ClaudeAgentOptions(session_store=Store(), load_timeout_ms="500")).load_timeout_ms == 500
+    with pytest.raises(OptionsError, match="must be a number of milliseconds") as caught:
+        ClaudeAgentOptions(session_store=Store(), load_timeout_ms="soon")
+    assert caught.value.option == "load_timeout_ms"
 
 
 def test_replace_checks_again():

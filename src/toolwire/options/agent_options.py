@@ -491,13 +491,12 @@ def resolve(options: Any, warn: Warn | None = None) -> Any:
             setattr(options, row.name, value)
         if (resolved := _resolve_value(row, value, warn)) is not value:
             changes[row.name] = resolved
+    if changes:
+        options = copy.copy(options)
+        for name, value in changes.items():
+            setattr(options, name, value)
     _check_conflicts(options, warn)
-    if not changes:
-        return options
-    copied = copy.copy(options)
-    for name, value in changes.items():
-        setattr(copied, name, value)
-    return copied
+    return options
 
 
 def _resolve_value(row: _Row, value: Any, warn: Warn | None) -> Any:
@@ -617,6 +616,11 @@ _CONFLICTS = (
             and not implements(it.session_store, "list_sessions")
         ),
         "needs the method list_sessions() for continue_conversation; add it, or select a session with resume",
+    ),
+    _Conflict(
+        "load_timeout_ms",
+        lambda it: it.session_store is not None and not NUMBER.fits(it.load_timeout_ms),
+        "must be a number of milliseconds when session_store is set",
     ),
     _Conflict(
         "supported_dialog_kinds",

@@ -349,9 +349,14 @@ def _read_server(name: Any, config: Mapping[str, Any], warnings: list[str]) -> d
     return kept
 
 
-def _pass_on(value: Any) -> Iterator[Repair]:
-    """Accept any value: the option is not used yet."""
+def _accept_anything(value: Any) -> Iterator[Repair]:
+    """Accept any value, as the official SDK does: it has no effect without a session store."""
     yield Repair(value, final=True)
+
+
+def _read_load_timeout(value: Any) -> Iterator[Repair]:
+    yield from _read_text(value, ()) if isinstance(value, str) else _read_number(value)
+    yield from _accept_anything(value)
 
 
 _REPAIRS: Final[dict[str, Callable[[Any], Iterator[Repair]]]] = {
@@ -368,7 +373,7 @@ _REPAIRS: Final[dict[str, Callable[[Any], Iterator[Repair]]]] = {
     "mcp_servers": _read_servers,
     "plugins": _read_plugins,
     "skills": lambda _: iter(()),  # the official SDK rejects other forms too
-    "session_store_flush": _pass_on,
-    "load_timeout_ms": _pass_on,
+    "session_store_flush": _accept_anything,
+    "load_timeout_ms": _read_load_timeout,
     **dict.fromkeys(("resume", "session_id", "resume_session_at", "resume_drops_turn"), _spell_identifier),
 }
