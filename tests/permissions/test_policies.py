@@ -225,6 +225,26 @@ async def test_remember():
     assert await verdict(remember(deny("V")), "V") == "deny"
 
 
+async def test_a_cancelled_call_does_not_wait_forever_for_its_audit_line(monkeypatch):
+    """The line of a cancelled call is still written, but a function that hangs must not block the cancellation."""
+    monkeypatch.setattr("toolwire.permissions.policies._WRITE_TIMEOUT", 0.05)
+    deciding = anyio.Event()
+
+    async def decide(*_):
+        deciding.set()
+        await anyio.sleep_forever()
+
+    async def hang(_line):
+        await anyio.sleep_forever()
+
+    with anyio.move_on_after(10) as limit:
+        async with anyio.create_task_group() as group:
+            group.start_soon(audit(decide, hang), "Read", {}, EMPTY)
+            await deciding.wait()
+            group.cancel_scope.cancel()
+    assert not limit.cancelled_caught
+
+
 async def test_audit_lines(tmp_path):
     """One line for each decision, private, with as much of the input as wanted."""
     for kept in ("full", "keys", "digest"):

@@ -342,6 +342,7 @@ def _adds_allow_rule(update: PermissionUpdate) -> bool:
     return update.type == "addRules" and update.behavior == "allow"
 
 
+_WRITE_TIMEOUT: Final = 5.0  # seconds for the line of a cancelled call
 Detail: TypeAlias = Literal["full", "keys", "digest"]
 Sink: TypeAlias = Callable[[str], object]
 
@@ -380,7 +381,8 @@ def audit(
             reason = None if decision is None or input == "digest" else decision.reason
             took = time.monotonic() - began
             line = _build_line(word, decision, context, about, reason=reason, took=took)
-            with anyio.CancelScope(shield=not decided):
+            # A cancelled call is recorded too, but a function that hangs must not block the cancellation forever.
+            with anyio.move_on_after(None if decided else _WRITE_TIMEOUT, shield=not decided):
                 error = await _write(write, line)
         if error is None or on_error == "allow" or word == "deny":
             return decision
