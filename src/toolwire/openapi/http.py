@@ -4,7 +4,6 @@ Owns retries: GET and HEAD are sent again after a failure that may be temporary;
 are not followed. Response bodies are read up to a limit.
 """
 
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -24,7 +23,7 @@ from toolwire.catalog.http.answers import (
     is_success,
     parse_retry_after,
 )
-from toolwire.catalog.http.connection import Connections, Network, Order, Resolver, Retry, resolve
+from toolwire.catalog.http.connection import Connections, Network, Order, Retry
 from toolwire.catalog.http.requests import DEFAULT_PORTS, OutgoingRequest
 from toolwire.catalog.profile.rules import check_address
 from toolwire.catalog.profile.tables import NetworkSettings
@@ -67,20 +66,9 @@ class Limits:
 class Sender:
     """Sends requests to one base URL. It holds no credentials: requests already contain them."""
 
-    def __init__(
-        self,
-        base_url: str,
-        network: NetworkSettings,
-        *,
-        retry: Retry | None = None,
-        resolver: Resolver = resolve,
-        ssl_context: ssl.SSLContext | None = None,
-    ) -> None:
-        self.base_url = base_url
+    def __init__(self, base_url: str, network: NetworkSettings, *, retry: Retry | None = None) -> None:
         self._retry = retry or Retry()
-        self._connections = Connections(
-            base_url, Credentials(), network=Network.of(network), resolver=resolver, ssl_context=ssl_context
-        )
+        self._connections = Connections(base_url, Credentials(), network=Network.of(network))
 
     async def send(self, request: OutgoingRequest, limits: Limits, scrubber: Scrubber) -> Response:
         """Send a request and read the response. `NoResponse` if there is none, else `CatalogError`."""

@@ -86,7 +86,6 @@ class Parameter:
     name: str
     place: Where
     style: Style
-    required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +199,8 @@ def read_operations(
     document: Document,
     schemas: Schemas,
     listed: Sequence[ListedOperation],
-    reserved: Collection[tuple[str, str]] = (),
-    on_progress: Progress = lambda _done, _all: None,
+    reserved: Collection[tuple[str, str]],
+    on_progress: Progress,
 ) -> tuple[list[Operation], list[Skipped]]:
     """Read these operations. Returns those that can be called, and the others with the reason why not.
 
@@ -267,12 +266,11 @@ class _Reader:
         for argument, (parameter, where) in zip(arguments, found, strict=True):
             style, schema = self._parameter(parameter, where)
             name, place = parameter["name"], parameter["in"]
-            is_required = place == "path" or parse_flag(parameter.get("required")) is True
-            parameters.append(Parameter(argument, name, place, style, is_required))
+            parameters.append(Parameter(argument, name, place, style))
             properties[argument] = self._schemas.share(
                 _describe(schema, parameter.get("description"), argument, name)
             )
-            if is_required:
+            if place == "path" or parse_flag(parameter.get("required")) is True:
                 required.append(argument)
         if body is not None:
             properties[BODY] = self._schemas.share(body_schema)
