@@ -155,7 +155,7 @@ class Schemas:
 
         Returns the schema, and a note on what was left out ("" if nothing was). If it is too large, descriptions
         inside the definitions are removed first; then the farthest definitions are replaced by ones that accept any
-        value. Calls are validated against the complete schema. Definitions beyond the limit are not even built.
+        value. Calls are validated against the complete schema. Definitions beyond the limit are not visited.
         """
         if not uses:
             return schema, ""
@@ -165,10 +165,8 @@ class Schemas:
             return {**schema, "$defs": whole}, ""
         kept, complete = self._nearest(uses, room, bare=True)
         if complete:
-            return {
-                **schema,
-                "$defs": kept,
-            }, f"over {most:,} bytes: the descriptions in its definitions were left out"
+            note = f"over {most:,} bytes: the descriptions in its definitions were left out"
+            return {**schema, "$defs": kept}, note
         needed = self.uses_of([schema["properties"], *kept.values()])
         cut = {name: _outline(self._get(name).schema) for name in sorted(needed - kept.keys())}
         note = f"over {most:,} bytes: only {len(kept)} definitions are listed, the others were cut"
@@ -300,9 +298,7 @@ class Schemas:
         walk.uses.add(name)
         made: dict[str, Any] = {"$ref": f"#/$defs/{name}"}
         beside = {key: value for key, value in node.items() if key not in ("$ref", "$dynamicRef")}
-        if (
-            self.document.version != "3.1"
-        ):  # the standard ignores all siblings; these two are common and intended
+        if self.document.version != "3.1":  # the standard ignores siblings; these two are common and intended
             beside = {key: beside[key] for key in ("description", "nullable") if key in beside}
         if beside:
             made |= self._convert(beside, walk, depth)

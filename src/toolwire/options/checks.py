@@ -170,9 +170,8 @@ def kind_of(annotation: Any, *, ordered: bool = False) -> Kind:
         return known
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is UnionType or origin is Union:
-        members = [
-            each for each in arguments if each is not str or Path not in arguments
-        ]  # a path may be a string anyway
+        # PATH accepts strings too.
+        members = [each for each in arguments if each is not str or Path not in arguments]
         kinds = [kind_of(each, ordered=ordered) for each in members]
         united = kinds[0]
         for kind in kinds[1:]:

@@ -167,7 +167,7 @@ def commands(
     whose words are all written out, without variables, substitutions, redirections to files or anything else that
     the shell evaluates. `"ls -l"` allows any further words. Programs that can start others or write any file
     (`find`, `git`, `env`, interpreters, `cp`, ...) need their arguments: exact words, `*` for one word that does
-    not begin with `-`, a last `...` for any number of them, `[-a --b]` for optional options, `[]` for no more
+    not begin with `-`, a last `...` for any number of them, `[-a --b]` for optional flags, `[]` for no more
     words. Raises ValueError for a rule that could not be enforced.
 
     `deny` prevents accidents and is not a security boundary: it denies lines in which it finds a denied command
@@ -275,9 +275,7 @@ def ask(asker: Asker | None = None, *, timeout: float | None = None, otherwise: 
     `otherwise` decides if there is no answer in time.
     """
     asks: Asker = ask_on_terminal() if asker is None else asker
-    in_thread = not is_async(
-        asks
-    )  # it may block for a long time, and must not keep the timeout from expiring
+    in_thread = not is_async(asks)  # it may block, and must not keep the timeout from expiring
 
     async def judge(name: str, given: dict[str, Any], context: ToolPermissionContext) -> Any:
         call = partial(asks, name, given, context)

@@ -167,7 +167,7 @@ _FLAVOUR: Final = re.compile(r"[.-](exe|cmd|bat|basic|tiny|nox|gtk3?|athena|dist
 _XARGS_OPTIONS: Final = re.compile(r"-[0rtx]+|-[nLP]\d+")
 _HELP: Final = (
     "Write out the arguments: '*' stands for one word that does not begin with '-', a last '...' for any number of "
-    "them, '[-a --b]' for optional options, '[]' for no more words"
+    "them, '[-a --b]' for optional flags, '[]' for no more words"
 )
 
 
