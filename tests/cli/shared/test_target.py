@@ -283,7 +283,7 @@ def test_a_name_that_is_not_there_or_no_server(folder, name, words):
         ("a b", "'a b' is not a target; a target is"),
         ("", "no target given; a target is"),
         ("catalog:github", "there is no profile 'github': built in are agentpmt"),
-        ("openapi:x.json", "x.json does not exist: give the path or the address of an OpenAPI document"),
+        ("openapi:x.json", "x.json does not exist: pass the path or the URL of an OpenAPI document"),
         ("http://", "http:// is not a valid URL; write one like https://example.com/mcp"),
         ("http://[::1/", "http://[::1/ is not a valid URL"),
         ("http://a:99999/mcp", "http://a:99999/mcp is not a valid URL"),
