@@ -132,7 +132,7 @@ MUTANTS: Final = (
         "Policy._deny",
         "PermissionResultDeny(message=message)",
         "PermissionResultAllow()",
-        ("test_what_fails_or_answers_nonsense_denies",),
+        ("test_a_policy_that_fails_or_returns_nonsense_denies",),
     ),
     Mutant(
         "hook-answer-lost",
@@ -160,7 +160,7 @@ MUTANTS: Final = (
         "commands",
         'given.get("dangerouslyDisableSandbox")',
         "False",
-        ("test_what_else_a_call_may_say",),
+        ("test_other_arguments_and_tools",),
     ),
     Mutant(
         "token-compare-skipped",

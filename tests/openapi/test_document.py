@@ -105,7 +105,7 @@ def files(tmp_path):
     return inside / "spec.json"
 
 
-def test_no_file_is_read_without_leave(files):
+def test_other_files_are_not_read_unless_allowed(files):
     """Operations that refer to other files are left out, with the reason; the others stay."""
     server = load(files)
     assert {each.label for each in server.operations.values()} == {"POST /own", "POST /self"}
@@ -115,8 +115,8 @@ def test_no_file_is_read_without_leave(files):
     assert "does not exist" in reasons["POST /broken"]
 
 
-def test_with_leave_files_in_the_folder_are_read_and_no_others(files):
-    """Neither a link, nor a path that climbs, nor an absolute one leads out; no address is fetched."""
+def test_external_files_allows_only_files_in_the_folder(files):
+    """Links, `..` and absolute paths cannot lead outside, and no URL is fetched."""
     server = load(files, external_files=True)
     assert {each.label for each in server.operations.values()} == {"POST /own", "POST /self", "POST /pet"}
     schema = server.tools["post_pet"].definition["inputSchema"]
@@ -131,7 +131,7 @@ def test_with_leave_files_in_the_folder_are_read_and_no_others(files):
 
 
 def test_nothing_is_fetched_whatever_the_document_says():
-    """References, schemas' ids, examples and links with addresses cause no connection."""
+    """URLs in references, schema ids, examples and links cause no connection."""
     seen = []
 
     class Trap(BaseHTTPRequestHandler):
@@ -185,8 +185,8 @@ def test_nothing_is_fetched_whatever_the_document_says():
     assert seen == []
 
 
-def test_a_chain_of_references_that_never_ends_costs_only_its_operation():
-    """A parameter that refers to itself is left out."""
+def test_an_endless_chain_of_references_skips_only_its_operation():
+    """An operation with a parameter that refers to itself is skipped."""
     loop = {"a": {"$ref": "#/components/parameters/b"}, "b": {"$ref": "#/components/parameters/a"}}
     given = document(
         {"/x": {"get": operation({"$ref": "#/components/parameters/a"})}, "/y": {"get": operation()}},

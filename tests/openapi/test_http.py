@@ -27,8 +27,8 @@ async def go(api, method="get", **settings):
 
 @pytest.mark.parametrize("method", ["post", "put", "patch", "delete", "options"])
 @pytest.mark.parametrize("reply", [Reply(503), Reply(429), Reply(502), Reply(0)])
-async def test_what_is_neither_get_nor_head_is_never_sent_twice(api, method, reply):
-    """Whatever the answer, or if there is none: it may have been carried out."""
+async def test_methods_other_than_get_and_head_are_never_sent_twice(api, method, reply):
+    """Whatever the response, and also without one: the request may have been carried out."""
     api.reply = reply
     result = await go(api, method)
     assert result.is_error
@@ -39,7 +39,7 @@ async def test_what_is_neither_get_nor_head_is_never_sent_twice(api, method, rep
 
 @pytest.mark.parametrize("method", ["get", "head"])
 @pytest.mark.parametrize("reply", [Reply(503), Reply(429, headers={"Retry-After": "0"}), Reply(0)])
-async def test_a_get_is_sent_again_after_what_may_pass(api, method, reply):
+async def test_a_get_is_retried_after_a_temporary_failure(api, method, reply):
     """Three times at most."""
     api.replies.extend([reply, reply])
     assert not (await go(api, method)).is_error
@@ -51,7 +51,7 @@ async def test_a_get_is_sent_again_after_what_may_pass(api, method, reply):
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 500])
 async def test_an_error_reaches_the_model_with_its_text(api, status):
-    """Once, with status and words."""
+    """The request is sent once; the error has the status and the text."""
     api.reply = Reply(status, as_json({"detail": [{"loc": ["body", "name"], "msg": "too short"}]}))
     result = await go(api)
     assert result.is_error
@@ -61,7 +61,7 @@ async def test_an_error_reaches_the_model_with_its_text(api, status):
 
 
 async def test_a_long_error_is_cut(api):
-    """A page of HTML is not what a model should read."""
+    """A model should not have to read a whole HTML page."""
     api.reply = Reply(500, b"<html>" + b"x" * 500_000, "text/html")
     result = await go(api)
     assert result.is_error
@@ -69,7 +69,7 @@ async def test_a_long_error_is_cut(api):
 
 
 async def test_a_redirect_is_not_followed(api):
-    """Credentials would go along."""
+    """It would get the credentials too."""
     api.reply = Reply(307, headers={"Location": f"{api.url}/elsewhere"})
     result = await go(api, "post")
     assert result.is_error
@@ -78,7 +78,7 @@ async def test_a_redirect_is_not_followed(api):
 
 
 async def test_a_response_is_read_up_to_the_limit(api):
-    """By its length, or while it comes."""
+    """By its Content-Length, or while it is received."""
     api.reply = Reply(body=as_json("x" * 100_000))
     result = await go(api, max_response_bytes=10_000)
     assert result.is_error
@@ -105,7 +105,7 @@ async def test_a_response_is_read_up_to_the_limit(api):
     ],
 )
 async def test_json_and_text_are_text(api, reply, text):
-    """JSON compact, with exact numbers; and a success without content says so."""
+    """JSON is compact, with exact numbers; an empty success says so."""
     api.reply = reply
     result = await go(api, "post")
     assert not result.is_error
@@ -123,14 +123,14 @@ async def test_images_and_bytes_are_content(api):
     assert base64.b64decode(block["resource"]["blob"]) == b"PK\x03\x04"
 
 
-async def test_the_answer_to_head_is_its_headers(api):
-    """There is nothing else."""
+async def test_the_result_of_head_is_its_headers(api):
+    """The response has no body."""
     api.reply = Reply(headers={"X-Total": "42"})
     assert "x-total: 42" in (await go(api, "head")).text
 
 
 async def test_structured_content_has_status_and_result(api):
-    """With output schemas, for JSON and for nothing."""
+    """With output schemas, for JSON and for an empty response."""
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
     told = operation(operationId="go") | {
         "responses": {"200": {"description": "", "content": {"application/json": {"schema": schema}}}}
@@ -150,7 +150,7 @@ async def test_structured_content_has_status_and_result(api):
 
 
 async def test_a_response_may_fit_the_schema_of_any_success(api):
-    """An operation that answers 200 with a thing and 202 with a receipt is right in both cases."""
+    """An operation may respond with 200 and a thing, or with 202 and a receipt."""
 
     def told(name):
         schema = {"type": "object", "properties": {name: {"type": "integer"}}, "required": [name]}
@@ -167,7 +167,7 @@ async def test_a_response_may_fit_the_schema_of_any_success(api):
 
 
 async def test_a_response_that_is_too_long_says_that_the_call_may_have_been_carried_out(api):
-    """Or a model would repeat what was done."""
+    """Otherwise a model would repeat the call."""
     api.reply = Reply(201, b"x" * 100)
     given = document({"/x": {"post": operation(operationId="go")}})
     text = (await call(api, given, "go", {}, max_response_bytes=10)).text
@@ -176,7 +176,7 @@ async def test_a_response_that_is_too_long_says_that_the_call_may_have_been_carr
 
 
 async def test_a_call_ends_in_time(api):
-    """A server that does not answer is given up, and what may have happened is told."""
+    """A call to a server that does not respond times out, and the error says that it may have been carried out."""
     import threading  # noqa: PLC0415 - only here
 
     release = threading.Event()
@@ -189,8 +189,8 @@ async def test_a_call_ends_in_time(api):
     assert len(api.requests) == 1
 
 
-async def test_the_request_says_what_it_takes(api):
-    """JSON first, and nothing compressed, which could not be bounded."""
+async def test_the_accept_header_prefers_json(api):
+    """It also forbids compression, because the size of a compressed body could not be limited."""
     await go(api)
     assert api.last.header("Accept")[0].startswith("application/json")
     assert api.last.header("Accept-Encoding") == ["identity"]

@@ -1,4 +1,4 @@
-"""Documents that were damaged at random: what cannot be used is left out, and nothing else happens."""
+"""Randomly damaged documents: unusable operations are skipped, and nothing else happens."""
 
 import copy
 import json
@@ -150,8 +150,8 @@ def damage(dice):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_damaged_document_costs_no_more_than_what_is_damaged(seed, caplog):
-    """It is refused as a whole with the reason, or every tool of it has a schema that compiles."""
+def test_damage_affects_only_the_damaged_operations(seed, caplog):
+    """The document is rejected with a reason, or the schemas of all its tools compile."""
     caplog.set_level(logging.ERROR)
     dice = random.Random(seed)  # noqa: S311 - no secret
     for _ in range(10):
@@ -171,7 +171,7 @@ def test_a_damaged_document_costs_no_more_than_what_is_damaged(seed, caplog):
 
 
 def test_the_document_is_whole_before_it_is_damaged():
-    """Otherwise the damage would show nothing."""
+    """Otherwise the test above would prove nothing."""
     server = OpenAPI(WHOLE, base_url="https://api.example.com", environ={})
     server.load()
     assert (len(server.tools), server.status.skipped) == (4, ())

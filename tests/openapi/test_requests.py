@@ -42,7 +42,7 @@ def parts_of(request):
 
 
 async def send(api, content, body, **more):
-    """Call an operation with a body of this content, and return the request that came."""
+    """Call an operation with a body of this content, and return the received request."""
     given = document({"/x": {"post": operation(body=content, operationId="go")}}, **more)
     result = await call(api, given, "go", {"body": body})
     assert not result.is_error, result.text
@@ -149,8 +149,8 @@ async def test_a_multipart_body_has_files_and_fields(api):
 @pytest.mark.parametrize(
     "bad", ["not base64!", {"base64": "***"}, {"text": "x", "content_type": "a\r\nX-Evil: 1"}]
 )
-async def test_a_file_that_is_none_is_not_sent(api, bad):
-    """Base64 that is none, and a content type that is more than that, end before the server."""
+async def test_an_invalid_file_is_not_sent(api, bad):
+    """Invalid base64, and a content type with line breaks, never reach the server."""
     schema = {"type": "object", "properties": {"f": {"type": "string", "format": "binary"}}}
     given = document(
         {"/x": {"post": operation(body={"multipart/form-data": {"schema": schema}}, operationId="go")}}
@@ -228,7 +228,7 @@ async def test_swagger_has_form_fields_and_files(api):
 
 @pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nb", "a\0b", " a", "ä", "x" * 9000])
 async def test_a_header_cannot_carry_another(api, value):
-    """Line breaks and what a header cannot hold end before the server."""
+    """Line breaks and other invalid characters never reach the server."""
     told = {"name": "X-V", "in": "header", "schema": {"type": "string"}}
     given = document({"/x": {"get": operation(told, operationId="go")}})
     result = await call(api, given, "go", {"X-V": value})
@@ -236,7 +236,7 @@ async def test_a_header_cannot_carry_another(api, value):
     assert api.requests == []
 
 
-async def test_headers_of_the_connection_and_of_credentials_are_no_arguments(api):
+async def test_headers_of_the_connection_and_of_credentials_are_not_arguments(api):
     """A model cannot set Host, Authorization, Cookie, or where an API key goes."""
     names = [
         "Host",
@@ -278,7 +278,7 @@ async def test_headers_of_the_connection_and_of_credentials_are_no_arguments(api
     ],
 )
 async def test_wrong_arguments_never_reach_the_server(api, arguments):
-    """What does not fit the schema is refused with the reason, and nothing is sent."""
+    """Arguments that do not match the schema are rejected with the reason, and nothing is sent."""
     given = document(
         {
             "/x/{id}": {
@@ -300,7 +300,7 @@ async def test_wrong_arguments_never_reach_the_server(api, arguments):
 
 
 async def test_a_path_with_a_query_keeps_it(api):
-    """Some documents tell operations apart by a query in the path."""
+    """Some documents distinguish operations by a query in the path."""
     told = {"name": "q", "in": "query", "schema": {"type": "string"}}
     given = document({"/x?action=list": {"get": operation(told, operationId="go")}})
     assert not (await call(api, given, "go", {"q": "a"})).is_error
@@ -308,7 +308,7 @@ async def test_a_path_with_a_query_keeps_it(api):
 
 
 async def test_a_target_that_is_too_long_is_not_sent(api):
-    """Servers refuse such a line, and so do we, with words."""
+    """Servers reject such a line; our error says why."""
     told = {"name": "q", "in": "query", "schema": {"type": "string"}}
     given = document({"/x": {"get": operation(told, operationId="go")}})
     result = await call(api, given, "go", {"q": "x" * 40_000})
@@ -317,8 +317,8 @@ async def test_a_target_that_is_too_long_is_not_sent(api):
     assert api.requests == []
 
 
-async def test_a_content_type_that_is_sent_is_one(api):
-    """A range is none, and one that is no header costs its operation."""
+async def test_only_a_valid_content_type_is_sent(api):
+    """A range is replaced, and an operation whose type cannot be a header value is skipped."""
     bodies = {"text": "text/*", "bad": "application/json; x=\r\nEvil: 1"}
     paths = {
         f"/{name}": {"post": operation(operationId=name, body={media: {}})} for name, media in bodies.items()

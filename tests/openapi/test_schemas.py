@@ -49,7 +49,7 @@ def ref(name):
 
 
 def test_a_cycle_stays_a_reference():
-    """A schema that refers to itself is a definition that refers to itself, and checks any depth."""
+    """A schema that refers to itself is a definition that refers to itself, and validates any depth."""
     tool = tool_for(
         ref("Node"), Node={"type": "object", "properties": {"next": ref("Node"), "n": {"type": "integer"}}}
     )
@@ -59,7 +59,7 @@ def test_a_cycle_stays_a_reference():
 
 
 def test_only_what_is_used_is_listed():
-    """Of thousands of schemas a tool lists those that it needs."""
+    """A tool lists only the schemas that it needs, of thousands."""
     tool = tool_for(ref("A"), A={"properties": {"b": ref("B")}}, B={"type": "string"}, C={"type": "string"})
     assert tool.definition["inputSchema"]["$defs"].keys() == {"A", "B"}
 
@@ -89,7 +89,7 @@ def test_only_what_is_used_is_listed():
         ({"type": "string", "x-secret": {"$ref": "#/nowhere"}, "xml": {}, "externalDocs": {}}, ["a"], [1]),
     ],
 )
-def test_schemas_of_openapi_3_0_mean_what_they_meant(schema, good, bad):
+def test_schemas_of_openapi_3_0_keep_their_meaning(schema, good, bad):
     """`nullable`, flags for limits, wrong examples, patterns of other languages, unknown types."""
     tool = tool_for(schema, Pet={"type": "object", "required": ["name"]})
     assert all(accepts(tool, each) for each in good)
@@ -117,14 +117,14 @@ def test_schemas_of_openapi_3_0_mean_what_they_meant(schema, good, bad):
     ],
 )
 def test_schemas_of_openapi_3_1_are_json_schema(schema, good, bad):
-    """Lists of types, `const`, what stands beside a `$ref`, definitions inside of schemas."""
+    """Lists of types, `const`, keywords next to a `$ref`, definitions inside of schemas."""
     tool = tool_for(schema, version="3.1.0", Pet={"type": "object", "$defs": {"In": {"type": "integer"}}})
     assert all(accepts(tool, each) for each in good)
     assert not any(accepts(tool, each) for each in bad)
 
 
-def test_what_is_read_only_is_not_sent():
-    """Nor is it required, wherever in an inheritance it stands."""
+def test_read_only_properties_are_not_sent():
+    """Nor are they required, at any level of inheritance."""
     base = {
         "type": "object",
         "required": ["id", "name"],
@@ -147,7 +147,7 @@ def test_what_is_read_only_is_not_sent():
 
 
 def test_a_discriminator_chooses_among_the_variants():
-    """By mapping, or by the name of the schema; a value that fits several variants is no mistake."""
+    """By mapping, or by the name of the schema; a value may match several variants."""
     cat = {"type": "object", "properties": {"kind": {"type": "string"}, "lives": {"type": "integer"}}}
     tool = tool_for(
         {
@@ -169,7 +169,7 @@ def test_a_discriminator_chooses_among_the_variants():
 
 
 def test_a_base_with_a_discriminator_names_its_kinds():
-    """Inheritance by `allOf` cannot be seen in the base: its description tells."""
+    """The base does not show that other schemas inherit from it by `allOf`, so its description says so."""
     pet = {
         "type": "object",
         "discriminator": {"propertyName": "kind", "mapping": {"cat": "Cat"}},
@@ -180,8 +180,8 @@ def test_a_base_with_a_discriminator_names_its_kinds():
     assert accepts(tool, {"kind": "cat", "lives": 9})
 
 
-def test_variants_that_inherit_from_their_union_are_no_endless_loop():
-    """`Pet` is one of `Cat`, and `Cat` is a `Pet`: as many documents have it."""
+def test_variants_that_inherit_from_their_union_do_not_loop():
+    """`Pet` is one of `Cat`, and `Cat` is a `Pet`, as in many documents."""
     tool = tool_for(
         ref("Pet"),
         Pet={"oneOf": [ref("Cat")], "discriminator": {"propertyName": "kind"}},
@@ -191,7 +191,7 @@ def test_variants_that_inherit_from_their_union_are_no_endless_loop():
     assert not accepts(tool, {"kind": "Cat", "n": "x"})
 
 
-def test_a_schema_that_doubles_with_each_level_costs_only_its_operation():
+def test_a_schema_that_doubles_with_each_level_skips_only_its_operation():
     """References that multiply would keep the validator busy for ever."""
     schemas = {f"S{level}": {"allOf": [ref(f"S{level + 1}")] * 2} for level in range(40)} | {
         "S40": {"type": "object"}
@@ -210,7 +210,7 @@ def test_a_schema_that_doubles_with_each_level_costs_only_its_operation():
     assert "multiply" in server.status.skipped[0].reason
 
 
-def test_invisible_characters_are_cleaned_or_cost_the_operation():
+def test_invisible_characters_are_removed_or_skip_the_operation():
     """Descriptions are cleaned; a name with hidden text is not offered to a model."""
     hidden = "pay\u200b\U000e0041 now\x07"
     body = {
@@ -228,8 +228,8 @@ def test_invisible_characters_are_cleaned_or_cost_the_operation():
     assert [each.name for each in server.status.skipped] == ["POST /b"]
 
 
-def test_a_large_schema_is_listed_in_short_and_checked_whole():
-    """What a model could not read is left out of the list; a call is still checked by all of it."""
+def test_a_large_schema_is_shortened_in_the_list_but_not_in_validation():
+    """Parts too large for a model are left out of the list; calls are still validated against them."""
     given = ordinary(50, tangled=True)
     whole, short = load(given, max_schema_bytes=10**6), load(given, max_schema_bytes=4_000)
     name = "createInvoice"
@@ -248,7 +248,7 @@ def test_a_large_schema_is_listed_in_short_and_checked_whole():
 
 @pytest.mark.parametrize("operations", [100, 1_000])
 def test_a_list_of_ordinary_operations_is_small(operations):
-    """About a kilobyte a tool, whatever their responses are made of."""
+    """About a kilobyte per tool, whatever their responses are."""
     server = load(ordinary(operations))
     size = len(json.dumps([tool.definition for tool in server.tools.values()], separators=(",", ":")))
     assert len(server.tools) == operations
@@ -256,7 +256,7 @@ def test_a_list_of_ordinary_operations_is_small(operations):
 
 
 def test_output_schemas_are_listed_only_on_request():
-    """They are what makes the lists of others large."""
+    """They would make the list much larger."""
     given = ordinary(5)
     assert not any("outputSchema" in tool.definition for tool in load(given).tools.values())
     tools = load(given, output_schemas=True).tools

@@ -97,8 +97,8 @@ async def test_a_key_in_the_query_is_added_to_it(api):
 @pytest.mark.parametrize(
     ("scheme", "place", "key"), [("query_key", "query", "key"), ("cookie_key", "cookie", "session")]
 )
-async def test_no_argument_stands_where_a_key_goes(api, scheme, place, key):
-    """The names in an object that is written out may be any; an API might take the first of two keys."""
+async def test_no_argument_can_take_the_place_of_a_key(api, scheme, place, key):
+    """The keys of an exploded object can be any names, and an API might use the first of two keys."""
     given = secured({scheme: []})
     given["paths"]["/x"]["get"]["parameters"] = [{"name": "f", "in": place, "schema": {"type": "object"}}]
     result = await call(api, given, "go", {"f": {key: "mine"}}, auth={scheme: SECRET})
@@ -109,7 +109,7 @@ async def test_no_argument_stands_where_a_key_goes(api, scheme, place, key):
 
 
 async def test_schemes_are_and_within_a_requirement_and_or_between_them(api):
-    """The first requirement for which all credentials are there is used; an empty one needs none."""
+    """The first requirement with all its credentials present is used; an empty one needs none."""
     both = secured({"digest": []}, {"header_key": [], "query_key": []}, {"token": []})
     await call(api, both, "go", {}, auth={"header_key": "one-key", "token": "a-token"})
     assert (api.last.header("X-Key"), api.last.header("Authorization")) == ([], ["Bearer a-token"])
@@ -141,7 +141,7 @@ async def test_missing_credentials_are_named_and_nothing_is_sent(api):
 
 
 async def test_credentials_come_from_the_environment_or_a_private_file(api, tmp_path):
-    """What is given goes first, then the environment, then the file; one that others may read is refused."""
+    """`auth` comes first, then the environment, then the file; a file that others may read is rejected."""
     given = secured({"header_key": [], "token": [], "query_key": []})
     file = tmp_path / "keys.toml"
     file.write_text('header_key = "from-file"\ntoken = "from-file"\nquery_key = "from-file"\n')
@@ -179,8 +179,8 @@ def test_wrong_credentials_are_an_error_at_once(auth, said):
         OpenAPI(secured({"token": []}), base_url="http://127.0.0.1:1", auth=auth, environ={}).load()
 
 
-async def test_one_text_is_for_the_only_scheme(api):
-    """`auth="..."` will do for a document with one scheme."""
+async def test_a_string_is_for_the_only_scheme(api):
+    """`auth="..."` is enough for a document with one scheme."""
     given = secured({"token": []}, schemes={"token": SCHEMES["token"]})
     assert not (await call(api, given, "go", {}, auth=SECRET)).is_error
     assert api.last.header("Authorization") == [f"Bearer {SECRET}"]
@@ -203,7 +203,7 @@ def client_api(api, lifetimes):
 
 
 async def test_a_token_is_fetched_once_and_kept(api):
-    """Many calls at once fetch one token; it is used until it is about to end."""
+    """Many calls at once fetch one token; it is used until shortly before it expires."""
     tokens = client_api(api, [3600])
     schemes = {"oauth": {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": f"{api.url}/token"}}}}
     server = OpenAPI(
@@ -225,8 +225,8 @@ async def test_a_token_is_fetched_once_and_kept(api):
     assert len(api.requests) == 11
 
 
-async def test_a_token_that_ended_is_fetched_anew(api):
-    """A short life is no reason to use it longer."""
+async def test_an_expired_token_is_replaced(api):
+    """Even if its lifetime is shorter than the usual margin."""
     tokens = client_api(api, [0, 3600])
     auth = {
         "oauth": {"client_id": "i", "client_secret": SECRET, "token_url": f"{api.url}/token", "in_body": True}
@@ -247,9 +247,7 @@ async def test_a_token_that_ended_is_fetched_anew(api):
 
 
 @pytest.mark.parametrize(("method", "error", "sent"), [("get", False, 2), ("post", True, 1)])
-async def test_a_token_that_the_api_refuses_is_replaced_but_only_a_get_is_sent_again(
-    api, method, error, sent
-):
+async def test_a_rejected_token_is_replaced_but_only_a_get_is_sent_again(api, method, error, sent):
     """After a 401 the next call has a new token; a POST is not sent twice."""
     tokens = client_api(api, [3600, 3600, 3600])
     auth = {"oauth": {"client_id": "i", "client_secret": SECRET, "token_url": f"{api.url}/token"}}
@@ -264,8 +262,8 @@ async def test_a_token_that_the_api_refuses_is_replaced_but_only_a_get_is_sent_a
         assert not (await client.call("go")).is_error
 
 
-async def test_a_late_refusal_of_an_old_token_leaves_the_new_one(api):
-    """Or each of many calls would replace the token that another has just fetched, which the API then refuses."""
+async def test_a_late_rejection_of_an_old_token_keeps_the_new_one(api):
+    """Otherwise many calls would keep replacing the tokens that others have just fetched."""
     tokens = client_api(api, [3600] * 4)
     check, refused, renewed = api.paths["/x"], [], threading.Event()
 
@@ -312,8 +310,8 @@ def test_the_documents_token_endpoint_is_used_only_on_the_apis_own_origin():
 @pytest.mark.parametrize(
     "url", ["http://10.0.0.1/token", "http://example.com/token", "ftp://x/token", "https://[::1"]
 )
-async def test_a_token_endpoint_is_checked_like_any_address(api, url):
-    """Plain http goes to this machine only."""
+async def test_a_token_endpoint_is_checked_like_any_url(api, url):
+    """Plain http is allowed to this machine only."""
     auth = {"oauth": {"client_id": "i", "client_secret": SECRET, "token_url": url}}
     result = await call(api, secured({"oauth": []}), "go", {}, auth=auth)
     assert result.is_error
@@ -321,8 +319,8 @@ async def test_a_token_endpoint_is_checked_like_any_address(api, url):
     assert api.requests == []
 
 
-async def test_the_time_limit_of_a_call_is_for_its_token_too(api):
-    """A token endpoint that hangs does not hold calls for longer, however many wait for it."""
+async def test_the_timeout_of_a_call_includes_its_token(api):
+    """A token endpoint that hangs does not delay calls beyond it, however many wait."""
     ended = threading.Event()
     api.paths["/token"] = lambda _: (ended.wait(30), Reply())[1]
     auth = {"oauth": {"client_id": "i", "client_secret": SECRET, "token_url": f"{api.url}/token"}}
@@ -344,8 +342,8 @@ async def test_the_time_limit_of_a_call_is_for_its_token_too(api):
     assert texts == ["GET /x: no access token could be fetched within 0.3 s; nothing was sent"] * 3
 
 
-async def test_a_token_that_was_lost_does_not_mean_that_the_call_was_sent(api):
-    """A POST that never went out was not carried out."""
+async def test_a_lost_token_response_does_not_mean_that_the_call_was_sent(api):
+    """A POST that was never sent was not carried out."""
     api.paths["/token"] = Reply(0)
     auth = {"oauth": {"client_id": "i", "client_secret": SECRET, "token_url": f"{api.url}/token"}}
     result = await call(api, secured({"oauth": []}, method="post"), "go", {}, auth=auth)
@@ -354,7 +352,7 @@ async def test_a_token_that_was_lost_does_not_mean_that_the_call_was_sent(api):
 
 
 async def test_no_token_no_request(api):
-    """The reason of the token endpoint is told, without secrets."""
+    """The error has the reason of the token endpoint, without secrets."""
     api.paths["/token"] = Reply(400, as_json({"error": f"invalid_client {SECRET}"}))
     auth = {"oauth": {"client_id": "i", "client_secret": SECRET, "token_url": f"{api.url}/token"}}
     result = await call(api, secured({"oauth": []}), "go", {}, auth=auth)
@@ -365,7 +363,7 @@ async def test_no_token_no_request(api):
 
 
 @pytest.mark.parametrize("status", [200, 400, 302])
-async def test_secrets_are_taken_out_of_all_that_comes_back(api, status, caplog):
+async def test_secrets_are_removed_from_responses_and_logs(api, status, caplog):
     """An API that echoes our key, raw or encoded, does not show it to the model, nor to a log."""
     caplog.set_level(logging.DEBUG)
     encoded = base64.b64encode(f"me:{SECRET}".encode()).decode()
@@ -385,15 +383,15 @@ async def test_secrets_are_taken_out_of_all_that_comes_back(api, status, caplog)
     assert encoded not in caplog.text
 
 
-async def test_a_key_is_recognised_in_base64_of_the_address_that_it_was_sent_in(api):
-    """There it stands as it is encoded in a query."""
+async def test_a_key_is_recognised_in_base64_of_the_url_that_it_was_sent_in(api):
+    """There it is encoded as in a query."""
     api.paths["/x"] = lambda request: Reply(body=as_json(base64.b64encode(request.target.encode()).decode()))
     result = await call(api, secured({"query_key": []}), "go", {}, auth={"query_key": "sEcr3t/ke+y=1"})
     assert "[redacted]" in result.text
 
 
 async def test_a_token_from_the_endpoint_is_a_secret_too(api):
-    """It is taken out of responses like any other."""
+    """It is removed from responses like any other."""
     tokens = client_api(api, [3600])
     api.paths["/x"] = lambda request: Reply(body=as_json({"seen": request.header("Authorization")}))
     auth = {"oauth": {"client_id": "i", "client_secret": SECRET, "token_url": f"{api.url}/token"}}
@@ -402,7 +400,7 @@ async def test_a_token_from_the_endpoint_is_a_secret_too(api):
     assert "redacted" in result.text
 
 
-async def test_fixed_headers_go_with_every_request_and_stand_for_credentials(api):
+async def test_fixed_headers_are_sent_with_every_request_and_replace_credentials(api):
     """For APIs whose document does not describe their security."""
     result = await call(api, secured({"token": []}), "go", {}, headers={"Authorization": f"Token {SECRET}"})
     assert not result.is_error

@@ -80,7 +80,7 @@ def test_methods_are_hints():
     ],
 )
 def test_operations_are_chosen_by_tag_path_method_and_id(patterns, left):
-    """Globs, whatever the case."""
+    """Globs that ignore case."""
     pets = {
         "get": operation(operationId="a", tags=["pets"]),
         "post": operation(operationId="b", tags=["Pets"]),
@@ -93,7 +93,7 @@ def test_operations_are_chosen_by_tag_path_method_and_id(patterns, left):
     assert load(document(paths), **patterns).operations.keys() == left
 
 
-def test_a_pattern_that_fits_nothing_is_told(caplog):
+def test_a_pattern_without_a_match_is_a_warning(caplog):
     """It may be misspelt."""
     load(document({"/x": {"get": operation()}}), include=["GET", "tag:nope"])
     assert "no operation matches the pattern 'tag:nope'" in caplog.text
@@ -101,8 +101,8 @@ def test_a_pattern_that_fits_nothing_is_told(caplog):
         OpenAPI(document({}), include=[" "])
 
 
-def test_one_bad_operation_costs_only_itself(caplog):
-    """Each is named with the reason; the others are there."""
+def test_one_bad_operation_does_not_affect_the_others(caplog):
+    """Each is reported with the reason; the others become tools."""
     bad = {
         "/no-table": {"get": 5},
         "/item": 5,
@@ -133,8 +133,8 @@ def test_one_bad_operation_costs_only_itself(caplog):
         assert any(path in each.name and each.reason for each in server.status.skipped)
 
 
-def test_the_documents_server_is_used_only_with_leave():
-    """Without it the error names the address, to be given or allowed."""
+def test_the_documents_server_is_used_only_if_allowed():
+    """Otherwise the error names the URL to pass or to allow."""
     given = document(
         {"/x": {"get": operation(operationId="go")}},
         servers=[
@@ -170,7 +170,7 @@ def test_the_documents_server_is_used_only_with_leave():
     ],
 )
 def test_swagger_has_host_and_path(more, base):
-    """Plain http goes to this machine only."""
+    """Plain http is allowed to this machine only."""
     assert load(document({}, version="2.0", **more), base_url=None, allow_servers=True).base_url == base
 
 
@@ -199,8 +199,8 @@ def test_a_base_url_is_checked(url):
 
 
 @pytest.mark.parametrize("host", ["10.0.0.1", "169.254.169.254", "[::ffff:127.0.0.1]", "192.168.1.1"])
-async def test_internal_addresses_are_not_called_without_leave(host):
-    """A base URL must not lead into the network behind us."""
+async def test_internal_addresses_are_not_called_unless_allowed(host):
+    """A base URL must not point into the internal network."""
     given = document({"/x": {"get": operation(operationId="go")}})
     result = await call(None, given, "go", {}, base_url=f"https://{host}")
     assert result.is_error
@@ -208,7 +208,7 @@ async def test_internal_addresses_are_not_called_without_leave(host):
 
 
 async def test_an_operation_with_a_server_of_its_own_stays_on_the_origin(api):
-    """Another path will do, and so will one of the document's own; another host does not: credentials go along."""
+    """Another path is fine, and so is the document's own server; another host would get the credentials."""
     given = document(
         {
             "/a": {"get": operation(operationId="a", servers=[{"url": "/v9"}])},
@@ -228,7 +228,7 @@ async def test_an_operation_with_a_server_of_its_own_stays_on_the_origin(api):
 
 
 async def test_an_operation_for_another_server_of_the_document_does_not_go_to_the_first(api):
-    """That the document names it for others too does not make it the same place."""
+    """Even if the document lists both."""
     given = document(
         {
             "/a": {"get": operation(operationId="a", servers=[{"url": f"{api.url}/upload"}])},
@@ -249,7 +249,7 @@ async def test_an_operation_for_another_server_of_the_document_does_not_go_to_th
 
 
 async def test_a_document_is_fetched_and_its_server_is_where_it_came_from(api):
-    """A relative server is below the document's address; nothing else is fetched."""
+    """A relative server is resolved against the document's URL; nothing else is fetched."""
     told = document({"/x": {"get": operation(operationId="go")}}, servers=[{"url": "/v3"}])
     api.paths["/docs/openapi.json"] = Reply(body=as_json(told))
     server = OpenAPI(f"{api.url}/docs/openapi.json?v=1", environ={})
@@ -283,14 +283,14 @@ async def test_a_document_that_cannot_be_fetched_is_reported(api, reply, said):
 @pytest.mark.parametrize(
     "url", ["http://example.com/openapi.json", "https://user:pw@example.com/x", "https://"]
 )
-def test_the_address_of_a_document_is_checked(url):
+def test_the_url_of_a_document_is_checked(url):
     """Before anything is fetched."""
     with pytest.raises(UsageError, match="URL of the document"):
         OpenAPI(url)
 
 
 async def test_a_document_that_changes_changes_the_tools(tmp_path):
-    """A refresh reads it again; names stay, clients hear of it, and a broken one changes nothing."""
+    """A refresh reads it again; names stay, clients are notified, and a broken document changes nothing."""
     file = tmp_path / "pets.json"
     file.write_bytes(as_json(document({"/a": {"get": operation(operationId="a")}})))
     server = OpenAPI(file, base_url=BASE, environ={})
@@ -341,8 +341,8 @@ async def test_five_thousand_operations_are_listed_in_pages():
     assert len(names) == len(set(names)) == 5_000
 
 
-def test_progress_is_told():
-    """What is being done, how far it is, and the end."""
+def test_progress_is_reported():
+    """The step, how much of it is done, and the end."""
     heard = []
     load(ordinary(300), on_progress=lambda *news: heard.append(news))
     assert heard[0][0] == "reading"
@@ -352,7 +352,7 @@ def test_progress_is_told():
 
 @pytest.mark.parametrize("name", ["timeout", "max_response_bytes", "max_in_flight", "max_schema_bytes"])
 def test_settings_are_checked(name):
-    """With the value."""
+    """The error has the value."""
     with pytest.raises(UsageError, match=f"{name} must be over 0, got -1"):
         OpenAPI(document({}), **{name: -1})
 
@@ -362,7 +362,7 @@ def test_settings_are_checked(name):
     [("petstore.yaml", "petstore"), ("shop/openapi.json", "shop"), ("My API v2.json", "my_api_v2")],
 )
 def test_a_server_is_named_after_its_document(tmp_path, source, name):
-    """By the file, or by its folder if the file is called as all are."""
+    """After the file, or after its folder if the file has a common name."""
     file = tmp_path / source
     file.parent.mkdir(exist_ok=True)
     file.write_text("{}")
@@ -371,7 +371,7 @@ def test_a_server_is_named_after_its_document(tmp_path, source, name):
 
 
 async def test_a_log_of_warnings_names_the_server(caplog):
-    """So that several documents can be told apart."""
+    """So that several documents can be distinguished."""
     caplog.set_level(logging.WARNING)
     load(document({"/x": {"trace": operation()}}), name="pets")
     assert "pets: TRACE /x is left out" in caplog.text

@@ -154,7 +154,7 @@ async def test_a_header_is_written_simply(api, explode, value, expected):
 
 @pytest.mark.parametrize(("place", "form", "expected"), SWAGGER)
 async def test_a_collection_format_of_swagger_is_kept(api, place, form, expected):
-    """Swagger 2 says by `collectionFormat` what stands between the values of a list."""
+    """In Swagger 2, `collectionFormat` defines the separator of the values of a list."""
     told = {
         "name": "v",
         "in": place,
@@ -180,7 +180,7 @@ async def test_a_collection_format_of_swagger_is_kept(api, place, form, expected
     ],
 )
 async def test_reserved_characters_stay_where_they_are_allowed_and_harmless(api, value, expected):
-    """`allowReserved` keeps them, but for those that would end the value or the query."""
+    """`allowReserved` keeps them, except for those that would end the value or the query."""
     given = document(
         {"/x": {"get": operation(parameter("query", value, allowReserved=True), operationId="go")}}
     )
@@ -208,7 +208,7 @@ async def test_a_parameter_with_a_content_type_is_json(api):
     assert api.last.target == "/x?filter=%7B%22a%22%3A%5B1%2Cnull%5D%7D"
 
 
-async def test_parameters_of_one_name_are_told_apart(api):
+async def test_parameters_with_the_same_name_are_distinguished(api):
     """Path, query, header and body of one name are four arguments."""
     given = document(
         {
@@ -237,7 +237,7 @@ async def test_parameters_of_one_name_are_told_apart(api):
 
 @pytest.mark.parametrize("value", ["..", ".", "", "a/../b", "../admin", "..%2fadmin", "%2e%2e", "..\\x"])
 async def test_no_path_value_changes_the_path(api, value):
-    """What would climb, or leave a step out, is not sent."""
+    """Values that would move up or remove a path segment are not sent."""
     given = document({"/x/{v}/y": {"delete": operation(parameter("path", value), operationId="go")}})
     assert (await call(api, given, "go", {"v": value})).is_error
     assert api.requests == []
@@ -254,15 +254,15 @@ async def test_no_path_value_changes_the_path(api, value):
         ("\r\n", "%0D%0A"),
     ],
 )
-async def test_a_path_value_is_one_step_whatever_is_in_it(api, value, expected):
-    """Everything that means something in a path is encoded."""
+async def test_a_path_value_is_always_one_segment(api, value, expected):
+    """Every character with a meaning in a path is encoded."""
     given = document({"/x/{v}/y": {"get": operation(parameter("path", value), operationId="go")}})
     assert not (await call(api, given, "go", {"v": value})).is_error
     assert api.last.target == f"/x/{expected}/y"
 
 
-async def test_two_values_that_climb_together_are_not_sent(api):
-    """Two dots in neighbouring parameters make a step back."""
+async def test_two_values_that_together_move_up_are_not_sent(api):
+    """A dot in each of two adjacent parameters makes `..`."""
     both = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in ("a", "b")
     ]

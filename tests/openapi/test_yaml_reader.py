@@ -38,7 +38,7 @@ def read(text, nodes=100_000, depth=100):
     ],
 )
 def test_values_are_those_of_json(text, value):
-    """Dates, odd numbers and words of YAML 1.1 stay text; keys always are."""
+    """Dates, odd numbers and words of YAML 1.1 stay strings, and keys always are strings."""
     assert read(text) == value
 
 
@@ -74,13 +74,13 @@ def bomb(merge):
 
 
 @pytest.mark.parametrize("merge", [False, True])
-def test_aliases_count_as_much_as_they_stand_for(merge):
-    """A few lines that double with each one end at the limit."""
+def test_aliases_count_as_many_values_as_their_targets(merge):
+    """A few lines that double the size with each one reach the limit."""
     with pytest.raises(ValueError, match="more than 100,000 values"):
         read(bomb(merge))
 
 
-def test_a_hundred_thousand_brackets_are_no_crash():
-    """Depth is measured before it is gone into."""
+def test_a_hundred_thousand_brackets_do_not_crash():
+    """The depth is checked before the parser descends."""
     with pytest.raises(ValueError, match="deep"):
         read("[" * 100_000)

@@ -235,8 +235,8 @@ def test_servers_of_all_kinds_are_accepted_together():
     )
 
 
-def test_servers_are_split_into_objects_and_what_the_cli_is_told():
-    """The CLI is told name and settings of an in-process server, and never sees the object."""
+def test_servers_are_split_into_objects_and_configurations_for_the_cli():
+    """The CLI gets the name and settings of an in-process server, never the object."""
     one, two, three = FakeServer(), FakeHighLevel(), FakeLowLevel()
     stdio = {"command": "x"}
     instances, configs = split_servers(
@@ -259,7 +259,7 @@ def test_servers_are_split_into_objects_and_what_the_cli_is_told():
 
 @pytest.mark.parametrize("servers", ["servers.json", Path("servers.json"), {}, None])
 def test_a_path_has_no_servers_to_split(servers: Any):
-    """A path or JSON text goes to the CLI as it is; nothing of it lives here."""
+    """A path or JSON text is passed to the CLI unchanged."""
     assert ClaudeAgentOptions(mcp_servers=servers).mcp_servers == servers
     assert split_servers(servers) == ({}, {})
 
@@ -290,7 +290,7 @@ def test_a_path_has_no_servers_to_split(servers: Any):
     ],
 )
 def test_options_that_the_cli_tolerates_are_accepted(given: dict[str, Any]):
-    """What works with the official SDK, or with the CLI, is not refused."""
+    """Options that work with the official SDK or the CLI are accepted."""
     options = ClaudeAgentOptions(**given)
     assert {name: getattr(options, name) for name in given} == given
 
@@ -380,14 +380,14 @@ def test_fields_that_were_changed_can_be_checked_again():
     ],
 )
 def test_secrets_do_not_get_into_errors(given: dict[str, Any]):
-    """Where credentials are usual, an error tells the type of what was given, never the value."""
+    """Where credentials are common, an error has the type of the value, never the value itself."""
     with pytest.raises(OptionsError) as caught:
         ClaudeAgentOptions(**given)
     assert "hunter2" not in str(caught.value)
 
 
 def test_long_values_are_cut_in_errors():
-    """An error stays readable when the value is not."""
+    """An error stays readable if the value is long."""
     for given in ({"thinking": "x" * 100_000}, {"agents": ["x" * 100_000]}):
         with pytest.raises(OptionsError) as caught:
             ClaudeAgentOptions(**given)

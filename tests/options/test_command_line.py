@@ -127,7 +127,7 @@ def test_our_own_options_become_flags(given: dict[str, Any], expected: list[str]
     assert flags(**given) == expected
 
 
-def test_a_server_object_is_told_to_the_cli_by_name():
+def test_a_server_object_is_sent_to_the_cli_by_name():
     """An in-process server given as an object becomes a config of type sdk under its key."""
 
     class Server:
@@ -159,8 +159,8 @@ HIDDEN_IN_FILES: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("given", "flag"), HIDDEN_IN_FILES)
-def test_secrets_go_by_a_file(given: dict[str, Any], flag: str):
-    """What can hold a secret is not on the command line, however it was given."""
+def test_secrets_are_passed_in_a_file(given: dict[str, Any], flag: str):
+    """Values that may contain secrets are not on the command line, in whatever form they were given."""
     files = Files()
     assert flags(files, **given) == [flag, *files.texts]
 
@@ -175,15 +175,15 @@ def test_secrets_go_by_a_file(given: dict[str, Any], flag: str):
         {"settings": {"permissions": {"allow": ["Bash(ls)"]}}},
     ],
 )
-def test_what_is_not_secret_stays_on_the_command_line(given: dict[str, Any]):
-    """Paths, names and permissions may be seen."""
+def test_values_that_are_not_secret_stay_on_the_command_line(given: dict[str, Any]):
+    """Paths, names and permissions are not secret."""
     files = Files()
     flags(files, **given)
     assert not files.texts
 
 
-def test_who_starts_the_cli_elsewhere_gets_no_file():
-    """Our files may not be there; a starter that runs on this machine says so."""
+def test_a_cli_that_is_started_elsewhere_gets_no_file():
+    """Our files may not exist there; a callable that starts it on this machine says so."""
 
     class Here:
         starts_here = True
@@ -197,7 +197,7 @@ def test_who_starts_the_cli_elsewhere_gets_no_file():
     assert flags(here, mcp_servers=servers, spawn_claude_code_process=Here()) == ["--mcp-config", *here.texts]
 
 
-def test_managed_settings_with_secrets_go_by_the_initialize_request():
+def test_managed_settings_with_secrets_are_in_the_initialize_request():
     """They have no flag that takes a file."""
     managed = {"env": {"A_KEY": "secret"}}
     assert flags(managed_settings=managed) == ["--await-initialize", "--managed-settings-in-initialize"]
@@ -226,8 +226,8 @@ LONG_IN_FILES: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("given", "flag", "text"), LONG_IN_FILES)
-def test_long_text_goes_by_a_file(given: dict[str, Any], flag: str, text: str):
-    """What the CLI can read from a file does not burden the command line once it is over 100 000 bytes."""
+def test_long_text_is_passed_in_a_file(given: dict[str, Any], flag: str, text: str):
+    """Text over 100 000 bytes is passed in a file if the CLI can read it from one."""
     files = Files()
     given_flag, path = flags(files, **given)
     assert given_flag == flag
@@ -242,7 +242,7 @@ def test_text_just_below_the_limit_stays_on_the_command_line():
     assert files.texts == {}
 
 
-def test_a_long_schema_goes_by_the_initialize_request():
+def test_a_long_schema_is_in_the_initialize_request():
     """A schema is either a flag or a field of the first request, never both and never neither."""
     short = {"type": "json_schema", "schema": {"type": "object"}}
     long = {"type": "json_schema", "schema": {"type": "object", "description": LONG}}
@@ -253,7 +253,7 @@ def test_a_long_schema_goes_by_the_initialize_request():
     assert request["jsonSchema"] == long["schema"]
 
 
-def test_long_managed_settings_go_by_the_initialize_request():
+def test_long_managed_settings_are_in_the_initialize_request():
     """Then the CLI is told to wait for that request, once, also when plugins come the same way."""
     managed = {"note": LONG}
     assert flags(managed_settings=managed) == ["--await-initialize", "--managed-settings-in-initialize"]
@@ -277,8 +277,8 @@ def test_long_managed_settings_go_by_the_initialize_request():
         ({"extra_args": {"x": "y" * 131_072}}, "extra_args"),
     ],
 )
-def test_an_argument_that_no_kernel_takes_is_refused_by_name(given: dict[str, Any], option: str):
-    """What can only go on the command line and does not fit is refused before anything is started."""
+def test_an_argument_that_is_too_long_is_refused_by_name(given: dict[str, Any], option: str):
+    """A value that must be an argument and is too long is refused before anything is started."""
     with pytest.raises(OptionsError, match="too long for a command line") as caught:
         flags(**given)
     assert caught.value.option == option
@@ -300,7 +300,7 @@ def test_half_a_surrogate_pair_is_refused_by_name():
 
 
 def test_options_changed_after_they_were_built_are_still_refused_on_the_command_line():
-    """A NUL that came in behind the checks does not reach the operating system."""
+    """A NUL that was added after the checks does not reach the operating system."""
     options = ClaudeAgentOptions()
     options.model = "a\0b"
     with pytest.raises(OptionsError, match="NUL") as caught:
@@ -359,7 +359,7 @@ def test_environment_without_inheritance_has_nothing_of_this_process():
 
 
 def test_options_that_are_variables(tmp_path: Path):
-    """Directory, checkpointing, application name and question format travel in the environment."""
+    """Directory, checkpointing, application name and question format are passed in the environment."""
     options = ClaudeAgentOptions(
         cwd=tmp_path,
         enable_file_checkpointing=True,
@@ -412,12 +412,12 @@ def test_our_own_options_in_the_initialize_request():
     }
 
 
-def test_a_plain_initialize_request_says_nothing_more():
+def test_a_plain_initialize_request_has_no_further_fields():
     """Unset options add no fields, and an empty table of hooks is null."""
     assert build_initialize_request(ClaudeAgentOptions(), {}) == {"subtype": "initialize", "hooks": None}
 
 
-def test_a_prompt_in_blocks_goes_by_the_initialize_request():
+def test_a_prompt_in_blocks_is_in_the_initialize_request():
     """A system prompt given as a list is sent as a list."""
     assert build_initialize_request(ClaudeAgentOptions(system_prompt=["a", "b"]), None)["systemPrompt"] == [
         "a",

@@ -15,16 +15,16 @@ from toolwire.options.agent_options import ClaudeAgentOptions, prepare
 
 
 @pytest.mark.parametrize(("option", "value", "meant"), SILENT)
-def test_another_form_of_the_same_is_taken(option: str, value: Any, meant: Any):
-    """Where it is plain what a value stands for, it is put into its documented form without a word."""
+def test_another_form_of_the_same_value_is_accepted(option: str, value: Any, meant: Any):
+    """A value with an obvious meaning is converted to its documented form without a warning."""
     options = ClaudeAgentOptions(**{option: value})
     assert getattr(options, option) is value
     assert getattr(prepare(options), option) == meant
 
 
 @pytest.mark.parametrize(("option", "value", "meant", "text"), WARNED)
-def test_what_is_made_of_a_value_is_told(option: str, value: Any, meant: Any, text: str):
-    """Where the author may have meant something else, a warning says what the value counts as."""
+def test_a_warning_says_how_a_value_is_interpreted(option: str, value: Any, meant: Any, text: str):
+    """If the author may have meant something else, a warning says what the value counts as."""
     with pytest.warns(ToolwireWarning, match=text) as caught:
         options = ClaudeAgentOptions(**{option: value})
     assert [warning.filename for warning in caught] == [__file__]
@@ -34,14 +34,14 @@ def test_what_is_made_of_a_value_is_told(option: str, value: Any, meant: Any, te
     assert getattr(prepare(options), option) == meant
 
 
-def test_plain_options_are_used_as_they_are():
+def test_documented_values_are_used_unchanged():
     """Nothing is copied unless something has to change."""
     options = ClaudeAgentOptions(allowed_tools=["Read"], permission_mode="plan", env={"A": "x"})
     assert prepare(options) is options
 
 
-def test_what_is_changed_later_is_put_right_at_the_start():
-    """Fields that are set after the options were built count as well."""
+def test_fields_that_are_changed_later_are_converted_at_the_start():
+    """Fields may be set after the options were built."""
     options = ClaudeAgentOptions()
     options.allowed_tools = "Read"  # type: ignore[assignment]
     options.env = None  # type: ignore[assignment]
@@ -58,7 +58,7 @@ def test_an_iterator_is_read_once():
 
 
 def test_a_file_gets_the_lines_of_stderr():
-    """A file in place of the callback gets what the callback would."""
+    """A file instead of the callback gets the same lines."""
     file = io.StringIO()
     with pytest.warns(ToolwireWarning, match="is a file; each line is written to it"):
         options = ClaudeAgentOptions(stderr=file)
@@ -67,18 +67,18 @@ def test_a_file_gets_the_lines_of_stderr():
 
 
 def test_resume_wins_over_continue():
-    """The CLI lets it win, so both may be given; the warning says which counts."""
+    """As in the CLI, so both may be set; the warning says which takes effect."""
     with pytest.warns(ToolwireWarning, match="resume takes precedence; leave out continue_conversation"):
         ClaudeAgentOptions(continue_conversation=True, resume="x")
 
 
-def test_options_that_were_prepared_for_the_callback_are_taken():
+def test_options_that_were_prepared_for_the_callback_are_accepted():
     """`stdio` is the tool that the callback is for the CLI; the official SDK sets it by `replace` itself."""
     options = ClaudeAgentOptions(can_use_tool=callback)
     assert prepare(dataclasses.replace(options, permission_prompt_tool_name="stdio")).can_use_tool is callback
 
 
-def test_servers_of_ours_with_the_same_spelling_are_taken():
+def test_our_servers_with_the_same_tool_prefix_are_accepted():
     """Two servers whose tools have the same names run; the CLI takes the first of each name."""
     servers = {"a b": ToolServer("one"), "a.b": create_sdk_mcp_server("two")}
     with pytest.warns(ToolwireWarning, match="rename one"):
@@ -87,7 +87,7 @@ def test_servers_of_ours_with_the_same_spelling_are_taken():
 
 
 def test_secrets_do_not_get_into_warnings():
-    """Where credentials are usual, a warning tells the type of what was given, never the value."""
+    """Where credentials are common, a warning has the type of the value, never the value itself."""
     for given in (
         {"mcp_servers": {"a": {"type": "http", "url": "http://x", "headers": ["hunter2"]}}},
         {"mcp_servers": {"a": {"command": "x", "env": {"TOKEN": 22222}}}},
@@ -108,7 +108,7 @@ class Own(ClaudeAgentOptions):
 
 
 def test_a_subclass_may_change_defaults_and_add_fields():
-    """Its fields are its own affair; those that it gives another default still reach the CLI."""
+    """Its own fields are ignored; fields with another default still reach the CLI."""
     options = Own(retries="many", model="m")  # type: ignore[arg-type]
     argv = build(options)
     assert argv[argv.index("--permission-mode") + 1] == "acceptEdits"
@@ -152,7 +152,7 @@ def test_an_unknown_option_is_a_mistake():
 
 
 @pytest.mark.parametrize("given", [{"model": "m"}, "m", ClaudeAgentOptions, 5])
-def test_what_is_not_options_is_refused_by_name(given: Any):
-    """The error says what was given in place of options."""
+def test_objects_that_are_not_options_are_refused_by_name(given: Any):
+    """The error names the type that was passed instead of options."""
     with pytest.raises(TypeError, match="options must be ClaudeAgentOptions, got"):
         prepare(given)

@@ -277,8 +277,8 @@ PARTS = [
     st.sampled_from(["", "/", "./", " ", "{root}/", "{root}/project/", "{root}/project/../", "~/", "//"]),
 )
 @settings(max_examples=500, deadline=None)
-def test_what_is_let_through_opens_inside(world, parts, start):
-    """Random paths: what passes leads into the folder, for the kernel and for one who cuts `..` by letter."""
+def test_paths_that_pass_are_inside(world, parts, start):
+    """Random paths: those that pass lead into the folder, whether `..` is resolved by the kernel or textually."""
     path = start.replace("{root}", str(world.parent)) + "/".join(parts)
     if read(world, path) != "allow":
         return

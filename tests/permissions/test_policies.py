@@ -99,7 +99,7 @@ def test_a_policy_for_no_tool_is_a_mistake(make):
 
 
 async def test_the_first_opinion_counts():
-    """In order, flat, with functions among them; no opinion at the end is a no."""
+    """In order, flattened, with functions among them; no opinion at the end denies."""
     stack = deny("Write") | (lambda name, given, context: None) | allow("Read|Write")
     assert await verdict(stack, "Write") == "deny"
     assert await verdict(stack, "Read") == "allow"
@@ -122,8 +122,8 @@ def test_policies_show_what_they_are():
     assert repr(with_timeout(allow("Read"), 2)) == "with_timeout(allow('Read'), 2)"
 
 
-async def test_what_fails_or_answers_nonsense_denies(caplog):
-    """The model hears that the check failed, the log which policy it was; others are not asked."""
+async def test_a_policy_that_fails_or_returns_nonsense_denies(caplog):
+    """The model sees that the check failed, and the log names the policy; later policies are not called."""
 
     def broken(*_):
         raise KeyError("bug")
@@ -155,7 +155,7 @@ async def test_budgets():
 
 
 async def test_a_policy_that_takes_too_long():
-    """After its time the other answer counts."""
+    """After the timeout the other policy decides."""
 
     async def forever(*_):
         await anyio.sleep_forever()
@@ -168,7 +168,7 @@ async def test_a_policy_that_takes_too_long():
 
 
 async def test_asking():
-    """Yes, no, a whole answer, no opinion; sync and async."""
+    """True, False, a whole result, no opinion; sync and async."""
 
     async def no(*_):
         return False
@@ -181,7 +181,7 @@ async def test_asking():
 
 
 async def test_always_is_a_rule_for_the_session():
-    """The CLI's suggestion is taken for the session; without one a rule for the tool; none where it may not."""
+    """The CLI's suggestion is used for the session, else a rule for the tool; no rule if that is not allowed."""
     offered = PermissionUpdate(
         "addRules", [PermissionRuleValue("Bash", "ls:*")], "allow", destination="localSettings"
     )
@@ -197,7 +197,7 @@ async def test_always_is_a_rule_for_the_session():
 
 
 async def test_remember():
-    """A rule for the whole tool covers all its calls, another only the same call; a plain yes nothing."""
+    """A rule for the whole tool covers all its calls, another only the same call; True alone adds none."""
     asked, answer = [], ["always"]
 
     def asker(name, given, context):
@@ -268,7 +268,7 @@ async def test_audit_lines(tmp_path):
 
 
 async def test_no_record_no_call(tmp_path, caplog):
-    """What cannot be recorded is denied, unless it was said otherwise; a no stays as it was."""
+    """A call that cannot be recorded is denied, unless `on_error` is set; a denial stays the same."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     for file in (tmp_path / "no" / "such", tmp_path, tmp_path / "pipe", tmp_path / "link"):
@@ -283,7 +283,7 @@ async def test_no_record_no_call(tmp_path, caplog):
 
 
 async def test_as_a_hook():
-    """A yes, a no, a changed input, an interrupt, no opinion: in the words of PreToolUse."""
+    """Allow, deny, a changed input, an interrupt and no opinion, in the format of PreToolUse."""
     updates = [PermissionUpdate("setMode", mode="plan")]
     results = {
         "yes": PermissionResultAllow(updated_input={"a": 1}, updated_permissions=updates),
@@ -314,8 +314,8 @@ async def test_as_a_hook():
         await hook({"hook_event_name": "Stop"}, None, {})
 
 
-async def test_a_sync_asker_that_is_late_is_not_heard():
-    """It runs beside the event loop, is given up in time, and its late yes counts for nothing."""
+async def test_the_answer_of_a_late_sync_asker_is_ignored():
+    """It does not block the event loop, times out, and its late answer is ignored."""
     release, ticks = threading.Event(), []
 
     def slow(_name, _given, _context):
@@ -339,8 +339,8 @@ async def test_a_sync_asker_that_is_late_is_not_heard():
     assert len(ticks) > 2
 
 
-async def test_a_sync_policy_that_is_late_is_not_heard():
-    """What took longer than it may counts as not decided."""
+async def test_the_decision_of_a_late_sync_policy_is_ignored():
+    """A decision after the timeout is not used."""
 
     def slow(_name, _given, _context):
         time.sleep(0.05)
@@ -351,7 +351,7 @@ async def test_a_sync_policy_that_is_late_is_not_heard():
 
 
 async def test_an_async_sink_gets_the_lines():
-    """And what it cannot record is denied."""
+    """Calls that it cannot record are denied."""
     lines = []
 
     async def sink(line):
@@ -367,7 +367,7 @@ async def test_an_async_sink_gets_the_lines():
     assert (await audit(allowed, broken)("T", {}, ToolPermissionContext())).behavior == "deny"
 
 
-async def test_a_digest_alone_tells_nothing_of_the_arguments():
+async def test_a_digest_alone_reveals_nothing_about_the_arguments():
     """A reason may quote them, so it is left out too."""
     lines = []
     refusing = deny("T", reason="not /etc/passwd")
@@ -375,8 +375,8 @@ async def test_a_digest_alone_tells_nothing_of_the_arguments():
     assert "passwd" not in lines[0]
 
 
-async def test_names_inside_an_argument_are_looked_at():
-    """A denial finds them, and a permission must fit them."""
+async def test_keys_inside_an_argument_are_matched():
+    """A denial finds them, and a permission must match them."""
     context = ToolPermissionContext()
     denied = await deny("T", headers="X-Admin").decide("T", {"headers": {"X-Admin": "1"}}, context)
     assert denied is not None
@@ -384,7 +384,7 @@ async def test_names_inside_an_argument_are_looked_at():
 
 
 async def test_a_changed_call_is_not_remembered():
-    """What was allowed is another call than the one that was asked about."""
+    """The allowed call differs from the requested one."""
     asked = []
 
     def asker(_name, given, _context):
@@ -400,7 +400,7 @@ async def test_a_changed_call_is_not_remembered():
 
 
 async def test_a_denied_server_may_have_underscores_in_its_name():
-    """It is denied whole; a permission of that spelling means one tool."""
+    """All its tools are denied; an allow pattern of that spelling means one tool."""
     context = ToolPermissionContext()
     assert await deny("mcp__my__server").decide("mcp__my__server__drop", {}, context) is not None
     assert await allow("mcp__my__server").decide("mcp__my__server__drop", {}, context) is None

@@ -36,7 +36,7 @@ async def asked(*lines, **context):
 
 
 async def test_yes_no_always():
-    """Words and letters; what is none of them is asked again; the end of input is a no."""
+    """Words and letters; anything else is asked again; the end of input means no."""
     assert (await asked("y"))[0].behavior == "allow"
     assert (await asked("what", "", " YES "))[0].behavior == "allow"
     assert (await asked("a"))[0].updated_permissions[0].destination == "session"
@@ -45,7 +45,7 @@ async def test_yes_no_always():
     assert (await asked())[0].behavior == "deny"
 
 
-async def test_the_question_shows_the_call_and_nothing_of_its_own():
+async def test_the_prompt_shows_the_call_without_control_characters():
     """Arguments and reason are shown, without control characters, and cut when they are long."""
     _, shown = await asked("y", decision_reason="outside\x07")
     assert "mcp__x__y" in shown
@@ -57,15 +57,15 @@ async def test_the_question_shows_the_call_and_nothing_of_its_own():
     assert "more characters" in typed.shown
 
 
-async def test_always_is_not_offered_where_it_may_not_be():
-    """Then the word means nothing."""
+async def test_always_is_not_offered_if_the_cli_forbids_it():
+    """Then the word has no effect."""
     result, shown = await asked("a", "n", suppress_always_allow_rule=True)
     assert result.behavior == "deny"
     assert "lways" not in shown
 
 
 async def test_without_a_terminal_the_answer_is_no(monkeypatch):
-    """The model reads that nobody could be asked; a server is declined."""
+    """The model sees that there was no terminal; an elicitation is declined."""
     monkeypatch.setattr(sys, "stdin", None)
     result = await ask()("Read", {}, ToolPermissionContext())
     assert "no terminal" in result.message
@@ -136,7 +136,7 @@ anyio.run(main, backend=sys.argv[1])
 
 @pytest.mark.process
 def test_a_real_terminal(anyio_backend_name):
-    """The event loop goes on while the user thinks, and a question that was given up takes no later answer."""
+    """The event loop is not blocked while the user thinks, and a cancelled prompt accepts no later answer."""
     ours, theirs = pty.openpty()
     child = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, anyio_backend_name],
@@ -162,7 +162,7 @@ def test_a_real_terminal(anyio_backend_name):
         os.close(ours)
 
 
-async def test_a_question_that_is_cancelled_is_given_up():
+async def test_a_cancelled_call_cancels_its_prompt():
     """The asker is cancelled with the call."""
     ended = anyio.Event()
 

@@ -50,7 +50,7 @@ BODY = {
 INPUT = {"a": 1}
 
 
-def test_the_context_has_all_that_the_cli_said():
+def test_the_context_has_everything_that_the_cli_sent():
     """Official fields by name, ours after them, and the request itself."""
     context = context_from_wire(BODY)
     rules = [PermissionRuleValue("mcp__calc__add")]
@@ -78,7 +78,7 @@ def test_the_context_has_all_that_the_cli_said():
 
 @pytest.mark.parametrize("rule", [None, "x", {}, {"source": "s"}])
 def test_an_ask_rule_that_cannot_be_read_is_none(rule):
-    """The request goes on without it."""
+    """The request is processed without it."""
     assert context_from_wire({"matched_ask_rule": rule}).matched_ask_rule is None
 
 
@@ -88,7 +88,7 @@ def test_a_bare_request_has_an_empty_context():
 
 
 def test_a_suggestion_that_cannot_be_read_is_left_out():
-    """One odd suggestion costs neither the others nor the request."""
+    """One odd suggestion affects neither the others nor the request."""
     odd = [{"behavior": "allow"}, {"type": "addRules", "rules": [{}]}, {"type": "x", "rules": 3}, "odd", None]
     context = context_from_wire({"permission_suggestions": [*odd, SUGGESTION]})
     assert [update.to_dict() for update in context.suggestions] == [SUGGESTION]
@@ -135,14 +135,14 @@ def test_updates_to_the_wire_and_back(update, wire):
 
 
 def test_an_update_sends_only_the_fields_of_its_kind():
-    """A field that the kind has no use for stays here."""
+    """A field that the kind does not use is not sent."""
     update = PermissionUpdate("setMode", [PermissionRuleValue("Bash")], "allow", "plan", ["/a"])
     assert update.to_dict() == {"type": "setMode", "mode": "plan"}
     assert PermissionUpdate("brandNew", directories=["/a"]).to_dict() == {"type": "brandNew"}
 
 
 def test_allow_sends_the_input_it_was_asked_about():
-    """The CLI wants an input with every yes; without a new one it is the old one."""
+    """The CLI requires an input with every allow; without a new one it is the original."""
     assert result_to_wire(PermissionResultAllow(), INPUT) == {"behavior": "allow", "updatedInput": INPUT}
 
 
@@ -160,7 +160,7 @@ def test_allow_with_another_input_and_with_rules():
 
 
 def test_a_rule_for_a_whole_tool_goes_without_a_null():
-    """The CLI drops an update whose rule says `ruleContent: null`, without a word."""
+    """The CLI drops an update whose rule says `ruleContent: null`, silently."""
     rules = [PermissionRuleValue("Read"), PermissionRuleValue("Bash", "ls:*")]
     allow = PermissionResultAllow(
         updated_permissions=[PermissionUpdate("addRules", rules, "allow", destination="session")]
@@ -170,7 +170,7 @@ def test_a_rule_for_a_whole_tool_goes_without_a_null():
 
 
 def test_deny():
-    """The message always goes along, the interrupt only when it is wanted."""
+    """The message is always sent, the interrupt only if it is set."""
     assert result_to_wire(PermissionResultDeny(), INPUT) == {"behavior": "deny", "message": ""}
     deny = PermissionResultDeny(message="no way", interrupt=True)
     assert result_to_wire(deny, INPUT) == {"behavior": "deny", "message": "no way", "interrupt": True}
@@ -179,7 +179,7 @@ def test_deny():
 @pytest.mark.parametrize(
     ("returned", "name"), [(None, "builtins.NoneType"), (True, "builtins.bool"), ({}, "builtins.dict")]
 )
-def test_any_other_answer_is_named(returned, name):
-    """A callback that returns something else is told what it returned."""
+def test_any_other_result_is_named(returned, name):
+    """The error names the type that the callback returned."""
     with pytest.raises(TypeError, match=f"PermissionResultAllow or PermissionResultDeny, not {name}"):
         result_to_wire(returned, INPUT)

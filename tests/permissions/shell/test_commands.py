@@ -209,7 +209,7 @@ def test_others_are_left_to_the_next(line):
 
 @pytest.mark.parametrize("line", DENIED)
 def test_forbidden_or_unclear_lines_do_not(line):
-    """A forbidden command in some spelling, or what cannot be read for sure."""
+    """A denied command in some spelling, or a line that cannot be parsed reliably."""
     assert verdict(line) == "deny"
 
 
@@ -231,8 +231,8 @@ def test_values_of_flags(rule, line, said):
     assert verdict(line, commands(deny=[rule])) == said
 
 
-def test_what_else_a_call_may_say():
-    """No command is a no; a call out of the sandbox is never allowed; other tools are named."""
+def test_other_arguments_and_tools():
+    """A call without a command is denied; one outside the sandbox is never allowed; other tools can be added."""
     policy = commands(allow=["ls"], tools={"mcp__box__*": "line"})
     decide = lambda name, given: asyncio.run(policy.decide(name, given, ToolPermissionContext()))  # noqa: E731
     assert decide("Bash", {}).result.behavior == "deny"

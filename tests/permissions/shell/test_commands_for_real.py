@@ -229,7 +229,7 @@ def can_be_built(rule):
 
 
 def test_the_attacks_are_attacks():
-    """Most lines of the table do make their mark where nobody judges them."""
+    """Most lines of the table do harm if no policy checks them."""
     lines = [line for lines in ATTACKS.values() for line in lines]
     assert len(set(lines)) == len(lines) >= 300
     marked = lines_that_leave_a_mark(lines)
