@@ -330,6 +330,12 @@ async def test_a_refresh_reads_changed_referenced_files(tmp_path):
         await server.loaded()
         [tool] = await client.list_tools()
         assert '"maximum": 9' in json.dumps(tool.input_schema)
+        published = server.status
+        server.refresh()
+        await server.loaded()
+        assert (
+            server.status is published
+        )  # nothing has changed, so clients are not told to list the tools again
 
 
 async def test_five_thousand_operations_are_listed_in_pages():

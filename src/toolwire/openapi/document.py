@@ -5,6 +5,7 @@ values), and where a reference may point: to a place in the document or, if allo
 reference is ever fetched from the network. Must not know what operations and schemas mean.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -52,6 +53,8 @@ class Document:
     """The folder whose files it may refer to; None if references to other files are not allowed."""
     files: dict[str, Any] = field(default_factory=dict)
     """The other files that were read, by path."""
+    digests: dict[str, bytes | None] = field(default_factory=dict)
+    """A digest of each other file that a reference named, by path; None for one that could not be read."""
     main: Path | None = None
     """The document's own path."""
     _bytes: int = 0
@@ -104,8 +107,10 @@ class Document:
         if str(path) not in self.files:
             if len(self.files) >= MOST_FILES:
                 raise Unusable(f"the document refers to more than {MOST_FILES:,} files")
+            self.digests[str(path)] = None
             try:
                 content = read_bytes(path, MOST_BYTES - self._bytes)
+                self.digests[str(path)] = _digest(content)
                 self._bytes += len(content)
                 self.files[str(path)] = parse(content, path.name)
             except UsageError as error:
@@ -127,6 +132,22 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
             f"{path} is too large: a document and its files may have {MOST_BYTES:,} bytes in total"
         )
     return content
+
+
+def have_changed(digests: Mapping[str, bytes | None]) -> bool:
+    """Return True if one of the files has other content than when its digest was made."""
+    for path, digest in digests.items():
+        try:
+            found: bytes | None = _digest(read_bytes(Path(path)))
+        except UsageError:
+            found = None
+        if found != digest:
+            return True
+    return False
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()
 
 
 def open_document(

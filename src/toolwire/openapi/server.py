@@ -31,7 +31,7 @@ from toolwire.catalog.secrets import CREDENTIALS
 from toolwire.catalog.tools.definitions import LONGEST, Skipped, Wish, assign, slug
 from toolwire.catalog.values import tidy
 from toolwire.errors import CatalogError, ToolDefinitionError, UsageError
-from toolwire.openapi.document import MOST_BYTES, Document, open_document, read_bytes
+from toolwire.openapi.document import MOST_BYTES, Document, have_changed, open_document, read_bytes
 from toolwire.openapi.http import (
     SAFE_METHODS,
     Limits,
@@ -157,6 +157,7 @@ class OpenAPI(RefreshedServer):
         self._credentials_file = Path(given_file) if given_file else None
         self._selection = Selection(tuple(include), tuple(exclude))
         self._external_files = external_files
+        self._digests: Mapping[str, bytes | None] = {}  # of the other files that the document refers to
         self._output_schemas = output_schemas
         self._most_schema = max_schema_bytes and int(_check_positive("max_schema_bytes", max_schema_bytes))
         self._limits = Limits(
@@ -242,11 +243,15 @@ class OpenAPI(RefreshedServer):
                 tasks.cancel_scope.cancel()
 
     async def _take_document(self) -> None:
-        """Read the document, and replace the tools if it, or a file that it may refer to, may have changed."""
+        """Read the document, and replace the tools if it or a file that it refers to has changed."""
         try:
             content = await self._read()
-            unchanged = content is not None and content == self.content and not self._external_files
-            if not unchanged or self.status.state != "live":
+            if (
+                content is None
+                or content != self.content
+                or self.status.state != "live"
+                or await self._io.run(partial(have_changed, self._digests))
+            ):
                 await self._io.run(partial(self._publish, content))
                 self._credentials.start()
         finally:
@@ -313,7 +318,7 @@ class OpenAPI(RefreshedServer):
                 logger.warning("%s: %s is left out: %s", self.name, each.name, each.reason)
         self.swap([name for name in self._own if name not in operations], tools)
         self._own = frozenset(operations)
-        self.content = content
+        self.content, self._digests = content, document.digests
         self.operations, self.notes = operations, notes
         self.status = Status("live", len(listed), len(tools), tuple(skipped), at=time.time())
 
