@@ -93,7 +93,7 @@ async def test_a_form():
     content = {"name": "Ada", "age": 36, "sure": True, "size": "m", "tags": ["a", "b"]}
     assert elicitation_to_wire(answer) == {"action": "accept", "content": content}
     assert "s asks: Hello" in typed.shown
-    assert "one of: a, b" in typed.shown
+    assert "must be one of: a, b" in typed.shown
     assert "\x1b" not in typed.shown
 
 

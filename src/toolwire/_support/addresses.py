@@ -1,4 +1,4 @@
-"""Recognises the hosts that are this machine. No name is looked up."""
+"""Recognises loopback hosts, without looking up any name."""
 
 import ipaddress
 from typing import Final
@@ -8,7 +8,7 @@ LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
 def is_loopback(host: str) -> bool:
-    """True if a host can only be this machine: `localhost`, 127.0.0.0/8 or ::1, in brackets or not."""
+    """Return True if a host always means this machine: `localhost`, 127.0.0.0/8 or ::1, in brackets or not."""
     if host.lower() == "localhost":
         return True
     try:

@@ -1,8 +1,8 @@
 """Dialogs with a user, without I/O: permission for a tool call, and the form of an elicitation.
 
 A dialog is a generator. It yields a prompt, is sent the line that was typed (None at the end of input), and returns
-the outcome. This module owns the wording and the meaning of typed lines. Whoever runs a dialog does the reading and
-writing, and removes control characters from all text first: it comes from servers and models.
+the outcome. This module owns the wording and the meaning of typed lines. The caller reads and writes, and must
+remove control characters from all text before showing it, since the text comes from servers and models.
 """
 
 import json
@@ -22,7 +22,7 @@ _DEEPEST_REFERENCE: Final = 20
 
 @dataclass(frozen=True)
 class Prompt:
-    """A line to read, and the lines to show above it, each with what it is."""
+    """A prompt for one typed line, and the lines to show above it, each with its role."""
 
     text: str
     lines: tuple[tuple[str, Role], ...] = ()
@@ -30,7 +30,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Permission:
-    """The user's decision about a call. `reason` is what the user said with a no."""
+    """The user's decision about a call. `reason` is the reason that the user gave for a refusal."""
 
     allowed: bool
     always: bool = False
@@ -48,8 +48,8 @@ def ask_permission(
 ) -> Generator[Prompt, str | None, Permission]:
     """Ask whether a tool may be called: yes, always, or no with a reason for the model.
 
-    `always` describes how long that answer lasts; without it the answer is not offered. With `ask_reason` a no
-    without a reason is followed by a prompt for one.
+    `always` describes how long the answer "always" applies; if it is empty, that answer is not offered. With
+    `ask_reason`, a user who refuses without a reason is prompted for one.
     """
     hidden = len(arguments) - _LONGEST_ARGUMENTS
     cut = f" ... {hidden} more characters" if hidden > 0 else ""
@@ -94,7 +94,7 @@ class Elicitation(Protocol):
 
 
 def elicit(request: Elicitation) -> Generator[Prompt, str | None, dict[str, Any]]:
-    """Ask the user what a server requests, field by field. Returns the result as MCP spells it."""
+    """Ask the user for the fields that a server requests. Returns the result of `elicitation/create`."""
     shown: list[tuple[str, Role]] = [(f"{request.server} asks: {request.message}", "request")]
     schema = request.schema or {}
     properties = schema.get("properties") or {}
@@ -132,7 +132,7 @@ def _declines(line: str | None) -> bool:
 
 
 class Field:
-    """One property of a form. `whole` is the schema that it stands in, for its references and required names."""
+    """One property of a form. `whole` is the schema of the form, with its definitions and required names."""
 
     def __init__(self, name: str, given: Any, whole: Mapping[str, Any]) -> None:
         self.name = name
@@ -175,7 +175,7 @@ class Field:
 
 
 def _resolve(schema: Any, whole: Mapping[str, Any]) -> dict[str, Any]:
-    """Follow the `$ref` of a property, and leave out the null of an optional one."""
+    """Resolve the `$ref` of a property, and remove the null type of an optional one."""
     found: dict[str, Any] = dict(schema) if isinstance(schema, Mapping) else {}
     for _ in range(_DEEPEST_REFERENCE):
         if isinstance(found.get("$ref"), str):
@@ -200,16 +200,16 @@ def _without_null(schemas: Any) -> list[dict[str, Any]]:
 
 
 def _convert(text: str, schema: Mapping[str, Any]) -> Any:
-    """Read text as a value of the schema's type. Text that cannot be read so stays text."""
+    """Convert text to a value of the schema's type. Text that cannot be converted is returned unchanged."""
     kind = schema.get("type")
     if choices := _choices(schema):
         for choice in choices:
             if text == _text(choice):
                 return choice
-        raise ValueError(f"one of: {', '.join(map(_text, choices))}")
+        raise ValueError(f"must be one of: {', '.join(map(_text, choices))}")
     if kind == "boolean":
         if text.lower() not in ("y", "yes", "true", "n", "no", "false"):
-            raise ValueError("yes or no")
+            raise ValueError("must be yes or no")
         return text.lower()[0] in "yt"
     if kind == "string":
         return text
@@ -221,7 +221,7 @@ def _convert(text: str, schema: Mapping[str, Any]) -> Any:
 
 
 def _check(value: Any, schema: dict[str, Any]) -> None:
-    """Raise ValueError if a value breaks the schema. A schema that cannot be used is left to the server."""
+    """Raise ValueError if a value violates the schema. With an unusable schema, only the server can validate it."""
     import jsonschema_rs  # noqa: PLC0415 - heavy, and only forms need it here
 
     try:
@@ -238,7 +238,7 @@ def _fetch_nothing(uri: str) -> Any:
 
 
 def _choices(schema: Mapping[str, Any]) -> list[Any]:
-    """The values that a schema lists as allowed."""
+    """Return the values that a schema lists as allowed."""
     if schema.get("enum"):
         return list(schema["enum"])
     if "const" in schema:

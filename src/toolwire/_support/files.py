@@ -1,4 +1,7 @@
-"""Writing files safely: whole or not at all, line by line, for the owner only. Must not know what they hold."""
+"""Writes files safely: replaced atomically, or appended to line by line, and readable by their owner only.
+
+Must not know what the files contain.
+"""
 
 import errno
 import os
@@ -8,17 +11,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-# A pipe without a reader must not block the writer, and a link must not lead it elsewhere; not all on Windows.
-_CAREFULLY: Final = sum(
+# Opening a pipe without a reader must not block, and links must not be followed. Windows lacks some of these flags.
+_SAFE_FLAGS: Final = sum(
     getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY")
 )
 
 
 def replace_file(path: Path, content: Iterable[bytes], *, mode: int = 0o600, use_umask: bool = False) -> None:
-    """Write a file in one step: after a crash there is the old file or the new one, on the disk and never half.
+    """Replace a file atomically: after a crash, either the old or the new content is on the disk, never a part.
 
-    The file gets exactly `mode`, or with `use_umask` at most that. It may hold secrets, so it never is more open
-    than that while it is written.
+    The file gets exactly `mode`, or with `use_umask` at most that. Since it may hold secrets, its permissions are
+    never wider than that, even while it is written.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.part")
     try:
@@ -36,33 +39,38 @@ def replace_file(path: Path, content: Iterable[bytes], *, mode: int = 0o600, use
 
 
 def open_for_lines(path: str | os.PathLike[str], *, truncate: bool = False) -> int:
-    """Open or create a file of lines that only its owner can read, for `write_line`; returns the descriptor.
+    """Open or create a file that only its owner can read, and return the descriptor for `write_line`.
 
     Raises OSError for a link, a pipe or a device.
     """
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _CAREFULLY, 0o600)
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _SAFE_FLAGS, 0o600)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise OSError(errno.ELOOP, "it is a link: name the file itself", os.fspath(path)) from None
+            raise OSError(
+                errno.ELOOP, "is a symbolic link; use the path of the file itself", os.fspath(path)
+            ) from None
         raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is not a plain file", os.fspath(path))
+        raise OSError(errno.EINVAL, "is not a regular file", os.fspath(path))
     if truncate:
         os.ftruncate(descriptor, 0)
     return descriptor
 
 
 def write_line(descriptor: int, line: bytes) -> None:
-    """Append a line in one write, so that lines of several processes do not mix. OSError if only a part fits."""
+    """Append a line in one write, so that lines of several processes do not mix.
+
+    Raises OSError if only a part of the line could be written.
+    """
     data = line + b"\n"
     if os.write(descriptor, data) != len(data):
         raise OSError(errno.ENOSPC, "only a part of a line could be written")
 
 
 def append_line(path: str | os.PathLike[str], line: bytes) -> None:
-    """Open the file, append a line, and close it: a log that is moved away (rotated) is created anew."""
+    """Open the file, append a line, and close it, so that a log that was rotated is created again."""
     descriptor = open_for_lines(path)
     try:
         write_line(descriptor, line)

@@ -1,6 +1,6 @@
 """The loggers below `toolwire`. Silent unless the application sets up logging, as a library should be.
 
-Nothing secret is logged: `secrets.redact` goes over every record, its message, arguments and trace.
+No secret is logged: `secrets.redact` is applied to the message, arguments and traceback of every record.
 """
 
 import logging
@@ -22,7 +22,7 @@ def logger_for(name: str) -> logging.Logger:
 
 
 def _redact_record(record: logging.LogRecord) -> bool:
-    """Take secrets out of a record, as a filter of all our loggers. Others stay as they are."""
+    """Remove secrets from a record. A filter of all our loggers; other loggers are not changed."""
     try:
         message = record.getMessage()
     except Exception:  # noqa: BLE001 - logging itself reports it, and must not break the caller
@@ -41,16 +41,16 @@ _FORMATTER: Final = logging.Formatter()
 
 
 class RepeatLimit(logging.Filter):
-    """Lets a line of code log five times in ten seconds; the next record says how many were left out.
+    """Allows each line of code five records in ten seconds; the next record says how many were left out.
 
-    For loggers of other libraries, whose records any client can cause. Our own records pass.
+    For loggers of other libraries, whose records any client can trigger. Our own records are never dropped.
     """
 
     def __init__(self, most: int = 5, seconds: float = 10.0) -> None:
         super().__init__()
         self._most = most
         self._seconds = seconds
-        # A place in the code: since when, how often.
+        # By place in the code: the start of the interval, and the number of records in it.
         self._seen: dict[tuple[str, int], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:

@@ -1,9 +1,9 @@
 """Blocks, messages and other public records: dataclasses that cost next to nothing until they are used.
 
-`@dataclass` compiles three methods anew for every class, which is five sixths of the time to import some sixty of
-them. Equality and repr are written once, in `Record`, and `@record` compiles `__init__` when it is first looked up:
-most programs meet ten of the classes. They behave as the compiled ones do: fields with `compare=False` or
-`repr=False` stay out, objects of different classes are never equal, and nothing is hashable.
+`@dataclass` compiles three methods for every class, which takes five sixths of the time to import some sixty of
+them. Here equality and repr are written once, in `Record`, and `@record` compiles `__init__` when it is first
+looked up: most programs use only ten of the classes. They behave like the compiled ones: fields with
+`compare=False` or `repr=False` are left out, objects of different classes are never equal, and nothing is hashable.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def record(cls: type[T]) -> type[T]:
 
 
 class _LateInit:
-    """Takes the place of a class's `__init__` until somebody looks it up."""
+    """Takes the place of a class's `__init__` until that is first looked up."""
 
     def __init__(self, cls: type) -> None:
         self._cls = cls
@@ -38,7 +38,7 @@ class _LateInit:
 
 @cache
 def _factory_default() -> Any:
-    """Return the default that `@dataclass` gives a parameter whose value a factory makes: some compare it."""
+    """Return the default that `@dataclass` gives the parameter of a field with a factory: programs compare it."""
 
     @dataclass(repr=False, eq=False)
     class Made:
@@ -48,7 +48,7 @@ def _factory_default() -> Any:
 
 
 def _compile_init(cls: Any) -> Callable[..., None]:
-    """Return the `__init__` that `@dataclass` would compile, but for types that it spells out in the source."""
+    """Return the `__init__` that `@dataclass` would compile, except that its source does not spell out types."""
     names: dict[str, Any] = {}
     parameters, body = ["self"], []
     types: dict[str, Any] = {}
@@ -66,7 +66,7 @@ def _compile_init(cls: Any) -> Callable[..., None]:
             parameters.append(name)
         body.append(f" self.{name} = {value}")
     text = "\n".join([f"def __init__({', '.join(parameters)}):", *(body or [" pass"])])
-    exec(text, names)  # noqa: S102 - of names of fields, as `@dataclass` does it
+    exec(text, names)  # noqa: S102 - made of field names only, as in `@dataclass`
     init: Any = names["__init__"]
     init.__annotations__ = {**types, "return": None}
     init.__qualname__ = f"{cls.__qualname__}.__init__"
@@ -93,14 +93,14 @@ class Record:
         return f"{self.__class__.__qualname__}({shown})"
 
     def _shown(self, name: str) -> Any:
-        """The value of a field, as the repr shows it."""
+        """Return the value of a field as the repr shows it."""
         return getattr(self, name)
 
 
 class ParsedRecord(Record):
-    """A record that the parser fills by field name, from JSON objects of the `type` that the class is made with.
+    """A record that the parser fills by field name, from JSON objects whose `type` is given in the class statement.
 
-    A field that the CLI spells otherwise names its key: `field(default=0, metadata={"key": "isReplay"})`.
+    A field with another key in the JSON names it: `field(default=0, metadata={"key": "isReplay"})`.
     """
 
     parsed_type: ClassVar[str]

@@ -1,7 +1,7 @@
-"""Where a JSON schema holds other schemas, and how it refers to them: one table for every walk through a schema.
+"""Where a JSON schema contains other schemas, and how it refers to them: tables for all code that walks schemas.
 
-The keywords are those of draft 2020-12, and those of older drafts that still occur. Must not know why somebody
-walks through a schema.
+The keywords are those of draft 2020-12, and those of older drafts that still occur. Must not know why a schema is
+walked.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ ONE: Final = (
     *("propertyNames", "not", "if", "then", "else", "contentSchema"),
     "additionalItems",  # before draft 2020-12
 )
-"""Keywords whose value is one schema. Of older drafts, `items` may also be a list of them."""
+"""Keywords whose value is one schema. In older drafts, `items` may also be a list of them."""
 
 LISTS: Final = ("allOf", "anyOf", "oneOf", "prefixItems")
 """Keywords whose value is a list of schemas."""
@@ -22,7 +22,7 @@ TABLES: Final = (
     *("properties", "patternProperties", "$defs", "dependentSchemas"),
     *("definitions", "dependencies"),  # before draft 2019-09
 )
-"""Keywords whose value is a table of schemas by name. The names are no keywords, whatever they are."""
+"""Keywords whose value is a table of schemas by name. The names are not keywords, even if they look like one."""
 
 IN_PLACE: Final = frozenset(
     {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"}
@@ -36,7 +36,7 @@ _LONGEST_INDEX: Final = 6  # digits
 
 
 def iter_subschemas(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield each schema that a schema holds, with its keyword. In a wrong document it may be any value."""
+    """Yield the keyword and the value of each schema inside a schema. In an invalid one, it may be any value."""
     for keyword, value in schema.items():
         if keyword in TABLES:
             inner = list(value.values()) if isinstance(value, dict) else []
@@ -49,7 +49,7 @@ def iter_subschemas(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def resolve(reference: str, root: Mapping[str, Any]) -> Any:
-    """Return what a reference inside the document `root` leads to; None if it leads nowhere in it."""
+    """Return the value that a reference inside the document `root` points to; None if there is none."""
     if not reference.startswith("#"):
         return None
     if reference == "#":

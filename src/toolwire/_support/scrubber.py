@@ -1,9 +1,9 @@
-"""Takes known secrets out of text and data, in every form that they get on their way through JSON, URLs and base64.
+"""Removes known secrets from text and data, in every form that JSON, URLs and base64 give them.
 
 Owns the forms, as one regular expression: each character of a secret is matched in any of its spellings, so that it
-does not matter which characters an encoder leaves alone, or how often something was encoded. Every quantifier is
-bounded and possessive, so the cost is linear in the text. Must not know which values are secret, or why: by name,
-place and looks they are recognised in `_support.secrets`.
+does not matter which characters an encoder leaves unchanged, or how often something was encoded. Every quantifier
+is bounded and possessive, so the cost is linear in the text. Must not know which values are secret, or why:
+`_support.secrets` recognises them by name, place and appearance.
 """
 
 import base64
@@ -23,15 +23,15 @@ _ENTITIES: Final = {"&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos"}
 _BREAK: Final = r"(?:\\{1,3}[rn]|[\r\n]){0,2}+"  # base64 is often written in lines
 _BASE64: Final = "A-Za-z0-9+/_-"
 _LONGEST_SPELLING: Final = 80
-"""Characters that a byte of a secret takes at most: escaped in JSON, in base64 with line breaks between all."""
+"""The most characters that a byte of a secret can take: escaped in JSON, in base64 with line breaks everywhere."""
 
 
 class Scrubber:
     """Replaces known secrets by a mask, in text and in data: raw, JSON-escaped, URL-encoded, in hex or base64.
 
-    A secret is found as it is spelled: not in upper case if it is in lower case, and not in two pieces. One of less
-    than 6 characters is replaced only where it is a word of its own, or it would be found in the middle of ordinary
-    words. The mask is the first of `masks` that holds no secret. No method raises.
+    The search is case-sensitive, and does not find a secret that is split into pieces. A secret of less than 6
+    characters is replaced only where it is a word of its own; otherwise it would be found inside ordinary words.
+    The mask is the first of `masks` that contains no secret. No method raises.
     """
 
     def __init__(self, values: Iterable[str], masks: Iterable[str] = MASKS) -> None:
@@ -54,11 +54,11 @@ class Scrubber:
             text = "".join([*parts, text[kept:]])
             if not self._has(text):
                 return text
-        # The mask and what is around it make a secret again and again: then nothing is shown.
+        # The mask and the text around it form a secret again and again, so none of the text is shown.
         return self.mask
 
     def data(self, data: Any) -> Any:
-        """Return a copy of JSON data without secrets, keys and numbers included. Any depth, and cycles too."""
+        """Return a copy of JSON data without secrets, keys and numbers included. Handles any depth, and cycles."""
         if self._pattern is None:
             return data
         copies: dict[int, Any] = {}
@@ -96,18 +96,18 @@ class Scrubber:
         return value
 
     def may_be_in(self, content: bytes) -> bool:
-        """True if the JSON or text in a body may hold a secret. False is certain, and saves a walk through it."""
+        """Return True if a body of JSON or text may contain a secret. False is certain, and saves decoding it."""
         if self._pattern is None:
             return False
         # A number can be written in ways that the text does not show (1.5e6).
-        # JSON may be in UTF-16 or UTF-32 too, and is read so.
+        # JSON may also be in UTF-16 or UTF-32.
         return self._numeric or self._has(content.decode(json.detect_encoding(content), "replace"))
 
     def _has(self, text: str) -> bool:
         return next(self._matches(text), None) is not None
 
     def _matches(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield where the secrets are. Long text is searched in pieces: no other thread runs during a search."""
+        """Yield the positions of secrets. Long text is searched in pieces: other threads cannot run in a search."""
         if self._pattern is None:
             return
         position = 0
@@ -124,12 +124,12 @@ class Scrubber:
 def _digits(value: float) -> str:
     try:
         return repr(value)
-    except ValueError:  # more digits than Python writes out: longer than any secret that is a number
+    except ValueError:  # more digits than Python converts, so it is longer than any numeric secret
         return ""
 
 
 class _Names:
-    """Finds keys that are not taken yet: two secrets must not become one entry."""
+    """Finds unused keys, so that two keys that were masked do not become one entry."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[int, Any], int] = {}
@@ -149,7 +149,7 @@ class _Names:
 def _pattern(secrets: Iterable[str]) -> re.Pattern[str] | None:
     """Compile a pattern that finds any of the secrets in any form; None without secrets.
 
-    It begins with a look at the first character, which makes a search three times as fast: 34 ns a character
+    It begins with a lookahead for the first character, which makes a search three times as fast: 34 ns a character
     instead of 100.
     """
     secrets = sorted(secrets, key=lambda secret: (-len(secret), secret))
@@ -172,7 +172,7 @@ def _first_characters(secret: str) -> set[str]:
 
 
 def _octets(secret: str) -> list[bytes]:
-    """Return the bytes that an encoder can get: those of the secret, and those of its JSON."""
+    """Return the byte strings that an encoder may be given: the secret itself, and its JSON."""
     written = (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1])
     return list(dict.fromkeys(map(_bytes, written)))
 
@@ -206,7 +206,7 @@ def _base64(core: str) -> str:
 
 
 def _runs(secret: str) -> Iterator[str]:
-    """Yield the characters, and backslashes in a row as one: nobody can tell which of them escapes which."""
+    """Yield the characters, and each run of backslashes as one: it is not known which of them escapes which."""
     yield from re.findall(r"\\+|[^\\]", secret)
 
 
@@ -223,7 +223,7 @@ def _make_pattern(piece: str) -> str:
     )
     forms = [f"{_ESCAPES}(?:{'|'.join(escaped)})"]
     octets = _bytes(piece).hex()
-    # A percent sign is its own escape: what is the sign and what is the text, only the rest can tell.
+    # A percent sign is itself the escape character: it is matched as it is (above), or as %25, %2525, ...
     forms.append(
         "%(?:25){1,3}"
         if piece == "%"

@@ -1,8 +1,8 @@
-"""Recognises secrets by name, by place and by looks, and takes them out of whatever is shown.
+"""Recognises secrets by name, place and appearance, and removes them from everything that is shown.
 
-Owns which names mean a secret, where a configuration keeps its secrets, and the values that no log line, error text
-or span of this process may show. Must not know who logs or raises. This module decides what is a secret;
-`_support.scrubber` finds a given one in every encoding.
+Owns the names that indicate a secret, the places where a configuration keeps its secrets, and the values that no
+log line, error text or span of this process may show. Must not know who logs or raises. This module decides what is
+a secret; `_support.scrubber` finds a given one in every encoding.
 """
 
 import json
@@ -16,9 +16,9 @@ from toolwire._support.words import late_pattern
 REDACTED: Final = "<redacted>"
 SHORTEST: Final = 6
 """A shorter value is not searched for: it would be found in the middle of ordinary words."""
-_MOST_KNOWN: Final = 2_000  # values that are remembered, so that a long-lived service stays quick
+_MOST_KNOWN: Final = 2_000  # values that are remembered, so that a long-running service stays fast
 _DEEPEST: Final = 50
-_LONG: Final = 16  # characters from which a user or a parameter in a URL is taken for a token
+_LONG: Final = 16  # a user or a parameter in a URL with at least so many characters is taken for a token
 
 # --- by name ----------------------------------------------------------------------------------------------
 
@@ -52,9 +52,10 @@ _HARMLESS_HEADERS: Final = _set_of("""
 def is_secret_name(name: str) -> bool:
     """Return True if a variable, header, field or query parameter of this name holds a secret."""
     words = [word.lower() for word in _WORDS.findall(name)]
-    if words == ["pwd"] or words[-1:] == ["sock"]:  # these name places
+    if words == ["pwd"] or words[-1:] == ["sock"]:  # these are names of places
         return False
-    if words and words[-1] in _PLACES and "webhook" not in words:  # a secret in a URL is seen by its looks
+    # A secret in a URL is recognised by its appearance.
+    if words and words[-1] in _PLACES and "webhook" not in words:
         return False
     for word, following in zip(words, [*words, ""][1:], strict=True):
         if (word == "tokens" and not _COUNTED.isdisjoint(words)) or (
@@ -71,11 +72,11 @@ def is_secret_name(name: str) -> bool:
 
 
 def is_secret_place(name: str) -> bool:
-    """True if a mapping of this name, in whatever case, is an environment or headers: its values can be secrets."""
+    """Return True if a mapping of this name, in any case, holds an environment or headers: possible secrets."""
     return name.lower() in ("env", "headers")
 
 
-# --- by looks ---------------------------------------------------------------------------------------------
+# --- by appearance ----------------------------------------------------------------------------------------
 
 # Each pattern begins where a run of its characters does: the search is linear, whatever the text.
 _TOKENS: Final = late_pattern(
@@ -93,7 +94,7 @@ _CHUNKS: Final = late_pattern(r"[A-Za-z0-9]{16,}")
 _FLAG: Final = late_pattern(r"--?([A-Za-z][\w-]*)(=?)(.*)", re.DOTALL)
 
 
-def _hide_by_looks(text: str) -> str:
+def _hide_by_appearance(text: str) -> str:
     """Hide well-known kinds of tokens, and in URLs the user and parameters named like a secret."""
     text = _TOKENS.sub(REDACTED, text)
     if "://" in text:
@@ -106,7 +107,7 @@ def _hide_by_looks(text: str) -> str:
 
 
 def _looks_random(text: str) -> bool:
-    """Return True for text that nobody chose as a name: a UUID, or a long run of letters and digits."""
+    """Return True for text that was hardly chosen as a name: a UUID, or a long mix of letters and digits."""
     chunks = _CHUNKS.findall(text)
     return _UUID.search(text) is not None or any(
         not (chunk.isalpha() or chunk.isdecimal()) for chunk in chunks
@@ -114,7 +115,7 @@ def _looks_random(text: str) -> bool:
 
 
 def _hide_in_url(found: re.Match[str]) -> str:
-    """Hide all in a URL that can be a secret: what is left says which server is meant."""
+    """Hide everything in a URL that can be a secret. The rest identifies the server."""
     address, mark, rest = found[0].partition("?")
     if not mark:
         address, mark, rest = found[0].partition("#")
@@ -138,9 +139,9 @@ def _hide_parameter(found: re.Match[str]) -> str:
 
 
 def hide(value: Any, *, _name: str = "", _depth: int = 0) -> Any:
-    """Copy a configuration for showing: names stay, values that can be secrets become `<redacted>`.
+    """Return a copy of a configuration that is safe to show: values that can be secrets become `<redacted>`.
 
-    Hidden are all values of mappings called `env` or `headers`, fields named like a secret, arguments after flags
+    These are all values of mappings called `env` or `headers`, fields named like a secret, arguments after flags
     named like one, and in URLs the user, the parameters and parts of the path that look random.
     """
     if _depth > _DEEPEST:
@@ -150,7 +151,7 @@ def hide(value: Any, *, _name: str = "", _depth: int = 0) -> Any:
             shown = hide(parsed, _name=_name, _depth=_depth + 1)
             return value if shown == parsed else json.dumps(shown, ensure_ascii=False)
         shown = redact(_URL.sub(_hide_in_url, value))
-        # The same object: it may be of a class that prints otherwise.
+        # Unchanged text is returned as the same object, which may be of a subclass with a repr of its own.
         return value if shown == value else shown
     if isinstance(value, Mapping):
         whole = is_secret_place(_name)
@@ -161,7 +162,7 @@ def hide(value: Any, *, _name: str = "", _depth: int = 0) -> Any:
             for key, each in value.items()
         }
     if isinstance(value, list | tuple):
-        shown = [hide(each, _depth=_depth + 1) for each in _without_arguments(value)]
+        shown = [hide(each, _depth=_depth + 1) for each in _redact_arguments(value)]
         return shown if isinstance(value, list) else tuple(shown)
     return value
 
@@ -170,8 +171,8 @@ def _is_filled(value: Any) -> bool:
     return not (value is None or value == "" or isinstance(value, bool))
 
 
-def _without_arguments(values: Iterable[Any]) -> Iterator[Any]:
-    """Yield a command line without the values of flags that are named like a secret."""
+def _redact_arguments(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield the parts of a command line, with the values of flags that are named like a secret redacted."""
     after = False
     for value in values:
         flag = _FLAG.fullmatch(value) if isinstance(value, str) else None
@@ -194,7 +195,7 @@ def holds_secrets(value: Any) -> bool:
 
 
 def secret_values(value: Any, *, _name: str = "", _depth: int = 0) -> Iterator[str]:
-    """Yield the secrets of a configuration: of headers, environments, arguments and URLs."""
+    """Yield the secrets in a configuration: in headers, environments, arguments and URLs."""
     if _depth > _DEEPEST:
         return
     if isinstance(value, str):
@@ -210,7 +211,7 @@ def secret_values(value: Any, *, _name: str = "", _depth: int = 0) -> Iterator[s
                 yield from _secrets_in_field(name, each, in_headers=_name.lower() == "headers")
             yield from secret_values(each, _name=name, _depth=_depth + 1)
     elif isinstance(value, list | tuple):
-        for given, shown in zip(value, _without_arguments(value), strict=True):
+        for given, shown in zip(value, _redact_arguments(value), strict=True):
             if given is not shown:
                 yield given if shown == REDACTED else given.partition("=")[2]
             yield from secret_values(given, _depth=_depth + 1)
@@ -218,14 +219,14 @@ def secret_values(value: Any, *, _name: str = "", _depth: int = 0) -> Iterator[s
 
 def _secrets_in_field(name: str, value: str, *, in_headers: bool) -> Iterator[str]:
     is_header = in_headers and name.lower() not in _HARMLESS_HEADERS
-    if is_secret_name(name) or (is_header and _is_no_word(value)):
+    if is_secret_name(name) or (is_header and _is_distinctive(value)):
         yield value
         scheme, _, token = value.partition(" ")
         if scheme.lower() in ("basic", "bearer", "token"):
             yield token
 
 
-def _is_no_word(value: str) -> bool:
+def _is_distinctive(value: str) -> bool:
     """Return True if a header's value is long or unusual enough to be searched for in texts."""
     return len(value) >= _LONG or not value.isalpha()
 
@@ -253,13 +254,13 @@ def _parse_json(text: str) -> Any:
 
 # --- known values -----------------------------------------------------------------------------------------
 
-_known: dict[str, None] = {}  # in the order of their last mention
+_known: dict[str, None] = {}  # in the order in which they were last registered
 _longest_first: tuple[str, ...] = ()
 _lock = threading.Lock()
 
 
 def keep_secret(values: Iterable[str]) -> None:
-    """Never show these values in a log line, an error or a span. The latest 2,000 are remembered."""
+    """Keep these values out of all log lines, errors and spans. The latest 2,000 are remembered."""
     global _longest_first  # noqa: PLW0603 - one list for the process
     found = {form for value in values for form in _forms(value) if len(form) >= SHORTEST}
     with _lock:
@@ -272,11 +273,11 @@ def keep_secret(values: Iterable[str]) -> None:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Spellings of a value that logs and error texts use."""
+    """Yield the spellings of a value that logs and error texts use."""
     from urllib.parse import quote, unquote  # noqa: PLC0415 - a tenth of what importing the client costs
 
     yield from (value, value.strip(), json.dumps(value)[1:-1], repr(value)[1:-1])
-    yield from (line for line in value.splitlines() if len(line) >= _LONG)  # logs come line by line
+    yield from (line for line in value.splitlines() if len(line) >= _LONG)  # logs are written line by line
     try:
         yield from (unquote(value), quote(value, safe=""))
     except UnicodeEncodeError:  # half a surrogate pair
@@ -288,4 +289,4 @@ def redact(text: str) -> str:
     for secret in _longest_first:
         if secret in text:
             text = text.replace(secret, REDACTED)
-    return _hide_by_looks(text)
+    return _hide_by_appearance(text)

@@ -1,7 +1,7 @@
 """Tasks that belong to an object and not to a block of code.
 
-`query()` is an async generator, so no task group may span its `yield`. Work that must go on between two `yield`s
-runs in an asyncio task or a trio system task. Whoever spawns one keeps the handle and cancels it.
+`query()` is an async generator, so no task group may span its `yield`. Work that must continue between two `yield`s
+runs in an asyncio task or a trio system task. The object that spawns a task keeps the handle and cancels it.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ def spawn(
 
 
 def is_async(function: Any) -> bool:
-    """True if calling it gives an awaitable, as far as can be seen: an async function, method or `__call__`."""
+    """Return True if calling it is known to return an awaitable: an async function, method or `__call__`."""
     while isinstance(function, partial):
         function = function.func
     if inspect.iscoroutinefunction(function):
@@ -71,22 +71,22 @@ def scope_type() -> "type[anyio.CancelScope]":  # in quotes, or anyio would be l
 
 
 def has_scopes() -> bool:
-    """Return True if scopes of anyio may be around the caller: on trio, or where anyio was used on asyncio.
+    """Return True if the caller may be inside cancel scopes: on trio, or if anyio was used on asyncio.
 
-    Where it never was, there are none, and loading anyio's event loop, which takes long, can wait.
+    Otherwise there are none, and anyio's backend, which is slow to load, need not be loaded.
     """
     return "anyio._backends._asyncio" in sys.modules or on_trio()
 
 
 def shield() -> AbstractContextManager[object]:
-    """Return a scope whose inside no cancelled scope around it interrupts; `Task.cancel()` still does."""
+    """Return a context manager that shields its body from cancelled scopes, though not from `Task.cancel()`."""
     return anyio.CancelScope(shield=True) if has_scopes() else nullcontext()
 
 
 class TaskScope:
     """A cancel scope on asyncio where anyio was never used (see `has_scopes`).
 
-    A cancelled one cancels its task as `Task.cancel()` does, once.
+    Cancelling it cancels its task once, as `Task.cancel()` does.
     """
 
     __slots__ = ("_cancelled", "_entered", "_loop", "_requests", "_task")
@@ -103,7 +103,7 @@ class TaskScope:
         return self
 
     def cancel(self) -> None:
-        """Cancel what runs inside. The task itself may call it: it is cancelled at its next `await`."""
+        """Cancel the body of the scope. If its own task calls this, it is cancelled at its next `await`."""
         self._loop.call_soon(self._deliver)
 
     def _deliver(self) -> None:
@@ -112,7 +112,7 @@ class TaskScope:
             self._task.cancel()
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
-        """Hold back the cancellation that this scope has caused, unless somebody else has cancelled the task."""
+        """Suppress the cancellation that this scope caused, unless the task was also cancelled from elsewhere."""
         self._entered = False
         if not self._cancelled:
             return False
@@ -153,7 +153,7 @@ def _ended(on_done: Callable[[], None] | None, task: "asyncio.Task[None]") -> No
     _running.discard(task)
     error = None if task.cancelled() else task.exception()
     if isinstance(error, BaseExceptionGroup):
-        error = error.split(asyncio.CancelledError)[1]  # the rest of it is still a failure
+        error = error.split(asyncio.CancelledError)[1]  # the other exceptions are still a failure
     if error is not None:
         _log(error, asyncio.CancelledError)
     if on_done is not None:

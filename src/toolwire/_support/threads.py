@@ -2,15 +2,15 @@
 
 - At most `limit` calls run at once; further ones wait for a free thread.
 - They are daemon threads: one that hangs never keeps Python from exiting.
-- A call that is cancelled while it runs is *abandoned*: its caller stops waiting at once, its thread goes on to the
-  end (Python cannot stop it), and its result is thrown away.
+- A call that is cancelled while it runs is *abandoned*: its caller stops waiting at once, its thread runs to the
+  end (Python cannot stop it), and its result is discarded.
 - A pool may let some abandoned calls run in addition to its limit, so that those of one client do not take the
-  places of others. A client with as many abandoned calls as the pool's limit gets no further thread until one of
-  them ends. Beyond that, and in other pools, an abandoned call keeps its place until it ends: threads cannot pile
-  up without end.
+  threads of others. A client with as many abandoned calls as the pool's limit gets no further thread until one of
+  them ends. Beyond that, and in other pools, an abandoned call counts towards the limit until it ends, so that the
+  number of threads is bounded.
 - Idle threads are kept for the next call, and end when none has come for a while: a pool that is no longer used,
   such as that of a server made for one conversation, keeps no thread.
-- After a fork, a pool of the child has no threads and no calls: those are the parent's.
+- After a fork, the pools of the child start without threads and calls, which belong to the parent.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class Workers:
         _pools.add(self)
 
     def reset(self) -> None:
-        """Begin without threads and calls."""
+        """Start with no threads and no calls."""
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
         self._busy = 0  # threads that count towards the limit
@@ -73,7 +73,8 @@ class Workers:
     async def run(self, work: Callable[[], T], client: Hashable = None) -> T:
         """Run `work` in a thread, with the caller's context variables; raises what it raises.
 
-        `client` identifies whoever the call is made for; `TooManyAbandonedCalls` if it has too many of them.
+        `client` identifies the client that the call is made for. Raises `TooManyAbandonedCalls` if that client has
+        too many abandoned calls.
         """
         job = _Job(contextvars.copy_context(), work, loop_caller(), client)
         self._submit(job)
@@ -102,11 +103,11 @@ class Workers:
         worker.give(job)
 
     def _abandon(self, job: "_Job") -> None:
-        """Go on without the caller, who was cancelled."""
+        """Abandon a job whose caller was cancelled."""
         with self._lock:
             job.cancelled = True
             self._queue.pop(job, None)
-            if not job.running:  # it never will, or it has just ended
+            if not job.running:  # it will never run, or has just ended
                 return
             job.abandoned = True
             if job.client is not None:
@@ -128,13 +129,13 @@ class Workers:
         worker.give(following)
 
     def begin(self, job: "_Job") -> bool:
-        """Return True if a worker that got a job shall do it: False if it was cancelled meanwhile."""
+        """Mark a job as running. Returns False if it was cancelled before: then the worker must skip it."""
         with self._lock:
             job.running = not job.cancelled
             return job.running
 
     def finish(self, worker: "_Worker", job: "_Job") -> bool:
-        """Give a worker that has done its job the next one, or let it wait. Returns False if it shall end."""
+        """Give a worker that has finished a job the next one, or make it idle. Returns False if it must end."""
         with self._lock:
             job.running = False
             if job.abandoned and job.client is not None:
@@ -153,7 +154,7 @@ class Workers:
         return True
 
     def retire(self, worker: "_Worker") -> bool:
-        """Return True if a worker that was idle for long enough may end, False if a job is on its way to it."""
+        """Remove a worker whose idle time is over. Returns False if it was just given a job and must not end."""
         with self._lock:
             if worker not in self._idle:
                 return False
@@ -174,7 +175,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def loop_caller() -> Callable[[Callable[[], None]], None]:
-    """Return a function that any thread may call to have another called on this event loop, without waiting."""
+    """Return a function by which any thread can schedule a callback on this event loop, without waiting."""
     if on_trio():
         import trio  # noqa: PLC0415 - only where it already runs
 
@@ -187,7 +188,7 @@ def loop_caller() -> Callable[[Callable[[], None]], None]:
     def call(function: Callable[[], None]) -> None:
         try:
             post(function)
-        except ended:  # and so has whoever waited
+        except ended:  # the task that waited for it has ended too
             logger.debug("dropped a call from a thread to an event loop that has ended")
 
     return call
@@ -209,7 +210,7 @@ class _Job:
         self.running = False
         self.cancelled = False
         self.abandoned = False  # cancelled while it was running
-        self.extra = False  # and not counted towards the limit any more
+        self.extra = False  # abandoned, and not counted towards the limit any more
         self.result: Any = None
         self.error: BaseException | None = None
 

@@ -1,6 +1,6 @@
-"""Finds the user's own code in a stack: for warnings that name their line, and tracebacks without our frames.
+"""Finds the user's own code in a stack, for warnings that name its line and tracebacks without our frames.
 
-Knows nothing of what is warned about, or of what failed.
+Must not know what a warning is about, or what failed.
 """
 
 import sys
@@ -13,24 +13,24 @@ from typing import Final
 
 from toolwire._support.words import plain
 
-_PASSED: Final = ("toolwire", "dataclasses", "copy", "pickle")
-"""Modules whose lines are not the user's: ours, and those that make objects of ours for the user."""
+_INTERNAL: Final = ("toolwire", "dataclasses", "copy", "pickle")
+"""Modules that are not the user's code: ours, and those that create our objects on behalf of the user."""
 
 
 def warn_at_user_line(text: str, category: type[Warning]) -> None:
-    """Issue a warning that names the nearest line outside of toolwire, however deep in our code it comes from."""
+    """Issue a warning that names the nearest line outside of toolwire, however deep in our code it is raised."""
     level = 1
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - inspect.stack() reads the source of every frame
-    while frame is not None and _is_passed(frame):
+    while frame is not None and _is_internal(frame):
         frame = frame.f_back
         level += 1
     warnings.warn(text, category, stacklevel=level + 1 if frame is not None else 2)
 
 
-def _is_passed(frame: FrameType) -> bool:
+def _is_internal(frame: FrameType) -> bool:
     # The `__init__` that `@dataclass` writes for a user's subclass is in no file.
     module = str(frame.f_globals.get("__name__", ""))
-    return frame.f_code.co_filename == "<string>" or module.partition(".")[0] in _PASSED
+    return frame.f_code.co_filename == "<string>" or module.partition(".")[0] in _INTERNAL
 
 
 def format_traceback(error: BaseException | None) -> str:

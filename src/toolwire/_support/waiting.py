@@ -1,8 +1,8 @@
-"""Waiting for each other, between tasks of one event loop: a signal, a queue, a count of work, a value.
+"""Synchronisation between the tasks of one event loop: a signal, a queue, a wait group, a future.
 
 For asyncio and trio alike. Queues are not bounded, and nothing may be called from another thread (see
-`threads.loop_caller` for that). On asyncio nothing here loads anyio's event loop, which takes longer than all of a
-plain `query()`: a wait that ends after some time is woken then, not cancelled.
+`threads.loop_caller` for that). On asyncio nothing here loads anyio's backend, which takes longer than a whole
+plain `query()`: a timeout wakes the task that waits, instead of cancelling it.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Signal:
-    """Wakes every task that waits for it, and can be used again. Costs next to nothing while nobody waits."""
+    """Wakes every task that waits for it, and can be used again. Costs next to nothing while no task waits."""
 
     __slots__ = ("_waiting",)
 
@@ -50,7 +50,9 @@ class Signal:
                 await self._wait_for(event, event.wait())
             return
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()  # quicker than an event: once for each message
+        future: asyncio.Future[None] = (
+            loop.create_future()
+        )  # faster than an event; this runs for each message
         if timeout is None or timeout == math.inf:
             await self._wait_for(future, future)
             return
@@ -61,7 +63,7 @@ class Signal:
             timer.cancel()
 
     def _wake(self, future: "asyncio.Future[None]") -> None:
-        """Wake one that has waited for long enough."""
+        """Wake a task whose timeout is over."""
         if future in self._waiting:
             self._waiting.remove(future)
             if not future.done():
@@ -107,13 +109,13 @@ class Mailbox(Generic[T]):
         return len(self._items)
 
     def put(self, item: T) -> None:
-        """Append an item. One that is put after `close()` is dropped."""
+        """Append an item. After `close()` it is dropped."""
         if not self._closed:
             self._items.append(item)
             self._filled.notify()
 
     def close(self) -> None:
-        """Take no more items. Those that are left can still be read."""
+        """Accept no more items. Those that are left can still be read."""
         self._closed = True
         self._filled.notify()
 
@@ -140,7 +142,7 @@ class Mailbox(Generic[T]):
 
 
 class WaitGroup:
-    """Counts pieces of work that run; `wait` returns when none is left."""
+    """Counts running pieces of work; `wait` returns when there are none."""
 
     __slots__ = ("_changed", "count")
 
@@ -149,17 +151,17 @@ class WaitGroup:
         self._changed = Signal()
 
     def add(self) -> None:
-        """One more piece of work has begun."""
+        """Count a piece of work that starts."""
         self.count += 1
 
     def done(self) -> None:
-        """One piece of work has ended."""
+        """Count a piece of work that has ended."""
         self.count -= 1
         if not self.count:
             self._changed.notify()
 
     async def wait(self) -> None:
-        """Wait until no work is left."""
+        """Wait until no work is running."""
         while self.count:
             await self._changed.wait()
 
@@ -188,7 +190,7 @@ class Future(Generic[T]):
             self._changed.notify()
 
     async def wait(self, timeout: float | None = None) -> T:  # noqa: ASYNC109 - as above
-        """Wait for the value. After `timeout` seconds without one it returns too: see `is_set`."""
+        """Wait for the value. Also returns after `timeout` seconds without one: check `is_set`."""
         if timeout is not None:
             await self._changed.wait_until(lambda: self.is_set, timeout)
             return self.value
