@@ -191,9 +191,5 @@ class Future(Generic[T]):
 
     async def wait(self, timeout: float | None = None) -> T:  # noqa: ASYNC109 - as above
         """Wait for the value. Also returns after `timeout` seconds without one: check `is_set`."""
-        if timeout is not None:
-            await self._changed.wait_until(lambda: self.is_set, timeout)
-            return self.value
-        while not self.is_set:
-            await self._changed.wait()
+        await self._changed.wait_until(lambda: self.is_set, timeout)
         return self.value
