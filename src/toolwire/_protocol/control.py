@@ -1,7 +1,7 @@
 """The control protocol: requests, responses and cancellation between the CLI and us, in both directions.
 
-Owns request ids and the envelopes. Takes frames, gives one event for each. It must not know what any request means,
-nor how bytes travel.
+Owns request ids and the envelopes. Turns each frame into an event. Must not know what any request means, nor how
+bytes are transported.
 """
 
 import os
@@ -12,7 +12,7 @@ from toolwire._protocol.lines import encode
 from toolwire._support.record import Record, record
 
 Handler = Callable[[dict[str, Any]], dict[str, Any] | Awaitable[dict[str, Any]]]
-"""Answers one kind of request, at once or later. An exception goes to the CLI as an error."""
+"""Handles one kind of request, synchronously or not. An exception is sent to the CLI as an error."""
 
 
 class Requested:
@@ -28,7 +28,7 @@ class Requested:
 
 @record
 class Malformed(Record):
-    """The CLI sent a request that lacks a part; `reply` is the line that tells it so."""
+    """The CLI sent an incomplete request; `reply` is the line with the error response."""
 
     reply: bytes
     reason: str
@@ -36,14 +36,14 @@ class Malformed(Record):
 
 @record
 class Cancelled(Record):
-    """The CLI cancelled its request: a response is no longer wanted."""
+    """The CLI cancelled its request: it no longer expects a response."""
 
     request_id: str
 
 
 @record
 class Responded(Record):
-    """The CLI answered a request of ours: `error` is None on success."""
+    """The CLI responded to one of our requests: `error` is None on success."""
 
     request_id: str
     response: dict[str, Any]
@@ -53,7 +53,7 @@ class Responded(Record):
 
 @record
 class Unmatched(Record):
-    """A response to no pending request: late, repeated, or an echo of our own (`--replay-user-messages`)."""
+    """A response without a pending request: late, repeated, or an echo of our own (`--replay-user-messages`)."""
 
     request_id: Any
 
@@ -67,10 +67,10 @@ class Control:
     def __init__(self) -> None:
         self._count = 0
         self._pending: set[str] = set()
-        self._nonce = os.urandom(4).hex()  # ids stay apart from those of an earlier connection in a log
+        self._nonce = os.urandom(4).hex()  # distinguishes the ids from those of other connections in a log
 
     def request(self, body: dict[str, Any]) -> tuple[str, bytes]:
-        """Make a request: its new id, and its line."""
+        """Make a request, and return its new id and its line."""
         self._count += 1
         request_id = f"req_{self._count}_{self._nonce}"
         line = encode({"type": "control_request", "request_id": request_id, "request": body})
@@ -78,11 +78,11 @@ class Control:
         return request_id, line
 
     def forget(self, request_id: str) -> None:
-        """Stop waiting; a response that still comes is `Unmatched`."""
+        """Stop waiting for a response: if one still comes, it is `Unmatched`."""
         self._pending.discard(request_id)
 
     def respond(self, request_id: str, response: dict[str, Any]) -> bytes:
-        """Make the line that answers a request. TypeError if the response is not JSON."""
+        """Make the line that answers a request. Raises TypeError if the response is not JSON."""
         body = {"subtype": "success", "request_id": request_id, "response": response}
         return encode({"type": "control_response", "response": body})
 
@@ -92,7 +92,7 @@ class Control:
         return encode({"type": "control_response", "response": body})
 
     def receive(self, frame: dict[str, Any]) -> Event | None:
-        """Return the event of one frame from the CLI; None for a message of the conversation, which most are."""
+        """Return the event of one frame from the CLI; None for a message of the conversation, as most are."""
         kind = frame.get("type")
         route = _ROUTES.get(kind) if isinstance(kind, str) else None
         return None if route is None else route(self, frame)

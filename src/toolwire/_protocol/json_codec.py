@@ -1,8 +1,8 @@
 """Reads and writes JSON with every number kept exact.
 
 Owns the cases where orjson differs: it reads integers over 64 bits as floats, and writes NaN and the infinities as
-null. Here integers are exact up to 4,300 digits, Python's own limit, and a number that JSON or a float cannot hold
-is an error. Everything else goes through orjson at its speed. No I/O.
+null. Here integers are exact up to 4,300 digits, Python's own limit, and a number that JSON or a float cannot
+represent is an error. Everything else is left to orjson, at its speed. No I/O.
 """
 
 import json
@@ -12,9 +12,9 @@ from typing import Any, Final
 import orjson
 
 SHAPES: Final = bytes.maketrans(b"123456789[,- \t\r\n", b"000000000:::::::")
-"""Translates JSON so that every digit is 0, and whatever may stand before a number is a colon."""
+"""Translates JSON so that every digit is 0, and every character that may precede a number is a colon."""
 LONG_INTEGER: Final = b":" + b"0" * 19
-"""Occurs in JSON so translated if it has an integer that may exceed 64 bits. Digits in quotes do not count."""
+"""Occurs in translated JSON if it has an integer that may exceed 64 bits. Digits in quotes do not count."""
 _DEEPEST: Final = 254
 
 NOT_FINITE: Final = "JSON has no NaN and no infinity"
@@ -23,9 +23,11 @@ _LONE_SURROGATE: Final = "a string contains half of a surrogate pair, which is n
 
 
 def loads(data: bytes, *, lone_surrogates: bool = False) -> Any:
-    r"""Read a JSON document in UTF-8. ValueError if it is invalid, or has a number that cannot be held.
+    r"""Decode a JSON document in UTF-8. Raises ValueError if it is invalid, or a number in it cannot be
+    represented.
 
-    With `lone_surrogates`, text may have half of a surrogate pair as an escape (`\ud83d`), as JavaScript writes it.
+    With `lone_surrogates`, strings may contain half of a surrogate pair as an escape (`\ud83d`), as JavaScript
+    writes it.
     """
     if LONG_INTEGER in b":" + data.translate(SHAPES):
         return _load_exactly(data, lone_surrogates=lone_surrogates)
@@ -40,10 +42,11 @@ def loads(data: bytes, *, lone_surrogates: bool = False) -> Any:
 
 
 def dumps(value: Any, *, sort_keys: bool = False) -> bytes:
-    """Write a value as compact JSON in UTF-8.
+    """Encode a value as compact JSON in UTF-8.
 
-    ValueError for what JSON cannot hold (NaN, the infinities, half of a surrogate pair, integers of more than 4,300
-    digits, values that are too deep or contain themselves), TypeError for an object of another class.
+    Raises ValueError for values that JSON cannot represent (NaN, the infinities, half of a surrogate pair, integers
+    of more than 4,300 digits, values that are too deep or contain themselves), TypeError for objects of other
+    classes.
     """
     try:
         raw = orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort_keys else None)
@@ -56,7 +59,7 @@ def dumps(value: Any, *, sort_keys: bool = False) -> bytes:
 
 
 def has_non_finite(value: Any) -> bool:
-    """Return True if a value holds NaN or an infinity, at any depth."""
+    """Return True if a value contains NaN or an infinity, at any depth."""
     stack = [value]
     while stack:
         each = stack.pop()
@@ -86,14 +89,14 @@ def _load_exactly(data: bytes, *, lone_surrogates: bool) -> Any:
 
 
 def _check_shape(value: Any) -> None:
-    """Refuse what orjson refuses and the standard library would write: keys that are not text, too many levels."""
+    """Reject what orjson rejects and the standard library would write: keys that are not strings, great depth."""
     stack = [(value, 0)] if isinstance(value, (dict, list, tuple)) else []
     while stack:
         each, depth = stack.pop()
         if depth == _DEEPEST and each:
             raise ValueError("the value is nested too deeply to be JSON, or contains itself")
         if isinstance(each, dict) and any(not isinstance(key, str) for key in each):
-            raise TypeError("the keys of a JSON object must be text")
+            raise TypeError("the keys of a JSON object must be strings")
         inner = each.values() if isinstance(each, dict) else each
         stack += [(one, depth + 1) for one in inner if isinstance(one, (dict, list, tuple))]
 
@@ -132,7 +135,7 @@ def _constant(name: str) -> float:
     raise ValueError(f"{name} is not valid JSON")
 
 
-# Exponents of three digits, or so many digits that an exponent of two would do. Other floats are finite.
+# Three-digit exponents, or so many digits that a two-digit exponent may be too large. All other floats are finite.
 _MAY_BE_INFINITE: Final = (b"0e000", b"0E000", b"0e+000", b"0E+000", b"0" * 200)
 _DECODER: Final = json.JSONDecoder(parse_constant=_constant)
 _CAREFUL_DECODER: Final = json.JSONDecoder(parse_float=_float, parse_constant=_constant)

@@ -1,7 +1,7 @@
 """JSON-RPC as MCP uses it: error codes, envelopes, and the classification of incoming messages.
 
-Connections to our own servers and to those of other libraries classify messages by the same rules here, so that
-they respond alike. It does no I/O and knows no method.
+Connections to our own servers and to those of other libraries classify messages by these rules, so that they
+respond alike. Does no I/O, and must not know any method.
 """
 
 from collections.abc import Hashable
@@ -22,15 +22,15 @@ Id = int | float | str
 
 
 RpcError = McpError
-"""An error that goes out as a JSON-RPC error, or came in as one."""
+"""An error that is sent, or was received, as a JSON-RPC error."""
 
 
 class Unanswerable(Exception):  # noqa: N818 - it names the message, not a fault of ours
-    """A message that no JSON-RPC response can be given to: whatever carried it must report the error."""
+    """A message that cannot get a JSON-RPC response: the transport must report the error instead."""
 
 
 class Interrupted(BaseException):
-    """Ends a call whose response is given by other means: a channel raises it from `request`.
+    """Ends a call whose response is sent by other means: `request()` of a channel raises it.
 
     It is not an `Exception`, so that no `except` in a user's function swallows it.
     """
@@ -120,10 +120,10 @@ def make_notification(method: str, params: dict[str, Any] | None = None) -> dict
 
 
 class ClientChannel:
-    """The way from a server's connection to its client. Each carrier overrides the parts that it supports."""
+    """The channel from a server's connection to its client. Each transport overrides the parts that it supports."""
 
     session: object = None
-    """Identifies the client's session (`Context.session`). None: the connection stands for it."""
+    """Identifies the client's session (`Context.session`). None: the connection is the session."""
 
     request_scope: str | None = None
     """Identifies a client that uses each request id once (`Context.request_key`). None: ids are reused."""
@@ -134,16 +134,16 @@ class ClientChannel:
         return {}
 
     def client_key(self) -> Hashable:
-        """Identify the client of a request without a session, as far as that is known."""
+        """Return an identifier for the client of a request without a session; None if it is unknown."""
         return None
 
     def notify(self, message: dict[str, Any]) -> None:
         """Send a notification. Never waits."""
 
     def own_list_changed(self) -> bool:
-        """Tell this client, and no other, that its list of tools has changed. Never waits.
+        """Notify only this client that its list of tools has changed. Never waits.
 
-        Returns whether it may ask for the list while its call runs.
+        Returns True if the client may request the list while its call is running.
         """
         self.notify(make_notification("notifications/tools/list_changed"))
         return True
@@ -151,13 +151,13 @@ class ClientChannel:
     async def request(
         self, method: str, params: dict[str, Any], *, key: str | None = None, repeatable: bool = True
     ) -> dict[str, Any]:
-        """Send a request and wait for its result; `RpcError` if it is refused.
+        """Send a request and wait for its result. Raises `RpcError` if it is refused.
 
-        Some carriers can only deliver the result by running the call again. `key` then identifies the request, and
-        `repeatable` False forbids that.
+        Some transports can only deliver the result by running the whole call again: then `key` identifies the
+        request, and `repeatable=False` forbids a second run.
         """
         del params, key, repeatable
         raise RpcError(METHOD_NOT_FOUND, f"{method}: there is no client that could answer this request")
 
     def close_stream(self) -> None:
-        """Over HTTP, end the stream that the response would come on; the client can resume it later."""
+        """Over HTTP, end the stream on which the response would be sent; the client can resume it later."""

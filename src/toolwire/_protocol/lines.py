@@ -1,8 +1,8 @@
-"""Turns bytes into JSON objects and back: one object a line.
+"""Converts bytes to JSON objects and back: one object per line.
 
 Owns the framing. No line is ever fatal: one that is not a JSON object is skipped, counted and logged; one over the
-limit is dropped and a `line_dropped` frame takes its place, so that the conversation shows it. It must not know
-what the objects mean.
+limit is dropped, and a `line_dropped` frame takes its place so that the conversation shows it. Must not know what
+the objects mean.
 """
 
 import json
@@ -22,7 +22,7 @@ _MIRROR: Final = b'{"type":"transcript_mirror"'
 
 
 def encode(frame: dict[str, Any]) -> bytes:
-    """Write one frame as a line. TypeError if it holds a value that JSON cannot carry."""
+    """Encode one frame as a line. Raises TypeError if it contains a value that JSON cannot represent."""
     try:
         return orjson.dumps(frame, option=orjson.OPT_APPEND_NEWLINE)
     except TypeError as reason:
@@ -30,9 +30,9 @@ def encode(frame: dict[str, Any]) -> bytes:
 
 
 def _encode_slowly(frame: dict[str, Any], reason: TypeError) -> bytes:
-    """Write what orjson refuses and JSON allows: lone surrogates, integers over 64 bits, keys that are numbers.
+    """Encode values that orjson rejects and JSON allows: lone surrogates, integers over 64 bits, numeric keys.
 
-    Never NaN: the CLI ends itself on a line that is not JSON.
+    Rejects NaN, because the CLI exits on a line that is not JSON.
     """
     try:
         return json.dumps(frame, allow_nan=False).encode() + b"\n"
@@ -41,10 +41,10 @@ def _encode_slowly(frame: dict[str, Any], reason: TypeError) -> bytes:
 
 
 def decode(line: bytes) -> Any:
-    """Read the value on a line; ValueError if it is not JSON in UTF-8.
+    """Decode the value on a line. Raises ValueError if it is not JSON in UTF-8.
 
-    Numbers are exact where they reach a tool or a session store; elsewhere integers over 64 bits may be floats,
-    which is quicker.
+    Numbers are exact where they reach a tool or a session store. Elsewhere integers over 64 bits may become floats,
+    which is faster.
     """
     if (_CALL in line or line.startswith(_MIRROR)) and LONG_INTEGER in line.translate(
         SHAPES
@@ -58,7 +58,7 @@ def decode(line: bytes) -> Any:
 
 
 class Lines:
-    """Takes chunks cut anywhere and gives whole frames, in time linear in the bytes."""
+    """Splits chunks of bytes, cut anywhere, into frames. Takes time linear in the number of bytes."""
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         self.limit = limit
@@ -66,7 +66,7 @@ class Lines:
         """Lines that were not JSON objects."""
         self._parts: list[bytes] = []
         self._held = 0
-        self._overflow = 0  # bytes of the line being thrown away, 0 when none is
+        self._overflow = 0  # bytes of the line that is being dropped, 0 if none is
 
     def feed(self, chunk: bytes) -> list[dict[str, Any]]:
         """Return the frames that this chunk completes."""
@@ -83,7 +83,7 @@ class Lines:
             for line in lines:
                 self._complete(line, frames)
         else:
-            for line in lines:  # most lines are of the same kind and good: no call for each
+            for line in lines:  # most lines are valid, so decode them here and save a call for each
                 try:
                     value = orjson.loads(line)
                 except orjson.JSONDecodeError:
@@ -97,7 +97,7 @@ class Lines:
         return frames
 
     def finish(self) -> list[dict[str, Any]]:
-        """Return what is left at the end of the bytes: the last line may lack its newline."""
+        """Return the frame that is left at the end of the stream, where the last line may lack its newline."""
         frames: list[dict[str, Any]] = []
         self._complete(self._take(), frames)
         return frames

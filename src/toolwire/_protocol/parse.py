@@ -1,14 +1,13 @@
 """Parses a frame of the CLI into a message: type, system subtype and block type each select a builder.
 
-`parse` never raises, whatever dict it is given. Values are passed on as they came; only containers that we walk
+`parse` never raises, whatever dict it is given. Values are passed on unchanged; only containers that we walk
 ourselves are checked (the message, its content, its blocks, rate limit info, a deferred tool use, a task's patch).
 A missing value gets the field's natural empty value, a null in a class of our own counts as missing, and `raw` (or
 `data`) keeps the original. Any other type becomes an `UnknownMessage` or an `UnknownBlock`.
 
-Our own classes say themselves what they are parsed from (`ParsedRecord`, `TypedSystemMessage`): a new one needs no
-edit here. On a well-formed frame the class and all official fields are as the official parser sets them; `typed`
-gives a system message our own class. This module must not know who reads the messages, nor anything of control
-frames.
+Our own classes declare what they are parsed from (`ParsedRecord`, `TypedSystemMessage`), so a new one needs no edit
+here. On a well-formed frame the class and all official fields are as the official parser sets them; `typed` gives a
+system message our own class. This module must not know who reads the messages, nor anything about control frames.
 """
 
 from collections.abc import Callable
@@ -85,7 +84,7 @@ def _fill(cls: Any) -> Callable[[Frame], Any]:
 
 
 def _list_keys(cls: type[Record], *left_out: str) -> tuple[tuple[str, str], ...]:
-    """Pairs of field and key, for all fields of a record that are read out of a frame."""
+    """Return pairs of field name and JSON key, for all fields of a record that are read from a frame."""
     return tuple(
         (name, field.metadata.get("key", name))
         for name, field in cls.__dataclass_fields__.items()
@@ -94,7 +93,7 @@ def _list_keys(cls: type[Record], *left_out: str) -> tuple[tuple[str, str], ...]
 
 
 def _pick_present(keys: tuple[tuple[str, str], ...], frame: Frame) -> Frame:
-    """The fields whose key is there and not null."""
+    """Return the fields whose key is present and not null."""
     return {name: value for name, key in keys if (value := frame.get(key)) is not None}
 
 
@@ -247,9 +246,9 @@ def _parse_system(frame: Frame) -> s.SystemMessage:
 
 
 def _fill_official(cls: Any, **empty: Callable[[], Any]) -> Callable[[Frame], Any]:
-    """Return a builder for an official system message that takes its fields as they are called.
+    """Return a builder for an official system message, whose fields have the same names in the frame.
 
-    A missing one is empty in the manner of its default, or of a string where it has none.
+    A missing field gets an empty value of the type of its default, or an empty string if it has no default.
     """
     fields = [
         (name, empty.get(name, str if spec.default is MISSING else type(spec.default)))
@@ -289,11 +288,11 @@ def _parse_hook_event(frame: Frame) -> s.HookEventMessage:
 def typed(message: c.AnyMessage) -> c.AnyMessage:
     """Return the message in the class of its subtype: `InitMessage`, `StatusMessage`, ... for a `SystemMessage`.
 
-    A message that has its own class already, and one of a subtype that has none, is returned as it is.
+    A message that already has its own class, and one whose subtype has no class, is returned unchanged.
     """
     if type(message) is not s.SystemMessage:  # not a subclass: those are typed, or a user's own
         return message
-    subtype: Any = message.subtype  # whoever made the message may not have kept to its types
+    subtype: Any = message.subtype  # the message may have been made with values of other types
     data: Any = message.data
     build = _TYPED.get(subtype) if isinstance(subtype, str) else None
     return message if build is None or not isinstance(data, dict) else build(subtype, data)
@@ -310,8 +309,8 @@ def _fill_system(cls: type[s.TypedSystemMessage]) -> Callable[[str, Frame], s.Ty
     )
 
 
-# The subtypes that the official SDK has a class for. Any other is a plain SystemMessage, as it is there, because
-# programs compare the names of classes; `typed` gives it the class that we have for it.
+# The subtypes for which the official SDK has a class. Any other is a plain SystemMessage, as in that SDK, because
+# programs compare the names of classes; `typed` gives it our own class.
 _SYSTEM: dict[str, Callable[[Frame], s.SystemMessage]] = {
     "hook_response": _parse_hook_event,
     "hook_started": _parse_hook_event,

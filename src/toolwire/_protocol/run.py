@@ -1,14 +1,15 @@
 """Decides when a run is over.
 
-A `result` ends a turn, not always the run: background agents wake the session for another turn, and prompts may
-be queued. Owns that decision, from frames and times alone; time is always an argument. It must not know who
+A `result` ends a turn, not always the run: background agents wake the session for another turn, and prompts may be
+queued. Owns that decision, which depends on frames and times alone; time is always an argument. Must not know who
 waits, nor what is closed when the run is over.
 
     prompt written ─▶ turn ─▶ result ─▶ idle ─▶ over
                        ▲        │
-                       └────────┴─ running: another turn is due, or background work goes on (a ceiling ends it)
+                       └────────┴─ running: another turn follows, or background work continues (up to a ceiling)
 
-A CLI that reports no state (older ones) is over at its result, if no background agent is known to run.
+With a CLI that reports no state (older versions), a run is over at its result, unless a background agent is known
+to be running.
 """
 
 from typing import Any, Final
@@ -24,19 +25,19 @@ DROPPED: Final = 30.0
 """Seconds after which a prompt that an idle CLI has not started on counts as dropped."""
 
 _AGENT_TASKS: Final = frozenset({"local_agent", "local_workflow"})
-"""Tasks whose end wakes the session. Shells, monitors and teammates may live for ever: no run waits for them."""
+"""Tasks whose end wakes the session. Shells, monitors and teammates may run forever, so no run waits for them."""
 
 
 class Run:
-    """Follows one session: what is still due, and until when to wait for it."""
+    """Tracks one session: what is still expected, and until when to wait for it."""
 
     def __init__(self, ceiling: float | None = DEFAULT_CEILING) -> None:
         self._ceiling = ceiling
-        self._since = 0.0  # the last frame that counts for the end of the run
-        self._heard = 0.0  # the last frame of any kind
+        self._since = 0.0  # time of the last frame that counts for the end of the run
+        self._heard = 0.0  # time of the last frame of any kind
         self.session_id: str | None = None
-        """The id of the conversation as the CLI told it last; None before its first turn."""
-        self._open = 0  # prompts whose result has not come
+        """The id of the conversation as last reported by the CLI; None before its first turn."""
+        self._open = 0  # prompts whose result has not arrived
         self._prompted = False
         self._result_seen = False
         self._in_turn = False
@@ -46,23 +47,23 @@ class Run:
 
     @property
     def busy(self) -> bool:
-        """True while the CLI is at work or has been asked to be."""
+        """True while the CLI is working, or has a prompt to work on."""
         return self._in_turn or bool(self._agents) or self._open > 0
 
     @property
     def unanswered(self) -> bool:
-        """True if a prompt was written and no result has come since."""
+        """True if a prompt was written and no result has arrived since."""
         return self._prompted and not self._result_seen
 
     def prompted(self, now: float) -> None:
-        """Note that a prompt was written: a result is due again."""
+        """Record that a prompt was written: a result is expected again."""
         self._prompted = True
         self._open += 1
         self._result_seen = False
         self._since = now
 
     def feed(self, frame: dict[str, Any], now: float) -> None:
-        """Take note of one message frame."""
+        """Record one message frame."""
         self._heard = now
         kind = frame.get("type")
         if kind in ("assistant", "stream_event"):  # first, because most are
@@ -80,13 +81,16 @@ class Run:
             self._system(frame, now)
 
     def at_work(self, now: float) -> None:
-        """Note that the CLI was at work then, though it sent no message: it waited for a response of ours."""
+        """Record that the CLI was working at this time although it sent no message: it waited for our response."""
         self._heard = max(self._heard, now)
         if not self._result_seen:
             self._since = max(self._since, now)
 
     def over_at(self) -> float | None:
-        """Return when the run is over if nothing more comes: a time in the past means now, None no end in sight."""
+        """Return when the run is over if nothing more arrives.
+
+        A time in the past means now. None means that the end is not known yet.
+        """
         if not self._prompted:
             return self._since
         if self._in_turn or self._agents or self._state == "requires_action":
@@ -98,9 +102,9 @@ class Run:
         return None if self._ceiling is None else self._since + self._ceiling
 
     def result_due(self, asked_at: float) -> float | None:
-        """Return until when another result may come if no prompt is written after `asked_at`; None while one must.
+        """Return until when another result may arrive if no prompt is written after `asked_at`; None if unknown.
 
-        Any task in the background counts here: the CLI may start a turn of its own when it ends.
+        All background tasks count here, because the CLI may start a turn of its own when one ends.
         """
         if self._in_turn or self._agents or self._others or self._state not in (None, "idle"):
             return None
@@ -109,7 +113,10 @@ class Run:
         return max(self._heard, asked_at) + (DROPPED if self._open else GRACE)
 
     def _dropped_at(self) -> float | None:
-        """A CLI that was idle and stays so has dropped the prompt (one that it had already, by its uuid)."""
+        """Return when a CLI that stays idle counts as having dropped the prompt; None if it is not idle.
+
+        It drops a prompt whose uuid it already knows.
+        """
         return self._since + DROPPED if self._state == "idle" else None
 
     def _system(self, frame: dict[str, Any], now: float) -> None:
